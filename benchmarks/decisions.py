@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from clusters import a_cluster
-from holdfast.cli import collector
+from holdfast.cli import garbage_collection
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
@@ -55,7 +55,7 @@ def decide_all(world: World, pods: Sequence[PodInfo], seed: int = 1) -> tuple[fl
     profile = default_profiles()["default-scheduler"]
     rng = np.random.default_rng(seed)
     schedule_pod(profile, pods[0], world, NOW, rng)
-    collector.settle()
+    garbage_collection.freeze_existing_objects()
     rejected = 0
     wall, cpu = time.perf_counter(), time.process_time()
     for pod_info in pods[1:]:

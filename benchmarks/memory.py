@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from holdfast.api import scheme
+from holdfast.api.object_interner import ObjectInterner
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
-from holdfast.api.shared_parts import SharedParts
 from holdfast.client.informer_cache import InformerCache
 from holdfast.client.response_decoding import decode_typed
 from holdfast.framework.world import World
@@ -143,7 +143,7 @@ class Feed:
             equivalence_key=queueing_hints.equivalence_key,
         )
         self.desk = EventHandlers(self.world, queue, profiles.__contains__, time.time)
-        self._parts = SharedParts()
+        self._parts = ObjectInterner()
         self._copies: dict[str, InformerCache[Any]] = {}
 
     def _keep(self, obj: Any) -> Any:

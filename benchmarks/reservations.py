@@ -25,7 +25,7 @@ from decisions import NOW, decide_all
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.cli import collector
+from holdfast.cli import garbage_collection
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -82,7 +82,7 @@ def scheduled(nodes: int, count: int, more: int = 1000) -> float:
     world = a_reserved_cluster(nodes, count)
     profile, rng = default_profiles()["default-scheduler"], np.random.default_rng(1)
     waiting = [reservation(count + i) for i in range(more)]
-    collector.settle()
+    garbage_collection.freeze_existing_objects()
     began = time.process_time()
     for pending in waiting:
         world.upsert(pending)
@@ -104,7 +104,7 @@ def of_heirs(nodes: int, placed: int = PLACED, more: int = 50) -> float:
         world.upsert(pending)
     pod_infos = [world.pod_info(reserve_pod(pending), stands_in=True) for pending in waiting]
     schedule_pod(profile, pod_infos[0], world, NOW, rng)
-    collector.settle()
+    garbage_collection.freeze_existing_objects()
     began = time.process_time()
     for each in pod_infos[1:]:
         placed_at = schedule_pod(profile, each, world, NOW, rng)

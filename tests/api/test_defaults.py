@@ -1,4 +1,4 @@
-"""Defaulting equals what kube-apiserver v1.36.2 answers.
+"""Defaults equal those of kube-apiserver v1.36.2.
 
 ``data/defaults-v1.36.jsonl`` was recorded with ``dryRun=All`` against a real server with the
 admission plugins switched off; what the server allocates or its storage adds (addresses, uids,
@@ -24,7 +24,7 @@ RECORDED = [
 @pytest.mark.parametrize(
     "record", RECORDED, ids=[f"{r['input']['kind']}-{i}" for i, r in enumerate(RECORDED)]
 )
-def test_a_real_server_fills_in_the_same(record):
+def test_defaults_equal_those_of_a_real_api_server(record):
     ours = copy.deepcopy(record["input"])
     default_object(ours, NOW)
     assert ours == record["answer"]
@@ -37,7 +37,7 @@ def test_defaulting_twice_changes_nothing(record):
     assert once == record["answer"]
 
 
-def test_an_unreadable_amount_is_refused_as_undecodable():
+def test_an_invalid_quantity_is_a_decoding_error():
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -47,18 +47,18 @@ def test_an_unreadable_amount_is_refused_as_undecodable():
         default_object(pod)
 
 
-def test_a_map_where_a_list_belongs_is_refused_not_crashed_on():
+def test_a_map_instead_of_a_list_is_a_decoding_error():
     with pytest.raises(BadRequest, match="cannot unmarshal object into Go struct field containers"):
         default_object({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": {}}})
 
 
-def test_custom_resources_are_left_alone():
+def test_custom_resources_are_not_defaulted():
     raw = {"apiVersion": "a.example/v1", "kind": "Pod", "spec": {}}
     default_object(raw)
     assert raw == {"apiVersion": "a.example/v1", "kind": "Pod", "spec": {}}
 
 
-def test_taints_of_devices_are_not_stamped_without_a_time():
+def test_device_taints_get_no_time_if_none_is_given():
     raw = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",

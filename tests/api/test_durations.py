@@ -42,7 +42,7 @@ def test_writing_and_reading_is_identity(nanoseconds):
         ("9999999h", 'time: invalid duration "9999999h"'),
     ],
 )
-def test_what_is_no_duration_is_refused_as_in_go(text, complaint):
+def test_invalid_durations_have_gos_errors(text, complaint):
     with pytest.raises(BadRequest) as refused:
         durations.parse(text)
     assert str(refused.value) == complaint

@@ -34,7 +34,7 @@ def test_any_value_survives_escaping(value):
     assert fields.parse(str(selector)) == selector
 
 
-def test_a_selector_tells_the_one_value_a_field_must_have():
+def test_exact_returns_the_value_that_a_field_must_have():
     selector = fields.parse("metadata.name=x,spec.nodeName!=y")
     assert (selector.exact("metadata.name"), selector.exact("spec.nodeName")) == ("x", None)
 
@@ -49,7 +49,7 @@ def test_a_selector_tells_the_one_value_a_field_must_have():
         ("a=b=c", "invalid field selector: unescaped character in value: 61"),
     ],
 )
-def test_a_wrong_selector_says_what_is_wrong(text, complaint):
+def test_an_invalid_field_selector_has_an_error(text, complaint):
     with pytest.raises(BadRequest) as refused:
         fields.parse(text)
     assert str(refused.value) == complaint

@@ -1,4 +1,4 @@
-"""Label selectors, where the vectors do not reach: messages and laws."""
+"""Label selectors beyond the parity vectors: messages and properties."""
 
 import pytest
 from hypothesis import given
@@ -50,13 +50,13 @@ def test_opposites_never_agree(requirement, found):
                 "for 'Gt', 'Lt' operators, the value must be an integer"),
     ],
 )  # fmt: skip
-def test_a_wrong_selector_says_what_was_expected(text, complaint):
+def test_an_invalid_label_selector_names_what_was_expected(text, complaint):
     with pytest.raises(BadRequest) as refused:
         labels.parse(text)
     assert str(refused.value) == complaint
 
 
-def test_words_that_are_operators_may_be_values_and_keys():
+def test_operator_names_may_be_values_and_keys():
     assert labels.parse("in in (notin)").matches({"in": "notin"})
 
 
@@ -74,11 +74,11 @@ def test_absent_matches_nothing_and_empty_matches_everything():
     assert labels.from_selector(LabelSelector()).matches({"a": "b"})
 
 
-def test_a_selector_tells_which_keys_it_reads():
+def test_keys_returns_the_keys_of_all_requirements():
     assert labels.parse("a=1,!b,c in (x)").keys == {"a", "b", "c"}
 
 
-def test_many_values_are_found_as_few_are():
+def test_many_values_match_like_few():
     values = [f"v{i}" for i in range(0, 200, 2)]
     among, not_among = (labels.require("k", word, values) for word in ("in", "notin"))
     for i in range(200):

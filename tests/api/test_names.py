@@ -1,4 +1,4 @@
-"""What names may look like."""
+"""Validation of names."""
 
 import pytest
 
@@ -15,12 +15,12 @@ from holdfast.api import names
         (names.label_value, ["", "a", "A_.b-1"], ["-a", "a b", "a" * 64]),
     ],
 )
-def test_names_are_accepted_or_refused(check, good, bad):
+def test_names_are_accepted_or_rejected(check, good, bad):
     assert [text for text in good if check(text)] == []
     assert [text for text in bad if not check(text)] == []
 
 
-def test_refusals_are_worded_as_upstream():
+def test_name_errors_are_upstreams():
     assert names.dns_label("a.b") == ["must not contain dots"]
     assert names.label_value("a b") == [
         "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "

@@ -1,4 +1,4 @@
-"""Node selection, where the vectors do not reach."""
+"""Node selectors beyond the parity vectors."""
 
 from holdfast.api.decode import convert_object
 from holdfast.api.node_selection import compile_selector, preferred_nodes, required_nodes
@@ -9,7 +9,7 @@ def selector(*terms):
     return convert_object({"nodeSelectorTerms": list(terms)}, NodeSelector)
 
 
-def test_a_mistake_spoils_its_own_term_only():
+def test_an_invalid_term_affects_only_itself():
     wrong = {"matchExpressions": [{"key": "a", "operator": "Near", "values": ["b"]}]}
     right = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
     compiled = compile_selector(selector(wrong, right))
@@ -19,7 +19,7 @@ def test_a_mistake_spoils_its_own_term_only():
     ]
 
 
-def test_mistakes_are_worded_as_upstream():
+def test_errors_of_node_selectors_are_upstreams():
     wrong = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a", "b"]}]}
     (mistake,) = compile_selector(selector(wrong), "spec").mistakes
     assert str(mistake) == (
@@ -33,7 +33,7 @@ def test_a_field_that_is_not_the_name_matches_no_value():
     assert not compile_selector(selector(term)).matches({}, "n")
 
 
-def test_a_pod_without_wishes_may_go_anywhere():
+def test_a_pod_without_node_affinity_matches_every_node():
     assert required_nodes(Pod()).everything
     assert required_nodes(Pod()).matches({}, "n")
     assert preferred_nodes(Pod()).score({}, "n") == 0

@@ -1,4 +1,4 @@
-"""What pods ask for, where the vectors do not reach."""
+"""Requests of pods beyond the parity vectors."""
 
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
@@ -19,13 +19,13 @@ def test_fractions_are_added_before_rounding():
     assert pod_request(pod([{"cpu": "500u"}, {"cpu": "500u"}])).amounts["cpu"] == 1
 
 
-def test_an_explicit_zero_stays_zero_where_silence_counts_a_little():
+def test_a_request_of_zero_gets_no_default_for_scoring():
     asked = pod_request(pod([{"cpu": "0"}, {"memory": "0"}]))
     assert (asked.nonzero_millicores, asked.nonzero_bytes) == (100, 200 * 2**20)
     assert asked.amounts == {"cpu": 0, "memory": 0}
 
 
-def test_a_pod_keeps_what_a_shrinking_resize_has_not_given_back():
+def test_a_pod_counts_the_old_resources_until_a_resize_is_complete():
     resized = pod(
         [{"cpu": "1"}],
         status={"containerStatuses": [{"name": "c0", "resources": {"requests": {"cpu": "3"}}}]},
@@ -34,7 +34,7 @@ def test_a_pod_keeps_what_a_shrinking_resize_has_not_given_back():
     assert pod_request(resized, PodResourcesOptions(status=False)).amounts["cpu"] == 1000
 
 
-def test_a_wish_the_node_can_never_grant_is_not_counted():
+def test_an_infeasible_resize_is_not_counted():
     refused = pod(
         [{"cpu": "8"}],
         status={
@@ -51,7 +51,7 @@ def test_a_wish_the_node_can_never_grant_is_not_counted():
     assert pod_request(refused).amounts["cpu"] == 2000
 
 
-def test_a_resized_pod_as_a_whole_holds_the_most_of_wish_and_status():
+def test_pod_level_requests_count_the_maximum_of_spec_and_status():
     resized = pod(
         [{"cpu": "1"}],
         resources={"requests": {"cpu": "2"}},
@@ -60,12 +60,12 @@ def test_a_resized_pod_as_a_whole_holds_the_most_of_wish_and_status():
     assert pod_request(resized).amounts["cpu"] == 5000
 
 
-def test_only_names_the_scheduler_counts_appear():
+def test_only_resources_that_the_scheduler_counts_are_returned():
     asked = pod_request(pod([{"cpu": "1", "example.com/gpu": "2", "pods": "1", "odd": "1"}]))
     assert asked.amounts == {"cpu": 1000, "example.com/gpu": 2}
 
 
-def test_which_names_count():
+def test_which_resources_are_counted():
     counted = ["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "a.b/c", "kubernetes.io/x",
                "attachable-volumes-aws-ebs"]  # fmt: skip
     ignored = ["pods", "storage", "requests.a.b/c", "a/b/c", "bad domain/x"]

@@ -1,4 +1,4 @@
-"""Times in objects."""
+"""Timestamps."""
 
 import pytest
 
@@ -12,6 +12,6 @@ def test_reading_and_writing_is_identity(text):
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-01-02T03:04:05", "2026-13-02T03:04:05Z"])
-def test_what_is_no_time_is_refused(text):
+def test_invalid_times_are_rejected(text):
     with pytest.raises(BadRequest, match="is not an RFC 3339 time"):
         parse_rfc3339(text)

@@ -7,7 +7,7 @@ from holdfast.api import durations
 from holdfast.api.quantity import Quantity
 from holdfast.apiserver.schema import jsonpath
 from holdfast.apiserver.schema.structural.formats import FORMATS
-from holdfast.cel.failures import EvaluationError
+from holdfast.cel.errors import EvaluationError
 from holdfast.cel.rules import RuleInput, compile_expression
 from holdfast.errors import BadRequest
 

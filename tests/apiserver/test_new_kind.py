@@ -6,7 +6,7 @@ import pytest
 
 from apiserver.server_fixture import start_server
 from apiserver.shapes import NAMESPACES
-from holdfast.api import causes
+from holdfast.api import field_errors
 from holdfast.api.resource import Resource
 from holdfast.apiserver.descriptor import (
     AdmissionPlugin,
@@ -28,7 +28,7 @@ def fill_defaults(boat, now):
 
 def check_crew(boat):
     if boat["spec"].get("crew", 1) < 1:
-        yield causes.invalid("spec.crew", boat["spec"]["crew"], "must be at least 1")
+        yield field_errors.invalid("spec.crew", boat["spec"]["crew"], "must be at least 1")
 
 
 def register(op, boat, old):

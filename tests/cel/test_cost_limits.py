@@ -1,4 +1,4 @@
-"""What an expression may cost is bounded before it is evaluated."""
+"""The cost of an expression is bounded before it is evaluated."""
 
 import pytest
 
@@ -6,14 +6,14 @@ from holdfast.api.decode import convert_object
 from holdfast.api.devices import Device
 from holdfast.cel import DeviceSelectors, EvaluationError
 from holdfast.cel.cost import cost_over_values
-from holdfast.cel.failures import COST_EXCEEDED, BudgetExceeded, CompileError, CostExceeded
-from holdfast.cel.rules import CALL_LIMIT, Budget, RuleInput, compile_expression
+from holdfast.cel.errors import COST_EXCEEDED, BudgetExceeded, CompileError, CostExceeded
+from holdfast.cel.rules import CALL_LIMIT, CostBudget, RuleInput, compile_expression
 
 TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
 
 
 def doubled(levels, start="'0123456789'", use="{}.size() > 0"):
-    """``cel.bind`` in ``cel.bind``, each twice as long as the one around it."""
+    """Return nested ``cel.bind`` calls, each value twice as long as the outer one."""
     expression = use.format(f"v{levels}")
     for level in range(levels, 0, -1):
         expression = f"cel.bind(v{level}, v{level - 1} + v{level - 1}, {expression})"
@@ -27,7 +27,7 @@ def gpu():
         "attributes": {f"a{i}": {"string": "x" * 64} for i in range(31)},
         "capacity": {"memory": {"value": "40Gi"}},
     }
-    return DeviceSelectors().subject("gpu.example.com", convert_object(device, Device))
+    return DeviceSelectors().selectable_device("gpu.example.com", convert_object(device, Device))
 
 
 @pytest.mark.parametrize("expression", [
@@ -67,7 +67,7 @@ def test_an_ordinary_selector_is_evaluated(gpu, expression):
     assert DeviceSelectors().compile(expression).matches(gpu) is True
 
 
-def test_an_activation_is_not_kept_for_costly_evaluations(gpu):
+def test_an_activation_is_not_reused_for_costly_evaluations(gpu):
     cheap = gpu.activation(10)
     assert gpu.activation(10) is cheap
     assert gpu.activation(40_000) is not cheap
@@ -78,7 +78,7 @@ def test_an_activation_is_not_kept_for_costly_evaluations(gpu):
     assert gpu.activation(10) is not renewed
 
 
-def test_a_refusal_to_compile_is_remembered_and_does_not_grow():
+def test_a_compile_error_is_cached_and_does_not_grow():
     selectors = DeviceSelectors()
     refusals = set()
     for _ in range(3):
@@ -96,12 +96,12 @@ def test_a_refusal_to_compile_is_remembered_and_does_not_grow():
     ("[" + "[]," * 1000 + "[]].size() > 0", "must have at most 256 empty lists and maps"),
     ("[" + "{ }," * 1000 + "[]].size() > 0", "must have at most 256 empty lists and maps"),
 ])  # fmt: skip
-def test_what_takes_long_to_compile_is_not_compiled(compile_, expression, words):
+def test_expressions_that_take_long_to_compile_are_rejected(compile_, expression, words):
     with pytest.raises(CompileError, match=words):
         compile_(expression)
 
 
-def test_deep_expressions_are_refused_or_bounded(gpu):
+def test_deep_expressions_are_rejected_or_bounded(gpu):
     nested = "true"
     for _ in range(40):
         nested = f"{TEN}.all(x, {nested})"
@@ -138,7 +138,7 @@ def test_a_rule_that_may_cost_too_much_is_not_evaluated(rule, value):
         compile_expression(rule).value(RuleInput(value))
 
 
-def test_the_cost_follows_the_values_that_are_there():
+def test_the_cost_depends_on_the_actual_values():
     rule = compile_expression("self.names.all(x, self.names.exists_one(y, y.name == x.name))")
     few = {"names": [{"name": f"n{i}"} for i in range(60)], "text": "x" * 1_000_000}
     assert rule.value(RuleInput(few)) is True
@@ -164,15 +164,15 @@ def test_an_ordinary_rule_over_a_large_value_is_evaluated(rule, value):
 
 def test_all_rules_over_an_object_share_a_budget():
     rule = compile_expression("self.map(x, x).size() > 0")
-    given = RuleInput(list(range(1000)), budget=Budget(3 * CALL_LIMIT // 2))
+    given = RuleInput(list(range(1000)), budget=CostBudget(3 * CALL_LIMIT // 2))
     assert rule.value(given) is True
     with pytest.raises(BudgetExceeded):
         for _ in range(3):
             rule.value(given)
 
 
-def test_the_bound_of_a_literal_loop_is_what_it_takes():
-    """Bounds are in steps: none below one a node and round, and not far above."""
+def test_the_bound_of_a_literal_loop_is_close_to_its_steps():
+    """A bound is at least one step for each node and round, and not much more."""
     tree = compile_expression("[1, 2, 3].all(x, x > 0)").tree
     cost = cost_over_values(tree, {}, CALL_LIMIT)
     assert 9 < cost < 200

@@ -25,7 +25,7 @@ def a100(selectors):
         },
         "capacity": {"memory": {"value": "40Gi"}},
     }
-    return selectors.subject(DRIVER, convert_object(device, Device))
+    return selectors.selectable_device(DRIVER, convert_object(device, Device))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def a100(selectors):
         "[1, 2, 2].isSorted() && [1, 2].sum() == 3 && sets.intersects([1], [1, 2])",
     ],
 )
-def test_selects(selectors, a100, expression):
+def test_matching_selectors(selectors, a100, expression):
     assert selectors.compile(expression).matches(a100) is True
     assert selectors.compile(f"!({expression})").matches(a100) is False
 
@@ -70,7 +70,7 @@ def test_an_unknown_domain_is_an_empty_map_but_not_present(selectors, a100):
     assert selectors.compile("device.attributes.nowhere.size() == 0").matches(a100) is True
 
 
-def test_a_lookup_inside_a_string_is_left_alone(selectors, a100):
+def test_a_lookup_inside_a_string_is_not_rewritten(selectors, a100):
     expression = '"device.attributes[\\"a\\"]".size() == 22 // device.attributes["b"]'
     assert selectors.compile(expression).matches(a100) is True
 
@@ -87,7 +87,7 @@ def test_a_lookup_inside_a_string_is_left_alone(selectors, a100):
         ('"a".find("a") == "a"', "find is not built"),
     ],
 )
-def test_a_failing_expression_says_why_and_which(selectors, a100, expression, words):
+def test_a_failing_expression_is_reported_with_its_reason(selectors, a100, expression, words):
     with pytest.raises(EvaluationError, match=words) as failure:
         selectors.compile(expression).matches(a100)
     assert failure.value.expression == expression
@@ -103,7 +103,7 @@ def test_a_failing_expression_says_why_and_which(selectors, a100, expression, wo
         ("true" + " " * 10237, "at most 10240 bytes"),
     ],
 )
-def test_an_expression_that_cannot_compile_is_refused(selectors, expression, words):
+def test_an_expression_that_does_not_compile_is_rejected(selectors, expression, words):
     with pytest.raises(CompileError, match=words):
         selectors.compile(expression)
 
@@ -121,9 +121,9 @@ def test_nested_loops_end_in_an_error_not_in_a_hang(selectors, a100):
         selectors.compile(expression).matches(a100)
 
 
-def test_an_attribute_we_cannot_read_fails_every_selector(selectors):
+def test_an_unreadable_attribute_fails_every_selector(selectors):
     device = convert_object({"name": "x", "attributes": {"odd": {}}}, Device)
-    subject = selectors.subject(DRIVER, device)
+    subject = selectors.selectable_device(DRIVER, device)
     with pytest.raises(EvaluationError, match="attribute odd: unsupported attribute value"):
         selectors.compile("true").matches(subject)
 

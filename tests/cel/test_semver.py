@@ -20,7 +20,7 @@ def test_build_metadata_does_not_matter():
 
 
 @pytest.mark.parametrize("text", ["1", "1.0", "v1.0.0", "01.0.0", "1.0.0-01", "", "1.0.0-"])
-def test_a_loose_version_is_refused(text):
+def test_a_loose_version_is_rejected(text):
     with pytest.raises(BadRequest, match="parse semantic version"):
         Semver.parse(text)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.forked import Forked
+from cli.forked_program import ForkedProgram
 from holdfast.api.scheme import PODS
 from holdfast.cli.app import main
 from holdfast.client.client import Client
@@ -20,7 +20,7 @@ PROGRAM = [sys.executable, "-m", "holdfast"]
 
 @dataclass
 class Done:
-    """How a command ended and what it said."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -29,7 +29,7 @@ class Done:
 
 @pytest.fixture
 def holdfast(monkeypatch, capfd):
-    """Run a command of the program in this process."""
+    """Return a function that runs a command in this process."""
 
     def run(*arguments):
         capfd.readouterr()
@@ -43,7 +43,7 @@ def holdfast(monkeypatch, capfd):
 
 
 def run_program(*arguments):
-    """Run a command as a process of its own, as a user does."""
+    """Run a command in a new process, as a user does."""
     command = [*PROGRAM, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110)
     return Done(done.returncode, done.stdout, done.stderr)
@@ -51,11 +51,11 @@ def run_program(*arguments):
 
 @contextmanager
 def processes():
-    """Start the program as processes of their own; they are gone afterwards."""
+    """Yield a function that starts the program in new processes; kill them at the end."""
     started = []
 
     def run(*arguments):
-        started.append(Forked(*arguments))
+        started.append(ForkedProgram(*arguments))
         return started[-1]
 
     try:
@@ -74,13 +74,13 @@ def start():
 
 
 def read_until(process, words):
-    """Read what a process says up to a line with these words."""
+    """Return the output of a process up to a line with these words."""
     said = []
     for line in process.stdout:
         said.append(line)
         if words in line:
             return "".join(said)
-    raise AssertionError("it ended without the words; it said:\n" + "".join(said))
+    raise AssertionError("the process ended without these words; its output:\n" + "".join(said))
 
 
 def mode(path: Path) -> int:
@@ -88,7 +88,7 @@ def mode(path: Path) -> int:
 
 
 def with_client(kubeconfig, work):
-    """Run ``work(client)`` with a client of a kubeconfig; return what it returns."""
+    """Run ``work(client)`` with a client of a kubeconfig; return its result."""
 
     async def run():
         client = Client(HttpTransport(await load(kubeconfig)))

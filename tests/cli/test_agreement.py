@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from cli.asking import ask
+from cli.explain_requests import ask
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
@@ -99,7 +99,7 @@ def random_pod(dice, number):
 
 
 class Agreement:
-    """One pod after the other, decided twice."""
+    """Schedules one pod after the other with both schedulers."""
 
     def __init__(self, client, dice):
         self.client, self.dice = client, dice
@@ -117,7 +117,7 @@ class Agreement:
             await self.client.create(NODES, node)
             status = {"status": node["status"]}
             await self.client.patch(NODES, name, status, subresource="status")
-            # The server itself taints new nodes, and there is no controller to take that off.
+            # The API server taints new nodes, and no controller removes the taint here.
             taints = {"spec": {"taints": node.get("spec", {}).get("taints", [])}}
             await self.client.patch(NODES, name, taints)
 
@@ -156,7 +156,7 @@ class Agreement:
                 await asyncio.sleep(0.02)
 
     async def _run(self, name, number):
-        # Without a start time kube-scheduler takes "now", anew at each comparison: any order.
+        # Without a start time kube-scheduler uses the current time at each comparison.
         began = f"2026-01-01T{self.dice.randint(0, 23):02}:{number % 60:02}:00Z"
         status = {"status": {"phase": "Running", "startTime": began}}
         await self.client.patch(PODS_RAW, name, status, "default", subresource="status")
@@ -189,7 +189,7 @@ def _condition(pod):
     return next((c for c in found if c["type"] == "PodScheduled"), {})
 
 
-async def test_every_decision_is_kube_schedulers_too(kubeconfig):
+async def test_every_decision_equals_that_of_kube_scheduler(kubeconfig):
     client = Client(HttpTransport(await load(kubeconfig)))
     try:
         agreement = Agreement(client, random.Random(7))

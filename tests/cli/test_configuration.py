@@ -1,11 +1,11 @@
-"""A KubeSchedulerConfiguration decides with which plugins, weights and arguments."""
+"""``holdfast explain`` with a KubeSchedulerConfiguration: plugins, weights, arguments."""
 
 import json
 
 import yaml
 from typer.testing import CliRunner
 
-from cli.asking import ask, node_of, verdicts
+from cli.explain_requests import ask, node_of, verdicts
 from holdfast.cli.app import app
 from holdfast.configuration.reading import read
 from holdfast.testing import a_node, a_pod
@@ -52,7 +52,7 @@ def test_arguments_reach_the_plugin():
     assert node_of(answer, "used")["scores"]["NodeResourcesFit"]["raw"] == 75
 
 
-def test_the_score_set_gives_weights_and_the_multipoint_set_too():
+def test_weights_of_the_score_set_and_of_multi_point_apply():
     by_score = decided(profile(score={"enabled": named(TaintToleration=7)}))
     assert node_of(by_score, "empty")["scores"]["TaintToleration"]["weighted"] == 700
     by_point = decided(profile(multiPoint={"enabled": named(NodeResourcesFit=9)}))
@@ -62,7 +62,7 @@ def test_the_score_set_gives_weights_and_the_multipoint_set_too():
     assert node_of(unsaid, "empty")["scores"]["TaintToleration"]["weighted"] == 100
 
 
-def test_a_plugin_can_be_off_everywhere_or_at_one_point():
+def test_a_plugin_can_be_disabled_everywhere_or_at_one_point():
     tainted = a_node("tainted", taints=[{"key": "k", "effect": "NoSchedule"}])
     off = decided(profile(multiPoint={"disabled": named("TaintToleration")}), objects=[tainted])
     assert node_of(off, "tainted")["feasible"]
@@ -75,7 +75,7 @@ def test_a_plugin_can_be_off_everywhere_or_at_one_point():
     assert "TaintToleration" not in node_of(unscored, "empty")["scores"]
 
 
-def test_a_star_switches_off_all_that_is_not_switched_on():
+def test_a_star_disables_all_plugins_that_are_not_enabled():
     only = decided(profile(score={"disabled": named("*"), "enabled": named(NodeResourcesFit=2)}))
     assert list(node_of(only, "empty")["scores"]) == ["NodeResourcesFit"]
     few = named("PrioritySort", "NodeUnschedulable", "DefaultBinder")
@@ -86,7 +86,7 @@ def test_a_star_switches_off_all_that_is_not_switched_on():
     assert answer["best"] == ["empty", "used"]
 
 
-def test_preemption_can_be_switched_off():
+def test_preemption_can_be_disabled():
     high = {**POD, "spec": {**POD["spec"], "priority": 5}}
     full = [a_node("n", cpu="1"), a_pod("v", cpu="1", node="n"), high]
     off = config(profile(postFilter={"disabled": named("DefaultPreemption")}))
@@ -94,7 +94,7 @@ def test_preemption_can_be_switched_off():
     assert ask(*full, preempt=True, config=off)["preemption"]["victims"] == []
 
 
-def test_each_pod_goes_by_the_profile_it_names():
+def test_each_pod_is_scheduled_by_the_profile_it_names():
     packing = profile("packing", pluginConfig=[{"name": "NodeResourcesFit", "args": MOST}])
     both = config(profile("default-scheduler"), packing)
     pod = {**POD, "spec": {**POD["spec"], "schedulerName": "packing"}}
@@ -107,13 +107,13 @@ def test_each_pod_goes_by_the_profile_it_names():
     )
 
 
-def test_without_profiles_there_are_the_built_in_ones():
+def test_without_profiles_the_built_in_ones_are_used():
     plain = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     leading = plain | {"leaderElection": {"leaderElect": False}, "percentageOfNodesToScore": 100}
     assert sorted(read(leading).profiles) == ["default-scheduler", "koord-scheduler"]
 
 
-def test_the_configuration_may_stand_in_a_file(tmp_path):
+def test_the_configuration_can_be_a_file(tmp_path):
     snapshot, settings = tmp_path / "objects.yaml", tmp_path / "config.yaml"
     snapshot.write_text(yaml.safe_dump_all([*NODES, USED, POD]))
 

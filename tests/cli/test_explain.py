@@ -1,8 +1,8 @@
-"""What ``holdfast explain`` answers: the shape, the words, the scores."""
+"""The output of ``holdfast explain``: fields, messages and scores."""
 
 import pytest
 
-from cli.asking import ask, ask_all, node_of, verdicts
+from cli.explain_requests import ask, ask_all, node_of, verdicts
 from holdfast.testing import (
     a_claim,
     a_device_class,
@@ -140,7 +140,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_each_node_says_what_it_lacks(case):
+def test_each_infeasible_node_has_its_reasons(case):
     objects, pod, expected, message = REFUSALS[case]
     answer = ask(*objects, pod)
     assert verdicts(answer) == expected
@@ -149,7 +149,7 @@ def test_each_node_says_what_it_lacks(case):
     assert "error" not in answer and "preEnqueue" not in answer
 
 
-def test_a_pod_that_fits_has_no_message_and_whole_scores():
+def test_a_schedulable_pod_has_no_message_and_integer_scores():
     answer = ask(*nodes(2), a_pod("s", cpu="2", memory="2Gi", node="n2"), a_pod("p", memory="1Gi"))
     assert answer["message"] == ""
     assert answer["schedulable"] is True
@@ -165,7 +165,7 @@ def test_a_pod_that_fits_has_no_message_and_whole_scores():
         assert (node["plugin"], node["code"], node["reasons"]) == (None, "Success", [])
 
 
-def test_equally_good_nodes_are_all_best_in_order():
+def test_nodes_with_the_highest_score_are_listed_in_order():
     assert ask(*reversed(nodes(3)), a_pod())["best"] == ["n1", "n2", "n3"]
 
 
@@ -189,7 +189,7 @@ def test_scheduling_gates_stop_a_pod_before_any_node():
     assert answer["nodes"] == []
 
 
-def test_what_prefilter_rejects_every_node_says():
+def test_a_rejection_by_pre_filter_is_the_reason_of_every_node():
     pod = a_pod(claims=[{"name": "c", "resourceClaimName": "c"}])
     answer = ask(*nodes(2), a_claim("c"), pod)
     words = "request req-0: device class gpu does not exist"
@@ -198,7 +198,7 @@ def test_what_prefilter_rejects_every_node_says():
     assert answer["message"] == f"0/2 nodes are available: {words}."
 
 
-def test_an_error_on_one_node_is_an_error_of_the_attempt():
+def test_an_error_on_one_node_fails_the_attempt():
     broken = a_device_class(selectors=['device.attributes["x"].nope > 1'])
     pod = a_pod(claims=[{"name": "c", "resourceClaimName": "c"}])
     answer = ask(*nodes(2), broken, a_slice("s", node="n1"), a_claim("c"), pod)
@@ -206,29 +206,29 @@ def test_an_error_on_one_node_is_an_error_of_the_attempt():
     assert answer["schedulable"] is False
 
 
-def test_a_pod_goes_to_its_own_nominated_node_if_it_fits():
+def test_a_pod_gets_its_nominated_node_if_it_fits():
     fits = a_pod("p", status={"nominatedNodeName": "n3"})
     assert ask(*nodes(3), a_pod("s", node="n3"), fits)["best"] == ["n3"]
     full = a_pod("s", cpu="4", node="n3")
     assert ask(*nodes(3), full, fits)["best"] == ["n1", "n2"]
 
 
-def test_a_bound_pod_is_explained_as_if_it_were_not_on_its_node():
+def test_a_bound_pod_is_explained_as_if_it_were_unbound():
     answer = ask(*nodes(2), a_pod("s", cpu="1", node="n2"), a_pod("p", cpu="4", node="n2"))
     assert answer["best"] == ["n1"]
     assert verdicts(answer) == {"n2": ("NodeResourcesFit", U, ["Insufficient cpu"])}
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_finished_pods_do_not_exist(phase):
+def test_finished_pods_use_no_resources(phase):
     done = a_pod("s", cpu="4", node="n1", status={"phase": phase})
     assert ask(*nodes(1), done, a_pod(cpu="4"))["best"] == ["n1"]
     assert ask(*nodes(1), done, pod="default/s")["error"] == (
-        f'pod "default/s" has finished ({phase}): it needs no node'
+        f'pod "default/s" has finished ({phase}) and needs no node'
     )
 
 
-def test_preemption_looks_at_every_node_and_spares_budgets():
+def test_preemption_tries_every_node_and_respects_disruption_budgets():
     answer = ask(
         *nodes(3), a_budget("b", "kept", 0),
         a_pod("v1", cpu="4", node="n1", labels={"app": "kept"}),
@@ -253,7 +253,7 @@ def test_preemption_looks_at_every_node_and_spares_budgets():
     [(None, "5", "Preemption is not helpful for scheduling"),
      ("3500m", "1", "No preemption victims found for incoming pod")],
 )  # fmt: skip
-def test_preemption_that_does_not_help_says_so_apart_from_the_message(standing, cpu, words):
+def test_preemption_that_does_not_help_has_a_message_of_its_own(standing, cpu, words):
     used = [a_pod(f"s{i}", cpu=standing, node=f"n{i}") for i in (1, 2, 3)] if standing else []
     answer = ask(*nodes(3), *used, a_pod(cpu=cpu), preempt=True)
     assert answer["message"] == "0/3 nodes are available: 3 Insufficient cpu."
@@ -263,13 +263,13 @@ def test_preemption_that_does_not_help_says_so_apart_from_the_message(standing, 
     }  # fmt: skip
 
 
-def test_preemption_is_not_tried_unasked_or_in_vain():
+def test_preemption_is_not_tried_without_the_flag_or_for_a_schedulable_pod():
     full = [*nodes(1), a_pod("v", cpu="4", node="n1"), a_pod("p", cpu="4", priority=1)]
     assert ask(*full)["preemption"] is None
     assert ask(*nodes(1), a_pod("p", priority=1), preempt=True)["preemption"] is None
 
 
-def test_priority_classes_are_looked_up_as_admission_does():
+def test_priority_classes_are_resolved_as_by_admission():
     full = [*nodes(1), a_pod("v", cpu="4", node="n1")]
 
     def victims(*objects):
@@ -283,20 +283,20 @@ def test_priority_classes_are_looked_up_as_admission_does():
     assert victims(default, a_pod(cpu="4")) == []  # the victim has it too
 
 
-def test_claims_are_allocated_where_devices_are():
+def test_claims_are_allocated_on_nodes_with_devices():
     pod = a_pod(claims=[{"name": "c", "resourceClaimName": "c"}])
     answer = ask(*nodes(2), a_device_class(), a_slice("s", node="n1"), a_claim("c"), pod)
     assert answer["best"] == ["n1"]
     assert verdicts(answer) == {"n2": ("DynamicResources", UU, ["cannot allocate all claims"])}
 
 
-def test_a_claim_that_is_not_there_keeps_the_pod_out_of_the_queue():
+def test_a_missing_claim_rejects_the_pod_before_it_is_queued():
     answer = ask(*nodes(1), a_pod(claims=[{"name": "c", "resourceClaimName": "c"}]))
     assert answer["preEnqueue"]["plugin"] == "DynamicResources"
     assert answer["message"] == 'could not find ResourceClaim "default/c"'
 
 
-def test_an_extended_resource_comes_from_a_plugin_or_from_devices():
+def test_an_extended_resource_is_served_by_a_device_plugin_or_by_devices():
     served = a_device_class(extended_resource_name="example.com/gpu")
     counted = a_node("n3", allocatable={"example.com/gpu": "1"})
     pod = a_pod(limits={"example.com/gpu": "1"})
@@ -309,7 +309,7 @@ def held(**more):
     return a_reservation("r", cpu="3", status=status, **more)
 
 
-def test_held_room_is_the_owners_and_nobody_elses():
+def test_only_owners_use_reserved_resources():
     owner = ask(*nodes(2), held(), a_pod(cpu="3", labels={"app": "r"}))
     assert owner["best"] == ["n1"]
     assert node_of(owner, "n1")["scores"]["Reservation"]["weighted"] == 500_000
@@ -317,7 +317,7 @@ def test_held_room_is_the_owners_and_nobody_elses():
     assert verdicts(stranger) == {"n1": ("NodeResourcesFit", U, ["Insufficient cpu"])}
 
 
-def test_reservations_without_uids_are_not_taken_for_one():
+def test_reservations_without_uids_are_distinct():
     second = held()
     second["metadata"]["name"] = "other"
     second["status"]["nodeName"] = "n2"
@@ -325,7 +325,7 @@ def test_reservations_without_uids_are_not_taken_for_one():
     assert sorted(verdicts(answer)) == ["n1", "n2"]
 
 
-def test_pools_are_filled_in_order_and_every_feasible_node_has_scores():
+def test_units_of_a_policy_are_used_in_order_and_feasible_nodes_have_scores():
     pools = [a_node("n1", labels={"pool": "a"}), a_node("n2", labels={"pool": "b"})]
     policy = a_resource_policy("web", units=[a_unit("a", 5, max_count=1), a_unit("b", 4)])
     first = ask(*pools, policy, a_pod(labels={"app": "web"}))
@@ -338,7 +338,7 @@ def test_pools_are_filled_in_order_and_every_feasible_node_has_scores():
     assert verdicts(second) == {"n1": ("resourcepolicy", U, ["unit a is full (1/1)"])}
 
 
-def test_affinity_to_pods_that_do_not_exist_is_told_in_upstreams_words():
+def test_affinity_to_missing_pods_has_upstreams_message():
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     answer = ask(*nodes(1), a_pod(affinity=affinity))
@@ -357,7 +357,7 @@ KINDS = [
 ]  # fmt: skip
 
 
-def test_every_kind_may_stand_in_a_snapshot():
+def test_a_snapshot_may_contain_every_kind():
     others = [
         {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}} for version, kind in KINDS
     ]
@@ -365,7 +365,7 @@ def test_every_kind_may_stand_in_a_snapshot():
     assert ask(*others, policy, *nodes(1), a_pod())["best"] == ["n1"]
 
 
-def test_a_batch_answers_every_line_in_order_whatever_is_wrong_with_some():
+def test_a_batch_writes_one_line_for_each_input_line_in_order():
     good = {"objects": [*nodes(1), a_pod("p")], "pod": "default/p"}
     answers = ask_all(
         good,

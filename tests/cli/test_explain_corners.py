@@ -1,10 +1,10 @@
-"""Corners where kube-scheduler's answer is not the first one would think of.
+"""Corner cases in which kube-scheduler's decision is surprising.
 
 Found by comparing with its own code over random snapshots (tests/real/README.md); each is what
 was left of a snapshot once everything that did not matter was taken away.
 """
 
-from cli.asking import ask, node_of, verdicts
+from cli.explain_requests import ask, node_of, verdicts
 from holdfast.testing import a_claim, a_device_class, a_namespace, a_node, a_pod
 from holdfast.testing.storage_builders import (
     a_csi_node,
@@ -40,7 +40,7 @@ def waiting_for(node, name="w", **more):
     return a_pod(name, status={"nominatedNodeName": node}, **more)
 
 
-def test_a_selector_that_no_labels_match_reaches_every_namespace():
+def test_an_empty_namespace_selector_matches_every_namespace():
     absent = {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
     answer = ask(
         a_node("n"), a_namespace("other", labels={"team": "x"}),
@@ -51,7 +51,7 @@ def test_a_selector_that_no_labels_match_reaches_every_namespace():
     assert verdicts(answer) == {"n": ("InterPodAffinity", U, why)}
 
 
-def test_a_full_node_is_told_with_the_pods_nominated_to_it():
+def test_pods_nominated_to_a_node_count_in_its_reasons():
     answer = ask(
         a_node("n", cpu="2", pods=1), a_pod("there", node="n"), waiting_for("n"), a_pod("p")
     )
@@ -59,13 +59,13 @@ def test_a_full_node_is_told_with_the_pods_nominated_to_it():
     assert verdicts(answer) == {"n": ("NodeResourcesFit", U, why)}
 
 
-def test_pods_of_another_scheduler_keep_no_room():
+def test_nominated_pods_of_another_scheduler_do_not_count():
     foreign = waiting_for("n", schedulerName="another")
     assert ask(a_node("n", cpu="1"), foreign, a_pod("p"))["best"] == ["n"]
     assert not ask(a_node("n", cpu="1"), waiting_for("n"), a_pod("p"))["schedulable"]
 
 
-def test_the_nominated_node_is_judged_even_if_the_pod_names_another():
+def test_the_nominated_node_is_filtered_even_if_the_pod_selects_another():
     answer = ask(
         a_node("n"), a_node("m", unschedulable=True),
         waiting_for("m", "p", affinity=named("gone")),
@@ -76,14 +76,14 @@ def test_the_nominated_node_is_judged_even_if_the_pod_names_another():
     }
 
 
-def test_a_wish_that_cannot_be_read_fails_only_when_nodes_are_compared():
+def test_an_invalid_preferred_term_fails_only_when_nodes_are_scored():
     objects = [a_node("n", labels={"size": "7"}, cpu="1"), a_pod("p", affinity=preferring("-5"))]
     assert 'running PreScore plugin "NodeAffinity": ' in ask(*objects)["error"]
     full = ask(*objects, a_pod("there", node="n"))
     assert verdicts(full) == {"n": ("NodeResourcesFit", U, ["Insufficient cpu"])}
 
 
-def test_missing_devices_are_told_before_claims_that_are_elsewhere():
+def test_missing_devices_take_precedence_over_claims_of_other_nodes():
     uses = [{"name": c, "resourceClaimName": c} for c in ("new", "old")]
     answer = ask(
         a_node("n"), a_device_class(), a_claim("new"),
@@ -93,7 +93,7 @@ def test_missing_devices_are_told_before_claims_that_are_elsewhere():
     assert answer["preemption"]["message"].startswith("still not schedulable, ")
 
 
-def test_a_claim_allocated_earlier_scores_nothing_by_itself():
+def test_an_allocated_claim_alone_adds_no_score():
     requests = [{"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "gpu"}]}]
     results = [{"request": "r/s", "driver": "d", "pool": "p", "device": "x"}]
     held = a_claim("c", requests=requests, status={"allocation": {"devices": {"results": results}}})
@@ -101,7 +101,7 @@ def test_a_claim_allocated_earlier_scores_nothing_by_itself():
     assert node_of(answer, "n")["scores"]["DynamicResources"]["weighted"] == 0
 
 
-def test_an_old_disk_is_reached_by_the_label_of_the_driver_that_serves_it():
+def test_a_migrated_disk_uses_the_zone_label_of_its_csi_driver():
     disk = a_volume("v", nodes={ZONE: "z"}, csi=None, gcePersistentDisk={"pdName": "v"})
     served = a_csi_node("served")
     served["metadata"]["annotations"] = {
@@ -117,7 +117,7 @@ def test_an_old_disk_is_reached_by_the_label_of_the_driver_that_serves_it():
     assert verdicts(answer) == {"served": ("VolumeBinding", UU, why)}
 
 
-def test_a_volume_that_was_not_made_for_its_pod_fails_those_who_would_join_it():
+def test_an_ephemeral_claim_of_another_pod_fails_pods_that_use_it():
     template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {}}}
     wrong = [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]
     answer = ask(
@@ -131,7 +131,7 @@ def test_a_volume_that_was_not_made_for_its_pod_fails_those_who_would_join_it():
     )
 
 
-def test_a_claim_mounted_twice_must_find_room_twice():
+def test_a_claim_mounted_twice_needs_capacity_twice():
     driver = {
         "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
         "metadata": {"name": "disk.example.com"}, "spec": {"storageCapacity": True},
@@ -144,7 +144,7 @@ def test_a_claim_mounted_twice_must_find_room_twice():
     assert verdicts(answer) == {"n": ("VolumeBinding", UU, why)}
 
 
-def test_a_claim_for_one_pod_is_free_once_one_of_its_users_would_be_gone():
+def test_a_read_write_once_pod_claim_is_free_after_one_of_its_users_is_evicted():
     answer = ask(
         a_node("n"), a_node("m"), a_volume("v"),
         a_volume_claim(volume="v", mode="ReadWriteOncePod"),
@@ -157,7 +157,7 @@ def test_a_claim_for_one_pod_is_free_once_one_of_its_users_would_be_gone():
     ]  # fmt: skip
 
 
-def test_a_terminating_pod_leaves_more_room_for_spreading_than_it_took():
+def test_a_terminating_pod_allows_more_spread_than_it_used():
     spread = [{
         "maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "x"}},

@@ -1,4 +1,4 @@
-"""``holdfast explain --snapshot``: the files it reads, what it prints, how it ends."""
+"""``holdfast explain --snapshot``: accepted files, output and exit codes."""
 
 import json
 
@@ -11,7 +11,7 @@ from holdfast.api.defaults import default_object
 from holdfast.api.pod import Pod
 from holdfast.cli.app import app
 from holdfast.cli.objects import Manifest, read_object
-from holdfast.cli.snapshot import snapshot_of
+from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
@@ -55,7 +55,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_any_form_of_file_is_read(explain, form):
+def test_lists_yaml_and_json_documents_are_read(explain, form):
     done = explain(FORMS[form], "-o", "json")
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
@@ -63,14 +63,14 @@ def test_any_form_of_file_is_read(explain, form):
     assert [n["name"] for n in answer["nodes"]] == ["a", "b"]
 
 
-def test_standard_input_is_a_file_too():
+def test_a_snapshot_can_be_read_from_standard_input():
     text = FORMS["YAML documents"]
     command = ["explain", "--snapshot", "-", "--pod", "p", "-o", "json"]
     done = CliRunner().invoke(app, command, input=text)
     assert json.loads(done.stdout)["best"] == ["a"]
 
 
-def test_people_read_the_verdict_the_reasons_and_the_best(explain):
+def test_the_text_has_the_message_the_reasons_and_the_best_nodes(explain):
     fits = explain(FORMS["a YAML list"]).stdout.splitlines()
     assert fits[0] == "default/p: fits on a"
     assert fits[1].strip() == "1  node(s) had untolerated taint(s)  [TaintToleration]: b"
@@ -82,7 +82,7 @@ def test_people_read_the_verdict_the_reasons_and_the_best(explain):
         "default/p: 0/2 nodes are available: "
         "1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
     )
-    assert refused.endswith("preemption would help on a, evicting default/v\n")
+    assert refused.endswith("preemption would make a feasible by evicting default/v\n")
 
 
 def missing_limits():
@@ -110,7 +110,7 @@ def capacity_alone():
         ([capacity_alone(), a_pod("p", cpu="5")], "Insufficient cpu"),
     ],
 )  # fmt: skip
-def test_what_a_server_would_have_filled_in_is_filled_in(explain, objects, reason):
+def test_defaults_of_the_api_server_are_set(explain, objects, reason):
     done = explain(yaml.safe_dump_all(objects), "-o", "json")
     assert json.loads(done.stdout)["message"] == f"0/1 nodes are available: 1 {reason}."
 
@@ -137,7 +137,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("spec", SHAPES, ids=range(len(SHAPES)))
-def test_reading_fast_comes_to_the_same_as_reading_as_the_server_does(spec):
+def test_direct_decoding_equals_decoding_after_defaulting(spec):
     raw = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "u"}, "spec": spec}
     raw["metadata"]["namespace"] = "default"
     fast = read_object(Manifest("document 1", json.dumps(raw).encode()))
@@ -147,14 +147,14 @@ def test_reading_fast_comes_to_the_same_as_reading_as_the_server_does(spec):
     assert mine.scheduler_name == its.scheduler_name
 
 
-def test_a_namespace_is_filled_in_and_a_pod_may_be_named_without(explain):
+def test_the_default_namespace_is_set_and_may_be_left_out(explain):
     bare = {**POD, "metadata": {"name": "p"}}
     done = explain(yaml.safe_dump_all([*NODES, bare]), pod="p")
     assert done.stdout.startswith("default/p: fits on a")
 
 
 def changed(obj, path, value):
-    """A copy of an object with one field set."""
+    """Return a copy of an object with one field set."""
     copy = json.loads(json.dumps(obj))
     *way, last = path
     where = copy
@@ -193,7 +193,7 @@ BAD = {
     "no version": (changed(POD, ("apiVersion",), ""), "document 3: apiVersion: Required value"),
     "a version nobody reads": (
         changed(a_slice(), ("apiVersion",), "resource.k8s.io/v1beta1"),
-        "document 3 (ResourceSlice): apiVersion: resource.k8s.io/v1beta1 is not read, only "
+        "document 3 (ResourceSlice): apiVersion: resource.k8s.io/v1beta1 is not supported, only "
         "resource.k8s.io/v1 is",
     ),
     "not an object": ("text", "document 3: object: Expected `object`, got `str`"),
@@ -201,7 +201,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_object_ends_it_with_2_and_the_document_and_field(explain, case):
+def test_an_invalid_object_exits_with_2_and_names_document_and_field(explain, case):
     bad, words = BAD[case]
     first = words.startswith("document 1")
     done = explain(yaml.safe_dump_all([bad, NODES[1], POD] if first else [*NODES, bad]))
@@ -215,13 +215,13 @@ def test_a_bad_object_ends_it_with_2_and_the_document_and_field(explain, case):
     [("a: [", "neither YAML nor JSON"), ('{"a": ', "neither YAML nor JSON"),
      (yaml.safe_dump_all(NODES), 'pod "default/p" is not among the objects')],
 )  # fmt: skip
-def test_a_bad_file_or_question_ends_it_with_2(explain, text, words):
+def test_an_invalid_file_or_request_exits_with_2(explain, text, words):
     done = explain(text)
     assert done.exit_code == 2
     assert words in done.stderr
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     command = ["explain", "--snapshot", str(tmp_path / "none"), "--pod", "p"]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 2
@@ -231,11 +231,11 @@ def test_a_file_that_is_not_there(tmp_path):
 @pytest.mark.parametrize(
     "arguments", [[], ["--pod", "p"], ["--batch", "--pod", "p"], ["--snapshot", "x", "-o", "xml"]]
 )
-def test_flags_that_make_no_sense_are_usage_errors(arguments):
+def test_conflicting_or_missing_flags_are_usage_errors(arguments):
     assert CliRunner().invoke(app, ["explain", *arguments]).exit_code == 2
 
 
-def test_time_can_be_given(explain):
+def test_the_time_of_the_decision_can_be_set(explain):
     text = FORMS["a JSON list"]
     assert explain(text, "--now", "2026-01-01T00:00:00Z").exit_code == 0
     done = explain(text, "--now", "noon")
@@ -243,16 +243,16 @@ def test_time_can_be_given(explain):
     assert 'now: "noon" is not an RFC 3339 time' in done.stderr
 
 
-def test_of_two_versions_of_an_object_the_later_counts(explain):
+def test_the_last_of_two_versions_of_an_object_counts(explain):
     small = a_node("a", cpu="1")
     done = explain(yaml.safe_dump_all([small, NODES[0], POD]), "-o", "json")
     assert json.loads(done.stdout)["best"] == ["a"]
 
 
-def test_an_odd_object_of_a_live_cluster_is_left_out_with_a_word(caplog):
+def test_an_invalid_object_of_a_live_cluster_is_ignored_with_a_warning(caplog):
     odd = typed(a_node("odd", allocatable={"cpu": "many"}))
-    found = snapshot_of([typed(NODES[0]), odd, typed(POD)], "default/p")
+    found = snapshot_from_objects([typed(NODES[0]), odd, typed(POD)], "default/p")
     assert list(found.world.nodes.row_of) == ["a"]
     assert "Node odd: quantities must match" in caplog.text
     with pytest.raises(BadRequest, match="quantities must match"):
-        snapshot_of([typed(a_pod("p", cpu="many"))], "default/p")
+        snapshot_from_objects([typed(a_pod("p", cpu="many"))], "default/p")

@@ -1,4 +1,4 @@
-"""The pages a scheduler process shows on loopback."""
+"""The HTTP pages of a scheduler process."""
 
 import json
 import socket
@@ -7,31 +7,31 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.api.scheme import NODES
-from holdfast.cli.health import HealthPage, Subject
+from holdfast.cli.health import HealthServer, SchedulerState
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request
-from holdfast.configuration.reading import Configuration, effective
+from holdfast.configuration.reading import Configuration, effective_configuration
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.harness import Harness
 
 
 class Pages:
-    """The pages about a cluster's scheduler, and a reader of them."""
+    """The pages of a cluster's scheduler, and a client for them."""
 
     def __init__(self, cluster):
         self.cluster = cluster
         self.leads, self.lease = True, ""
-        self.subject = Subject(
+        self.subject = SchedulerState(
             cluster.components.scheduler, cluster.clock, lambda: self.leads, lambda: self.lease,
-            effective(Configuration()), {"health-port": 10259, "seed": None},
+            effective_configuration(Configuration()), {"health-port": 10259, "seed": None},
         )  # fmt: skip
 
     async def __aenter__(self):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        self._page = await HealthPage.start(port, self.subject)
+        self._page = await HealthServer.start(port, self.subject)
         self._transport = HttpTransport(Endpoint(f"http://127.0.0.1:{port}"))
         return self
 
@@ -56,7 +56,7 @@ async def pages(cluster):
         yield made
 
 
-async def test_who_is_well_says_so_at_length_if_asked(pages):
+async def test_verbose_health_lists_every_check(pages):
     for name in ("healthz", "livez", "readyz"):
         assert await pages.get(f"/{name}") == (200, "ok")
         assert await pages.get(f"/{name}/ping") == (200, "ok")
@@ -67,7 +67,7 @@ async def test_who_is_well_says_so_at_length_if_asked(pages):
     )
 
 
-async def test_health_notices_an_informer_that_died(pages, cluster, monkeypatch):
+async def test_health_fails_after_an_informer_died(pages, cluster, monkeypatch):
     nodes = cluster.components.scheduler.informers.informer_set.get(NODES)
     monkeypatch.setattr(nodes._objects, "put", lambda *_: 1 / 0)
     await cluster.create(a_node("n"))
@@ -88,13 +88,13 @@ async def test_readiness_waits_for_informers_and_handlers(pages, cluster):
     assert (await pages.get("/healthz"))[0] == 200
     status, text = await pages.get("/readyz")
     assert status == 500
-    assert "[-]informer-sync failed: the cluster has not been read yet" in text
+    assert "[-]informer-sync failed: informers are not synced yet" in text
     assert "[-]sched-handler-sync failed: handlers are not fully synchronized" in text
     pages.leads = False
     assert await pages.get("/readyz") == (200, "ok"), "who waits for the lease is ready"
 
 
-async def test_readiness_ends_with_the_process_and_health_with_the_lease(pages):
+async def test_readiness_fails_at_shutdown_and_health_without_the_lease(pages):
     pages.subject.stopping = lambda: True
     assert (await pages.get("/healthz"))[0] == 200
     status, text = await pages.get("/readyz")
@@ -104,7 +104,7 @@ async def test_readiness_ends_with_the_process_and_health_with_the_lease(pages):
     assert (status, "[-]leaderElection failed: could not be renewed" in text) == (500, True)
 
 
-async def test_the_configuration_is_shown_as_it_came_to_be(pages):
+async def test_configz_shows_the_effective_configuration(pages):
     status, text = await pages.get("/configz")
     shown = json.loads(text)["kubescheduler.config.k8s.io"]
     assert status == 200
@@ -127,7 +127,7 @@ async def test_flags_and_status_are_shown(pages, cluster):
     assert "Emulation version: v1.36\n" in text
 
 
-async def test_resources_are_told_per_pod_by_whoever_leads(pages, cluster):
+async def test_only_the_leader_exports_resource_metrics_of_pods(pages, cluster):
     big = a_pod("big", cpu="99", memory="1Gi", limits={"memory": "2Gi"}, overhead={"cpu": "1"})
     await cluster.create(a_node("n"), a_pod("p", cpu="1500m", requests={"example.com/x": 2}), big)
     status, text = await pages.get("/metrics/resources")
@@ -151,7 +151,7 @@ async def test_resources_are_told_per_pod_by_whoever_leads(pages, cluster):
     assert "big" not in (await pages.get("/metrics/resources"))[1]
 
 
-async def test_metrics_name_objects_that_could_not_be_taken_in(pages, cluster, monkeypatch):
+async def test_metrics_count_objects_that_could_not_be_decoded(pages, cluster, monkeypatch):
     def bug(_pod, **_):
         raise ZeroDivisionError("a bug")
 

@@ -1,4 +1,4 @@
-"""Private files: never written through a link, complete or not at all, mode 0600."""
+"""Private files: mode 0600, written atomically, never through a link."""
 
 import os
 
@@ -13,7 +13,7 @@ from holdfast.apiserver.access.credentials import (
     write_kubeconfig,
 )
 from holdfast.apiserver.user import User
-from holdfast.cli import running
+from holdfast.cli import running_cluster
 from holdfast.errors import BadConfiguration, Refused
 from holdfast.store.data_directory import DataDirectory
 
@@ -22,7 +22,7 @@ URL = "https://127.0.0.1:6443"
 
 @pytest.fixture
 def other(tmp_path):
-    """A file that must not change."""
+    """Create a file that must not change."""
     path = tmp_path / "other"
     path.write_bytes(b"precious")
     path.chmod(0o644)
@@ -89,23 +89,23 @@ def test_keys_and_tokens_are_not_written_through_links(tmp_path, other, name):
 def test_running_json_is_not_written_through_a_link(tmp_path, other):
     data = tmp_path / "data"
     data.mkdir()
-    for name in (running.FILE, "running.new"):
+    for name in (running_cluster.FILE, "running.new"):
         (data / name).symlink_to(other)
-    running.announce(data, URL, data / "kubeconfig")
-    assert running.find(data).pid == os.getpid()
-    assert mode(data / running.FILE) == 0o600
+    running_cluster.write_file(data, URL, data / "kubeconfig")
+    assert running_cluster.find(data).pid == os.getpid()
+    assert mode(data / running_cluster.FILE) == 0o600
 
 
-def test_a_log_that_is_a_link_is_refused(tmp_path, other, holdfast):
+def test_a_log_that_is_a_link_is_rejected(tmp_path, other, holdfast):
     (tmp_path / "data").mkdir(mode=0o700)
-    (tmp_path / "data" / running.LOG).symlink_to(other)
+    (tmp_path / "data" / running_cluster.LOG).symlink_to(other)
     done = holdfast("up", "--data-dir", tmp_path / "data", "--detach", "--port", "0")
     assert done.code == 1
-    assert f"cannot write the log {tmp_path / 'data' / running.LOG} (" in done.err
+    assert f"cannot write the log {tmp_path / 'data' / running_cluster.LOG} (" in done.err
 
 
 @pytest.mark.parametrize("name", ["store.lock", "store.db"])
-def test_a_store_file_that_is_a_link_is_refused(tmp_path, other, name):
+def test_a_store_file_that_is_a_link_is_rejected(tmp_path, other, name):
     (tmp_path / "store").mkdir(mode=0o700)
     (tmp_path / "store" / name).symlink_to(other)
     with pytest.raises(BadConfiguration, match=rf"symbolic links \(.*/{name}\)"):
@@ -126,23 +126,23 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_directory_that_others_can_write_to_comes_with_a_warning(tmp_path, capsys):
+def test_a_directory_that_others_can_write_to_prints_a_warning(tmp_path, capsys):
     for kind, warned in ((0o777, True), (0o1777, False), (0o755, False), (0o700, False)):
         tmp_path.chmod(kind)
-        running.warn_if_shared(tmp_path, tmp_path, tmp_path / "missing")
+        running_cluster.warn_if_shared(tmp_path, tmp_path, tmp_path / "missing")
         said = capsys.readouterr().err
         assert bool(said) is warned
-        assert said.count("other users can replace what is kept in") == warned
+        assert said.count("other users can replace the files in") == warned
     (tmp_path / "file").touch()
     with pytest.raises(Refused, match="choose another directory"):
-        running.claim(tmp_path / "file")
+        running_cluster.prepare_data_dir(tmp_path / "file")
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"[1]", b"\xff\xfe"])
 @pytest.mark.parametrize(
     "name", ["ca.crt", "ca.key", "server.crt", "server.key", "admin.crt", "tokens.json"]
 )
-def test_credentials_that_cannot_be_read_are_named(tmp_path, credentials, name, content):
+def test_unreadable_credentials_are_named(tmp_path, credentials, name, content):
     credentials.create_token(User("u"))
     pki = tmp_path / "pki"
     (pki / name).write_bytes(content)

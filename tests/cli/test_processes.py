@@ -1,4 +1,4 @@
-"""Parts in processes of their own: ``holdfast apiserver`` and ``holdfast scheduler``."""
+"""``holdfast apiserver`` and ``holdfast scheduler`` as separate processes."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", dict)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A kubeconfig of an API server that runs alone, with one node."""
+    """Start an API server with one node; return its kubeconfig."""
     data = tmp_path_factory.mktemp("server")
     with processes() as start:
         process = start("apiserver", "--data-dir", data, "--port", "0")
@@ -34,7 +34,7 @@ def server(tmp_path_factory):
 
 async def _create_node(client):
     await client.create(NODES, a_node("n"))
-    # Nobody is there to see that the node is ready and to take the first taint off.
+    # There is no controller that would remove the not-ready taint of a new node.
     await client.patch(NODES, "n", {"spec": {"taints": None}})
 
 
@@ -46,7 +46,7 @@ def holder(kubeconfig):
 
 
 def give_lease(kubeconfig, to):
-    """Make the lease somebody's, or nobody's."""
+    """Set the holder of the lease; "" releases it."""
 
     async def work(client):
         spec = {"holderIdentity": to, "leaseDurationSeconds": 600}
@@ -76,8 +76,8 @@ def asked(port, path):
             return refused.code, refused.read().decode()
 
 
-def test_replicas_take_turns(server, start):
-    """The leader decides; a standby is ready; who is told to stop gives the lease back."""
+def test_a_standby_takes_over_after_the_leader_stops(server, start):
+    """The leader schedules, a standby is ready, and a stopping leader releases the lease."""
     give_lease(server, to="")
     ports = free_port(), free_port()
     flags = ("--kubeconfig", server, "--check-invariants", "--health-port")
@@ -106,8 +106,8 @@ def test_replicas_take_turns(server, start):
     assert holder(server) == "thief"
 
 
-def test_a_stopped_leader_goes_on_only_to_end(server, start, tmp_path):
-    """Another leads by then: what the stopped one had in hand is never written."""
+def test_a_paused_leader_that_lost_its_lease_exits(server, start, tmp_path):
+    """Another replica leads by then: bindings of the paused one must not be written."""
     give_lease(server, to="")
     config = tmp_path / "config.yaml"
     config.write_text(
@@ -134,7 +134,7 @@ def test_a_stopped_leader_goes_on_only_to_end(server, start, tmp_path):
     assert second.communicate(timeout=30)[0].endswith("stopped\n")
 
 
-def test_a_lone_scheduler_needs_no_lease_and_reads_a_configuration(server, start, tmp_path):
+def test_a_scheduler_without_leader_election_reads_a_configuration(server, start, tmp_path):
     give_lease(server, to="another")
     config = tmp_path / "config.json"
     alone = {"leaderElection": {"leaderElect": False}, "clientConnection": {
@@ -147,7 +147,7 @@ def test_a_lone_scheduler_needs_no_lease_and_reads_a_configuration(server, start
     assert placed(server, "c") == "n"
     lone.send_signal(signal.SIGUSR2)
     dumped = read_until(lone, "activeQ:0; backoffQ:0; unschedulablePods:0")
-    # A line of the dump is a record of its own: control characters in a record are escaped.
+    # Each line of the dump is a log record, because line breaks in a record are escaped.
     lines = [line.removeprefix("W holdfast.scheduler.dump: ") for line in dumped.splitlines()]
     assert lines[:2] == ["asked for a dump", "Nodes: missed [], redundant []"]
     assert any(line.startswith("  default/c uid") for line in lines)
@@ -157,7 +157,7 @@ def test_a_lone_scheduler_needs_no_lease_and_reads_a_configuration(server, start
     assert holder(server) == "another"
 
 
-def test_the_lease_is_the_one_of_the_configuration(server, start, tmp_path):
+def test_the_lease_name_is_read_from_the_configuration(server, start, tmp_path):
     config = tmp_path / "config.json"
     terms = {"resourceName": "mine", "resourceNamespace": "default", "leaseDuration": "30s"}
     config.write_text(json.dumps(HEAD | {"leaderElection": terms}))
@@ -175,7 +175,7 @@ def test_the_lease_is_the_one_of_the_configuration(server, start, tmp_path):
     assert spec["leaseDurationSeconds"] == 30
 
 
-def test_the_extenders_of_the_configuration_are_asked(server, start, tmp_path):
+def test_the_extenders_of_the_configuration_are_called(server, start, tmp_path):
     config = tmp_path / "config.json"
     asking = {
         "leaderElection": {"leaderElect": False}, "profiles": [{"schedulerName": "asking"}],
@@ -198,7 +198,7 @@ def test_the_extenders_of_the_configuration_are_asked(server, start, tmp_path):
     assert words.startswith('Post "http://127.0.0.1:9/nobody/filter": ')
 
 
-def test_a_scheduler_that_cannot_start_says_why(holdfast, tmp_path):
+def test_a_scheduler_that_cannot_start_prints_the_reason(holdfast, tmp_path):
     missing = holdfast("scheduler", "--kubeconfig", tmp_path / "none")
     assert missing.code == 1
     assert f"no kubeconfig at {tmp_path / 'none'}" in missing.err
@@ -209,10 +209,8 @@ def test_a_scheduler_that_cannot_start_says_why(holdfast, tmp_path):
     assert f'{bad}: profiles[0].plugins.nope: unknown field "nope"' in wrong.err
 
 
-def test_a_scheduler_that_is_told_to_stop_while_it_starts_ends_without_a_complaint(
-    server, start, tmp_path
-):
-    """The server hangs, so that the first lists are still awaited when the signal comes."""
+def test_sigterm_during_the_start_of_a_scheduler_ends_it_cleanly(server, start, tmp_path):
+    """The server hangs, so that the first lists are pending when the signal arrives."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         config = tmp_path / "config"
         url = f"https://127.0.0.1:{silent.getsockname()[1]}"
@@ -233,11 +231,11 @@ def test_a_busy_health_port_is_named(server, holdfast):
         port = other.getsockname()[1]
         done = holdfast("scheduler", "--kubeconfig", server, "--health-port", port)
     assert done.code == 1
-    assert f"cannot show health on 127.0.0.1:{port}" in done.err
+    assert f"cannot serve health checks on 127.0.0.1:{port}" in done.err
     assert "--health-port" in done.err
 
 
-def test_the_server_alone_serves_privately_and_stops_when_told(start, tmp_path):
+def test_the_api_server_alone_has_private_files_and_stops_on_sigterm(start, tmp_path):
     data, kubeconfig = tmp_path / "data", tmp_path / "config"
     server = start("apiserver", "--data-dir", data, "--port", "0", "--kubeconfig", kubeconfig)
     said = read_until(server, "export KUBECONFIG=")

@@ -3,11 +3,11 @@
 import pytest
 
 from holdfast.api.scheme import DEPLOYMENTS, PODS, RESERVATIONS
-from holdfast.cli.connection import everything
+from holdfast.cli.connection import list_all
 from holdfast.cli.reservation import listing, reasons, room
 from holdfast.cli.reservation.creating import create, placed, read_workload, standing
 from holdfast.cli.reservation.making import FOR, ReservationFlags, reservation_for, workload
-from holdfast.cli.snapshot import built_in_profiles, world_of
+from holdfast.cli.snapshot import build_world, built_in_profiles
 from holdfast.errors import Refused
 from holdfast.testing import a_deployment, a_node, a_pod, a_reservation
 from holdfast.testing.harness import Harness
@@ -32,7 +32,7 @@ async def reserve(cluster, replicas=1, target="deployment/web", **wish):
 
 async def why(cluster, name):
     found = await cluster.reservation(name)
-    objects = await everything(cluster.client)
+    objects = await list_all(cluster.client)
     return reasons.explain(found, objects, built_in_profiles(), cluster.clock.now())
 
 
@@ -182,7 +182,7 @@ async def test_free_tells_used_from_reserved_from_free(cluster):
     await cluster.create(a_reservation("r", cpu="4", memory="4Gi", owner_labels=WEB,
                                        allocate_once=False, template={"node": "n1"}))  # fmt: skip
     await cluster.create(a_pod("in", cpu="3", labels=WEB), a_pod("out", cpu="1500m", node="n2"))
-    world = world_of(await everything(cluster.client))
+    world = build_world(await list_all(cluster.client))
     n1, n2 = room.rooms(world, ("cpu", "memory"))
     assert n1["cpu"] == {"has": 8000, "used": 3000, "reserved": 1000, "free": 4000}
     assert n2["cpu"] == {"has": 4000, "used": 1500, "reserved": 0, "free": 2500}
@@ -201,7 +201,7 @@ async def test_free_tells_of_pod_slots_too(cluster):
     await cluster.create(a_reservation("r", cpu="4", requests={"pods": "3"}, owner_labels=WEB,
                                        allocate_once=False))  # fmt: skip
     await cluster.create(a_pod("in", labels=WEB), a_pod("out"))
-    [n1] = room.rooms(world_of(await everything(cluster.client)), ("pods",))
+    [n1] = room.rooms(build_world(await list_all(cluster.client)), ("pods",))
     assert n1["pods"] == {"has": 10, "used": 2, "reserved": 2, "free": 6}
 
 

@@ -1,4 +1,4 @@
-"""Being told to stop: once politely, twice at once, or by a parent that is gone.
+"""Stop signals: the first stops, the second exits at once; the end of the parent stops too.
 
 Signals that mean nothing here end nothing.
 """
@@ -11,10 +11,10 @@ import pytest
 
 SCRIPT = """
 import asyncio, sys
-from holdfast.cli.signals import stop_signal
+from holdfast.cli.signals import stop_event
 
 async def main(stubborn, with_parent):
-    stop = stop_signal(with_parent=with_parent)
+    stop = stop_event(with_parent=with_parent)
     print("ready", flush=True)
     await stop.wait()
     print("told", flush=True)
@@ -46,7 +46,7 @@ def listener():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_asks_and_the_second_ends(listener, number):
+def test_the_first_signal_stops_and_the_second_exits(listener, number):
     polite, stubborn = listener(), listener("stubborn")
     for process in (polite, stubborn):
         process.send_signal(number)
@@ -56,7 +56,7 @@ def test_the_first_asks_and_the_second_ends(listener, number):
     assert stubborn.wait(30) == 128 + number
 
 
-def test_a_parent_that_is_gone_is_a_word_to_stop(listener):
+def test_the_end_of_the_parent_stops_the_process(listener):
     process = listener("with-parent")
     process.stdin.write("anything else is no such word\n")
     process.stdin.flush()
@@ -81,7 +81,7 @@ import asyncio, os, signal
 from holdfast.cli import signals
 
 async def main():
-    stop = signals.stop_signal()
+    stop = signals.stop_event()
     for name in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
         os.kill(os.getpid(), name)
     await stop.wait()
@@ -111,7 +111,7 @@ def close_and_signal(loop):
 BaseSelectorEventLoop._close_self_pipe = close_and_signal
 
 async def main():
-    signals.stop_signal()
+    signals.stop_event()
 
 signals.run(main())
 print("ended", flush=True)

@@ -11,7 +11,7 @@ import pytest
 
 from cli.conftest import read_until, with_client
 from holdfast.api.scheme import PODS
-from holdfast.cli import running
+from holdfast.cli import running_cluster
 from holdfast.errors import HoldfastError
 from holdfast.testing import a_pod
 
@@ -23,7 +23,7 @@ SENTENCES = (
 
 
 def child_of(pid, seconds=30):
-    """The first child of a process, as soon as it is there."""
+    """Wait for the first child of a process; return its pid."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
@@ -43,8 +43,8 @@ def write(kubeconfig, name):
 
 @pytest.mark.parametrize("detach", [False, True])
 @pytest.mark.parametrize("ready", [False, True])
-def test_up_ends_with_a_sentence(start, tmp_path, detach, ready):
-    """The child is killed at once, or when it has written its kubeconfig and will be ready."""
+def test_up_exits_with_one_sentence(start, tmp_path, detach, ready):
+    """The child is killed at once, or after it has written its kubeconfig."""
     flags = ("--data-dir", tmp_path, "--port", "0", "--nodes", "1", "--two-processes")
     process = start("up", *flags, *(("--detach",) if detach else ()))
     parent = child_of(process.pid) if detach else process.pid
@@ -56,7 +56,7 @@ def test_up_ends_with_a_sentence(start, tmp_path, detach, ready):
     assert process.returncode == 1
     assert any(words in out for words in SENTENCES), out
     assert "Traceback" not in out
-    assert running.find(tmp_path) is None
+    assert running_cluster.find(tmp_path) is None
 
 
 def test_up_in_the_background_that_is_killed_at_once(start, tmp_path):
@@ -64,13 +64,13 @@ def test_up_in_the_background_that_is_killed_at_once(start, tmp_path):
     os.kill(child_of(process.pid), signal.SIGKILL)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "the cluster did not start:\nit said nothing (killed by SIGKILL); its log is " in out
+    assert "the cluster did not start:\nno output (killed by SIGKILL); its log is " in out
 
 
 @pytest.mark.parametrize(
     "command", [("up",), ("up", "--single-process"), ("up", "--detach"), ("apiserver",)]
 )
-def test_a_damaged_database_is_a_sentence(holdfast, tmp_path, command):
+def test_a_damaged_database_is_reported_in_one_sentence(holdfast, tmp_path, command):
     (tmp_path / "store").mkdir(mode=0o700)
     path = tmp_path / "store" / "store.db"
     path.write_bytes(b"garbage " * 4096)
@@ -80,10 +80,10 @@ def test_a_damaged_database_is_a_sentence(holdfast, tmp_path, command):
     assert "Traceback" not in done.err
     assert done.err.count("is damaged") == 1
     assert path.read_bytes() == b"garbage " * 4096
-    assert running.find(tmp_path) is None
+    assert running_cluster.find(tmp_path) is None
 
 
-def test_status_says_that_the_server_is_not_ready(start, tmp_path, holdfast):
+def test_status_reports_a_server_that_is_not_ready(start, tmp_path, holdfast):
     """Files of the server process cannot grow: a write meets that at once."""
     process = start("up", "--data-dir", tmp_path, "--port", "0", "--nodes", "1", "--two-processes")
     read_until(process, "Stop it with Ctrl-C")
@@ -93,7 +93,9 @@ def test_status_says_that_the_server_is_not_ready(start, tmp_path, holdfast):
     read_until(process, "cannot commit")
     status = holdfast("status", "--data-dir", tmp_path)
     assert status.code == 1
-    assert "not ready: /readyz says 500: [+]ping ok [-]store failed: reason withheld" in status.out
+    assert (
+        "not ready: /readyz returned 500: [+]ping ok [-]store failed: reason withheld" in status.out
+    )
     resource.prlimit(server, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     write(tmp_path / "kubeconfig", "taken")
     read_until(process, "commits again")

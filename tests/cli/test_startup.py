@@ -1,4 +1,4 @@
-"""What the program loads before it knows what it is asked."""
+"""Modules that the program imports before a command runs."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def test_quick_commands_load_nothing_heavy(command, tmp_path):
     assert not HEAVY & loaded
 
 
-def test_it_says_which_version_it_is(holdfast):
+def test_version_prints_the_version(holdfast):
     done = holdfast("--version")
     assert (done.code, done.out) == (0, f"holdfast {version('holdfast')}\n")
 
@@ -49,7 +49,7 @@ def test_help_names_every_command(holdfast):
         assert f"\n  {name} " in done.out
 
 
-def test_whoever_reads_only_the_beginning_causes_no_traceback(tmp_path):
+def test_a_closed_output_pipe_causes_no_traceback(tmp_path):
     lines = b'{"pod": "p", "objects": []}\n' * 20_000
     (tmp_path / "lines").write_bytes(lines)
     command = f"{sys.executable} -m holdfast explain --batch < {tmp_path}/lines | head -1"

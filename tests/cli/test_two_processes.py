@@ -1,4 +1,4 @@
-"""``holdfast up`` and its API server as two processes: how signals and deaths end both."""
+"""``holdfast up`` with its API server in a second process: signals and crashes end both."""
 
 import os
 import select
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import PROGRAM, placed, read_until
-from holdfast.cli import running
+from holdfast.cli import running_cluster
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-two-processes")]
 
 
 @pytest.fixture
 def pair(start, tmp_path):
-    """A cluster with its server in a second process, and that process."""
+    """Start a cluster with its API server in a second process; return both."""
     parent = start("up", "--data-dir", tmp_path, "--port", "0", "--nodes", "1", "--two-processes")
     read_until(parent, "Stop it with Ctrl-C")
     (child,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
@@ -24,7 +24,7 @@ def pair(start, tmp_path):
 
 
 def ended(pid):
-    """Whether a process that is not our child ends, waited for a while."""
+    """Wait a while; return whether a process that is not our child has ended."""
     watch = os.pidfd_open(pid)
     try:
         return bool(select.select([watch], [], [], 30)[0])
@@ -32,22 +32,22 @@ def ended(pid):
         os.close(watch)
 
 
-def test_when_the_server_process_dies_the_cluster_says_so_and_ends(pair, tmp_path):
+def test_the_cluster_reports_a_dead_server_process_and_exits(pair, tmp_path):
     parent, child = pair
     os.kill(child, signal.SIGKILL)
     out, _ = parent.communicate(timeout=60)
     assert parent.returncode == 1
-    assert "holdfast: the API server has died; everything was stopped, the data is safe" in out
-    assert running.find(tmp_path) is None
+    assert "holdfast: the API server has died; the cluster was stopped, its data is safe" in out
+    assert running_cluster.find(tmp_path) is None
 
 
-def test_when_the_cluster_dies_its_server_process_ends_too(pair):
+def test_the_server_process_exits_when_the_cluster_dies(pair):
     parent, child = pair
     parent.kill()
     assert ended(child)
 
 
-def test_ctrl_c_reaches_both_in_order(pair, tmp_path):
+def test_ctrl_c_stops_both_processes_in_order(pair, tmp_path):
     parent, child = pair
     parent.send_signal(signal.SIGINT)
     out, _ = parent.communicate(timeout=60)
@@ -56,7 +56,7 @@ def test_ctrl_c_reaches_both_in_order(pair, tmp_path):
 
 
 def test_signals_that_do_not_stop_the_cluster(pair, tmp_path):
-    """SIGUSR2 writes the scheduler's dump to the log; the others leave a line, or nothing."""
+    """SIGUSR2 writes the scheduler's dump to the log; other signals are logged or ignored."""
     parent, child = pair
     for name in (signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE):
         parent.send_signal(name)
@@ -74,8 +74,8 @@ def test_signals_that_do_not_stop_the_cluster(pair, tmp_path):
     assert not Path(f"/proc/{child}").exists()
 
 
-def test_the_signal_to_stop_sent_to_every_process_at_once(pair, tmp_path):
-    """As a service manager does that stops a control group."""
+def test_sigterm_to_both_processes_at_once(pair, tmp_path):
+    """A service manager that stops a control group does this."""
     parent, child = pair
     os.kill(child, signal.SIGTERM)
     parent.send_signal(signal.SIGTERM)
@@ -85,7 +85,7 @@ def test_the_signal_to_stop_sent_to_every_process_at_once(pair, tmp_path):
     assert out.endswith(f"stopped; the data stays in {tmp_path}\n")
 
 
-def test_a_second_signal_to_stop_ends_both_processes_at_once(pair):
+def test_a_second_sigterm_ends_both_processes_at_once(pair):
     parent, child = pair
     os.kill(child, signal.SIGSTOP)  # so that stopping takes longer than the test
     try:
@@ -102,7 +102,7 @@ def test_a_second_signal_to_stop_ends_both_processes_at_once(pair):
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.3, 0.6])
-def test_the_signal_to_stop_while_the_cluster_starts(start, tmp_path, seconds):
+def test_sigterm_while_the_cluster_starts(start, tmp_path, seconds):
     parent = start("up", "--data-dir", tmp_path, "--port", "0", "--nodes", "1", "--two-processes")
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
     while not (found := children.read_text().split()):
@@ -113,11 +113,11 @@ def test_the_signal_to_stop_while_the_cluster_starts(start, tmp_path, seconds):
     assert parent.returncode == 0
     assert "Traceback" not in out
     assert not Path(f"/proc/{found[0]}").exists()
-    assert running.find(tmp_path) is None
+    assert running_cluster.find(tmp_path) is None
 
 
-def test_a_terminal_that_closes_does_not_end_the_cluster(tmp_path):
-    """SIGHUP comes, and nothing can be written any more."""
+def test_a_closed_terminal_does_not_end_the_cluster(tmp_path):
+    """SIGHUP is sent, and output can no longer be written."""
     main, terminal = os.openpty()
     command = (*PROGRAM, "up", "--data-dir", tmp_path, "--port", "0", "--nodes", "1")
     process = subprocess.Popen(
@@ -126,11 +126,11 @@ def test_a_terminal_that_closes_does_not_end_the_cluster(tmp_path):
     try:
         os.close(terminal)
         said = b""
-        # To the end of the line: while it is being written, a closed terminal is an error.
+        # Read to the end of the line: closing the terminal during a write would be an error.
         while not said.endswith(b"`holdfast down`.\r\n"):
             said += os.read(main, 4096)
         os.close(main)  # the kernel sends SIGHUP to the session
-        pid = running.find(tmp_path).pid
+        pid = running_cluster.find(tmp_path).pid
         assert placed(tmp_path / "kubeconfig", "after-the-terminal") == "node-0001"
         os.kill(pid, signal.SIGTERM)
         assert process.wait(60) == 0

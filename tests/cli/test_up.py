@@ -12,7 +12,7 @@ import yaml
 
 from cli.conftest import mode, run_program
 from holdfast.api.scheme import NODES, PODS
-from holdfast.cli import running
+from holdfast.cli import running_cluster
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
@@ -29,7 +29,7 @@ def cluster(tmp_path_factory):
     flags = ("--data-dir", directory, "--port", "0", "--nodes", "2", "--config", config)
     up = run_program("up", *flags, "--detach", "--check-invariants", "--health-port", "0")
     assert up.code == 0, up.err
-    assert up.out.endswith(f"  curl {running.find(directory).pages}/metrics\n")
+    assert up.out.endswith(f"  curl {running_cluster.find(directory).pages}/metrics\n")
     yield directory
     assert run_program("down", "--data-dir", directory).code == 0
 
@@ -43,7 +43,7 @@ async def _with_client(directory, work):
 
 
 def create_pod(directory, pod, *, until):
-    """Create a pod and wait for something to become true of it."""
+    """Create a pod and wait until a condition holds for it."""
 
     async def work(client):
         found = await client.create(PODS, pod, "default")
@@ -66,9 +66,9 @@ def pending_pod(cluster):
     return create_pod(cluster, pod, until=lambda p: p.status.conditions)
 
 
-def test_status_says_where_it_is_and_that_it_is_ready(cluster, holdfast):
+def test_status_prints_address_and_readiness(cluster, holdfast):
     done = holdfast("status", "--data-dir", cluster)
-    found = running.find(cluster)
+    found = running_cluster.find(cluster)
     lines = done.out.splitlines()
     assert done.code == 0
     assert lines[0] == f"running: pid {found.pid}, {found.url}"
@@ -77,8 +77,8 @@ def test_status_says_where_it_is_and_that_it_is_ready(cluster, holdfast):
     assert lines[3] == f"scheduler: {found.pages}/metrics"
 
 
-def test_the_scheduler_shows_itself_on_loopback_if_asked_to(cluster, running_pod):
-    pages = running.find(cluster).pages
+def test_the_scheduler_serves_health_and_metrics_on_loopback(cluster, running_pod):
+    pages = running_cluster.find(cluster).pages
     assert pages.startswith("http://127.0.0.1:")
 
     def page(path):
@@ -91,54 +91,58 @@ def test_the_scheduler_shows_itself_on_loopback_if_asked_to(cluster, running_pod
     assert "check_invariants=True" in page("/flagz")
 
 
-def test_a_busy_port_for_the_scheduler_is_named(cluster, holdfast, tmp_path):
-    port = running.find(cluster).pages.rpartition(":")[2]
+def test_a_busy_health_port_of_up_is_named(cluster, holdfast, tmp_path):
+    port = running_cluster.find(cluster).pages.rpartition(":")[2]
     flags = ("--data-dir", tmp_path, "--port", "0", "--nodes", "0", "--single-process")
     done = holdfast("up", *flags, "--health-port", port)
     assert done.code == 1
-    assert f"cannot show health on 127.0.0.1:{port} (" in done.err
-    assert running.find(tmp_path) is None
+    assert f"cannot serve health checks on 127.0.0.1:{port} (" in done.err
+    assert running_cluster.find(tmp_path) is None
 
 
-def test_only_its_user_can_read_what_it_keeps(cluster):
+def test_only_the_user_can_read_the_data_directory(cluster):
     everything = [cluster, *cluster.rglob("*")]
     for path in everything:
         assert mode(path) == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_it_listens_on_loopback_alone(cluster):
-    assert running.find(cluster).url.startswith("https://127.0.0.1:")
+def test_the_api_server_listens_on_loopback_only(cluster):
+    assert running_cluster.find(cluster).url.startswith("https://127.0.0.1:")
 
 
 def test_no_secret_is_ever_printed(cluster, holdfast):
     users = yaml.safe_load((cluster / "kubeconfig").read_text())["users"]
     secrets = [value for user in users for key, value in user["user"].items() if "cert" not in key]
     assert len(secrets) == 2
-    said = (cluster / running.LOG).read_text() + holdfast("status", "--data-dir", cluster).out
+    said = (cluster / running_cluster.LOG).read_text() + holdfast(
+        "status", "--data-dir", cluster
+    ).out
     assert not any(secret in said for secret in secrets)
 
 
-def test_a_second_start_names_the_first(cluster, holdfast):
-    found = running.find(cluster)
+def test_a_second_start_names_the_running_cluster(cluster, holdfast):
+    found = running_cluster.find(cluster)
     for command in ("up", "apiserver"):
         done = holdfast(command, "--data-dir", cluster)
         assert done.code == 1
-        assert f"a cluster runs on {cluster} already (pid {found.pid}, {found.url})" in done.err
+        assert (
+            f"a cluster is already running on {cluster} (pid {found.pid}, {found.url})" in done.err
+        )
 
 
-def test_a_locked_directory_names_who_has_it(cluster, holdfast, tmp_path):
-    (cluster / running.FILE).rename(tmp_path / "hidden")
+def test_a_locked_directory_names_the_process_that_holds_it(cluster, holdfast, tmp_path):
+    (cluster / running_cluster.FILE).rename(tmp_path / "hidden")
     try:
         done = holdfast("up", "--data-dir", cluster, "--port", "0")
     finally:
-        (tmp_path / "hidden").rename(cluster / running.FILE)
+        (tmp_path / "hidden").rename(cluster / running_cluster.FILE)
     assert done.code == 1
     holder = re.search(r"is in use by process (\d+): stop that process, or choose", done.err)
     os.kill(int(holder[1]), 0)
 
 
-def test_a_busy_port_is_named_with_a_way_out(cluster, holdfast, tmp_path):
-    port = running.find(cluster).url.rpartition(":")[2]
+def test_a_busy_port_is_named_with_advice(cluster, holdfast, tmp_path):
+    port = running_cluster.find(cluster).url.rpartition(":")[2]
     refusal = (
         f"cannot listen on 127.0.0.1:{port} (Address already in use): choose another port with "
         "--port"
@@ -151,7 +155,7 @@ def test_a_busy_port_is_named_with_a_way_out(cluster, holdfast, tmp_path):
     assert f"the cluster did not start:\n{refusal}" in behind.err
 
 
-def test_why_a_pod_waits(cluster, pending_pod, holdfast):
+def test_why_explains_a_pending_pod(cluster, pending_pod, holdfast):
     done = holdfast("why", "waits", "--kubeconfig", cluster / "kubeconfig")
     assert done.code == 0
     assert done.out.splitlines() == [
@@ -162,31 +166,31 @@ def test_why_a_pod_waits(cluster, pending_pod, holdfast):
     ]
 
 
-def test_why_a_pod_is_where_it_is(cluster, running_pod, holdfast):
+def test_why_explains_a_bound_pod(cluster, running_pod, holdfast):
     done = holdfast("why", "default/runs", "--kubeconfig", cluster / "kubeconfig")
     node = running_pod.spec.node_name
     first, second, *_ = done.out.splitlines()
     assert first == (
-        f"default/runs is on {node}, which is still as good as any; were it placed anew:"
+        f"default/runs is on {node}, which is still among the best; if it were scheduled now:"
     )
     assert second == "default/runs: fits on node-0001, node-0002"
 
 
-def test_why_answers_programs_too(cluster, running_pod, holdfast):
+def test_why_prints_json(cluster, running_pod, holdfast):
     done = holdfast("why", "runs", "-o", "json", "--kubeconfig", cluster / "kubeconfig")
     answer = json.loads(done.out)
     assert answer["nodeName"] == running_pod.spec.node_name
     assert answer["best"] == ["node-0001", "node-0002"]
 
 
-def test_why_says_what_to_do_about_a_pod_that_is_not_there(cluster, holdfast):
+def test_why_gives_advice_about_a_missing_pod(cluster, holdfast):
     done = holdfast("why", "nobody", "-n", "else", "--kubeconfig", cluster / "kubeconfig")
     assert done.code == 1
     assert 'there is no pod "nobody" in namespace "else" at https://127.0.0.1:' in done.err
     assert "`kubectl get pods -A`" in done.err
 
 
-def test_why_without_a_kubeconfig_points_at_the_cluster_that_runs(
+def test_why_without_a_kubeconfig_names_the_running_cluster(
     cluster, holdfast, monkeypatch, tmp_path
 ):
     monkeypatch.delenv("KUBECONFIG", raising=False)
@@ -198,10 +202,13 @@ def test_why_without_a_kubeconfig_points_at_the_cluster_that_runs(
     assert "export KUBECONFIG" not in nothing.err
     (tmp_path / "holdfast").symlink_to(cluster)
     something = holdfast("why", "p")
-    assert f"one runs already: export KUBECONFIG={cluster / 'kubeconfig'}" in something.err
+    assert (
+        f"an embedded cluster is running: export KUBECONFIG={cluster / 'kubeconfig'}"
+        in something.err
+    )
 
 
-def test_why_says_when_nobody_answers(cluster, holdfast, tmp_path):
+def test_why_reports_a_server_that_does_not_answer(cluster, holdfast, tmp_path):
     config = yaml.safe_load((cluster / "kubeconfig").read_text())
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     (tmp_path / "config").write_text(yaml.safe_dump(config))
@@ -211,22 +218,22 @@ def test_why_says_when_nobody_answers(cluster, holdfast, tmp_path):
     assert "`holdfast up`" in done.err
 
 
-def test_down_is_prompt_the_data_stays_and_a_new_start_finds_it(holdfast, tmp_path):
+def test_down_is_fast_and_a_new_start_finds_the_data(holdfast, tmp_path):
     data = tmp_path / "data"
     flags = ("--data-dir", data, "--port", "0", "--detach")
     up = run_program("up", *flags, "--nodes", "2")
     assert up.code == 0, up.err
     pod = create_pod(data, a_pod("kept"), until=lambda p: p.status.phase == "Running")
-    first = running.find(data)
+    first = running_cluster.find(data)
     down = holdfast("down", "--data-dir", data)
     assert (down.code, down.out) == (0, "stopped\n")
-    assert running.find(data) is None
-    assert not (data / running.FILE).exists()
+    assert running_cluster.find(data) is None
+    assert not (data / running_cluster.FILE).exists()
     assert holdfast("status", "--data-dir", data).code == 1
-    # A leftover of a dead process counts for nothing.
-    running.announce(data, first.url, data / "kubeconfig")
-    leftover = json.loads((data / running.FILE).read_text()) | {"pid": first.pid}
-    (data / running.FILE).write_text(json.dumps(leftover))
+    # The state file of an ended process is ignored.
+    running_cluster.write_file(data, first.url, data / "kubeconfig")
+    leftover = json.loads((data / running_cluster.FILE).read_text()) | {"pid": first.pid}
+    (data / running_cluster.FILE).write_text(json.dumps(leftover))
     again = run_program("up", *flags, "--nodes", "1", "--two-processes")
     assert again.code == 0, again.err
     try:
@@ -238,37 +245,37 @@ def test_down_is_prompt_the_data_stays_and_a_new_start_finds_it(holdfast, tmp_pa
         nodes, found = asyncio.run(_with_client(data, look))
         assert nodes == ["node-0001", "node-0002"]
         assert found.spec.node_name == pod.spec.node_name
-        assert "1 more than --nodes" in (data / running.LOG).read_text()
+        assert "1 more than --nodes" in (data / running_cluster.LOG).read_text()
         assert holdfast("status", "--data-dir", data).out.endswith("ready: 2 nodes, 1 pod\n")
     finally:
         assert holdfast("down", "--data-dir", data).code == 0
-    assert "error" not in (data / running.LOG).read_text().lower()
+    assert "error" not in (data / running_cluster.LOG).read_text().lower()
 
 
-def test_a_process_of_the_same_number_is_not_taken_for_the_cluster(tmp_path):
-    running.announce(tmp_path, "https://x", tmp_path / "kubeconfig")
-    assert running.find(tmp_path).pid == os.getpid()
-    other = json.loads((tmp_path / running.FILE).read_text()) | {"started": "1"}
-    (tmp_path / running.FILE).write_text(json.dumps(other))
-    assert running.find(tmp_path) is None
+def test_another_process_with_the_same_pid_is_not_the_cluster(tmp_path):
+    running_cluster.write_file(tmp_path, "https://x", tmp_path / "kubeconfig")
+    assert running_cluster.find(tmp_path).pid == os.getpid()
+    other = json.loads((tmp_path / running_cluster.FILE).read_text()) | {"started": "1"}
+    (tmp_path / running_cluster.FILE).write_text(json.dumps(other))
+    assert running_cluster.find(tmp_path) is None
 
 
-def test_where_nothing_runs(holdfast, tmp_path):
+def test_status_and_down_without_a_cluster(holdfast, tmp_path):
     status = holdfast("status", "--data-dir", tmp_path)
     assert status.code == 1
-    assert status.out == f"nothing runs on {tmp_path}: start it with `holdfast up`\n"
+    assert status.out == f"no cluster is running on {tmp_path}: start one with `holdfast up`\n"
     down = holdfast("down", "--data-dir", tmp_path)
-    assert (down.code, down.out) == (0, f"nothing runs on {tmp_path}\n")
+    assert (down.code, down.out) == (0, f"no cluster is running on {tmp_path}\n")
 
 
-def test_a_directory_that_cannot_be_is_refused(holdfast, tmp_path):
+def test_an_unusable_data_directory_is_rejected(holdfast, tmp_path):
     (tmp_path / "file").touch()
     done = holdfast("up", "--data-dir", tmp_path / "file" / "data", "--detach")
     assert done.code == 1
     assert "(Not a directory): choose another directory with --data-dir DIR" in done.err
 
 
-def test_a_kubeconfig_that_cannot_be_written_is_refused(holdfast, tmp_path):
+def test_an_unwritable_kubeconfig_is_rejected(holdfast, tmp_path):
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "kubeconfig"
     done = holdfast("up", "--data-dir", tmp_path / "d", "--port", "0", "--kubeconfig", path)
@@ -277,14 +284,14 @@ def test_a_kubeconfig_that_cannot_be_written_is_refused(holdfast, tmp_path):
     assert "choose another place with --kubeconfig FILE" in done.err
 
 
-def test_listening_to_other_machines_comes_with_a_warning(holdfast, tmp_path):
+def test_listening_on_other_addresses_prints_a_warning(holdfast, tmp_path):
     done = holdfast("up", "--data-dir", tmp_path, "--port", "0", "--host", "nowhere.invalid")
     assert done.code == 1
     assert done.err.startswith("warning: --host nowhere.invalid lets other machines connect")
     assert "or another address with --host" in done.err
 
 
-def test_a_plugin_of_ones_own_decides(cluster, holdfast):
+def test_a_users_own_plugin_is_used(cluster, holdfast):
     async def close(client):
         await client.patch(NODES, "node-0002", {"metadata": {"labels": {"rack": "r3"}}})
 
@@ -299,17 +306,17 @@ def test_a_plugin_of_ones_own_decides(cluster, holdfast):
     assert holdfast("why", "racked", *kubeconfig) == told
 
 
-def test_the_configuration_of_another_cluster_is_not_taken(cluster, monkeypatch, tmp_path):
+def test_the_configuration_of_another_cluster_is_not_used(cluster, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    found = running.find(cluster)
-    assert running.serving(found.url, cluster / "kubeconfig") == found
-    assert running.serving("https://127.0.0.1:1", cluster / "kubeconfig") is None
-    assert running.serving(found.url, tmp_path / "kubeconfig") is None
+    found = running_cluster.find(cluster)
+    assert running_cluster.find_by_url(found.url, cluster / "kubeconfig") == found
+    assert running_cluster.find_by_url("https://127.0.0.1:1", cluster / "kubeconfig") is None
+    assert running_cluster.find_by_url(found.url, tmp_path / "kubeconfig") is None
     monkeypatch.setenv("KUBECONFIG", f"{cluster / 'kubeconfig'}:elsewhere")
-    assert running.serving(found.url, None) == found
+    assert running_cluster.find_by_url(found.url, None) == found
 
 
-def test_a_wrong_configuration_is_named(holdfast, tmp_path):
+def test_an_invalid_configuration_is_reported(holdfast, tmp_path):
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("kind: KubeSchedulerConfiguration\n")
     for more in ((), ("--detach",)):

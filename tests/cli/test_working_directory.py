@@ -1,4 +1,4 @@
-"""``holdfast up`` imports nothing that lies in its working directory."""
+"""``holdfast up`` imports no modules from its working directory."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ NAMES = (
 
 @pytest.fixture
 def poisoned(tmp_path):
-    """A directory full of modules that leave a mark when they are imported, and that mark."""
+    """Create modules that write a file when imported; return their directory and that file."""
     directory, marker = tmp_path / "cwd", tmp_path / "imported"
     directory.mkdir()
     for name in NAMES:

@@ -9,7 +9,7 @@ from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.selection import terms_selected
-from holdfast.plugins.dynamic_resources.demand import reachable
+from holdfast.plugins.dynamic_resources.state import usable_nodes
 from holdfast.testing import a_claim, a_node, typed
 
 LABELS = ({"zone": "x"}, {"zone": "y", "size": "3"}, {"size": "12"}, {})
@@ -87,4 +87,4 @@ def test_a_claim_can_be_used_where_its_selector_says(term, rows):
     nodes = nodes_of({"zone": "x"}, {"zone": "y"}, {})
     allocation = {"devices": {}, "nodeSelector": {"nodeSelectorTerms": [term]}}
     claim = typed(a_claim(status={"allocation": allocation}))
-    assert reachable(claim, nodes).tolist() == [bool(r) for r in rows]
+    assert usable_nodes(claim, nodes).tolist() == [bool(r) for r in rows]

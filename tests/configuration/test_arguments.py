@@ -1,8 +1,8 @@
-"""Arguments of plugins: what may be wrong with them, what becomes of them."""
+"""Arguments of plugins: validation, defaults, and how they reach the plugin."""
 
 import pytest
 
-from configuration.writing import config, mistakes, off, profile, wrong_args
+from configuration.config_builders import config, mistakes, off, profile, wrong_args
 from holdfast.configuration.reading import read
 from holdfast.controllers.reservation import settings_of
 
@@ -94,13 +94,13 @@ SHAPE = "scoringStrategy.requestedToCapacityRatio"
           'ignoredResourceGroups[1]: Invalid value: "kubernetes.io": is not a group']),
     ],
 )  # fmt: skip
-def test_arguments_that_cannot_be(plugin, args, words):
+def test_invalid_arguments_are_reported(plugin, args, words):
     said = wrong_args(plugin, **args)
     assert len(said) == len(words), said
     assert all(one.startswith(start) for one, start in zip(said, words, strict=True)), said
 
 
-def test_a_weight_of_zero_is_the_default_one():
+def test_a_weight_of_zero_means_the_default():
     zero = [{"name": "cpu", "weight": 0}, {"name": "memory"}]
     assert wrong_args("NodeResourcesBalancedAllocation", resources=zero) == []
     assert (
@@ -109,7 +109,7 @@ def test_a_weight_of_zero_is_the_default_one():
     )
 
 
-def test_arguments_may_say_what_they_are():
+def test_arguments_may_have_api_version_and_kind():
     def said(plugin, **head):
         return wrong_args(plugin, **head)
 
@@ -128,7 +128,7 @@ def test_arguments_may_say_what_they_are():
     assert said("Reservation", apiVersion=old, kind="ReservationArgs") == []
 
 
-def test_arguments_are_looked_at_even_if_the_plugin_is_off():
+def test_arguments_of_disabled_plugins_are_validated():
     off = profile(
         multiPoint={"disabled": [{"name": "InterPodAffinity"}]},
         args={"InterPodAffinity": {"hardPodAffinityWeight": 101}},
@@ -136,14 +136,14 @@ def test_arguments_are_looked_at_even_if_the_plugin_is_off():
     assert len(mistakes(config(off))) == 1
 
 
-def test_arguments_of_nobody_are_warned_of():
-    found = read(config(profile(args={"Nobody": {"x": 1}})))
+def test_arguments_of_unknown_plugins_are_a_warning():
+    found = read(config(profile(args={"Unknown": {"x": 1}})))
     assert found.warnings == (
-        "profiles[0].pluginConfig[0]: no plugin Nobody is enabled: its args are not read",
+        "profiles[0].pluginConfig[0]: plugin Unknown is not enabled: its args are ignored",
     )
 
 
-def test_arguments_stand_once():
+def test_arguments_of_a_plugin_may_occur_only_once():
     twice = {"pluginConfig": [{"name": "NodeName"}, {"name": "NodeName"}, {"name": "EBSLimits"}]}
     assert mistakes(config(twice)) == [
         'profiles[0].pluginConfig[1]: Duplicate value: "NodeName"',
@@ -152,7 +152,7 @@ def test_arguments_stand_once():
     ]
 
 
-def test_what_reservations_are_told_arrives():
+def test_arguments_reach_the_reservation_plugin():
     given = {
         "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "ReservationArgs",
         "controllerWorkers": 2, "gcDurationSeconds": 3600, "gcIntervalSeconds": 0,
@@ -176,7 +176,7 @@ def test_what_reservations_are_told_arrives():
     assert args.ignores("e.com/x") and args.ignores("g.io/y") and not args.ignores("cpu")
 
 
-def test_preemption_by_reservations_needs_somebody_who_finds_the_victims():
+def test_preemption_by_reservations_without_default_preemption_is_a_warning():
     none = {"postFilter": off("DefaultPreemption")}
     asks = {"Reservation": {"enablePreemption": True}}
     words = "enablePreemption of Reservation has no effect without DefaultPreemption"

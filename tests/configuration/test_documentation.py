@@ -1,4 +1,4 @@
-"""What the documentation shows is true: the code runs, the files are read."""
+"""The code in the documentation runs, and its configuration files are valid."""
 
 import re
 import sys
@@ -35,7 +35,7 @@ def defined(source, name):
 
 @pytest.fixture
 def pages(monkeypatch):
-    """The blocks of docs/plugins.md in order: per node, reads, columns, permit, the test."""
+    """Return the code blocks of docs/plugins.md: per node, reads, columns, permit, the test."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
     yield blocks("docs/plugins.md", "python")
     sys.modules.pop("crowds", None)
@@ -48,13 +48,13 @@ def test_the_page_and_the_example_are_the_same(pages):
     assert (EXAMPLE / "config.yaml").read_text() in blocks("docs/plugins.md", "yaml")
 
 
-def test_remembering_is_as_right_as_asking(pages):
+def test_cached_answers_equal_new_ones(pages):
     kind = defined(pages[0] + "\n" + pages[1], "AvoidCrowds")
     assert columnar(kind({})).traits.scope is Scope.ROW
     check_plugin(lambda: kind({"closedRacks": ["r3"]}))
 
 
-def test_the_columns_say_what_the_nodes_said(pages):
+def test_the_columnar_plugin_equals_the_per_node_plugin(pages):
     kind = defined(pages[2], "ClosedRacks")
     check_plugin(lambda: kind({"closedRacks": ["r3"]}))
     plugin = kind({"closedRacks": ["r3"]})
@@ -67,7 +67,7 @@ def test_the_columns_say_what_the_nodes_said(pages):
     assert "1 node(s) stood in a rack under repair" in cluster.why(pinned)
 
 
-async def test_a_team_starts_together_or_not_at_all(pages, tmp_path):
+async def test_pods_of_a_team_are_permitted_together(pages, tmp_path):
     plugin = defined(pages[3], "AllOrNone")({"size": 2})
     stock = default_profiles()["default-scheduler"]
     profile = Profile(stock.name, (*stock.plugins, plugin), stock.weights)
@@ -78,11 +78,11 @@ async def test_a_team_starts_together_or_not_at_all(pages, tmp_path):
         assert [await cluster.node_of(name) for name in "ab"] == ["n", "n"]
 
 
-def test_the_proof_proves(pages):
+def test_the_documented_test_passes(pages):
     defined(pages[4], "test_it_conforms")()
 
 
-def test_the_example_explains_itself(pages):
+def test_the_example_works_with_explain(pages):
     command = ["explain", "--config", str(EXAMPLE / "config.yaml"), "--pod", "default/web-1"]
     told = CliRunner().invoke(app, [*command, "--snapshot", str(EXAMPLE / "objects.yaml")])
     assert told.exit_code == 0, told.output
@@ -90,7 +90,7 @@ def test_the_example_explains_itself(pages):
     assert "node(s) stood in a rack under repair  [AvoidCrowds]: c" in told.stdout
 
 
-def test_the_configuration_page_is_read(pages, tmp_path):
+def test_the_files_of_the_configuration_page_are_valid(pages, tmp_path):
     (shown,) = blocks("docs/configuration.md", "yaml")
     found = read(yaml.safe_load(shown))
     assert list(found.profiles) == ["default-scheduler", "packing"]

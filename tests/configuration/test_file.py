@@ -1,9 +1,9 @@
-"""A configuration in a file: what is wrong is said with the file, the field and the reason."""
+"""Configuration files: errors name the file, the field and the reason."""
 
 import pytest
 import yaml
 
-from configuration.writing import config, profile
+from configuration.config_builders import config, profile
 from holdfast.configuration.document import KIND
 from holdfast.configuration.file import load
 from holdfast.errors import BadConfiguration, NotBuilt
@@ -16,7 +16,7 @@ def file(tmp_path):
     return tmp_path / "config.yaml"
 
 
-def refusal(file, text=None):
+def error_of(file, text=None):
     if text is not None:
         file.write_text(text)
     with pytest.raises((BadConfiguration, NotBuilt)) as wrong:
@@ -34,15 +34,15 @@ def test_a_file_is_read(file):
     assert list(load(file).profiles) == ["default-scheduler", "koord-scheduler"]
 
 
-def test_one_mistake_is_one_line(file):
-    words = refusal(file, f"{HEAD}parallelism: 0\n")
+def test_one_error_is_printed_on_one_line(file):
+    words = error_of(file, f"{HEAD}parallelism: 0\n")
     assert words == (
         f"{file}: parallelism: Invalid value: 0: should be an integer value greater than zero"
     )
 
 
-def test_several_have_a_line_each(file):
-    words = refusal(file, f"{HEAD}parallelism: 0\nprofiles: [{{}}, {{}}]\n")
+def test_several_errors_have_a_line_each(file):
+    words = error_of(file, f"{HEAD}parallelism: 0\nprofiles: [{{}}, {{}}]\n")
     assert words.splitlines() == [
         f"{file}:",
         "  parallelism: Invalid value: 0: should be an integer value greater than zero",
@@ -52,19 +52,19 @@ def test_several_have_a_line_each(file):
     ]
 
 
-def test_a_file_that_is_none(file, tmp_path):
-    assert refusal(file).startswith(f"{file}: cannot be read: No such file")
-    assert refusal(tmp_path).startswith(f"{tmp_path}: cannot be read: ")
-    assert refusal(file, "a: [").startswith(f"{file}: is no YAML: ")
+def test_an_unreadable_or_invalid_file_is_reported(file, tmp_path):
+    assert error_of(file).startswith(f"{file}: cannot be read: No such file")
+    assert error_of(tmp_path).startswith(f"{tmp_path}: cannot be read: ")
+    assert error_of(file, "a: [").startswith(f"{file}: is not YAML: ")
     file.write_bytes(b"\xff\xfe\x00")
-    assert refusal(file).startswith(f"{file}: ")
-    assert refusal(file, "") == f"{file}: expected one document, found 0"
-    assert "expected one document, found 2" in refusal(file, f"{HEAD}---\n{HEAD}")
-    assert refusal(file, "- a") == f'{file}: {KIND}: Invalid value: ["a"]: must be an object'
-    assert refusal(file, "profiles: []").startswith(f"{file}: apiVersion and kind missing: begin")
+    assert error_of(file).startswith(f"{file}: ")
+    assert error_of(file, "") == f"{file}: expected one document, found 0"
+    assert "expected one document, found 2" in error_of(file, f"{HEAD}---\n{HEAD}")
+    assert error_of(file, "- a") == f'{file}: {KIND}: Invalid value: ["a"]: must be an object'
+    assert error_of(file, "profiles: []").startswith(f"{file}: apiVersion and kind missing: begin")
 
 
-def test_a_key_that_stands_twice(file):
-    words = refusal(file, f"{HEAD}parallelism: 1\nparallelism: 2\n")
+def test_a_duplicate_key_is_reported(file):
+    words = error_of(file, f"{HEAD}parallelism: 1\nparallelism: 2\n")
     assert 'key "parallelism" already set in map' in words
     assert "line 4" in words

@@ -1,4 +1,4 @@
-"""Plugins of the user's own: found by module:Class or by entry point, or refused with reasons."""
+"""A user's own plugins: loaded by module:Class or entry point, or rejected with a reason."""
 
 import sys
 import textwrap
@@ -6,7 +6,7 @@ from importlib import metadata
 
 import pytest
 
-from configuration.writing import config, mistakes, names, on, profile
+from configuration.config_builders import config, mistakes, names, on, profile
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.reading import read
 from holdfast.framework.plugin import FilterPlugin, ReservePlugin, ScorePlugin
@@ -112,7 +112,7 @@ class NoConstructor(Columns):
 
 @pytest.fixture
 def modules(tmp_path, monkeypatch):
-    """A catalog beside which modules stand, as beside a file."""
+    """A catalog with a directory of modules, like the directory of a configuration file."""
     for module, text in (("mine", PER_NODE), ("columns_of_mine", COLUMNAR)):
         (tmp_path / f"{module}.py").write_text(textwrap.dedent(text))
         monkeypatch.delitem(sys.modules, module, raising=False)
@@ -120,7 +120,7 @@ def modules(tmp_path, monkeypatch):
     (tmp_path / "needy.py").write_text("import not_there_at_all")
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    yield Catalog(beside=tmp_path)
+    yield Catalog(module_dir=tmp_path)
     for module in ("mine", "columns_of_mine", "broken", "needy"):
         sys.modules.pop(module, None)
 
@@ -141,14 +141,14 @@ def test_a_plugin_is_named_by_its_module_and_class(modules):
     assert nowhere.why(a_pod("p")).startswith("0/1 nodes are available: 1 closed.")
 
 
-def test_it_may_be_named_at_one_point_alone(modules):
+def test_an_own_plugin_may_be_enabled_at_one_point(modules):
     raw = config(profile(score=on(**{"mine:Ranked": 7})))
     found = only(raw, modules)
     assert (names(found, ScorePlugin)[-1], found.weight("Ranked")) == ("Ranked", 7)
     assert FakeCluster(a_node("a"), a_node("b"), profile=found).place(a_pod("p")) == "b"
 
 
-def test_it_may_be_named_at_the_front_of_a_point(modules):
+def test_an_own_plugin_may_be_first_at_a_point(modules):
     args = {"columns_of_mine:Columns": {"word": "no way"}}
     sets = {"filter": on("columns_of_mine:Columns"), "multiPoint": on("columns_of_mine:Columns")}
     found = only(config(profile(**sets, args=args)), modules)
@@ -157,7 +157,7 @@ def test_it_may_be_named_at_the_front_of_a_point(modules):
     assert "no way" in FakeCluster(a_node("a", cpu="1"), profile=found).why(a_pod("p", cpu="9"))
 
 
-def test_each_profile_has_its_own(modules):
+def test_each_profile_has_its_own_plugin_instance(modules):
     two = [
         profile(n, multiPoint=on("mine:Closed"), args={"mine:Closed": {"nodes": [n]}})
         for n in ("a", "b")
@@ -175,16 +175,16 @@ def test_each_profile_has_its_own(modules):
          "put the module beside the configuration file"),
         ("needy:X", "cannot import needy: No module named 'not_there_at_all': install"),
         ("broken:X", "importing broken failed: ZeroDivisionError: division by zero"),
-        ("mine:Absent", "mine has no class Absent; there are Closed, Lazy, Nameless, Ranked, Same"),
-        ("mine:", 'plugin "mine:" is no name of the form module:Class'),
-        (":X", 'plugin ":X" is no name of the form module:Class'),
-        ("mine:NUMBER", 'plugin "mine:NUMBER" is not a class but 3'),
+        ("mine:Absent", "mine has no class Absent; it has Closed, Lazy, Nameless, Ranked, Same"),
+        ("mine:", 'plugin "mine:": the name must have the form module:Class'),
+        (":X", 'plugin ":X": the name must have the form module:Class'),
+        ("mine:NUMBER", 'plugin "mine:NUMBER" is not a class: 3'),
         ("mine:Nameless", 'class Nameless has no name: write `name = "Nameless"` in it'),
         ("mine:Lazy", "Lazy has neither fits nor score: write one of them"),
         ("columns_of_mine:Nothing", "class Nothing implements no extension point: it has none of "
          "pre_enqueue, pre_filter, filter"),
-        ("columns_of_mine:Half", "class Half has filter and not reads, reasons, which "
-         "belong to it (see holdfast.framework.plugin)"),
+        ("columns_of_mine:Half", "class Half has filter but lacks reads, reasons "
+         "(see holdfast.framework.plugin)"),
         ("columns_of_mine:Old", "class Old sets scope, epochs, which has no effect: write "
          "`traits = Traits(scope=..., epochs=...)` instead"),
         ("columns_of_mine:Renamed", "class Renamed has a method prepare, which is never called: "
@@ -196,13 +196,13 @@ def test_each_profile_has_its_own(modules):
          "'word'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_loaded_says_why(modules, name, words):
+def test_a_plugin_that_cannot_be_loaded_is_reported(modules, name, words):
     (said,) = mistakes(config(profile(multiPoint=on(name))), modules)
     assert said.startswith("profiles[0].plugins.multiPoint.enabled[0]: ")
     assert words in said
 
 
-def test_a_point_it_does_not_have(modules):
+def test_an_own_plugin_at_a_point_it_does_not_implement(modules):
     raw = config(profile(score=on("mine:Closed"), args={"mine:Closed": {"nodes": []}}))
     assert mistakes(raw, modules) == [
         'profiles[0].plugins.score.enabled[0]: plugin "mine:Closed" does not extend ScorePlugin '
@@ -210,18 +210,18 @@ def test_a_point_it_does_not_have(modules):
     ]
 
 
-def test_two_of_one_name(modules):
+def test_two_plugins_with_one_name_are_an_error(modules):
     args = {name: {"nodes": []} for name in ("mine:Closed", "mine:SameName")}
     raw = config(profile(multiPoint=on(*args), args=args))
     assert mistakes(raw, modules) == [
-        'profiles[0].plugins: two plugins call themselves "Closed": rename one of them'
+        'profiles[0].plugins: two plugins are named "Closed": rename one of them'
     ]
 
 
-def test_an_installed_package_may_give_it_a_short_name(modules, monkeypatch):
+def test_an_entry_point_gives_a_plugin_a_short_name(modules, monkeypatch):
     point = metadata.EntryPoint("Ranked", "mine:Ranked", "holdfast.plugins")
     broken = metadata.EntryPoint("Torn", "nowhere:X", "holdfast.plugins")
-    sys.path.append(str(modules._beside))
+    sys.path.append(str(modules._module_dir))
 
     def entry_points(group, name):
         assert group == "holdfast.plugins"
@@ -235,8 +235,8 @@ def test_an_installed_package_may_give_it_a_short_name(modules, monkeypatch):
     assert mistakes(config(profile(multiPoint=on("Untold"))), modules)
 
 
-def test_a_line_brings_no_code(modules):
-    lines = Catalog(foreign=False)
+def test_a_line_of_a_batch_loads_no_code(modules):
+    lines = Catalog(load_user_code=False)
     (said,) = mistakes(config(profile(multiPoint=on("mine:Ranked"))), lines)
-    assert "is loaded only for a configuration that stands in a file" in said
+    assert "is loaded only for a configuration in a file" in said
     assert "mine" not in sys.modules

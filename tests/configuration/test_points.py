@@ -1,11 +1,11 @@
-"""Sets of plugins become one list a point, as upstream expands them."""
+"""Plugin sets are expanded into one list a point, as upstream does."""
 
-from configuration.writing import config, mistakes, names, off, on, only, profile
-from holdfast.api.mistakes import read as read_struct
+from configuration.config_builders import config, mistakes, names, off, on, only, profile
+from holdfast.api.strict_decode import decode_struct as read_struct
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.document import ProfileDocument
-from holdfast.configuration.findings import Findings
-from holdfast.configuration.profiles import ProfileReading
+from holdfast.configuration.problems import Problems
+from holdfast.configuration.profiles import ProfileBuilder
 from holdfast.configuration.reading import read
 from holdfast.framework import plugin as contract
 from holdfast.framework.plugin import FilterPlugin, PreFilterPlugin, ReservePlugin, ScorePlugin
@@ -20,7 +20,7 @@ POINTS = (
 )  # fmt: skip
 
 
-def test_an_empty_profile_is_the_built_in_one():
+def test_an_empty_profile_equals_the_built_in_one():
     found = only(config({}))
     assert found.name == "default-scheduler"
     for point in POINTS:
@@ -43,7 +43,7 @@ def test_an_empty_profile_decides_as_the_built_in_one():
     assert configured.why(big) == FakeCluster(*objects).why(big)
 
 
-def test_a_plugin_named_at_a_point_goes_to_the_front_there_alone():
+def test_a_plugin_enabled_at_a_point_is_first_at_that_point_only():
     found = only(config(profile(filter=on("VolumeZone", "NodePorts"))))
     assert names(found, FilterPlugin)[:3] == ["VolumeZone", "NodePorts", "NodeUnschedulable"]
     assert names(found, ScorePlugin) == names(DEFAULT, ScorePlugin)
@@ -57,12 +57,12 @@ def test_the_first_filter_of_the_point_names_the_reason():
     assert "Insufficient cpu" in FakeCluster(cordoned, profile=fit_first).why(pod)
 
 
-def test_off_and_on_at_one_point_means_last_there():
+def test_disabled_and_enabled_at_a_point_means_last_there():
     found = only(config(profile(filter=off("NodeName") | on("NodeName"))))
     assert names(found, FilterPlugin)[-1] == "NodeName"
 
 
-def test_what_is_off_at_a_point_stays_on_at_the_others():
+def test_a_plugin_disabled_at_one_point_stays_enabled_at_the_others():
     found = only(config(profile(score=off("NodeResourcesFit"))))
     assert "NodeResourcesFit" not in names(found, ScorePlugin)
     assert names(found, FilterPlugin) == names(DEFAULT, FilterPlugin)
@@ -74,7 +74,7 @@ def test_multipoint_can_be_cleared():
     assert [plugin.name for plugin in found.plugins] == list(few)
 
 
-def test_weights_of_the_score_set_win_and_zero_means_one():
+def test_weights_of_the_score_set_take_precedence_and_zero_means_one():
     found = only(
         config(
             profile(
@@ -87,7 +87,7 @@ def test_weights_of_the_score_set_win_and_zero_means_one():
     assert found.weight("TaintToleration") == 3
 
 
-def test_a_plugin_that_filters_prepares_whatever_pre_filter_says():
+def test_a_filter_plugin_runs_its_pre_filter_even_if_disabled_there():
     raw = config(profile(preFilter=off("*")))
     found = read(raw)
     (warning,) = found.warnings
@@ -98,14 +98,14 @@ def test_a_plugin_that_filters_prepares_whatever_pre_filter_says():
     assert "Insufficient cpu" in full.why(a_pod("p", cpu="2"))
 
 
-def test_a_plugin_that_scores_prepares_whatever_pre_score_says():
+def test_a_score_plugin_runs_its_pre_score_even_if_disabled_there():
     found = read(config(profile(preScore=off("NodeResourcesFit"))))
-    assert "preScore.disabled: NodeResourcesFit cannot score without it" in found.warnings[0]
+    assert "preScore.disabled: NodeResourcesFit cannot score without preScore" in found.warnings[0]
     assert "NodeResourcesFit" in names(found.profiles["default-scheduler"], ScorePlugin)
     assert not read(config(profile(preScore=off("*"), score=off("*")))).warnings
 
 
-def test_upstreams_points_may_be_named_where_ours_does_nothing_there():
+def test_a_plugin_may_be_enabled_at_points_that_only_upstreams_implements():
     koordinator = profile(
         "koord-scheduler",
         preFilter=on("Reservation"), filter=on("Reservation"), postFilter=on("Reservation"),
@@ -118,31 +118,31 @@ def test_upstreams_points_may_be_named_where_ours_does_nothing_there():
     assert only(config(profile(preScore=on("TaintToleration", "NodeResourcesFit"))))
 
 
-def test_reserved_room_without_reserving_is_warned_of():
+def test_reservation_without_reserve_is_a_warning():
     found = read(config(profile(reserve=off("Reservation"))))
     assert "Reservation" not in names(found.profiles["default-scheduler"], ReservePlugin)
     assert [w for w in found.warnings if "profiles[0].plugins.reserve: Reservation" in w]
     assert not read(config(profile(multiPoint=off("Reservation")))).warnings
 
 
-def test_resources_of_extenders_may_be_none_of_our_business():
-    """They overwrite what the arguments say is to be ignored, as upstream."""
+def test_resources_that_extenders_ignore_replace_those_of_the_arguments():
+    """They replace ``ignoredResources`` of the arguments, as upstream."""
     args = {"NodeResourcesFit": {"ignoredResources": ["e.com/y"]}}
     raw = read_struct(ProfileDocument, profile(args=args), "", [])
-    reading = ProfileReading("p", "profiles[0]", raw, Catalog(), Findings())
-    cluster = FakeCluster(a_node("n"), profile=reading.profile(["e.com/x"]))
+    builder = ProfileBuilder("p", "profiles[0]", raw, Catalog(), Problems())
+    cluster = FakeCluster(a_node("n"), profile=builder.build(["e.com/x"]))
     assert cluster.explain(a_pod("p", requests={"e.com/x": "1"}))["best"] == ["n"]
     assert "Insufficient e.com/y" in cluster.why(a_pod("q", requests={"e.com/y": "1"}))
 
 
-def test_several_profiles_stand_side_by_side():
+def test_several_profiles_are_independent():
     packing = profile("packing", score=off("NodeResourcesBalancedAllocation"))
     found = read(config(profile("default-scheduler"), packing)).profiles
     assert list(found) == ["default-scheduler", "packing"]
     assert len(names(found["packing"], ScorePlugin)) == len(names(DEFAULT, ScorePlugin)) - 1
 
 
-def test_sets_that_cannot_be():
+def test_invalid_plugin_sets_are_reported():
     def wrong(**sets):
         return mistakes(config(profile(**sets)))
 
@@ -151,7 +151,8 @@ def test_sets_that_cannot_be():
         f'{at}.filter.enabled[0]: FilterPlugin "NodeNam" does not exist: did you mean "NodeName"?'
     ]
     assert wrong(multiPoint=on("Quux")) == [
-        f'{at}.multiPoint.enabled[0]: plugin "Quux" does not exist: name your own by module:Class'
+        f'{at}.multiPoint.enabled[0]: plugin "Quux" does not exist: '
+        "name your own plugin as module:Class"
     ]
     assert wrong(score=on("NodeName")) == [
         f'{at}.score.enabled[0]: plugin "NodeName" does not extend ScorePlugin plugin'
@@ -191,7 +192,7 @@ def test_sets_that_cannot_be():
     ]
 
 
-def test_the_queue_is_one_for_all_profiles():
+def test_all_profiles_share_one_queue_sort_plugin():
     other = profile("b", queueSort=on("PrioritySort"))
     assert mistakes(config(profile("a"), other)) == [
         'profiles[1].plugins.queueSort: Invalid value: {"enabled":[{"name":"PrioritySort"}]}: '

@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from configuration.writing import config, mistakes, names, off, on, only, profile, wrong_args
+from configuration.config_builders import (
+    config,
+    mistakes,
+    names,
+    off,
+    on,
+    only,
+    profile,
+    wrong_args,
+)
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.reading import read
 from holdfast.engine.profile import PluginEntry
@@ -39,14 +48,14 @@ def test_S001_profiles_without_a_name_are_all_reported():
     ]
 
 
-def test_S002_a_star_leaves_only_what_is_switched_on():
+def test_S002_a_star_leaves_only_enabled_plugins():
     found = only(config(profile(score=off("*") | on(ImageLocality=5))))
     assert names(found, ScorePlugin) == ["ImageLocality"]
     assert found.weight("ImageLocality") == 5
     assert names(found, FilterPlugin) == names(DEFAULT, FilterPlugin)
 
 
-def test_S003_a_default_that_is_named_keeps_its_place_and_takes_the_weight():
+def test_S003_an_enabled_default_keeps_its_place_and_gets_the_weight():
     found = only(config(profile(multiPoint=on(NodeAffinity=7))))
     assert found.weight("NodeAffinity") == 7
     assert [p.name for p in found.plugins] == [p.name for p in DEFAULT.plugins]
@@ -54,7 +63,7 @@ def test_S003_a_default_that_is_named_keeps_its_place_and_takes_the_weight():
     assert names(found, ScorePlugin) == names(DEFAULT, ScorePlugin)
 
 
-def test_S004_a_points_own_order_comes_first_and_what_is_new_last():
+def test_S004_a_points_own_order_comes_first_and_new_plugins_last():
     catalog = Catalog((*REGISTRY, PluginEntry(MyFilter, "MyFilter", default=False)))
     raw = config(profile(filter=on("NodeName", "MyFilter")))
     found = read(raw, catalog).profiles["default-scheduler"]
@@ -62,7 +71,7 @@ def test_S004_a_points_own_order_comes_first_and_what_is_new_last():
     assert names(found, FilterPlugin) == ["NodeName", *others, "MyFilter"]
 
 
-def test_S005_off_and_on_again_means_last():
+def test_S005_disabled_and_enabled_means_last():
     spread = "PodTopologySpread"
     found = only(config(profile(multiPoint=off(spread) | on(spread))))
     for point in (FilterPlugin, ScorePlugin):
@@ -71,7 +80,7 @@ def test_S005_off_and_on_again_means_last():
     assert found.weight(spread) == 1
 
 
-def test_S006_arguments_that_cannot_be_are_reported_by_field():
+def test_S006_invalid_arguments_are_reported_by_field():
     zero = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0}
     assert wrong_args("DefaultPreemption", **zero) == [
         "minCandidateNodesPercentage: Invalid value: 0: cannot be zero at the same time as "
@@ -84,7 +93,7 @@ def test_S006_arguments_that_cannot_be_are_reported_by_field():
     ]
 
 
-def test_S007_the_longest_backoff_is_not_shorter_than_the_first():
+def test_S007_the_maximum_backoff_is_at_least_the_initial_one():
     raw = config(podInitialBackoffSeconds=5, podMaxBackoffSeconds=3)
     assert mistakes(raw) == [
         "podMaxBackoffSeconds: Invalid value: 3: must be greater than or equal to "
@@ -92,8 +101,8 @@ def test_S007_the_longest_backoff_is_not_shorter_than_the_first():
     ]
 
 
-def test_S008_every_node_is_looked_at_whatever_share_is_asked_for():
-    """The reference looks at 500 of 5,000 nodes, and may need ten rounds to come to the last."""
+def test_S008_every_node_is_evaluated_whatever_the_percentage():
+    """kube-scheduler would evaluate 500 of 5,000 nodes in one attempt."""
     nodes = [a_node(f"n{i:04}", cpu="1") for i in range(4999)]
     profiles = config({"percentageOfNodesToScore": 1}, percentageOfNodesToScore=5)
     cluster = FakeCluster(*nodes, a_node("last", cpu="8"), profile=only(profiles))

@@ -1,8 +1,8 @@
-"""Every mistake is named, by its field and in upstream's words."""
+"""Every error is reported with its field and upstream's message."""
 
 import pytest
 
-from configuration.writing import config, mistakes, on, profile
+from configuration.config_builders import config, mistakes, on, profile
 from holdfast.configuration.reading import Configuration, read
 from holdfast.errors import BadConfiguration, NotBuilt
 
@@ -28,7 +28,7 @@ def test_everything_is_reported_at_once():
         "profiles[1].pluginConfig[0].args.hardPodAffinityWeight: Invalid value: -1: "
         "not in valid range [0, 100]",
         'profiles[1].plugins.filter.enabled[0]: FilterPlugin "Nope" does not exist: '
-        "name your own by module:Class",
+        "name your own plugin as module:Class",
         'profiles[1].schedulerName: Duplicate value: "a"',
         "percentageOfNodesToScore: Invalid value: -1: not in valid range [0-100]",
         "podInitialBackoffSeconds: Invalid value: 0: must be greater than 0",
@@ -44,7 +44,7 @@ def test_the_message_lists_all_and_the_details_have_each():
     ]  # fmt: skip
 
 
-def test_what_is_not_built_is_said_apart():
+def test_unsupported_settings_are_reported_separately():
     with pytest.raises(NotBuilt, match="GangScheduling is not built"):
         read(config(profile(multiPoint=on("GangScheduling"))))
     with pytest.raises(BadConfiguration, match="GangScheduling is not built"):
@@ -85,7 +85,7 @@ def test_what_is_not_built_is_said_apart():
         ),
     ],
 )  # fmt: skip
-def test_a_shape_that_is_none(raw, words):
+def test_values_of_a_wrong_type_are_reported(raw, words):
     assert words in mistakes(raw)
 
 
@@ -106,7 +106,7 @@ def test_defaults():
     assert read(config(None, profiles=None)).backoff == (1.0, 10.0)
 
 
-def test_what_the_process_is_told_arrives():
+def test_process_settings_are_read():
     found = read(
         config(
             podInitialBackoffSeconds=3,
@@ -124,7 +124,7 @@ def test_what_the_process_is_told_arrives():
     assert (found.client_connection.qps, found.client_connection.burst) == (20, 40)
 
 
-def test_an_election_that_cannot_be():
+def test_invalid_leader_election_is_reported():
     def wrong(**fields):
         return [
             said.removeprefix("leaderElection.") for said in mistakes(config(leaderElection=fields))
@@ -148,7 +148,7 @@ def test_an_election_that_cannot_be():
     assert wrong(leaderElect=False, leaseDuration="5s", resourceLock="endpoints") == []
 
 
-def test_extenders_that_cannot_be():
+def test_invalid_extenders_are_reported():
     both = {"urlPrefix": "http://x", "bindVerb": "bind"}
     raw = config(
         extenders=[

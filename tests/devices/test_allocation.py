@@ -1,9 +1,9 @@
-"""The allocation search through the inventory: which devices claims get on a node."""
+"""Allocation of claims through the inventory."""
 
 import pytest
 
 from holdfast.columns.node_table import NodeTable
-from holdfast.devices.failures import AllocationError, NodeAllocationError
+from holdfast.devices.errors import AllocationError, NodeAllocationError
 from holdfast.devices.features import Features
 from holdfast.devices.inventory import Inventory
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_slice, typed
@@ -12,7 +12,7 @@ NUMA = "gpu.example.com/numa"
 
 
 def allocate(*objects, node=None, features=None):
-    """Give all claims among the objects their devices on one node."""
+    """Allocate all claims among the objects on one node."""
     inventory = Inventory(NodeTable(), features or Features())
     claims = []
     for raw in (a_device_class("gpu"), *objects):
@@ -22,11 +22,11 @@ def allocate(*objects, node=None, features=None):
             claims.append(obj)
     target = typed(node or a_node("n"))
     allocator = inventory.allocator(claims)
-    found = allocator.solve(target, inventory.pools_of(target), inventory.holdings)
+    found = allocator.solve(target, inventory.pools_of(target), inventory.allocated_devices)
     return found and allocator.write(found, target.name)
 
 
-def given(allocations):
+def devices_of(allocations):
     return [(r.request, r.device) for a in allocations for r in a.devices.results]
 
 
@@ -46,7 +46,7 @@ def at_least(size):
     return [f'device.attributes["gpu.example.com"].size >= {size}']
 
 
-def held(name, *devices, driver="gpu.example.com", pool="n", **fields):
+def allocated_claim(name, *devices, driver="gpu.example.com", pool="n", **fields):
     results = [
         {"request": "req-0", "driver": driver, "pool": pool, "device": device} | fields
         for device in devices
@@ -55,34 +55,34 @@ def held(name, *devices, driver="gpu.example.com", pool="n", **fields):
 
 
 def test_one_claim_gets_the_first_free_device():
-    found = allocate(a_slice(devices=3), held("other", "gpu-0"), a_claim())
-    assert given(found) == [("req-0", "gpu-1")]
+    found = allocate(a_slice(devices=3), allocated_claim("other", "gpu-0"), a_claim())
+    assert devices_of(found) == [("req-0", "gpu-1")]
     [allocation] = found
     [term] = allocation.node_selector.node_selector_terms
     assert term.match_fields[0].values == ("n",)
 
 
-def test_D026_a_small_request_gives_way_to_a_large_one():
+def test_D026_the_search_backtracks_for_a_larger_request():
     requests = [request("small", selectors=at_least(1)), request("large", selectors=at_least(2))]
     found = allocate(a_slice(devices=sized(2, 1)), a_claim(requests=requests))
-    assert given(found) == [("small", "d1"), ("large", "d0")]
+    assert devices_of(found) == [("small", "d1"), ("large", "d0")]
 
 
-def test_claims_of_one_pod_give_way_to_each_other_too():
+def test_the_search_backtracks_over_claims_of_one_pod():
     found = allocate(
         a_slice(devices=sized(2, 1)), a_claim("a"), a_claim("b", selectors=at_least(2))
     )
-    assert given(found) == [("req-0", "d1"), ("req-0", "d0")]
+    assert devices_of(found) == [("req-0", "d1"), ("req-0", "d0")]
 
 
 def test_D027_only_the_newest_generation_counts_and_only_if_complete():
     old = a_slice("old", pool="p", generation=1, devices=2)
     assert allocate(old, a_slice("new", pool="p", generation=2, slices=2), a_claim()) is None
     found = allocate(old, a_slice("new", pool="p", generation=2, devices=sized(1)), a_claim())
-    assert given(found) == [("req-0", "d0")]
+    assert devices_of(found) == [("req-0", "d0")]
 
 
-def test_D027_asking_for_all_of_an_incomplete_pool_is_an_error():
+def test_D027_mode_all_with_an_incomplete_pool_is_an_error():
     wish = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
     with pytest.raises(
         AllocationError, match=r"pool gpu\.example\.com/n is currently being updated"
@@ -90,15 +90,17 @@ def test_D027_asking_for_all_of_an_incomplete_pool_is_an_error():
         allocate(a_slice(slices=2), a_claim(requests=[wish]))
 
 
-def test_D028_an_invalid_pool_is_passed_over_or_says_so():
+def test_D028_an_invalid_pool_is_skipped_or_reported():
     twice = [a_device("same"), a_device("same")]
     broken = a_slice("broken", pool="a", devices=twice)
-    assert given(allocate(broken, a_slice("fine", pool="b"), a_claim())) == [("req-0", "gpu-0")]
+    assert devices_of(allocate(broken, a_slice("fine", pool="b"), a_claim())) == [
+        ("req-0", "gpu-0")
+    ]
     with pytest.raises(NodeAllocationError, match="invalid resource pools were encountered"):
         allocate(broken, a_claim())
 
 
-def test_D029_a_newer_generation_on_another_node_hides_the_old_slice_here():
+def test_D029_a_newer_generation_on_another_node_hides_the_old_slice():
     here = a_slice("here", node="n", pool="p", generation=1, slices=2)
     there = a_slice("there", node="m", pool="p", generation=2, slices=1)
     assert allocate(here, there, a_claim()) is None
@@ -109,29 +111,29 @@ def test_D030_pools_and_slices_are_searched_by_name():
         a_slice("s2", pool="b", devices=[a_device("second")]),
         a_slice("s1", pool="a", devices=[a_device("first")]),
     ]
-    assert given(allocate(*slices, a_claim())) == [("req-0", "first")]
+    assert devices_of(allocate(*slices, a_claim())) == [("req-0", "first")]
     late = a_device("first", bindingConditions=["ready"], bindingFailureConditions=["broken"])
     slices[1] = a_slice("s1", pool="a", devices=[late])
-    assert given(allocate(*slices, a_claim())) == [("req-0", "second")]
+    assert devices_of(allocate(*slices, a_claim())) == [("req-0", "second")]
 
 
-def test_D031_all_means_all():
+def test_D031_mode_all_allocates_every_matching_device():
     wish = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
-    assert len(given(allocate(a_slice(devices=3), a_claim(requests=[wish])))) == 3
-    taken = held("other", "gpu-1")
+    assert len(devices_of(allocate(a_slice(devices=3), a_claim(requests=[wish])))) == 3
+    taken = allocated_claim("other", "gpu-1")
     assert allocate(a_slice(devices=3), taken, a_claim(requests=[wish])) is None
     wish["exactly"]["adminAccess"] = True
     found = allocate(a_slice(devices=3), taken, a_claim(requests=[wish]))
     assert [r.admin_access for a in found for r in a.devices.results] == [True] * 3
 
 
-def test_D032_all_of_nothing_fails():
+def test_D032_mode_all_without_matching_devices_fails():
     wish = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
     assert allocate(a_claim(requests=[wish])) is None
 
 
-def test_D033_a_claim_may_have_32_devices_and_not_33():
-    assert len(given(allocate(a_slice(devices=40), a_claim(count=32)))) == 32
+def test_D033_a_claim_has_at_most_32_devices():
+    assert len(devices_of(allocate(a_slice(devices=40), a_claim(count=32)))) == 32
     with pytest.raises(AllocationError, match="33 exceeds the claim limit of 32"):
         allocate(a_slice(devices=40), a_claim(count=33))
 
@@ -143,16 +145,16 @@ def first_available(*alternatives):
     return {"name": "r", "firstAvailable": subs}
 
 
-def test_D034_the_second_alternative_is_taken_when_the_first_is_too_large():
+def test_D034_the_second_subrequest_is_used_if_the_first_does_not_fit():
     wish = first_available(("big", 3), ("small", 1))
     found = allocate(a_slice(devices=2), a_claim(requests=[wish]))
-    assert given(found) == [("r/small", "gpu-0")]
+    assert devices_of(found) == [("r/small", "gpu-0")]
 
 
-def test_D035_an_alternative_gives_way_to_a_later_request():
+def test_D035_the_search_backtracks_to_another_subrequest():
     wish = first_available(("big", 2), ("small", 1))
     found = allocate(a_slice(devices=2), a_claim(requests=[wish, request("other")]))
-    assert given(found) == [("r/small", "gpu-0"), ("other", "gpu-1")]
+    assert devices_of(found) == [("r/small", "gpu-0"), ("other", "gpu-1")]
 
 
 def numa(*values):
@@ -161,17 +163,17 @@ def numa(*values):
 
 def test_D036_matching_devices_share_a_value_of_one_type():
     claim = a_claim(count=2, constraints=[{"matchAttribute": NUMA}])
-    assert given(allocate(a_slice(devices=numa(0, 1, 1)), claim)) == [
+    assert devices_of(allocate(a_slice(devices=numa(0, 1, 1)), claim)) == [
         ("req-0", "d1"),
         ("req-0", "d2"),
     ]
     assert allocate(a_slice(devices=numa(1, "1")), claim) is None
 
 
-def test_D037_distinct_devices_share_none_not_even_within_one_request():
+def test_D037_distinct_devices_share_no_value_even_within_one_request():
     requests = [request("a"), request("b")]
     claim = a_claim(requests=requests, constraints=[{"distinctAttribute": NUMA}])
-    assert given(allocate(a_slice(devices=numa(0, 0, 1)), claim)) == [("a", "d0"), ("b", "d2")]
+    assert devices_of(allocate(a_slice(devices=numa(0, 0, 1)), claim)) == [("a", "d0"), ("b", "d2")]
     claim = a_claim(count=3, constraints=[{"distinctAttribute": NUMA}])
     assert allocate(a_slice(devices=numa(0, 1, 0)), claim) is None
 
@@ -181,7 +183,7 @@ def partition(name, amount):
     return a_device(name, consumesCounters=counters)
 
 
-def test_D038_partitions_of_a_card_share_its_counters_across_nodes():
+def test_D038_partitions_of_a_device_share_counters_across_nodes():
     counters = a_slice(
         "counters", node=None, pool="p", slices=3, devices=[], allNodes=True,
         sharedCounters=[{"name": "card", "counters": {"memory": {"value": "40Gi"}}}],
@@ -191,10 +193,10 @@ def test_D038_partitions_of_a_card_share_its_counters_across_nodes():
                                                        partition("half", "20Gi")])  # fmt: skip
     there = a_slice("there", node="m", pool="p", slices=3, devices=[partition("far", "20Gi")])
     cluster = (counters, here, there)
-    assert given(allocate(*cluster, a_claim())) == [("req-0", "whole")]
+    assert devices_of(allocate(*cluster, a_claim())) == [("req-0", "whole")]
     assert allocate(*cluster, a_claim(count=2)) is None
-    far = held("other", "far", pool="p")
-    assert given(allocate(*cluster, far, a_claim())) == [("req-0", "half")]
+    far = allocated_claim("other", "far", pool="p")
+    assert devices_of(allocate(*cluster, far, a_claim())) == [("req-0", "half")]
 
 
 def shareable(value, **policy):
@@ -207,7 +209,7 @@ def share(name, amount):
     return a_claim(name, requests=[wish])
 
 
-def test_D039_shares_add_up_to_the_capacity_and_no_more():
+def test_D039_shares_do_not_exceed_the_capacity():
     card = a_slice(devices=[shareable("10Gi")])
     found = allocate(card, share("a", "4Gi"), share("b", "4Gi"))
     results = [r for a in found for r in a.devices.results]
@@ -226,19 +228,19 @@ def tainted(effect):
     return a_device("d", taints=[{"key": "broken", "value": "", "effect": effect}])
 
 
-@pytest.mark.parametrize(("effect", "kept_away"), [("NoSchedule", True), ("None", False)])
-def test_D040_tainted_devices_are_left_alone(effect, kept_away):
-    assert (allocate(a_slice(devices=[tainted(effect)]), a_claim()) is None) == kept_away
+@pytest.mark.parametrize(("effect", "blocked"), [("NoSchedule", True), ("None", False)])
+def test_D040_tainted_devices_are_not_allocated(effect, blocked):
+    assert (allocate(a_slice(devices=[tainted(effect)]), a_claim()) is None) == blocked
 
 
-def test_D040_a_tolerated_device_is_given_and_the_toleration_copied():
+def test_D040_a_tolerated_device_is_allocated_with_the_toleration_copied():
     wish = request("r", tolerations=[{"key": "broken", "operator": "Exists"}])
     [allocation] = allocate(a_slice(devices=[tainted("NoExecute")]), a_claim(requests=[wish]))
     [result] = allocation.devices.results
     assert [t.key for t in result.tolerations] == ["broken"]
 
 
-def test_D041_devices_in_reach_of_some_nodes_keep_their_selector():
+def test_D041_the_allocation_has_the_node_selector_of_its_devices():
     zone = {"key": "zone", "operator": "In", "values": ["a"]}
     far = a_slice(
         "far", node=None, pool="far",
@@ -255,7 +257,7 @@ def test_D041_devices_in_reach_of_some_nodes_keep_their_selector():
     assert term.match_fields[0].key == "metadata.name"
 
 
-def test_D042_configuration_of_class_and_claim_goes_along():
+def test_D042_the_allocation_has_the_configuration_of_class_and_claim():
     opaque = {"driver": "gpu.example.com", "parameters": {"mode": "fast"}}
     claim = a_claim(requests=[request("a"), request("b"), first_available(("x", 9), ("y", 1))])
     claim["spec"]["devices"]["config"] = [
@@ -271,7 +273,7 @@ def test_D042_configuration_of_class_and_claim_goes_along():
     ]  # fmt: skip
 
 
-def test_a_device_that_waits_for_conditions_is_invisible_without_the_feature():
+def test_devices_with_binding_conditions_are_ignored_without_the_feature():
     late = a_device("d", bindingConditions=["ready"], bindingFailureConditions=["broken"])
     features = Features(binding_conditions=False)
     assert allocate(a_slice(devices=[late]), a_claim(), features=features) is None

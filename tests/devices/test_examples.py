@@ -1,4 +1,4 @@
-"""The examples do what their comments say, also side by side."""
+"""The device examples work, alone and together."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def documents():
 
 
 def as_pod(raw):
-    """The pod itself, or the one a Deployment would make (limits count as requests)."""
+    """Return the pod, or the pod of a Deployment, with limits as default requests."""
     if raw["kind"] == "Pod":
         return raw
     spec = raw["spec"]["template"]["spec"]
@@ -32,7 +32,7 @@ def as_pod(raw):
     return {"apiVersion": "v1", "kind": "Pod", "metadata": raw["metadata"], "spec": spec}
 
 
-def test_pods_of_both_examples_get_their_devices():
+def test_pods_of_both_examples_are_allocated_devices():
     world = World()
     for name in ("node-0001", "node-0002", "node-0003"):
         world.upsert(typed(a_node(name)))
@@ -51,7 +51,7 @@ def test_pods_of_both_examples_get_their_devices():
         for plugin in profile.plugins_at(ReservePlugin):
             if plugin.name in placement.states:
                 assert plugin.reserve(placement.states[plugin.name], placement) is None
-        promises = placement.states["DynamicResources"].written.promises
-        devices = [r.device for c in promises for r in c.status.allocation.devices.results]
+        in_flight = placement.states["DynamicResources"].written.in_flight
+        devices = [r.device for c in in_flight for r in c.status.allocation.devices.results]
         given[pod.name] = (placement.node, devices)
     assert given == {"training": ("node-0001", ["gpu-1"]), "demo": ("node-0002", ["gpu-0"])}

@@ -1,7 +1,7 @@
-"""Extended resources served by devices: which class, which requests, whose."""
+"""Extended resources that devices serve: classes, requests and mappings."""
 
 from holdfast.columns.node_table import NodeTable
-from holdfast.devices.extended import break_down
+from holdfast.devices.extended_resources import create_requests_and_mappings
 from holdfast.devices.inventory import Inventory
 from holdfast.testing import a_device_class, a_pod, typed
 
@@ -13,22 +13,22 @@ def container(name, count, **fields):
     return {"name": name, "image": "i", "resources": {"requests": amounts}} | fields
 
 
-def broken_down(*, init=(), regular=()):
+def requests_for(*, init=(), regular=()):
     pod = typed(a_pod(initContainers=list(init), containers=list(regular)))
-    found = break_down(pod, [GPU], {GPU: "gpu"}.get)
+    found = create_requests_and_mappings(pod, [GPU], {GPU: "gpu"}.get)
     requests = [(r.name, r.count) for r in found.requests]
     return requests, sorted((m.container_name, m.request_name) for m in found.mappings)
 
 
-def test_D058_a_zero_quantity_asks_for_nothing():
-    assert broken_down(regular=[container("c", 0)]) == ([], [])
+def test_D058_a_zero_quantity_makes_no_request():
+    assert requests_for(regular=[container("c", 0)]) == ([], [])
 
 
 def test_D060_two_resources_in_two_containers_are_four_requests():
     both = {"resources": {"requests": {GPU: "1", "example.com/nic": "1"}}}
     pod = typed(a_pod(containers=[{"name": n, "image": "i"} | both for n in "ab"]))
     classes = {GPU: "gpu", "example.com/nic": "nic"}
-    found = break_down(pod, list(classes), classes.get)
+    found = create_requests_and_mappings(pod, list(classes), classes.get)
     assert [(r.name, r.device_class) for r in found.requests] == [
         ("container-0-request-0", "gpu"), ("container-0-request-1", "nic"),
         ("container-1-request-0", "gpu"), ("container-1-request-1", "nic"),
@@ -36,8 +36,8 @@ def test_D060_two_resources_in_two_containers_are_four_requests():
     assert len(found.mappings) == 4
 
 
-def test_D061_an_init_container_uses_what_a_later_one_gets_and_asks_for_the_rest():
-    requests, mappings = broken_down(init=[container("i", 2)], regular=[container("c", 1)])
+def test_D061_an_init_container_reuses_devices_of_later_containers():
+    requests, mappings = requests_for(init=[container("i", 2)], regular=[container("c", 1)])
     assert requests == [("container-0-request-0", 1), ("container-1-request-0", 1)]
     assert mappings == [
         ("c", "container-1-request-0"), ("i", "container-0-request-0"),
@@ -45,18 +45,18 @@ def test_D061_an_init_container_uses_what_a_later_one_gets_and_asks_for_the_rest
     ]  # fmt: skip
 
 
-def test_D062_an_init_container_before_a_sidecar_uses_its_device_one_after_it_does_not():
+def test_D062_only_an_init_container_before_a_sidecar_reuses_its_device():
     sidecar = container("s", 1, restartPolicy="Always")
-    requests, mappings = broken_down(init=[container("i", 1), sidecar])
+    requests, mappings = requests_for(init=[container("i", 1), sidecar])
     assert requests == [("container-1-request-0", 1)]
     assert ("i", "container-1-request-0") in mappings
-    requests, mappings = broken_down(init=[sidecar, container("i", 1)])
+    requests, mappings = requests_for(init=[sidecar, container("i", 1)])
     assert requests == [("container-0-request-0", 1), ("container-1-request-0", 1)]
     assert ("i", "container-1-request-0") in mappings
 
 
-def test_D063_of_two_init_containers_only_the_larger_request_survives():
-    requests, mappings = broken_down(init=[container("small", 1), container("large", 3)])
+def test_D063_of_two_init_containers_only_the_larger_request_remains():
+    requests, mappings = requests_for(init=[container("small", 1), container("large", 3)])
     assert requests == [("container-1-request-0", 3)]
     assert mappings == [("large", "container-1-request-0"), ("small", "container-1-request-0")]
 
@@ -72,28 +72,28 @@ def gpu_class(name):
     return a_device_class(name, extendedResourceName=GPU)
 
 
-def test_D055_the_newest_class_serves_a_name_and_the_other_after_it_is_gone():
+def test_D055_the_newest_class_serves_a_resource_until_it_is_deleted():
     old, new = gpu_class("old"), gpu_class("new")
     inventory = serving((new, "2030-01-02T00:00:00Z"), (old, "2030-01-01T00:00:00Z"))
-    assert inventory.class_for(GPU) == "new"
+    assert inventory.device_class_for(GPU) == "new"
     inventory.delete(typed(old))
-    assert inventory.class_for(GPU) == "new"
+    assert inventory.device_class_for(GPU) == "new"
     inventory.upsert(typed(old, creation_timestamp="2030-01-01T00:00:00Z"))
     inventory.delete(typed(new))
-    assert inventory.class_for(GPU) == "old"
+    assert inventory.device_class_for(GPU) == "old"
 
 
-def test_D055_made_in_the_same_second_the_first_by_name_serves():
+def test_D055_of_classes_created_in_the_same_second_the_first_by_name_serves():
     moment = "2030-01-01T00:00:00Z"
     inventory = serving((gpu_class("b"), moment), (gpu_class("a"), moment))
-    assert inventory.class_for(GPU) == "a"
+    assert inventory.device_class_for(GPU) == "a"
 
 
-def test_every_class_serves_its_implicit_name_and_moves_the_epoch():
+def test_every_class_serves_its_implicit_name_and_bumps_the_epoch():
     nodes = NodeTable()
     inventory = Inventory(nodes)
     before = nodes.epochs["classes"]
-    assert inventory.class_for("deviceclass.resource.kubernetes.io/gpu") is None
+    assert inventory.device_class_for("deviceclass.resource.kubernetes.io/gpu") is None
     inventory.upsert(typed(gpu_class("gpu")))
-    assert inventory.class_for("deviceclass.resource.kubernetes.io/gpu") == "gpu"
+    assert inventory.device_class_for("deviceclass.resource.kubernetes.io/gpu") == "gpu"
     assert nodes.epochs["classes"] > before

@@ -1,13 +1,13 @@
-"""The ledger of devices, and answers that are kept between pods."""
+"""The inventory of devices, and allocation results cached between pods."""
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.columns.node_table import NodeTable
+from holdfast.devices.allocation_cache import DOES_NOT_FIT, FITS
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.inventory import Inventory
-from holdfast.devices.tables import FITS, LACKS
 from holdfast.framework.world import World
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_slice, typed
 
@@ -25,60 +25,60 @@ def cluster(*objects):
     return nodes, inventory
 
 
-def holding(name, device, node, version="2"):
+def allocated_claim(name, device, node, version="2"):
     result = {"request": "req-0", "driver": "gpu.example.com", "pool": node, "device": device}
     status = {"allocation": {"devices": {"results": [result]}}}
     return typed(a_claim(name, status=status), resource_version=version)
 
 
 def codes(nodes, inventory, claim, steps=0):
-    answers = inventory.tables.answers(inventory.allocator([claim]), steps)
+    answers = inventory.allocation_cache.results(inventory.allocator([claim]), steps)
     return answers.codes(nodes.rows).tolist()
 
 
 def test_an_older_version_of_a_claim_is_ignored():
     _, inventory = cluster()
-    inventory.upsert(holding("a", "gpu-0", "n", version="10"))
+    inventory.upsert(allocated_claim("a", "gpu-0", "n", version="10"))
     inventory.upsert(typed(a_claim("a"), resource_version="9"))
     assert inventory.claims.get("default", "a").status.allocation is not None
     inventory.upsert(typed(a_claim("a"), resource_version="11"))
-    assert not inventory.holdings.whole
+    assert not inventory.allocated_devices.unshared
 
 
-def test_a_late_answer_does_not_bring_a_deleted_claim_back():
+def test_a_late_response_does_not_restore_a_deleted_claim():
     _, inventory = cluster()
-    claim = holding("a", "gpu-0", "n")
+    claim = allocated_claim("a", "gpu-0", "n")
     inventory.upsert(claim)
     inventory.delete(claim)
     inventory.upsert(claim)
     assert inventory.claims.get("default", "a") is None
-    assert not inventory.holdings.whole
+    assert not inventory.allocated_devices.unshared
 
 
-def test_a_promise_holds_until_the_written_claim_takes_its_place():
+def test_an_allocation_in_flight_counts_until_the_claim_is_stored():
     _, inventory = cluster()
     inventory.upsert(typed(a_claim("a")))
-    promised = holding("a", "gpu-0", "n")
-    inventory.claims.promise(promised)
-    assert sum(inventory.holdings.whole.values()) == 1
+    promised = allocated_claim("a", "gpu-0", "n")
+    inventory.claims.add_in_flight(promised)
+    assert sum(inventory.allocated_devices.unshared.values()) == 1
     inventory.upsert(promised)
-    assert sum(inventory.holdings.whole.values()) == 1
-    assert inventory.claims.withdraw(promised.uid)
-    assert not inventory.claims.withdraw(promised.uid)
-    assert sum(inventory.holdings.whole.values()) == 1
+    assert sum(inventory.allocated_devices.unshared.values()) == 1
+    assert inventory.claims.remove_in_flight(promised.uid)
+    assert not inventory.claims.remove_in_flight(promised.uid)
+    assert sum(inventory.allocated_devices.unshared.values()) == 1
     inventory.delete(promised)
-    assert not inventory.holdings.whole
+    assert not inventory.allocated_devices.unshared
 
 
-def test_a_fork_goes_its_own_way():
+def test_a_fork_is_independent():
     nodes, inventory = cluster(a_node("n"), a_slice(node="n", devices=1))
     copied = nodes.fork()
     fork = inventory.fork(copied)
-    fork.upsert(holding("a", "gpu-0", "n"))
+    fork.upsert(allocated_claim("a", "gpu-0", "n"))
     claim = typed(a_claim("b"))
-    assert codes(copied, fork, claim) == [LACKS]
+    assert codes(copied, fork, claim) == [DOES_NOT_FIT]
     assert codes(nodes, inventory, claim) == [FITS]
-    assert not inventory.holdings.whole
+    assert not inventory.allocated_devices.unshared
 
 
 def test_plain_counts_are_compared_without_a_search(monkeypatch):
@@ -88,10 +88,10 @@ def test_plain_counts_are_compared_without_a_search(monkeypatch):
     )  # fmt: skip
     monkeypatch.setattr(Allocator, "solve", None)
     asked = [codes(nodes, inventory, typed(a_claim("a", count=n))) for n in (1, 2, 3, 5)]
-    assert asked == [[FITS, FITS], [FITS, FITS], [FITS, LACKS], [LACKS, LACKS]]
+    assert asked == [[FITS, FITS], [FITS, FITS], [FITS, DOES_NOT_FIT], [DOES_NOT_FIT, DOES_NOT_FIT]]
 
 
-def test_the_search_runs_once_for_nodes_alike(monkeypatch):
+def test_the_search_runs_once_for_nodes_with_equal_signatures(monkeypatch):
     def numa(name, *values):
         devices = [a_device(f"d{i}", attributes={"numa": v}) for i, v in enumerate(values)]
         return a_slice(f"{name}-gpu", node=name, devices=devices)
@@ -107,24 +107,24 @@ def test_the_search_runs_once_for_nodes_alike(monkeypatch):
         lambda self, node, *rest: searched.append(node) or solve(self, node, *rest),
     )
     claim = a_claim("a", count=2, constraints=[{"matchAttribute": NUMA}])
-    assert codes(nodes, inventory, typed(claim)) == [FITS] * 5 + [LACKS]
+    assert codes(nodes, inventory, typed(claim)) == [FITS] * 5 + [DOES_NOT_FIT]
     assert len(searched) == 2
-    inventory.upsert(holding("b", "d0", "n3"))
-    # Another claim with an equal spec is answered from the same table, one row looked at again.
+    inventory.upsert(allocated_claim("b", "d0", "n3"))
+    # A claim with an equal spec uses the same cached results; one row is evaluated again.
     assert codes(nodes, inventory, typed(claim | {"metadata": {"name": "z"}})) == [
-        FITS, FITS, FITS, LACKS, FITS, LACKS,
+        FITS, FITS, FITS, DOES_NOT_FIT, FITS, DOES_NOT_FIT,
     ]  # fmt: skip
     assert len(searched) == 3
 
 
-def test_a_slice_for_all_nodes_has_every_row_looked_at_again():
+def test_a_slice_for_all_nodes_invalidates_every_row():
     nodes, inventory = cluster(a_node("n"), a_node("m"))
     claim = typed(a_claim())
-    assert codes(nodes, inventory, claim) == [LACKS, LACKS]
+    assert codes(nodes, inventory, claim) == [DOES_NOT_FIT, DOES_NOT_FIT]
     inventory.upsert(typed(a_slice("net", node=None, pool="net", allNodes=True)))
     assert codes(nodes, inventory, claim) == [FITS, FITS]
-    inventory.upsert(holding("a", "gpu-0", "net"))
-    assert codes(nodes, inventory, claim) == [LACKS, LACKS]
+    inventory.upsert(allocated_claim("a", "gpu-0", "net"))
+    assert codes(nodes, inventory, claim) == [DOES_NOT_FIT, DOES_NOT_FIT]
 
 
 NODES = ("a", "b", "c")
@@ -153,22 +153,22 @@ def happen(nodes, inventory, event, step):
     elif kind == "no node":
         nodes.delete_node(node)
     else:
-        claim = holding(f"{node}-{detail}", f"d{detail}", node, str(step))
+        claim = allocated_claim(f"{node}-{detail}", f"d{detail}", node, str(step))
         if kind == "claim":
             inventory.upsert(claim)
         elif kind == "no claim":
-            # A claim that comes back is another claim, with a uid of its own.
+            # A recreated claim has another uid.
             inventory.delete(claim)
             inventory.claims._deleted.clear()
         elif kind == "promise":
-            inventory.claims.promise(claim)
+            inventory.claims.add_in_flight(claim)
         else:
-            inventory.claims.withdraw(claim.uid)
+            inventory.claims.remove_in_flight(claim.uid)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(EVENT, max_size=25))
-def test_kept_answers_equal_fresh_ones_whatever_happens(events):
+def test_cached_results_equal_new_ones_after_any_events(events):
     nodes, inventory = cluster(*(a_node(name) for name in NODES))
     wishes = [
         typed(a_claim("one")),
@@ -180,17 +180,17 @@ def test_kept_answers_equal_fresh_ones_whatever_happens(events):
         happen(nodes, inventory, event, step)
         for wish in wishes:
             allocator = inventory.allocator([wish])
-            kept = inventory.tables.answers(allocator).codes(nodes.rows)
+            kept = inventory.allocation_cache.results(allocator).codes(nodes.rows)
             fresh = [
                 FITS
-                if allocator.solve(node, inventory.pools_of(node), inventory.holdings)
-                else LACKS
+                if allocator.solve(node, inventory.pools_of(node), inventory.allocated_devices)
+                else DOES_NOT_FIT
                 for node in (nodes.nodes[row] for row in nodes.rows)
             ]
             assert np.array_equal(kept, fresh), (event, wish.name)
 
 
-def test_nodes_that_come_and_go_leave_nothing_behind():
+def test_deleted_nodes_leave_no_cached_data():
     world = World()
     world.upsert(typed(a_device_class("gpu")))
     claim = typed(a_claim("c"))
@@ -202,14 +202,14 @@ def test_nodes_that_come_and_go_leave_nothing_behind():
         for gone in (node, devices) if i % 2 else (devices, node):
             world.delete(gone)
     assert not world.devices._pools
-    assert not world.devices._editions
+    assert not world.devices._versions
 
 
-def test_a_slice_that_comes_back_is_looked_at_again():
+def test_a_recreated_slice_is_evaluated_again():
     nodes, inventory = cluster(a_node("n"))
     devices, claim = typed(a_slice("s", node="n")), typed(a_claim("c"))
     for _ in range(3):
         inventory.upsert(devices)
         assert codes(nodes, inventory, claim) == [FITS]
         inventory.delete(devices)
-        assert codes(nodes, inventory, claim) == [LACKS]
+        assert codes(nodes, inventory, claim) == [DOES_NOT_FIT]

@@ -182,10 +182,10 @@ def test_I3_counters_serve_once():
         check_invariants(cluster.world)
 
 
-def test_I3_holdings_that_do_not_add_up():
+def test_I3_allocated_devices_that_differ_from_the_claims():
     world = gpus(a_holder("a", "whole"))
-    del world.devices.holdings.whole["d", "n", "whole"]
-    with pytest.raises(AssertionError, match="holdings say"):
+    del world.devices.allocated_devices.unshared["d", "n", "whole"]
+    with pytest.raises(AssertionError, match="but claims hold"):
         check_invariants(world)
 
 

@@ -34,8 +34,8 @@ def shape_of(world):
         "placing": dict(offers.placing),
         "leaving": dict(offers._leaving),
         "policies": sorted(policy.object.uid for policy in world.policies),
-        "whole devices": dict(world.devices.holdings.whole),
-        "shared devices": dict(world.devices.holdings.shares),
+        "whole devices": dict(world.devices.allocated_devices.unshared),
+        "shared devices": dict(world.devices.allocated_devices.shared),
     }
 
 

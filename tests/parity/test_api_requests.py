@@ -80,7 +80,7 @@ def test_pod_level_resources_are_set(record):
     # Upstream checks requests and limits together, Holdfast only requests.
     own = record.input["podResources"] or {}
     each = [{"spec": {"resources": {"requests": own.get(n)}}} for n in ("requests", "limits")]
-    got = any(requests.asks_as_a_pod(convert_object(pod, Pod)) for pod in each)
+    got = any(requests.has_pod_level_requests(convert_object(pod, Pod)) for pod in each)
     assert got == record.expected["expected"]
 
 

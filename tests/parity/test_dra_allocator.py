@@ -10,14 +10,14 @@ from holdfast.api.node import Node, Taint
 from holdfast.api.pod import Toleration
 from holdfast.api.quantity import Quantity
 from holdfast.cel import DeviceSelectors
+from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.allocator import Allocator
-from holdfast.devices.amounts import consumed, violates
-from holdfast.devices.failures import AllocationError, NodeAllocationError
+from holdfast.devices.consumable_capacity import consumed_amount, violates_policy
+from holdfast.devices.errors import AllocationError, NodeAllocationError
 from holdfast.devices.features import Features
-from holdfast.devices.holdings import Holdings
 from holdfast.devices.matching import tolerates
-from holdfast.devices.pools import gather
-from holdfast.devices.slices import SliceFacts
+from holdfast.devices.pools import gather_pools
+from holdfast.devices.slices import SliceInfo
 from parity.harness import parity
 
 GATES = {
@@ -34,7 +34,7 @@ GATES = {
 def allocate(case):
     features = Features(**{GATES[gate]: on for gate, on in case["features"].items()})
     node = convert_object(case["node"], Node)
-    slices = [SliceFacts(convert_object(raw, ResourceSlice)) for raw in case["slices"] or ()]
+    slices = [SliceInfo(convert_object(raw, ResourceSlice)) for raw in case["slices"] or ()]
     pools = {}
     for pod_info in slices:
         pools.setdefault(pod_info.pool, []).append(pod_info)
@@ -46,20 +46,20 @@ def allocate(case):
         DeviceSelectors(list_attributes=features.list_attributes),
         features,
     )
-    found = allocator.solve(node, gather(near, pools, node, features), held(case))
+    found = allocator.solve(node, gather_pools(near, pools, node, features), held(case))
     return found and msgspec.json.decode(msgspec.json.encode(allocator.write(found, node.name)))
 
 
 def held(case):
-    holdings = Holdings()
+    allocated_devices = AllocatedDevices()
     for raw in case["allocatedDevices"] or ():
-        holdings.whole[identity(raw)] += 1
+        allocated_devices.unshared[identity(raw)] += 1
     for raw in case["allocatedSharedDeviceIDs"] or ():
-        holdings.shares[identity(raw)] += 1
+        allocated_devices.shared[identity(raw)] += 1
     for raw in case["allocatedCapacityDevices"] or ():
         amounts = {name: Quantity.parse(value) for name, value in raw["value"].items()}
-        holdings.consume(identity(raw["key"]), amounts)
-    return holdings
+        allocated_devices.consume(identity(raw["key"]), amounts)
+    return allocated_devices
 
 
 def identity(raw):
@@ -118,14 +118,14 @@ def test_consumed_capacity(record):
     policy = case["requestPolicy"]
     capacity = DeviceCapacity(value=case["capacityValue"], request_policy=policy)
     asked = case["requestedVal"]
-    got = consumed(None if asked is None else Quantity.parse(asked), capacity)
+    got = consumed_amount(None if asked is None else Quantity.parse(asked), capacity)
     assert got == Quantity.parse(record.expected["expectResult"])
 
 
 @parity("dra_consumable_capacity.jsonl", "testViolateCapacityRequestPolicy")
 def test_policy_violation(record):
     amount = Quantity.parse(record.input["requestedVal"])
-    assert violates(amount, record.input["requestPolicy"]) == record.expected["expectResult"]
+    assert violates_policy(amount, record.input["requestPolicy"]) == record.expected["expectResult"]
 
 
 @parity("dra_helpers.jsonl", "TestTolerationToleratesTaint")

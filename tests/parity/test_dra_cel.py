@@ -32,7 +32,7 @@ def test_selector(record):
         return
     assert not expected["expectCompileError"]
     try:
-        matches = selector.matches(selectors.subject(case["driver"], device))
+        matches = selector.matches(selectors.selectable_device(case["driver"], device))
     except EvaluationError as failure:
         wanted = next(
             ours for theirs, ours in CLASSES.items() if theirs in expected["expectMatchError"]

@@ -7,9 +7,9 @@ import pytest
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod, PodResourceClaim
-from holdfast.devices.claims import ClaimUnmet, check_owner, claim_name, reserved_for
-from holdfast.devices.extended import break_down
-from holdfast.devices.holdings import Holdings
+from holdfast.devices.allocated_devices import AllocatedDevices
+from holdfast.devices.claims import ClaimNotReady, check_owner, claim_name, is_reserved_for
+from holdfast.devices.extended_resources import create_requests_and_mappings
 from holdfast.plugins.dynamic_resources import DynamicResources
 from parity.harness import parity
 
@@ -19,7 +19,7 @@ def test_claim_name(record):
     pod = convert_object(record.input["pod"], Pod)
     entry = convert_object(record.input["podClaim"], PodResourceClaim)
     if record.expected["expectedError"]:
-        with pytest.raises(ClaimUnmet) as unmet:
+        with pytest.raises(ClaimNotReady) as unmet:
             claim_name(pod, entry)
         assert str(unmet.value) == record.expected["expectedError"]
     else:
@@ -34,7 +34,7 @@ def test_claim_owner(record):
     words = ""
     try:
         check_owner(claim, pod)
-    except ClaimUnmet as unmet:
+    except ClaimNotReady as unmet:
         words = str(unmet)
     assert words == (record.expected["expectedError"] or "")
 
@@ -43,14 +43,14 @@ def test_claim_owner(record):
 def test_reserved_for(record):
     claim = convert_object(record.input["claim"], ResourceClaim)
     pod = convert_object(record.input["pod"], Pod)
-    assert reserved_for(claim, pod.uid) == record.expected["expectedResult"]
+    assert is_reserved_for(claim, pod.uid) == record.expected["expectedResult"]
 
 
 def breakdown(record, mapping, resources):
     known = (record.input[mapping] or {}).get("mapping") or {}
     classes = {name: raw["metadata"]["name"] for name, raw in known.items()}
     pod = convert_object(record.input["pod"], Pod)
-    return break_down(pod, list(record.input[resources] or ()), classes.get)
+    return create_requests_and_mappings(pod, list(record.input[resources] or ()), classes.get)
 
 
 @parity("dynamicresources_helpers.jsonl", "Test_createRequestsAndMappings_requests")
@@ -88,16 +88,16 @@ def test_allocated_devices(record):
     claims = [convert_object(raw, ResourceClaim) for raw in case["allocatedResourceClaims"] or ()]
     inflight = (case["inflightResourceClaims"] or {}).values()
     claims += [convert_object(raw, ResourceClaim) for raw in inflight]
-    holdings = Holdings.of(claims, sharing=case["enabledConsumableCapacity"])
+    allocated_devices = AllocatedDevices.of(claims, sharing=case["enabledConsumableCapacity"])
     whole = {tuple(d[k] for k in ("driver", "pool", "device")) for d in state["allocatedDevices"]}
-    assert set(holdings.whole) == whole
-    assert sum(holdings.shares.values()) == record.expected["expectedSharedIDAllocated"]
+    assert set(allocated_devices.unshared) == whole
+    assert sum(allocated_devices.shared.values()) == record.expected["expectedSharedIDAllocated"]
     consumed = {
         tuple(entry["key"][k] for k in ("driver", "pool", "device")): entry["value"]
         for entry in state["aggregatedCapacity"]
     }
     got = {
         device: {name: str(amount) for name, amount in amounts.items()}
-        for device, amounts in holdings.consumed.items()
+        for device, amounts in allocated_devices.consumed.items()
     }
     assert got == consumed

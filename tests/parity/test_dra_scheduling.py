@@ -49,7 +49,7 @@ def world_of(case):
         if raw["kind"] in ("Node", "DeviceClass", "ResourceSlice"):
             world.upsert(typed(raw))
     for raw in case["inFlightClaims"] or ():
-        world.devices.claims.promise(typed(raw, uid="in-flight"))
+        world.devices.claims.add_in_flight(typed(raw, uid="in-flight"))
     return world
 
 
@@ -193,7 +193,7 @@ def test_every_point(record):
         if code == "Success":
             held = walk.world.devices.claims
             uids = {"in-flight", *walk.promises()}
-            in_flight = [uid for uid in uids if held.promised(uid) is not None]
+            in_flight = [uid for uid in uids if held.in_flight(uid) is not None]
             assert len(in_flight) == len(wanted.get("inFlightClaims") or ()), wanted["step"]
     if record.expected.get("normalizedScores") and not walk.skipped:
         assert walk.scores == [entry["score"] for entry in record.expected["normalizedScores"]]

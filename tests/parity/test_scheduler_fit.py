@@ -91,7 +91,10 @@ def test_a_node_grew(record):
     serve(world, record.input.get("deviceClasses"))
     old, new = node(record.input["originalNode"]), node(record.input["modifiedNode"])
     got = grew(
-        wants(record.input["pod"]), old, new, lambda n: world.devices.class_for(n) is not None
+        wants(record.input["pod"]),
+        old,
+        new,
+        lambda n: world.devices.device_class_for(n) is not None,
     )
     assert got == record.expected["expected"]
 
@@ -189,7 +192,7 @@ def test_what_a_node_has_and_uses(record):
     world = with_devices(world_of([node(record.input["node"])]), record.input["draObjects"])
     nodes = world.nodes
     resource, row = nodes.resources.id(record.input["extendedResource"]), nodes.rows[0]
-    served = world.devices.served([resource])
+    served = world.devices.device_backed_resources([resource])
     if record.input["draObjects"] is None:
         assert not served
         amounts = nodes.amounts

@@ -115,7 +115,7 @@ def test_D048_two_pods_racing_for_the_last_device_exactly_one_wins():
         {"resource": "pods", "name": "a", "uid": "uid-pod-default-a"}
     ]
     assert desk.verdicts(desk.pre_filter(second)) == {"n": Code.UNRESOLVABLE}
-    assert sum(desk.world.devices.holdings.whole.values()) == 1
+    assert sum(desk.world.devices.allocated_devices.unshared.values()) == 1
 
 
 def test_D052_an_extended_resource_becomes_a_special_claim():
@@ -164,7 +164,7 @@ def test_D052_an_extended_resource_becomes_a_special_claim():
         ("create", "resourceclaims"), ("patch", "web-extended-resources-0"), ("patch", "status"),
         ("patch", "status"),
     ]  # fmt: skip
-    assert list(desk.world.devices.holdings.whole.values()) == [1]
+    assert list(desk.world.devices.allocated_devices.unshared.values()) == [1]
 
 
 def test_D045_a_missing_class_holds_the_pod_until_it_exists():
@@ -256,7 +256,7 @@ def test_D049_an_unreserved_claim_on_a_node_that_will_not_do_is_deallocated():
         desk.api.carry_out(call)
     [claim] = desk.api.of_kind("ResourceClaim")
     assert not claim["status"]
-    assert not desk.world.devices.holdings.whole
+    assert not desk.world.devices.allocated_devices.unshared
 
 
 def test_nothing_to_deallocate_is_said_as_upstream_says_it():
@@ -292,8 +292,8 @@ def test_D050_a_claim_allocated_elsewhere_fails_and_leaves_no_promise():
     with pytest.raises(HoldfastError, match="got allocated elsewhere in the meantime"):
         desk.api.drive(desk.plugin.pre_bind(demand, placement))
     desk.undo(demand, placement)
-    assert desk.claims.promised("uid-resourceclaim-default-a") is None
-    assert list(desk.world.devices.holdings.whole) == [("x", "y", "z")]
+    assert desk.claims.in_flight("uid-resourceclaim-default-a") is None
+    assert list(desk.world.devices.allocated_devices.unshared) == [("x", "y", "z")]
 
 
 def test_a_late_undo_does_not_withdraw_the_promise_of_another_pod():
@@ -310,10 +310,10 @@ def test_a_late_undo_does_not_withdraw_the_promise_of_another_pod():
 def test_withdrawing_a_promise_twice_changes_nothing():
     desk = one_gpu(a_claim("a"))
     demand, placement = desk.reserve(a_pod(claims=using("a")), "n")
-    assert desk.world.devices.holdings.whole
+    assert desk.world.devices.allocated_devices.unshared
     desk.plugin.unreserve(demand, placement)
     desk.plugin.unreserve(demand, placement)
-    assert not desk.world.devices.holdings.whole
+    assert not desk.world.devices.allocated_devices.unshared
     assert desk.verdicts(desk.pre_filter(a_pod(claims=using("a")))) == {"n": 0}
 
 
@@ -426,7 +426,7 @@ def test_D066_a_special_claim_that_cannot_be_made_leaves_nothing_behind():
     with pytest.raises(HoldfastError, match="create claim for extended resources default/: no"):
         desk.api.drive(desk.plugin.pre_bind(demand, placement))
     desk.undo(demand, placement)
-    assert not desk.world.devices.holdings.whole
+    assert not desk.world.devices.allocated_devices.unshared
     assert desk.verdicts(desk.pre_filter(pod)) == {"n": 0}
 
 
@@ -439,7 +439,7 @@ def test_D067_when_the_pod_cannot_be_told_the_special_claim_is_deleted():
         desk.api.drive(desk.plugin.pre_bind(demand, placement))
     desk.undo(demand, placement)
     assert not desk.api.of_kind("ResourceClaim")
-    assert not desk.world.devices.holdings.whole
+    assert not desk.world.devices.allocated_devices.unshared
     assert desk.verdicts(desk.pre_filter(pod)) == {"n": 0}
 
 
@@ -488,4 +488,4 @@ def test_reservations_that_hold_devices_are_refused_in_words():
     desk = one_gpu(a_claim("a"))
     pod = desk.world.pod_info(typed(a_pod(claims=using("a"))), stands_in=True)
     refusal = desk.plugin.pre_filter(pod, desk.view(pod))
-    assert refusal.reasons == ("reservations that hold devices are not built yet",)
+    assert refusal.reasons == ("reservations of devices are not built yet",)

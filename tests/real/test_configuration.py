@@ -7,10 +7,10 @@ import subprocess
 import pytest
 import yaml
 
-from configuration.writing import config, mistakes, off, on, profile
-from holdfast.api.mistakes import read as read_struct
+from configuration.config_builders import config, mistakes, off, on, profile
+from holdfast.api.strict_decode import decode_struct as read_struct
 from holdfast.configuration.document import KubeSchedulerConfiguration, PluginRef
-from holdfast.configuration.profiles import merged
+from holdfast.configuration.profiles import merge_plugins
 from holdfast.plugins import REGISTRY
 from real.control_plane import program
 
@@ -140,6 +140,6 @@ def test_the_same_order_after_merging(referee, custom):
     document = read_struct(KubeSchedulerConfiguration, raw, "", [])
     defaults = [PluginRef(e.name, e.weight) for e in REGISTRY if e.default and e.name in known]
     assert {ref.name for ref in defaults} == known
-    ours = merged(defaults, document.profiles[0].plugins.multi_point)
+    ours = merge_plugins(defaults, document.profiles[0].plugins.multi_point)
     assert [ref.name for ref in ours] == [ref["name"] for ref in theirs]
     assert [ref.weight or 1 for ref in ours] == [ref.get("weight") or 1 for ref in theirs]

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from cli.forked import Forked
+from cli.forked_program import ForkedProgram
 from holdfast.api.quantity import milli
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
 from holdfast.client.client import Client
@@ -58,7 +58,7 @@ class Town:
             await self.client.close()
 
     async def _start(self, mode):
-        self.process = Forked(
+        self.process = ForkedProgram(
             "up", "--data-dir", self.directory, "--port", "0", "--nodes", "5", mode,
             "--check-invariants", errors=self.directory / "errors.log",
         )  # fmt: skip

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from cli.forked import Forked
+from cli.forked_program import ForkedProgram
 from holdfast.api.scheme import NODES, PODS, RESOURCE_CLAIMS
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
@@ -41,7 +41,7 @@ class Town:
     @asynccontextmanager
     async def running(self):
         config = self.directory / "kubeconfig"
-        server = Forked("apiserver", "--data-dir", self.directory, "--port", "0")
+        server = ForkedProgram("apiserver", "--data-dir", self.directory, "--port", "0")
         assert (await asyncio.to_thread(server.stdout.readline)).startswith("serving")
         self.client = Client(HttpTransport(await load(config)), "test")
         observer = Informer(self.client, PODS, clock=SystemClock(), on_event=self._on_pod)
@@ -62,7 +62,7 @@ class Town:
             self._bound.set()
 
     def scheduler(self):
-        return Forked(
+        return ForkedProgram(
             "scheduler", "--kubeconfig", self.directory / "kubeconfig", "--no-leader-elect",
             "--health-port", "0", "--check-invariants", errors=self.directory / "scheduler.log",
         )  # fmt: skip

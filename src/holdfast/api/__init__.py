@@ -1,8 +1,7 @@
-"""What a thing is: typed Kubernetes objects, quantities, selectors, tolerations, the scheme.
+"""Typed Kubernetes objects, quantities, selectors, tolerations, defaults and the scheme.
 
-Lives here: msgspec structs for the fields Holdfast reads, parsing and comparing of their values,
-defaulting, and the table of every resource we know (``scheme``). May not live here: I/O, clocks,
-dice, anything that knows about scheduling. Structs are for *reading*: a typed object never goes
-back over the wire as an update, because it would lose the fields it does not know; changes are
-written as patches or by editing the raw object.
+Lives here: msgspec structs with the fields that Holdfast reads, parsing and comparison of their
+values, defaulting, and the list of typed resources (``scheme``). May not live here: I/O, clocks,
+random numbers, scheduling. Structs are for reading: an update made from a struct would lose unknown
+fields, so changes are written as patches or by editing the raw object.
 """

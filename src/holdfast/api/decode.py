@@ -1,4 +1,4 @@
-"""Turn JSON into typed objects, tolerating what Go tolerates."""
+"""Decode JSON into typed objects, as tolerantly as Go does."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ T = TypeVar("T")
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 JsonObject = dict[str, Any]
 JsonMapping = Mapping[str, Any]
-"""A JSON object that is only read."""
+"""A read-only JSON object."""
 
 
 def decode_object(data: bytes | msgspec.Raw, kind: type[T]) -> T:
-    """Read one object as ``kind``.
+    """Decode one object as ``kind``.
 
-    The typed decoder is tried first (a few microseconds). A null where a list or map is expected
-    means empty, as in Go: such objects take the slow road once, with their nulls dropped.
+    The typed decoder is tried first (a few microseconds). A null for a list or map means empty, as
+    in Go; such objects are decoded a second time without their nulls, which is slower.
     """
     decoder = _decoders.get(kind)
     if decoder is None:
@@ -30,19 +30,19 @@ def decode_object(data: bytes | msgspec.Raw, kind: type[T]) -> T:
 
 
 def convert_object(raw: Any, kind: type[T]) -> T:
-    """Read one object that is already a dict as ``kind``; nulls count as absent."""
+    """Convert an object from a dict to ``kind``; nulls count as absent."""
     if kind is dict:
         return cast("T", raw)
     return msgspec.convert(without_nulls(raw), kind, strict=False)
 
 
 def json_values(value: Any) -> Any:
-    """Write a struct as JSON values: dicts, lists, strings, numbers."""
+    """Convert a struct into JSON values: dicts, lists, strings, numbers."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def without_nulls(value: Any) -> Any:
-    """Copy a JSON value leaving out every key whose value is null.
+    """Copy a JSON value without the keys whose value is null.
 
     >>> without_nulls({"a": None, "b": [{"c": None}]})
     {'b': [{}]}

@@ -1,4 +1,4 @@
-"""resource.k8s.io/v1: device classes, slices of devices, claims on them."""
+"""resource.k8s.io/v1: device classes, resource slices, resource claims."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from holdfast.api.pod import NodeSelector, Toleration
 from holdfast.api.quantity import AmountText
 
 CLAIM_FINALIZER = "resource.kubernetes.io/delete-protection"
-"""Keeps an allocated claim until no pod uses it."""
+"""Finalizer that protects an allocated claim while pods use it."""
 
 
 class CelSelector(Struct, frozen=True):
-    """An expression over one device."""
+    """A CEL expression that selects devices."""
 
     expression: str = ""
 
 
 class DeviceSelector(Struct, frozen=True):
-    """How devices are chosen; only CEL exists."""
+    """A selector of devices; CEL is the only type."""
 
     cel: CelSelector | None = None
 
 
 class OpaqueConfig(Struct, frozen=True):
-    """Parameters that only the driver understands."""
+    """Parameters for the driver."""
 
     driver: str = ""
     parameters: Any = None
 
 
 class DeviceConfig(Struct, frozen=True):
-    """Driver parameters, for all requests or for those named."""
+    """Configuration for all requests, or for the named ones."""
 
     opaque: OpaqueConfig | None = None
     requests: tuple[str, ...] = ()
 
 
 class DeviceClassSpec(Struct, frozen=True):
-    """Which devices belong to the class, and under which extended resource name."""
+    """Selectors, configuration and extended resource name of the class."""
 
     selectors: tuple[DeviceSelector, ...] = ()
     config: tuple[DeviceConfig, ...] = ()
@@ -50,13 +50,13 @@ class DeviceClassSpec(Struct, frozen=True):
 
 
 class DeviceClass(Object, frozen=True):
-    """A kind of device that can be asked for by name."""
+    """A class of devices that requests refer to by name."""
 
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
 class DeviceAttribute(Struct, frozen=True):
-    """Exactly one value of one type, or (gated) a list of them."""
+    """One value of one type, or (feature-gated) a list of values."""
 
     int_: int | None = msgspec.field(default=None, name="int")
     bool_: bool | None = msgspec.field(default=None, name="bool")
@@ -69,34 +69,34 @@ class DeviceAttribute(Struct, frozen=True):
 
 
 class DeviceCapacity(Struct, frozen=True):
-    """An amount the device has."""
+    """A capacity of a device; the policy limits requests of consumable capacity."""
 
     value: AmountText = "0"
     request_policy: dict[str, Any] | None = None
 
 
 class Counter(Struct, frozen=True):
-    """An amount that the devices of a pool share."""
+    """An amount shared by the devices of a pool."""
 
     value: AmountText = "0"
 
 
 class CounterSet(Struct, frozen=True):
-    """Counters of a slice, by name."""
+    """A named set of counters."""
 
     name: str = ""
     counters: dict[str, Counter] = {}
 
 
 class CounterConsumption(Struct, frozen=True):
-    """What a device takes of a counter set while it is allocated."""
+    """What an allocated device consumes of a counter set."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = {}
 
 
 class Device(Struct, frozen=True):
-    """One device of a slice."""
+    """A device of a slice."""
 
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
@@ -113,7 +113,7 @@ class Device(Struct, frozen=True):
 
 
 class ResourcePool(Struct, frozen=True):
-    """The pool a slice is part of; only the newest generation counts."""
+    """The pool of a slice; only slices of its newest generation count."""
 
     name: str = ""
     generation: int = 0
@@ -121,7 +121,7 @@ class ResourcePool(Struct, frozen=True):
 
 
 class ResourceSliceSpec(Struct, frozen=True):
-    """Devices of one driver that some nodes can reach."""
+    """Devices of one driver, and the nodes on which they are available."""
 
     driver: str = ""
     pool: ResourcePool = ResourcePool()
@@ -134,13 +134,13 @@ class ResourceSliceSpec(Struct, frozen=True):
 
 
 class ResourceSlice(Object, frozen=True):
-    """Part of a driver's inventory."""
+    """A part of a pool of devices that a driver publishes."""
 
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
 class ExactRequest(Struct, frozen=True):
-    """Ask for devices of one class."""
+    """A request for devices of one class."""
 
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
@@ -152,7 +152,7 @@ class ExactRequest(Struct, frozen=True):
 
 
 class SubRequest(Struct, frozen=True):
-    """One alternative of a ``firstAvailable`` request."""
+    """A subrequest: one alternative of ``firstAvailable``."""
 
     name: str = ""
     device_class_name: str = ""
@@ -164,7 +164,7 @@ class SubRequest(Struct, frozen=True):
 
 
 class DeviceRequest(Struct, frozen=True):
-    """One request of a claim: exactly one of the two forms."""
+    """A request of a claim: either ``exactly`` or ``firstAvailable``."""
 
     name: str = ""
     exactly: ExactRequest | None = None
@@ -172,7 +172,7 @@ class DeviceRequest(Struct, frozen=True):
 
 
 class DeviceConstraint(Struct, frozen=True):
-    """What the chosen devices must have in common, or not."""
+    """An attribute that must match, or be distinct, for the devices of these requests."""
 
     requests: tuple[str, ...] = ()
     match_attribute: str | None = None
@@ -180,7 +180,7 @@ class DeviceConstraint(Struct, frozen=True):
 
 
 class DeviceClaim(Struct, frozen=True):
-    """All a claim says about devices."""
+    """Requests, constraints and configuration of a claim."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
@@ -188,13 +188,13 @@ class DeviceClaim(Struct, frozen=True):
 
 
 class ResourceClaimSpec(Struct, frozen=True):
-    """What is claimed; immutable."""
+    """The spec of a claim; immutable."""
 
     devices: DeviceClaim = DeviceClaim()
 
 
 class DeviceResult(Struct, frozen=True):
-    """One device given to one request."""
+    """A device allocated for a request."""
 
     request: str = ""
     driver: str = ""
@@ -209,14 +209,14 @@ class DeviceResult(Struct, frozen=True):
 
 
 class DeviceAllocation(Struct, frozen=True):
-    """The devices given, and the configuration that goes with them."""
+    """The allocated devices and their configuration."""
 
     results: tuple[DeviceResult, ...] = ()
     config: tuple[dict[str, Any], ...] = ()
 
 
 class Allocation(Struct, frozen=True):
-    """What a claim was given and where it can be used."""
+    """The allocation of a claim, and the nodes that can use it."""
 
     devices: DeviceAllocation = DeviceAllocation()
     node_selector: NodeSelector | None = None
@@ -224,7 +224,7 @@ class Allocation(Struct, frozen=True):
 
 
 class ClaimConsumer(Struct, frozen=True):
-    """Who may use the allocated claim."""
+    """A consumer that an allocated claim is reserved for."""
 
     api_group: str = ""
     resource: str = ""
@@ -233,7 +233,7 @@ class ClaimConsumer(Struct, frozen=True):
 
 
 class ResourceClaimStatus(Struct, frozen=True):
-    """What was allocated, and for whom it is reserved."""
+    """The allocation of the claim and its consumers."""
 
     allocation: Allocation | None = None
     reserved_for: tuple[ClaimConsumer, ...] = ()
@@ -241,20 +241,20 @@ class ResourceClaimStatus(Struct, frozen=True):
 
 
 class ResourceClaim(Object, frozen=True):
-    """A claim on devices."""
+    """A claim for devices."""
 
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
 
 
 class ResourceClaimTemplateSpec(Struct, frozen=True):
-    """What the made claims look like."""
+    """Metadata and spec of the claims created from a template."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
 class ResourceClaimTemplate(Object, frozen=True):
-    """Make one claim a pod."""
+    """A template from which one claim per pod is created."""
 
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()

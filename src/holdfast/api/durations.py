@@ -1,7 +1,4 @@
-"""Durations as Go writes them: ``24h``, ``1m30s``, ``250ms``.
-
-Counted in whole nanoseconds, so that reading and writing lose nothing.
-"""
+"""Durations in Go's format: ``24h``, ``1m30s``, ``250ms``; in whole nanoseconds."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ _MOST_CHARACTERS = 200
 
 
 def parse(text: str) -> int:
-    """Read a duration in nanoseconds, or refuse it as Go does.
+    """Parse a duration into nanoseconds; errors are Go's.
 
     >>> parse("1h30m") // MINUTE, parse("-1.5s"), parse("0")
     (90, -1500000000, 0)
@@ -56,7 +53,7 @@ def _nanoseconds(piece: re.Match[str] | None, text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """Read a duration in seconds.
+    """Parse a duration into seconds.
 
     >>> parse_seconds("24h")
     86400.0
@@ -65,7 +62,7 @@ def parse_seconds(text: str) -> float:
 
 
 def format_nanoseconds(nanoseconds: int) -> str:
-    """Write a duration as Go does.
+    """Format a duration as Go does.
 
     >>> format_nanoseconds(90 * MINUTE), format_nanoseconds(1500), format_nanoseconds(0)
     ('1h30m0s', '1.5µs', '0s')
@@ -84,7 +81,7 @@ def format_nanoseconds(nanoseconds: int) -> str:
 
 
 def _decimal(amount: int, unit: int) -> str:
-    """Divide exactly, leaving out trailing zeros."""
+    """Divide exactly; without trailing zeros."""
     whole, rest = divmod(amount, unit)
     digits = str(unit + rest)[1:].rstrip("0")
     return f"{whole}.{digits}" if digits else str(whole)

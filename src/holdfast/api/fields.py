@@ -1,7 +1,7 @@
 r"""Field selectors: ``metadata.name=x,spec.nodeName!=y``.
 
-A selector only knows paths and values; which paths a kind offers and how they are read is the
-caller's ``getter``. A backslash escapes ``\\``, ``,`` and ``=`` in values.
+A selector consists of paths and values; the caller's ``getter`` returns the value of a path. A
+backslash escapes ``\\``, ``,`` and ``=`` in values.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _ESCAPED = re.compile(r"\\(.?)|([,=])", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class FieldRequirement:
-    """One field compared with one value."""
+    """A field and the value it must have, or must not have."""
 
     path: str
     value: str
     equal: bool = True
 
     def holds(self, value: str) -> bool:
-        """Tell whether the field may have this value; "" stands for what is not set."""
+        """Return whether this value of the field matches; "" if the field is not set."""
         return (value == self.value) == self.equal
 
     def __str__(self) -> str:
@@ -35,12 +35,12 @@ class FieldRequirement:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """Requirements on fields, all of which must hold; none matches everything."""
+    """Requirements that must all match; without requirements everything matches."""
 
     requirements: tuple[FieldRequirement, ...] = ()
 
     def matches(self, getter: Callable[[str], str]) -> bool:
-        """Tell whether an object is selected; ``getter`` answers "" for what is not set.
+        """Return whether an object matches; ``getter`` returns "" for fields that are not set.
 
         >>> parse("spec.nodeName!=").matches({"spec.nodeName": "n1"}.__getitem__)
         True
@@ -48,7 +48,7 @@ class FieldSelector:
         return all(r.holds(getter(r.path)) for r in self.requirements)
 
     def exact(self, path: str) -> str | None:
-        """The one value this field must have, if the selector demands one."""
+        """Return the value that this field must have, or None."""
         return next((r.value for r in self.requirements if r.equal and r.path == path), None)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ EVERYTHING = FieldSelector()
 
 
 def parse(text: str) -> FieldSelector:
-    """Read a field selector, or refuse it in upstream's words.
+    """Parse a field selector; errors are upstream's.
 
     >>> str(parse("b==2,a=1"))
     'a=1,b=2'
@@ -75,22 +75,24 @@ def parse(text: str) -> FieldSelector:
 
 
 def _split(text: str) -> list[str]:
-    """Cut at the commas that no backslash protects, dropping empty terms."""
+    """Split at unescaped commas, without empty terms."""
     return [term for term in _TERM.findall(text) if term]
 
 
 def escape(value: str) -> str:
-    """Protect a literal value for use in a field selector."""
+    """Escape a value for use in a field selector."""
     return re.sub(r"([\\,=])", r"\\\1", value)
 
 
 def unescape(value: str) -> str:
-    """Undo ``escape``; unknown escapes and naked separators are refused."""
+    """Undo ``escape``; raise BadRequest for unknown escapes and unescaped separators."""
 
     def plain(match: re.Match[str]) -> str:
-        escaped, naked = match.groups()
-        if naked:
-            raise BadRequest(f"invalid field selector: unescaped character in value: {ord(naked)}")
+        escaped, unescaped = match.groups()
+        if unescaped:
+            raise BadRequest(
+                f"invalid field selector: unescaped character in value: {ord(unescaped)}"
+            )
         if escaped not in ("\\", ",", "="):
             raise BadRequest(f"invalid field selector: invalid escape sequence: \\{escaped}")
         return str(escaped)

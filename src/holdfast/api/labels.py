@@ -1,8 +1,8 @@
-"""Selectors over label maps: compiled, matched and written.
+"""Label selectors: compile, match and format them.
 
-A selector is a conjunction of requirements. Two are special: ``EVERYTHING`` has no requirement,
-``NOTHING`` matches no map at all, which is what an absent LabelSelector means. ``parse`` reads
-the text form of ``?labelSelector=``; ``from_selector`` the structured form of specs.
+A selector is a conjunction of requirements. ``EVERYTHING`` has no requirement; ``NOTHING`` matches
+no labels, which is the meaning of an absent LabelSelector. ``parse`` reads the text of
+``?labelSelector=``, ``from_selector`` the LabelSelector of a spec.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from holdfast.api import names
-from holdfast.api.causes import child, invalid, not_supported, refuse
+from holdfast.api.field_errors import child, invalid, not_supported, raise_if_any
 from holdfast.api.meta import LabelSelector
 from holdfast.errors import BadRequest, Cause
 
@@ -27,21 +27,21 @@ _OPERATORS = (
 _BY_STRUCT_NAME = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": ABSENT}
 _ONE_VALUE = (EQUALS, DOUBLE_EQUALS, NOT_EQUALS)
 _FEW = 16
-"""Up to so many values are looked through one by one."""
+"""Up to this many values are compared one by one; more are searched by bisection."""
 
 Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class LabelRequirement:
-    """One test of one label; ``values`` are sorted and without repeats."""
+    """A requirement on one label; ``values`` are sorted and unique."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Labels) -> bool:
-        """Tell whether the labels pass."""
+        """Return whether the labels match."""
         found = labels.get(self.key)
         match self.operator:
             case "in" | "=" | "==":
@@ -87,12 +87,12 @@ class LabelRequirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Requirements, all of which must hold; ``None`` instead of a tuple matches nothing."""
+    """Requirements that must all match; ``None`` instead of a tuple matches nothing."""
 
     requirements: tuple[LabelRequirement, ...] | None = ()
 
     def matches(self, labels: Labels) -> bool:
-        """Tell whether the labels are selected.
+        """Return whether the labels match.
 
         >>> parse("tier in (a,b),!legacy").matches({"tier": "a"})
         True
@@ -103,12 +103,12 @@ class Selector:
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is ruled out."""
+        """Whether every label map matches."""
         return self.requirements == ()
 
     @property
     def keys(self) -> frozenset[str]:
-        """The label keys this selector looks at."""
+        """The label keys of the requirements."""
         return frozenset(r.key for r in self.requirements or ())
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ NOTHING = Selector(None)
 
 
 def check(key: str, operator: str, values: Iterable[str], path: str = "") -> list[Cause]:
-    """List what is wrong with a requirement, fields named below ``path``."""
+    """Return the errors of a requirement, with field paths below ``path``."""
     values = list(values)
     causes = []
     if wrong := names.label_key(key):
@@ -159,24 +159,24 @@ def _wrong_count(operator: str, count: int) -> str:
 def require(
     key: str, operator: str, values: Iterable[str] = (), path: str = ""
 ) -> LabelRequirement:
-    """Make a requirement, or refuse it naming the fields that are wrong."""
+    """Return a validated requirement; raise BadRequest with the invalid fields."""
     unique = sorted(set(values))
-    refuse(check(key, operator, unique, path))
+    raise_if_any(check(key, operator, unique, path))
     return LabelRequirement(key, operator, tuple(unique))
 
 
 def conjunction(requirements: Iterable[LabelRequirement]) -> Selector:
-    """Join requirements to a selector, in the order of their keys."""
+    """Return a selector of these requirements, sorted by key."""
     return Selector(tuple(sorted(requirements, key=lambda r: r.key)))
 
 
 def from_labels(labels: Labels) -> Selector:
-    """Select what carries all of these pairs, unvalidated; no pair selects everything."""
+    """Return a selector of all these labels, not validated; empty labels match everything."""
     return conjunction(LabelRequirement(k, EQUALS, (v,)) for k, v in labels.items())
 
 
 def from_selector(selector: LabelSelector | None) -> Selector:
-    """Compile a spec's selector: absent matches nothing, empty matches everything."""
+    """Compile a LabelSelector: absent matches nothing, empty matches everything."""
     if selector is None:
         return NOTHING
     found = [require(k, EQUALS, (v,)) for k, v in selector.match_labels.items()]
@@ -188,8 +188,8 @@ def from_selector(selector: LabelSelector | None) -> Selector:
     return conjunction(found)
 
 
-def readable(selector: LabelSelector | None) -> Selector:
-    """Compile a selector that nobody may have checked: one that cannot be read selects nothing."""
+def selector_or_nothing(selector: LabelSelector | None) -> Selector:
+    """Compile a selector that may not have been validated; an invalid one matches nothing."""
     try:
         return from_selector(selector)
     except BadRequest:
@@ -204,7 +204,7 @@ _EXPECTED_OPERATOR = "found '{}', expected: in, notin, =, ==, !=, gt, lt"
 
 @dataclass(slots=True)
 class _Reader:
-    """A cursor over the tokens of a selector: ``(text, is it a word)``."""
+    """A cursor over the tokens of a selector: text, and whether it is a word."""
 
     tokens: list[tuple[str, bool]]
     at: int = 0
@@ -217,10 +217,10 @@ class _Reader:
         self.at = min(self.at + 1, len(self.tokens) - 1)
         return token
 
-    def expect(self, wanted: Callable[[str, bool], bool], complaint: str) -> str:
+    def expect(self, wanted: Callable[[str, bool], bool], message: str) -> str:
         text, word = self.take()
         if not wanted(text, word):
-            raise BadRequest(complaint.format(text))
+            raise BadRequest(message.format(text))
         return text
 
 
@@ -229,7 +229,7 @@ def _is_word(_: str, word: bool) -> bool:
 
 
 def parse(text: str) -> Selector:
-    """Read the text form, or refuse it saying what was found and what was expected.
+    """Parse the text form; errors name what was found and what was expected.
 
     >>> str(parse("x in (b, a,), y != 1, !z"))
     'x in (,a,b),y!=1,!z'
@@ -237,11 +237,11 @@ def parse(text: str) -> Selector:
     tokens = [(symbol or word, bool(word)) for symbol, word in _TOKEN.findall(text)]
     reader = _Reader([*(token for token in tokens if token[0]), (_END, False)])
     found: list[LabelRequirement] = []
-    complaint = "found '{}', expected: !, identifier, or 'end of string'"
+    message = "found '{}', expected: !, identifier, or 'end of string'"
     while reader.peek()[0] != _END or found:
         text_, word = reader.peek()
         if not word and text_ != "!":
-            raise BadRequest(complaint.format(text_))
+            raise BadRequest(message.format(text_))
         try:
             found.append(_requirement(reader))
         except BadRequest as error:
@@ -251,7 +251,7 @@ def parse(text: str) -> Selector:
             break
         if separator != ",":
             raise BadRequest(f"found '{separator}', expected: ',' or 'end of string'")
-        complaint = "found '{}', expected: identifier after ','"
+        message = "found '{}', expected: identifier after ','"
     return conjunction(found)
 
 
@@ -261,7 +261,7 @@ def _requirement(reader: _Reader) -> LabelRequirement:
         reader.take()
     key = reader.expect(_is_word, "found '{}', expected: identifier")
     if wrong := names.label_key(key):
-        refuse([invalid("key", key, "; ".join(wrong))])
+        raise_if_any([invalid("key", key, "; ".join(wrong))])
     if negated:
         return require(key, ABSENT)
     if reader.peek()[0] in (_END, ","):
@@ -278,7 +278,7 @@ def _requirement(reader: _Reader) -> LabelRequirement:
 
 
 def _values(reader: _Reader) -> list[str]:
-    """Read ``(a,b)``; between commas, nothing is the empty value."""
+    """Parse ``(a,b)``; nothing between commas is the empty value."""
     reader.expect(lambda text, _: text == "(", "found '{}' expected: '('")
     values = []
     while True:

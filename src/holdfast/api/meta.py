@@ -1,4 +1,4 @@
-"""The parts every object shares: metadata, owner references, label selectors, conditions."""
+"""Common parts of objects: metadata, owner references, label selectors, conditions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 class Struct(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
 ):
-    """A read-only API value: camelCase on the wire, defaults left out when written."""
+    """A read-only API value: camelCase in JSON, defaults are omitted."""
 
 
 class OwnerReference(Struct, frozen=True):
-    """Who made this object and whether the maker still cares."""
+    """An owner of the object; at most one owner is the controller."""
 
     api_version: str = ""
     kind: str = ""
@@ -23,7 +23,7 @@ class OwnerReference(Struct, frozen=True):
 
 
 class ObjectMeta(Struct, frozen=True):
-    """Name, identity, labels and life marks of an object."""
+    """Metadata of an object."""
 
     name: str = ""
     generate_name: str = ""
@@ -56,7 +56,7 @@ class LabelSelector(Struct, frozen=True):
 
 
 class Condition(Struct, frozen=True):
-    """One named truth about an object and since when it holds."""
+    """A condition of an object and the time of its last transition."""
 
     type: str = ""
     status: str = ""
@@ -70,7 +70,7 @@ class Condition(Struct, frozen=True):
 
 
 class ObjectReference(Struct, frozen=True):
-    """Name another object, any kind."""
+    """A reference to an object of any kind."""
 
     api_version: str = ""
     kind: str = ""
@@ -82,7 +82,7 @@ class ObjectReference(Struct, frozen=True):
 
 
 class Object(Struct, frozen=True):
-    """What every API object has; unknown kinds are read as this."""
+    """The fields of every API object; unknown kinds are decoded as this."""
 
     api_version: str = ""
     kind: str = ""
@@ -90,7 +90,7 @@ class Object(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name inside its namespace."""
+        """The name, unique in its namespace."""
         return self.metadata.name
 
     @property
@@ -100,7 +100,7 @@ class Object(Struct, frozen=True):
 
     @property
     def uid(self) -> str:
-        """The identity that survives neither deletion nor recreation."""
+        """The uid; a recreated object has another one."""
         return self.metadata.uid
 
     @property

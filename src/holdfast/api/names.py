@@ -1,6 +1,6 @@
-"""What names, label keys and label values may look like; refusals in upstream's words.
+"""Validate names, label keys and label values, with upstream's messages.
 
-Each function answers with the list of what is wrong, empty when nothing is.
+Each check returns a list of errors, empty if the text is valid.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 SAFE_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""What generated names end in: letters and digits that spell no words."""
+"""The characters of generated name suffixes; they cannot spell words."""
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
 _DNS_1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
@@ -40,7 +40,7 @@ def _too_long(text: str, limit: int) -> list[str]:
 
 
 def dns_subdomain(text: str) -> list[str]:
-    """Check a lower-case DNS subdomain, which is what most object names are."""
+    """Check a lower-case DNS subdomain, the format of most object names."""
     wrong = _too_long(text, 253)
     if not _matches_subdomain(text):
         rule = (
@@ -78,7 +78,7 @@ def dns_1035_label(text: str) -> list[str]:
 
 
 def path_segment(text: str) -> list[str]:
-    """Check a name that only has to fit into a URL: roles and bindings."""
+    """Check a name that only has to be a valid path segment: roles and bindings."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]
     return [f"may not contain '{sign}'" for sign in ("/", "%") if sign in text]
@@ -105,7 +105,7 @@ def label_key(text: str) -> list[str]:
 
 
 def label_value(text: str) -> list[str]:
-    """Check a label value; the empty one is fine."""
+    """Check a label value; it may be empty."""
     wrong = _too_long(text, 63)
     if not _matches_value(text):
         rule = f"a valid label must be an empty string or {_KEY_RULE.removeprefix('must ')}"
@@ -114,14 +114,14 @@ def label_value(text: str) -> list[str]:
 
 
 def canonical_integer(text: str) -> int | None:
-    """Read an integer written as a human would (no plus, no leading zero), within 64 bits."""
+    """Parse a 64-bit integer without plus sign and leading zeros; None if it is not one."""
     if not _matches_integer(text) or len(text) > 20:
         return None
     return _within_int64(int(text))
 
 
 def parse_integer(text: str) -> int | None:
-    """Read a decimal integer of 64 bits, signs and leading zeros allowed."""
+    """Parse a 64-bit integer; signs and leading zeros are allowed; None if it is not one."""
     if not re.fullmatch("[+-]?[0-9]{1,64}", text):
         return None
     return _within_int64(int(text))

@@ -1,4 +1,4 @@
-"""Nodes, and the Lease by which a node says that it lives."""
+"""Nodes and Leases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from holdfast.api.pod import ResourceAmounts
 
 
 class Taint(Struct, frozen=True):
-    """Keep away pods that do not tolerate it."""
+    """A taint: repels pods that do not tolerate it."""
 
     key: str = ""
     value: str = ""
@@ -16,7 +16,7 @@ class Taint(Struct, frozen=True):
 
 
 class NodeSpec(Struct, frozen=True):
-    """What an administrator says about the node."""
+    """The spec of a node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -24,14 +24,14 @@ class NodeSpec(Struct, frozen=True):
 
 
 class ContainerImage(Struct, frozen=True):
-    """An image that is on the node already."""
+    """An image that is present on the node."""
 
     names: tuple[str, ...] = ()
     size_bytes: int = 0
 
 
 class NodeStatus(Struct, frozen=True):
-    """What the node has and how it is doing."""
+    """Capacity, conditions and images of a node."""
 
     capacity: ResourceAmounts = {}
     allocatable: ResourceAmounts = {}
@@ -41,14 +41,14 @@ class NodeStatus(Struct, frozen=True):
 
 
 class Node(Object, frozen=True):
-    """A machine that runs pods."""
+    """A node."""
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
 class LeaseSpec(Struct, frozen=True):
-    """Who holds the lease, since when and for how long."""
+    """Holder, times and duration of a lease."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -58,6 +58,6 @@ class LeaseSpec(Struct, frozen=True):
 
 
 class Lease(Object, frozen=True):
-    """A node's heartbeat, or a leader's claim."""
+    """A node's heartbeat, or the lock of a leader election."""
 
     spec: LeaseSpec = LeaseSpec()

@@ -1,8 +1,8 @@
-"""Which nodes a node selector or a pod's node affinity chooses.
+"""Node selectors and node affinity, compiled and matched with nodes.
 
-Terms are compiled once and then asked for any number of nodes, given as labels and a name. A term
-with a mistake matches nothing; its causes are kept, because upstream reports them only when no
-other term matches (``NodeTerms.mistakes``), while validation wants them at once (``strict``).
+Terms are compiled once and matched with the labels and name of any node. An invalid term matches
+nothing. Its errors are stored, because upstream reports them only if no other term matches
+(``NodeTerms.mistakes``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from holdfast.api import labels as label_selection
-from holdfast.api.causes import child, invalid, not_supported, refuse
+from holdfast.api.field_errors import child, invalid, not_supported, raise_if_any
 from holdfast.api.fields import FieldRequirement, FieldSelector
 from holdfast.api.labels import EVERYTHING, NOTHING, LabelRequirement, Selector
 from holdfast.api.meta import Requirement
@@ -25,14 +25,14 @@ _OPERATORS = {
 }  # fmt: skip
 NAME_FIELD = "metadata.name"
 UNKNOWN_FIELD = ""
-"""What every field of a node but its name reads as, as in upstream."""
+"""The value of every node field other than the name, as upstream."""
 Labels = Mapping[str, str]
 
 
 def compile_expressions(
     expressions: Iterable[Requirement], path: str = ""
 ) -> tuple[Selector, list[Cause]]:
-    """Compile label expressions and list their mistakes; no expression matches nothing."""
+    """Compile label expressions and return their errors; without expressions nothing matches."""
     found: list[LabelRequirement] = []
     causes: list[Cause] = []
     for i, expression in enumerate(expressions):
@@ -70,14 +70,14 @@ def _compile_fields(
 
 @dataclass(frozen=True, slots=True)
 class NodeTerm:
-    """One compiled term: labels and fields, both of which must match."""
+    """A compiled term: labels and fields must both match."""
 
     labels: Selector
     fields: FieldSelector
     mistakes: tuple[Cause, ...] = ()
 
     def matches(self, labels: Labels, name: str) -> bool:
-        """Tell whether a node is chosen; a node without a name passes every field."""
+        """Return whether a node matches; a node without a name matches every field."""
         if self.mistakes or not self.labels.matches(labels):
             return False
         return not name or self.fields.matches(
@@ -86,15 +86,15 @@ class NodeTerm:
 
 
 def compile_term(term: NodeSelectorTerm, path: str = "") -> NodeTerm:
-    """Compile one non-empty term, fields named below ``path``."""
-    chosen = EVERYTHING
+    """Compile one non-empty term, with field paths below ``path``."""
+    labels = EVERYTHING
     causes: list[Cause] = []
     if term.match_expressions:
-        chosen, causes = compile_expressions(
+        labels, causes = compile_expressions(
             term.match_expressions, child(path, "matchExpressions")
         )
     fields, wrong = _compile_fields(term.match_fields, child(path, "matchFields"))
-    return NodeTerm(chosen, fields, (*causes, *wrong))
+    return NodeTerm(labels, fields, (*causes, *wrong))
 
 
 def _is_empty(term: NodeSelectorTerm) -> bool:
@@ -103,22 +103,22 @@ def _is_empty(term: NodeSelectorTerm) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NodeTerms:
-    """Compiled terms of a node selector, ORed; no term matches no node."""
+    """Compiled terms of a node selector, ORed; without terms no node matches."""
 
     terms: tuple[NodeTerm, ...]
 
     def matches(self, labels: Labels, name: str) -> bool:
-        """Tell whether any term chooses the node."""
+        """Return whether any term matches the node."""
         return any(term.matches(labels, name) for term in self.terms)
 
     @property
     def mistakes(self) -> tuple[Cause, ...]:
-        """What is wrong in any of the terms."""
+        """The errors of all terms."""
         return tuple(cause for term in self.terms for cause in term.mistakes)
 
 
 def compile_selector(selector: NodeSelector, path: str = "") -> NodeTerms:
-    """Compile a node selector; a term with a mistake chooses no node."""
+    """Compile a node selector; an invalid term matches no node."""
     at = child(path, "nodeSelectorTerms")
     return NodeTerms(
         tuple(
@@ -131,20 +131,20 @@ def compile_selector(selector: NodeSelector, path: str = "") -> NodeTerms:
 
 @dataclass(frozen=True, slots=True)
 class RequiredNodes:
-    """What a pod demands of its node: ``nodeSelector`` and required affinity together."""
+    """A pod's ``nodeSelector`` and required node affinity together."""
 
     labels: Selector = EVERYTHING
     terms: NodeTerms | None = None
 
     def matches(self, labels: Labels, name: str) -> bool:
-        """Tell whether the pod may run on the node."""
+        """Return whether the node matches."""
         return self.labels.matches(labels) and (
             self.terms is None or self.terms.matches(labels, name)
         )
 
     @property
     def everything(self) -> bool:
-        """Whether the pod demands nothing."""
+        """Whether every node matches."""
         return self.labels.everything and self.terms is None
 
 
@@ -158,23 +158,23 @@ def required_nodes(pod: Pod) -> RequiredNodes:
 
 @dataclass(frozen=True, slots=True)
 class PreferredNodes:
-    """Weighted terms; a node's score is the sum of the weights of those it matches."""
+    """Weighted terms of preferred node affinity."""
 
     terms: tuple[tuple[int, NodeTerm], ...] = ()
 
     def score(self, labels: Labels, name: str) -> int:
-        """Sum up the weights of the terms that choose the node."""
+        """Return the sum of the weights of the terms that match the node."""
         return sum(weight for weight, term in self.terms if term.matches(labels, name))
 
 
 def compile_preferred(preferred: Iterable[PreferredNode], path: str = "") -> PreferredNodes:
-    """Compile wishes, leaving out those without weight or content; refuse mistakes."""
+    """Compile preferred terms without empty ones; raise BadRequest for invalid ones."""
     terms = tuple(
-        (wish.weight, compile_term(wish.preference, f"{path}[{i}]"))
-        for i, wish in enumerate(preferred)
-        if wish.weight and not _is_empty(wish.preference)
+        (weighted.weight, compile_term(weighted.preference, f"{path}[{i}]"))
+        for i, weighted in enumerate(preferred)
+        if weighted.weight and not _is_empty(weighted.preference)
     )
-    refuse(cause for _, term in terms for cause in term.mistakes)
+    raise_if_any(cause for _, term in terms for cause in term.mistakes)
     return PreferredNodes(terms)
 
 

@@ -1,4 +1,4 @@
-"""Pods as the scheduler, the controllers and the node agent read them."""
+"""The fields of pods that the scheduler, the controllers and the node agent read."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ResourceAmounts = dict[str, AmountText]
 
 
 class ResourceClaimUse(Struct, frozen=True):
-    """A container's use of one of its pod's claims (``request`` narrows it to one request)."""
+    """A container's reference to one of its pod's claims, or to one request of it."""
 
     name: str = ""
     request: str = ""
 
 
 class Resources(Struct, frozen=True):
-    """What a container or pod asks for and may at most use."""
+    """Requests, limits and claims of a container or pod."""
 
     requests: ResourceAmounts = {}
     limits: ResourceAmounts = {}
@@ -29,7 +29,7 @@ class Resources(Struct, frozen=True):
 
 
 class ContainerPort(Struct, frozen=True):
-    """A port; ``host_port`` > 0 takes it on the node."""
+    """A port; ``host_port`` > 0 uses that port of the node."""
 
     container_port: int = 0
     host_port: int = 0
@@ -39,13 +39,13 @@ class ContainerPort(Struct, frozen=True):
 
 
 class RestartRule(Struct, frozen=True):
-    """What to do when a container exits."""
+    """The action after a container exits."""
 
     action: str = ""
 
 
 class Container(Struct, frozen=True):
-    """One container, also an init container (``restart_policy`` Always: a sidecar)."""
+    """A container or init container (``restart_policy`` Always: a sidecar)."""
 
     name: str = ""
     image: str = ""
@@ -56,7 +56,7 @@ class Container(Struct, frozen=True):
 
 
 class Toleration(Struct, frozen=True):
-    """Accept nodes (or devices, or reservations) with a matching taint."""
+    """Tolerates matching taints of nodes, devices or reservations."""
 
     key: str = ""
     operator: str = ""
@@ -79,21 +79,21 @@ class NodeSelector(Struct, frozen=True):
 
 
 class PreferredNode(Struct, frozen=True):
-    """A weighted wish about the node."""
+    """A weighted term of preferred node affinity."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
 class NodeAffinity(Struct, frozen=True):
-    """Which nodes a pod must and would like to run on."""
+    """Required and preferred nodes of a pod."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredNode, ...] = ()
 
 
 class PodAffinityTerm(Struct, frozen=True):
-    """Which pods to be near to (or far from), by topology key."""
+    """Pods to be co-located with, or separated from, by topology key."""
 
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()
@@ -104,21 +104,21 @@ class PodAffinityTerm(Struct, frozen=True):
 
 
 class WeightedPodAffinityTerm(Struct, frozen=True):
-    """A weighted wish about neighbours."""
+    """A weighted term of preferred pod affinity."""
 
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
 class PodAffinity(Struct, frozen=True):
-    """Required and preferred neighbours (or non-neighbours)."""
+    """Required and preferred terms of pod affinity or anti-affinity."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
 class Affinity(Struct, frozen=True):
-    """All affinity of a pod."""
+    """Node affinity, pod affinity and pod anti-affinity of a pod."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -126,7 +126,7 @@ class Affinity(Struct, frozen=True):
 
 
 class TopologySpreadConstraint(Struct, frozen=True):
-    """Keep matching pods even over a topology."""
+    """Spreads matching pods evenly over topology domains."""
 
     max_skew: int = 0
     topology_key: str = ""
@@ -139,13 +139,13 @@ class TopologySpreadConstraint(Struct, frozen=True):
 
 
 class SchedulingGate(Struct, frozen=True):
-    """A name that keeps the pod out of the queue while present."""
+    """A gate: while present, the pod is not scheduled."""
 
     name: str = ""
 
 
 class PodResourceClaim(Struct, frozen=True):
-    """A claim of the pod, by name or made from a template."""
+    """A claim of the pod, by name or created from a template."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -153,7 +153,7 @@ class PodResourceClaim(Struct, frozen=True):
 
 
 class ClaimSource(Struct, frozen=True):
-    """The persistent volume claim behind a volume."""
+    """The persistent volume claim of a volume."""
 
     claim_name: str = ""
     read_only: bool = False
@@ -166,7 +166,7 @@ class ImageVolume(Struct, frozen=True):
 
 
 class Volume(DiskSources, frozen=True):
-    """A volume of the pod, as far as it decides where the pod may run."""
+    """A volume of the pod: the fields that scheduling depends on."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
@@ -177,7 +177,7 @@ class Volume(DiskSources, frozen=True):
 
 
 class PodSpec(Struct, frozen=True):
-    """What the pod wants."""
+    """The spec of a pod."""
 
     node_name: str = ""
     scheduler_name: str = ""
@@ -202,7 +202,7 @@ class PodSpec(Struct, frozen=True):
 
 
 class ContainerStatus(Struct, frozen=True):
-    """What a running container was really given (in-place resize)."""
+    """Actual and allocated resources of a running container (in-place resize)."""
 
     name: str = ""
     resources: Resources | None = None
@@ -211,14 +211,14 @@ class ContainerStatus(Struct, frozen=True):
 
 
 class PodResourceClaimStatus(Struct, frozen=True):
-    """Which claim object stands for an entry of ``spec.resourceClaims``."""
+    """The name of the claim created for an entry of ``spec.resourceClaims``."""
 
     name: str = ""
     resource_claim_name: str | None = None
 
 
 class RequestMapping(Struct, frozen=True):
-    """Which request of the special claim serves which container's extended resource."""
+    """Which request of the extended resource claim serves which resource of a container."""
 
     container_name: str = ""
     resource_name: str = ""
@@ -226,14 +226,14 @@ class RequestMapping(Struct, frozen=True):
 
 
 class ExtendedResourceClaimStatus(Struct, frozen=True):
-    """The special claim that serves a pod's extended resources through DRA (KEP-5004)."""
+    """The claim for a pod's extended resources that devices serve (KEP-5004)."""
 
     resource_claim_name: str = ""
     request_mappings: tuple[RequestMapping, ...] = ()
 
 
 class PodStatus(Struct, frozen=True):
-    """How the pod is doing."""
+    """The status of a pod."""
 
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
@@ -255,10 +255,10 @@ class Pod(Object, frozen=True):
 
     @property
     def finished(self) -> bool:
-        """A pod that ran to its end: it holds no room and exists for the record only."""
+        """Whether the pod has succeeded or failed; it uses no resources."""
         return self.status.phase in ("Succeeded", "Failed")
 
     @property
     def terminating(self) -> bool:
-        """Deletion was asked for; the pod still holds its room until it is gone."""
+        """Whether the pod is being deleted; it uses resources until it is removed."""
         return self.metadata.deletion_timestamp is not None

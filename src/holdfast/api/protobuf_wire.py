@@ -1,4 +1,4 @@
-"""The wire format of protobuf, as far as readers of messages share it."""
+"""The parts of protobuf's wire format that several parsers need."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 def read_varint(buffer: bytes, at: int) -> tuple[int, int]:
-    r"""Read a number of up to 64 bits and return it with the place after it.
+    r"""Parse a varint of up to 64 bits; return it and the offset after it.
 
-    Raises IndexError for one that is longer or cut off.
+    Raises IndexError if it is longer or truncated.
 
     >>> read_varint(b"\xac\x02", 0)
     (300, 2)

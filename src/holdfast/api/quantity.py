@@ -1,12 +1,11 @@
-"""Exact resource amounts: ``500m``, ``1.5Gi``, ``3e6``.
+"""Exact resource quantities: ``500m``, ``1.5Gi``, ``3e6``.
 
-An amount is an integer times a power of ten, so nothing is ever lost to floating point. Parsing,
-rounding and printing follow Kubernetes: anything finer than a nano is rounded away from zero,
-binary amounts stop at 2^63-1, and the canonical form keeps the family of suffixes it was written
-in. (Upstream also keeps some spellings that are not quite canonical, such as ``10.035M``; so do
-we, or an object would read differently through us.)
+A quantity is an integer times a power of ten: no precision is lost to floating point. Parsing,
+rounding and formatting follow Kubernetes: fractions of a nano are rounded away from zero, binary
+quantities are at most 2^63-1, and the canonical form has the suffix family of the input. Like
+upstream, some non-canonical inputs such as ``10.035M`` are formatted unchanged.
 
-Hot paths build no objects: they ask ``milli`` and ``units``, which remember the text.
+Hot paths create no ``Quantity``: they call ``milli`` and ``units``, which are cached by text.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from functools import lru_cache, total_ordering
 
 from holdfast.errors import BadRequest
 
-# An amount as it stands in JSON: usually "500m" or "2Gi", but numbers are accepted too.
+# A quantity in JSON: usually a string such as "500m" or "2Gi"; numbers are accepted too.
 AmountText = str | int | float
 
 DECIMAL_SI = "DecimalSI"
@@ -26,7 +25,7 @@ DECIMAL_EXPONENT = "DecimalExponent"
 
 NANO, MICRO, MILLI = -9, -6, -3
 MAX_INT64 = 2**63 - 1
-_FAR = 100  # an exponent beyond this cannot mean an amount of anything
+_FAR = 100  # larger exponents are rejected
 
 _DECIMAL = {
     "n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
@@ -44,7 +43,7 @@ _BAD_NUMBER = "unable to parse numeric part of quantity"
 
 
 def _divide_up(dividend: int, divisor: int) -> int:
-    """Divide rounding away from zero, as a request is never rounded down.
+    """Divide, rounding away from zero: a request is never rounded down.
 
     >>> _divide_up(-901, 100)
     -10
@@ -60,7 +59,7 @@ def _rescale(digits: int, scale: int, target: int) -> int:
 
 
 def _exponent(suffix: str, tail: str) -> tuple[int, int, str]:
-    """Read a suffix as powers of two and ten and the format it belongs to."""
+    """Return the powers of two and ten of a suffix, and its format."""
     if tail:
         if suffix not in ("e", "E") or not tail[-1].isdigit():
             raise BadRequest(_BAD_SUFFIX)
@@ -73,7 +72,7 @@ def _exponent(suffix: str, tail: str) -> tuple[int, int, str]:
 
 
 def _read(text: str) -> tuple[int, int, str]:
-    """Parse to digits, power of ten and format; finer than nano is rounded away from zero."""
+    """Parse into digits, power of ten and format; fractions of a nano round away from zero."""
     if len(text) > _FAR:
         raise BadRequest(_BAD_NUMBER)
     shape = _SHAPE.fullmatch(text)
@@ -84,7 +83,7 @@ def _read(text: str) -> tuple[int, int, str]:
     if scale > _FAR:
         raise BadRequest(_BAD_NUMBER)
     digits = int((whole + fraction) or "0") << twos
-    scale = max(scale - len(fraction), -3 * _FAR)  # finer still rounds to the same nano
+    scale = max(scale - len(fraction), -3 * _FAR)  # smaller scales round to the same nano
     if scale < NANO:
         digits, scale = _rescale(digits, scale, NANO), NANO
     if format_ == BINARY_SI:
@@ -96,9 +95,9 @@ def _read(text: str) -> tuple[int, int, str]:
 
 
 def _keeps_spelling(text: str) -> bool:
-    """Tell whether upstream prints the amount as it was written instead of canonically."""
+    """Return whether upstream formats this quantity as it was written, not canonically."""
     shape = _SHAPE.fullmatch(text)
-    assert shape is not None, "only asked about amounts that were read"
+    assert shape is not None, "called only with parsed quantities"
     _, whole, fraction, suffix, tail = shape.groups(default="")
     twos, scale, format_ = _exponent(suffix, tail)
     whole = whole.lstrip("0") or "0"
@@ -121,7 +120,7 @@ def _trim(digits: int, scale: int) -> tuple[int, int]:
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantity:
-    """The exact amount ``digits * 10**scale`` and the family of suffixes it is written in."""
+    """The exact quantity ``digits * 10**scale``, and its suffix family."""
 
     digits: int
     scale: int = 0
@@ -130,32 +129,32 @@ class Quantity:
 
     @classmethod
     def parse(cls, text: AmountText) -> Quantity:
-        """Read an amount, or refuse it in upstream's words."""
+        """Parse a quantity; errors are upstream's."""
         words = text if isinstance(text, str) else repr(text)
         return cls(*_read(words), words if _keeps_spelling(words) else "")
 
     def scaled(self, scale: int) -> int:
-        """Count units of ``10**scale``, rounded away from zero."""
+        """Return the number of units of ``10**scale``, rounded away from zero."""
         return _rescale(self.digits, self.scale, scale)
 
     def value(self) -> int:
-        """Count whole units, rounded away from zero."""
+        """Return the number of whole units, rounded away from zero."""
         return self.scaled(0)
 
     def round_up(self, scale: int) -> tuple[Quantity, bool]:
-        """Round away from zero to a multiple of ``10**scale`` and tell whether it was one."""
+        """Round away from zero to a multiple of ``10**scale``; also return whether it was exact."""
         rounded = Quantity(self.scaled(scale), scale, self.format)
         return rounded, rounded == self
 
     def is_zero(self) -> bool:
-        """Tell whether there is nothing."""
+        """Return whether the quantity is zero."""
         return self.digits == 0
 
     def __neg__(self) -> Quantity:
         return Quantity(-self.digits, self.scale, self.format)
 
     def __add__(self, other: Quantity) -> Quantity:
-        # Nothing has no family of its own: the sum reads like the other operand.
+        # Zero has no suffix family: the sum has that of the other operand.
         format_ = other.format if self.is_zero() else self.format
         scale = min(self.scale, other.scale)
         return Quantity(self.scaled(scale) + other.scaled(scale), scale, format_)
@@ -176,7 +175,7 @@ class Quantity:
         return hash(_trim(self.digits, self.scale))
 
     def cmp(self, other: Quantity) -> int:
-        """Answer -1, 0 or 1 as this amount is less than, equal to or more than the other."""
+        """Return -1, 0 or 1 if this quantity is less than, equal to or more than the other."""
         scale = min(self.scale, other.scale)
         mine, theirs = self.scaled(scale), other.scaled(scale)
         return (mine > theirs) - (mine < theirs)
@@ -186,7 +185,7 @@ class Quantity:
         return float(digits * 10**scale) if scale >= 0 else digits / 10**-scale
 
     def __str__(self) -> str:
-        """Write the canonical form.
+        """Return the canonical form.
 
         >>> str(Quantity.parse("1025024Mi")), str(Quantity.parse("0.0005e6"))
         ('1001Gi', '500')
@@ -210,7 +209,7 @@ def _binary_text(whole: int) -> str:
 
 
 def _decimal_text(digits: int, scale: int, format_: str) -> str:
-    """Write with an exponent divisible by three."""
+    """Format with an exponent divisible by three."""
     power = scale - scale % 3
     if format_ in (DECIMAL_SI, BINARY_SI):
         power = min(max(power, NANO), _DECIMAL["E"])
@@ -220,7 +219,7 @@ def _decimal_text(digits: int, scale: int, format_: str) -> str:
 
 @lru_cache(maxsize=65536)
 def milli(text: AmountText) -> int:
-    """Read an amount in thousandths (millicores), rounded up; what int64 cannot hold is capped.
+    """Parse a quantity into thousandths (millicores), rounded up and capped to int64.
 
     >>> milli("1.5"), milli("250m"), milli(2)
     (1500, 250, 2000)
@@ -230,7 +229,7 @@ def milli(text: AmountText) -> int:
 
 @lru_cache(maxsize=65536)
 def units(text: AmountText) -> int:
-    """Read an amount in whole units (bytes, devices), rounded up; capped to int64.
+    """Parse a quantity into whole units (bytes, devices), rounded up and capped to int64.
 
     >>> units("1Ki"), units("1500m")
     (1024, 2)

@@ -1,12 +1,12 @@
-"""How much a pod asks for.
+"""Resource requests and limits of pods.
 
-Containers run together and are summed. Init containers run one after the other before them, so
-each counts only if it needs more than the rest; a sidecar (an init container that restarts
-always) stays and counts in both. What the pod itself asks for replaces the sum, and overhead
-comes on top. A pod that was resized in place also holds what its status says it still has.
+Requests of containers are summed up. Init containers run one after the other before them, so the
+largest counts if it is more than that sum; a sidecar keeps running and counts in both. Pod-level
+requests replace the sum, and overhead is added. A pod that is being resized in place also counts
+the resources in its status.
 
-Amounts are added in nanos, as exact integers, and rounded up once at the end, because two
-containers of half a millicore ask for one millicore, not two.
+Amounts are added in nanos, as exact integers, and rounded up once at the end: two containers of
+half a millicore request one millicore, not two.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _DEFAULTS: Nanos = {CPU: DEFAULT_MILLICORES * 10**6, MEMORY: DEFAULT_BYTES * 10*
 
 @lru_cache(maxsize=65536)
 def nanos(text: AmountText) -> int:
-    """Read an amount in billionths, exactly."""
+    """Parse a quantity into billionths, exactly."""
     return Quantity.parse(text).scaled(NANO)
 
 
 @dataclass(frozen=True, slots=True)
 class PodResourcesOptions:
-    """Which parts of a pod to read.
+    """Which parts of a pod count.
 
-    ``status`` counts what a resize has not given back yet (a pod on no node has no such status).
-    ``missing`` stands in, in nanos, for what a container does not mention; a written 0 stays.
+    ``status``: the resources of a resize that is not complete; only pods on a node have them.
+    ``missing``: default requests, in nanos, of containers without one; a request of 0 stays.
     """
 
     status: bool = True
@@ -51,10 +51,10 @@ AS_SCHEDULED = PodResourcesOptions()
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """What a pod asks for, as the scheduler counts it: cpu in millicores, the rest in units.
+    """A pod's request as the scheduler counts it: cpu in millicores, the rest in whole units.
 
-    The non-zero pair is what scoring takes: a container that does not mention cpu or memory
-    counts as if it asked for a little.
+    The non-zero pair is for scoring: containers without cpu or memory requests count with default
+    requests.
     """
 
     amounts: Mapping[str, int]
@@ -62,91 +62,93 @@ class PodRequest:
     nonzero_bytes: int
 
 
-def pod_request(pod: Pod, reading: PodResourcesOptions = AS_SCHEDULED) -> PodRequest:
-    """Work out what a pod asks for; only resources that the scheduler counts appear."""
-    real = nonzero = request_nanos(pod, reading)
-    if not _mentions_everything(pod):
-        whole_pod = reading.pod_level and asks_as_a_pod(pod)
+def pod_request(pod: Pod, options: PodResourcesOptions = AS_SCHEDULED) -> PodRequest:
+    """Return a pod's request, with only the resources that the scheduler counts."""
+    real = nonzero = request_nanos(pod, options)
+    if not _requests_cpu_and_memory(pod):
+        whole_pod = options.pod_level and has_pod_level_requests(pod)
         missing = {k: v for k, v in _DEFAULTS.items() if not (whole_pod and k in real)}
-        nonzero = request_nanos(pod, replace(reading, missing=missing))
+        nonzero = request_nanos(pod, replace(options, missing=missing))
     return PodRequest(
-        {name: whole(name, amount) for name, amount in real.items() if is_counted(name)},
-        whole(CPU, nonzero.get(CPU, 0)),
-        whole(MEMORY, nonzero.get(MEMORY, 0)),
+        {name: round_up_nanos(name, amount) for name, amount in real.items() if is_counted(name)},
+        round_up_nanos(CPU, nonzero.get(CPU, 0)),
+        round_up_nanos(MEMORY, nonzero.get(MEMORY, 0)),
     )
 
 
-def _mentions_everything(pod: Pod) -> bool:
-    """Tell quickly that no default can play a part: every container names cpu and memory."""
+def _requests_cpu_and_memory(pod: Pod) -> bool:
+    """Return whether every container requests cpu and memory, so that no default applies."""
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         if CPU not in container.resources.requests or MEMORY not in container.resources.requests:
             return False
     return not resize_is_infeasible(pod)
 
 
-def whole(name: str, amount: int) -> int:
-    """Round nanos up to millicores (cpu) or units (all else), within int64."""
+def round_up_nanos(name: str, amount: int) -> int:
+    """Round nanos up to millicores (cpu) or whole units (all else), capped to int64."""
     return min(-(-amount // (10**6 if name == CPU else 10**9)), MAX_INT64)
 
 
-def asks_as_a_pod(pod: Pod) -> bool:
-    """Tell whether the pod as a whole asks for something it may ask for."""
+def has_pod_level_requests(pod: Pod) -> bool:
+    """Return whether the pod has pod-level requests of supported resources."""
     own = pod.spec.resources
     return own is not None and any(map(is_pod_level, own.requests))
 
 
-def request_nanos(pod: Pod, reading: PodResourcesOptions = AS_SCHEDULED) -> Nanos:
-    """Work out the exact request of a pod, every resource it names."""
-    total = container_request_nanos(pod, reading)
+def request_nanos(pod: Pod, options: PodResourcesOptions = AS_SCHEDULED) -> Nanos:
+    """Return the exact request of a pod in nanos, with every resource it names."""
+    total = container_request_nanos(pod, options)
     own = pod.spec.resources
-    if reading.pod_level and own is not None:
-        given, kept = _pod_status(pod, reading)
-        effective = _held(pod, own.requests, given, kept)
+    if options.pod_level and own is not None:
+        actual, allocated = _pod_status(pod, options)
+        effective = _effective_request(pod, own.requests, actual, allocated)
         total |= {name: effective.get(name, 0) for name in own.requests if is_pod_level(name)}
-    if reading.overhead and pod.spec.overhead:
+    if options.overhead and pod.spec.overhead:
         _add(total, _read(pod.spec.overhead))
     return total
 
 
-def limit_nanos(pod: Pod, reading: PodResourcesOptions = AS_SCHEDULED) -> Nanos:
-    """Work out the exact limit of a pod; overhead is added only where there is a limit."""
-    total = container_limit_nanos(pod, reading)
+def limit_nanos(pod: Pod, options: PodResourcesOptions = AS_SCHEDULED) -> Nanos:
+    """Return the exact limit of a pod in nanos; overhead is added only where there is a limit."""
+    total = container_limit_nanos(pod, options)
     own = pod.spec.resources
-    if reading.pod_level and own is not None:
-        given, _ = _pod_status(pod, reading)
-        effective = _limited(pod, own.limits, given)
+    if options.pod_level and own is not None:
+        actual, _ = _pod_status(pod, options)
+        effective = _effective_limit(pod, own.limits, actual)
         total |= {name: effective.get(name, 0) for name in own.limits if is_pod_level(name)}
-    if reading.overhead:
+    if options.overhead:
         _add(total, {k: v for k, v in _read(pod.spec.overhead).items() if total.get(k)})
     return total
 
 
-def container_request_nanos(pod: Pod, reading: PodResourcesOptions = AS_SCHEDULED) -> Nanos:
-    """Work out what the containers of a pod ask for together."""
+def container_request_nanos(pod: Pod, options: PodResourcesOptions = AS_SCHEDULED) -> Nanos:
+    """Return the request of all containers of a pod in nanos."""
 
-    def asked(container: Container, status: ContainerStatus | None) -> Nanos:
-        given, kept = (status.resources, status.allocated_resources) if status else (None, {})
-        found = _held(pod, container.resources.requests, given, kept)
-        return {**reading.missing, **found} if reading.missing else found
+    def requested(container: Container, status: ContainerStatus | None) -> Nanos:
+        actual, allocated = (status.resources, status.allocated_resources) if status else (None, {})
+        found = _effective_request(pod, container.resources.requests, actual, allocated)
+        return {**options.missing, **found} if options.missing else found
 
-    return _aggregate(pod, asked, reading)
+    return _aggregate(pod, requested, options)
 
 
-def container_limit_nanos(pod: Pod, reading: PodResourcesOptions = AS_SCHEDULED) -> Nanos:
-    """Work out what the containers of a pod may use together."""
+def container_limit_nanos(pod: Pod, options: PodResourcesOptions = AS_SCHEDULED) -> Nanos:
+    """Return the limit of all containers of a pod in nanos."""
 
     def allowed(container: Container, status: ContainerStatus | None) -> Nanos:
-        return _limited(pod, container.resources.limits, status.resources if status else None)
+        return _effective_limit(
+            pod, container.resources.limits, status.resources if status else None
+        )
 
-    return _aggregate(pod, allowed, reading)
+    return _aggregate(pod, allowed, options)
 
 
 def _aggregate(
     pod: Pod,
     part: Callable[[Container, ContainerStatus | None], Nanos],
-    reading: PodResourcesOptions,
+    options: PodResourcesOptions,
 ) -> Nanos:
-    statuses = _statuses(pod) if reading.status else {}
+    statuses = _statuses(pod) if options.status else {}
     total: Nanos = {}
     for container in pod.spec.containers:
         _add(total, part(container, statuses.get(container.name)))
@@ -175,32 +177,32 @@ def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
     return {s.name: s for s in (*status.container_statuses, *status.init_container_statuses)}
 
 
-def _pod_status(pod: Pod, reading: PodResourcesOptions) -> tuple[Resources | None, ResourceAmounts]:
-    return (pod.status.resources, pod.status.allocated_resources) if reading.status else (None, {})
+def _pod_status(pod: Pod, options: PodResourcesOptions) -> tuple[Resources | None, ResourceAmounts]:
+    return (pod.status.resources, pod.status.allocated_resources) if options.status else (None, {})
 
 
-def _held(
-    pod: Pod, asked: ResourceAmounts, given: Resources | None, kept: ResourceAmounts
+def _effective_request(
+    pod: Pod, requested: ResourceAmounts, actual: Resources | None, allocated: ResourceAmounts
 ) -> Nanos:
-    """Take the most of what is asked for, in use and promised; an infeasible wish is ignored."""
-    if given is None:
-        return _read(asked)
-    most = {} if resize_is_infeasible(pod) else _read(asked)
-    _raise(most, _read(given.requests))
-    _raise(most, _read(kept))
+    """Return the maximum of requested, actual and allocated; an infeasible request is ignored."""
+    if actual is None:
+        return _read(requested)
+    most = {} if resize_is_infeasible(pod) else _read(requested)
+    _raise(most, _read(actual.requests))
+    _raise(most, _read(allocated))
     return most
 
 
-def _limited(pod: Pod, allowed: ResourceAmounts, given: Resources | None) -> Nanos:
-    if given is None:
+def _effective_limit(pod: Pod, allowed: ResourceAmounts, actual: Resources | None) -> Nanos:
+    if actual is None:
         return _read(allowed)
     most = {} if resize_is_infeasible(pod) else _read(allowed)
-    _raise(most, _read(given.limits))
+    _raise(most, _read(actual.limits))
     return most
 
 
 def resize_is_infeasible(pod: Pod) -> bool:
-    """Tell whether the node said that it can never grant the resize asked for."""
+    """Return whether the node reported the pending resize as infeasible."""
     pending = (c for c in pod.status.conditions if c.type == "PodResizePending")
     return next((c.reason == "Infeasible" for c in pending), False)
 
@@ -215,7 +217,7 @@ def _add(total: Nanos, more: Mapping[str, int]) -> None:
 
 
 def _raise(total: Nanos, other: Mapping[str, int]) -> None:
-    """Lift each entry to the other's where that is more."""
+    """Raise each entry to that of ``other`` where it is larger."""
     for name, amount in other.items():
         if name not in total or amount > total[name]:
             total[name] = amount

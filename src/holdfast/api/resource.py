@@ -1,4 +1,4 @@
-"""A Resource names one kind of object on the wire and the type it is read as."""
+"""Resources: REST path, kind and Python type of API objects."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
-    """Where objects of a kind live, how they are named, and what they are read as.
+    """Group, version, names and Python type of a resource.
 
-    Equality is by group, version and plural alone: two descriptions of one resource are one
-    resource.
+    Resources are equal if group, version and plural are.
     """
 
     group: str
@@ -36,11 +35,11 @@ class Resource(Generic[T]):
 
     @property
     def singular(self) -> str:
-        """The lower-case kind, which is what kubectl accepts in the singular."""
+        """The singular name that kubectl accepts: the lower-case kind."""
         return self.kind.lower()
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Build the URL path of the collection, the object or its subresource.
+        """Return the URL path of the collection, the object or its subresource.
 
         >>> Resource("apps", "v1", "deployments", "Deployment", dict).path("web", "a", "scale")
         '/apis/apps/v1/namespaces/web/deployments/a/scale'

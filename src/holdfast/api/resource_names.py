@@ -14,7 +14,7 @@ _QUOTA_PREFIX = "requests."
 
 @lru_cache(maxsize=4096)
 def is_extended(name: str) -> bool:
-    """Tell whether a name is an extended resource: a domain of its own, not kubernetes.io.
+    """Return whether a name is an extended resource: its domain is not kubernetes.io.
 
     >>> is_extended("example.com/gpu"), is_extended("cpu"), is_extended("kubernetes.io/x")
     (True, False, False)
@@ -26,7 +26,7 @@ def is_extended(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_scalar(name: str) -> bool:
-    """Tell whether the scheduler counts a name besides cpu, memory and ephemeral storage."""
+    """Return whether the scheduler counts a resource other than cpu, memory, ephemeral storage."""
     return (
         name.startswith((HUGE_PAGES_PREFIX, ATTACHABLE_VOLUMES_PREFIX))
         or "kubernetes.io/" in name
@@ -36,10 +36,10 @@ def is_scalar(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_counted(name: str) -> bool:
-    """Tell whether the scheduler counts a name in requests at all."""
+    """Return whether the scheduler counts a resource."""
     return name in (CPU, MEMORY, EPHEMERAL_STORAGE) or is_scalar(name)
 
 
 def is_pod_level(name: str) -> bool:
-    """Tell whether a pod may ask for a name as a whole (``spec.resources``)."""
+    """Return whether a resource is allowed in pod-level requests (``spec.resources``)."""
     return name in (CPU, MEMORY) or name.startswith(HUGE_PAGES_PREFIX)

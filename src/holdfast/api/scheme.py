@@ -1,4 +1,4 @@
-"""Every resource Holdfast reads by type; ``apiserver.kinds`` has the rest of Kubernetes by name."""
+"""Every resource with a Python type; ``apiserver.kinds`` lists all resources."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ VOLUME_ATTACHMENTS = Resource(
     "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", VolumeAttachment,
     namespaced=False, subresources=("status",),
 )  # fmt: skip
-# Custom resources: the API server learns these two from deploy/crds, as a real one does.
+# Custom resources: the API server loads their definitions from deploy/crds.
 RESERVATIONS = Resource(
     "scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", Reservation,
     namespaced=False, subresources=("status",),

@@ -1,4 +1,4 @@
-"""Volumes, claims and what says where they can be reached, as the scheduler reads them."""
+"""Persistent volumes, claims, storage classes and CSI objects: the fields the scheduler reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOTHING = Quantity.parse("0")
 
 
 class PersistentVolumeClaimSpec(Struct, frozen=True):
-    """What storage is asked for, and which volume it got."""
+    """Requested storage and the bound volume."""
 
     access_modes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
@@ -31,52 +31,52 @@ class PersistentVolumeClaimSpec(Struct, frozen=True):
 
 
 class PersistentVolumeClaimStatus(Struct, frozen=True):
-    """Pending, Bound or Lost."""
+    """The phase: Pending, Bound or Lost."""
 
     phase: str = ""
 
 
 class PersistentVolumeClaim(Object, frozen=True):
-    """A wish for storage."""
+    """A persistent volume claim."""
 
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
     @property
     def storage_class(self) -> str:
-        """The storage class asked for, or ""."""
+        """The requested storage class, or ""."""
         return self.metadata.annotations.get(BETA_CLASS, self.spec.storage_class_name or "")
 
     @property
     def fully_bound(self) -> bool:
-        """Whether the volume is the claim's, for good."""
+        """Whether binding to the volume is complete."""
         return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
 
     @property
     def selected_node(self) -> str | None:
-        """The node a volume is being provisioned for, None while nobody chose one."""
+        """The node for which a volume is being provisioned, or None."""
         return self.metadata.annotations.get(SELECTED_NODE)
 
     @property
     def size(self) -> Quantity:
-        """How much is asked for."""
+        """The requested size."""
         return _storage(self.spec.resources.requests)
 
     def belongs_to(self, pod: Pod) -> bool:
-        """Whether it was made for an ephemeral volume of this very pod."""
+        """Return whether the claim was created for an ephemeral volume of this pod."""
         return self.namespace == pod.namespace and any(
             owner.controller and owner.uid == pod.uid for owner in self.metadata.owner_references
         )
 
 
 class VolumeNodeAffinity(Struct, frozen=True):
-    """From which nodes a volume can be reached."""
+    """The nodes that can access a volume."""
 
     required: NodeSelector | None = None
 
 
 class PersistentVolumeSpec(DiskSources, frozen=True):
-    """What the storage is and whose."""
+    """Source, size and claim of a volume."""
 
     capacity: ResourceAmounts = {}
     access_modes: tuple[str, ...] = ()
@@ -88,48 +88,48 @@ class PersistentVolumeSpec(DiskSources, frozen=True):
 
 
 class PersistentVolumeStatus(Struct, frozen=True):
-    """Pending, Available, Bound, Released or Failed."""
+    """The phase: Pending, Available, Bound, Released or Failed."""
 
     phase: str = ""
 
 
 class PersistentVolume(Object, frozen=True):
-    """A piece of storage."""
+    """A persistent volume."""
 
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
     @property
     def storage_class(self) -> str:
-        """The storage class it belongs to, or ""."""
+        """The storage class, or ""."""
         return self.metadata.annotations.get(BETA_CLASS, self.spec.storage_class_name)
 
     @property
     def size(self) -> Quantity:
-        """How much it holds."""
+        """The capacity."""
         return _storage(self.spec.capacity)
 
     @property
     def reachable_from(self) -> NodeSelector | None:
-        """Which nodes reach it; None: every one."""
+        """The nodes that can access the volume; None: all."""
         return self.spec.node_affinity.required if self.spec.node_affinity else None
 
 
 class TopologyRequirement(Struct, frozen=True):
-    """A label that must have one of the values."""
+    """A label that must have one of these values."""
 
     key: str = ""
     values: tuple[str, ...] = ()
 
 
 class TopologyTerm(Struct, frozen=True):
-    """Labels, all ANDed; an empty term matches nothing."""
+    """Requirements, all ANDed; an empty term matches nothing."""
 
     match_label_expressions: tuple[TopologyRequirement, ...] = ()
 
 
 class StorageClass(Object, frozen=True):
-    """How volumes are provisioned."""
+    """A storage class."""
 
     provisioner: str = ""
     volume_binding_mode: str | None = None
@@ -137,12 +137,12 @@ class StorageClass(Object, frozen=True):
 
     @property
     def waits(self) -> bool:
-        """Whether a volume is chosen only once a pod wants it."""
+        """Whether binding waits for the first pod that uses the claim."""
         return self.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 
 class VolumeLimit(Struct, frozen=True):
-    """How many volumes of a driver a node can attach."""
+    """The most volumes of a driver that a node can attach."""
 
     count: int | None = None
 
@@ -161,7 +161,7 @@ class CSINodeSpec(Struct, frozen=True):
 
 
 class CSINode(Object, frozen=True):
-    """Which CSI drivers a node has; it goes by the node's name."""
+    """The CSI drivers of the node with the same name."""
 
     spec: CSINodeSpec = CSINodeSpec()
 
@@ -173,7 +173,7 @@ class CSINode(Object, frozen=True):
 
     @property
     def limits(self) -> dict[str, int]:
-        """How many volumes of each driver; a driver without a limit is left out."""
+        """The volume limit of each driver that has one."""
         return {
             driver.name: driver.allocatable.count
             for driver in self.spec.drivers
@@ -182,7 +182,7 @@ class CSINode(Object, frozen=True):
 
 
 class CSIDriverSpec(Struct, frozen=True):
-    """Whether the driver says how much room it has left."""
+    """Whether the driver publishes its storage capacity."""
 
     storage_capacity: bool | None = None
 
@@ -194,12 +194,12 @@ class CSIDriver(Object, frozen=True):
 
     @property
     def tells_capacity(self) -> bool:
-        """Whether a volume is provisioned only where a CSIStorageCapacity has room for it."""
+        """Whether provisioning needs a CSIStorageCapacity with enough capacity."""
         return bool(self.spec.storage_capacity)
 
 
 class CSIStorageCapacity(Object, frozen=True):
-    """How much room a driver has for one storage class in one part of the cluster."""
+    """The capacity of a driver for one storage class in one topology segment."""
 
     storage_class_name: str = ""
     node_topology: LabelSelector | None = None
@@ -208,19 +208,19 @@ class CSIStorageCapacity(Object, frozen=True):
 
     @property
     def largest(self) -> int | None:
-        """The largest volume there is room for, in bytes; None if nobody knows."""
+        """The size of the largest volume that fits, in bytes; None if unknown."""
         known = self.capacity if self.maximum_volume_size is None else self.maximum_volume_size
         return None if known is None else Quantity.parse(known).value()
 
 
 class AttachmentSource(Struct, frozen=True):
-    """Which volume."""
+    """The attached volume."""
 
     persistent_volume_name: str | None = None
 
 
 class VolumeAttachmentSpec(Struct, frozen=True):
-    """Which volume is attached where, by whom."""
+    """Volume, node and attacher."""
 
     attacher: str = ""
     node_name: str = ""
@@ -228,7 +228,7 @@ class VolumeAttachmentSpec(Struct, frozen=True):
 
 
 class VolumeAttachment(Object, frozen=True):
-    """A volume that is, or is about to be, attached to a node."""
+    """A volume that is attached, or being attached, to a node."""
 
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
 

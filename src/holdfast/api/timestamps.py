@@ -1,6 +1,6 @@
-"""Times as they stand in objects, read and written without asking any clock.
+"""Parse and format the timestamps of objects.
 
-Pure rooms use these; ``holdfast.clock`` is for those who may know what time it is.
+Pure packages use this module; ``holdfast.clock`` returns the current time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from holdfast.errors import BadRequest
 
 
 def parse_rfc3339(text: str) -> float:
-    """Read any RFC 3339 time as seconds since the epoch.
+    """Parse an RFC 3339 time into seconds since the epoch.
 
     >>> parse_rfc3339("1970-01-01T01:00:00+01:00"), parse_rfc3339("1970-01-01T00:00:00.5Z")
     (0.0, 0.5)
@@ -23,12 +23,12 @@ def parse_rfc3339(text: str) -> float:
     except ValueError:
         raise BadRequest(f'"{text}" is not an RFC 3339 time') from None
     if found.tzinfo is None:
-        raise BadRequest(f'"{text}" is not an RFC 3339 time: it names no zone')
+        raise BadRequest(f'"{text}" is not an RFC 3339 time: it has no time zone')
     return found.timestamp()
 
 
 def rfc3339(seconds: float) -> str:
-    """Write a time as Kubernetes does, whole seconds.
+    """Format a time as Kubernetes does, in whole seconds.
 
     >>> rfc3339(0)
     '1970-01-01T00:00:00Z'
@@ -42,7 +42,7 @@ def _whole_second(seconds: int) -> str:
 
 
 def rfc3339_micro(seconds: float) -> str:
-    """Write a MicroTime (Leases, events): six digits.
+    """Format a MicroTime (Leases, events): six decimal digits.
 
     >>> rfc3339_micro(0.5)
     '1970-01-01T00:00:00.500000Z'

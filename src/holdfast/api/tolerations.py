@@ -1,8 +1,7 @@
-"""Which taints a toleration accepts.
+"""Match tolerations with taints of nodes, devices and reservations.
 
-The same rules serve nodes, devices and reservations: a toleration speaks about an effect (empty:
-any), a key (empty: any) and, with operator Equal, a value. Gt and Lt compare numbers; they are a
-feature that is off unless the caller says ``comparisons=True``.
+A toleration names an effect (empty: any), a key (empty: any) and, with operator Equal, a value. Gt
+and Lt compare numbers; they are feature-gated: the caller passes ``comparisons=True``.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ NO_EXECUTE = "NoExecute"
 
 
 class AnyTaint(Protocol):
-    """What a taint of a node, device or reservation has in common."""
+    """A taint of a node, device or reservation."""
 
     @property
     def key(self) -> str:
-        """What is wrong."""
+        """The key of the taint."""
 
     @property
     def value(self) -> str:
-        """More about it."""
+        """The value of the taint."""
 
     @property
     def effect(self) -> str:
-        """What it does to pods."""
+        """The effect: NoSchedule, PreferNoSchedule or NoExecute."""
 
 
 def same_taint(one: AnyTaint, other: AnyTaint) -> bool:
-    """Tell whether two taints are the same one: key and effect, the value aside."""
+    """Return whether two taints have the same key and effect."""
     return one.key == other.key and one.effect == other.effect
 
 
 def tolerates(toleration: Toleration, taint: AnyTaint, *, comparisons: bool = False) -> bool:
-    """Tell whether a toleration accepts a taint."""
+    """Return whether a toleration tolerates a taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -57,7 +56,7 @@ def tolerates(toleration: Toleration, taint: AnyTaint, *, comparisons: bool = Fa
 
 
 def compares(operator: str, taint_value: str, toleration_value: str) -> bool:
-    """Compare two numbers as Gt and Lt do; what is no canonical integer compares as false."""
+    """Compare two integers as Gt or Lt; False if one of them is not a canonical integer."""
     theirs, ours = canonical_integer(taint_value), canonical_integer(toleration_value)
     if theirs is None or ours is None:
         return False
@@ -67,23 +66,23 @@ def compares(operator: str, taint_value: str, toleration_value: str) -> bool:
 def tolerated(
     tolerations: Iterable[Toleration], taint: AnyTaint, *, comparisons: bool = False
 ) -> bool:
-    """Tell whether any of the tolerations accepts the taint."""
+    """Return whether any of the tolerations tolerates the taint."""
     return any(tolerates(t, taint, comparisons=comparisons) for t in tolerations)
 
 
-def forbids(taint: AnyTaint) -> bool:
-    """Tell whether the taint keeps pods off at all, instead of only advising against it."""
+def blocks_scheduling(taint: AnyTaint) -> bool:
+    """Return whether the effect is NoSchedule or NoExecute."""
     return taint.effect in (NO_SCHEDULE, NO_EXECUTE)
 
 
 def find_untolerated(
     taints: Iterable[Taint],
     tolerations: Sequence[Toleration],
-    counts: Callable[[Taint], bool] = forbids,
+    counts: Callable[[Taint], bool] = blocks_scheduling,
     *,
     comparisons: bool = False,
 ) -> Taint | None:
-    """Find the first taint that ``counts`` and that no toleration accepts."""
+    """Return the first taint that ``counts`` and that no toleration tolerates, or None."""
     return next(
         (
             taint

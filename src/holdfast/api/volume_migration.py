@@ -1,6 +1,6 @@
-"""How nodes reach former in-tree volumes that a CSI driver serves there.
+"""Node affinity of former in-tree volumes that a CSI driver serves.
 
-Such a volume says where it is by the zone labels of Kubernetes, the driver by a label of its own.
+Such a volume names its zone by Kubernetes' zone labels; the driver has a topology label of its own.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from msgspec.structs import replace
 from holdfast.api.meta import Requirement
 from holdfast.api.pod import NodeSelector, NodeSelectorTerm
 from holdfast.api.storage import PersistentVolume
-from holdfast.api.volume_sources import CINDER, EBS, GCE_PD, MANY_ZONES, DiskSources
+from holdfast.api.volume_sources import CINDER, EBS, GCE_PD, ZONE_SEPARATOR, DiskSources
 
 ZONE_KEY_OF = {
     EBS: "topology.ebs.csi.aws.com/zone",
     GCE_PD: "topology.gke.io/zone",
     CINDER: "topology.cinder.csi.openstack.org/zone",
 }
-"""By which label the driver that serves a plugin's volumes tells zones."""
+"""The zone label of the CSI driver that replaces each in-tree plugin."""
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION = "failure-domain.beta.kubernetes.io/region"
 
 
 def zoned_plugin(sources: DiskSources) -> str | None:
-    """The in-tree plugin of a volume whose driver tells zones in its own way, or None."""
+    """Return the in-tree plugin of a volume whose driver has its own zone label, or None."""
     if sources.gce_persistent_disk is not None:
         return GCE_PD
     if sources.aws_elastic_block_store is not None:
@@ -35,17 +35,17 @@ def zoned_plugin(sources: DiskSources) -> str | None:
 
 
 def reachable_as_csi(volume: PersistentVolume, plugin: str) -> NodeSelector | None:
-    """Which nodes reach a volume where its plugin's driver serves it; None: every one.
+    """Return the nodes that can access a volume through its CSI driver; None: all.
 
-    Zones in the volume's node affinity come before those in its labels.
+    Zones in the volume's node affinity take precedence over those in its labels.
     """
     affinity, own = volume.reachable_from, ZONE_KEY_OF[plugin]
     zone = _zone_label(volume)
     if affinity is not None and _values(affinity, zone):
         affinity = _renamed(affinity, zone, own)
     else:
-        told = volume.metadata.labels.get(zone, "").split(MANY_ZONES)
-        zones = tuple(sorted({text.strip() for text in told if text.strip()}))
+        texts = volume.metadata.labels.get(zone, "").split(ZONE_SEPARATOR)
+        zones = tuple(sorted({text.strip() for text in texts if text.strip()}))
         if zones:
             affinity = _narrowed(affinity, Requirement(key=own, operator="In", values=zones))
     if affinity is not None and zone == BETA_ZONE and _values(affinity, BETA_REGION):

@@ -1,4 +1,4 @@
-"""Workloads and cluster furniture that controllers and plugins read."""
+"""Namespaces, workloads, services, priority classes, disruption budgets and events."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from holdfast.api.meta import Condition, LabelSelector, Object, ObjectReference,
 
 
 class NamespaceSpec(Struct, frozen=True):
-    """Finalizers of the namespace itself."""
+    """The finalizers of a namespace."""
 
     finalizers: tuple[str, ...] = ()
 
 
 class NamespaceStatus(Struct, frozen=True):
-    """Active or Terminating."""
+    """The phase (Active or Terminating) and conditions of a namespace."""
 
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
@@ -28,7 +28,7 @@ class Namespace(Object, frozen=True):
 
 
 class ReplicaSetSpec(Struct, frozen=True):
-    """How many pods of which template; the template stays raw, it is only copied."""
+    """Replicas, selector and template; the template is raw because it is only copied."""
 
     replicas: int = 1
     min_ready_seconds: int = 0
@@ -37,7 +37,7 @@ class ReplicaSetSpec(Struct, frozen=True):
 
 
 class ReplicaSetStatus(Struct, frozen=True):
-    """How many there are."""
+    """Counts of replicas and conditions."""
 
     replicas: int = 0
     fully_labeled_replicas: int = 0
@@ -48,44 +48,44 @@ class ReplicaSetStatus(Struct, frozen=True):
 
 
 class ReplicaSet(Object, frozen=True):
-    """Keeps a number of equal pods alive."""
+    """A ReplicaSet."""
 
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: ReplicaSetStatus = ReplicaSetStatus()
 
 
 class StatefulSetSpec(Struct, frozen=True):
-    """Which pods belong to it; the rest is its controller's business."""
+    """The selector; no other field is read."""
 
     selector: LabelSelector = LabelSelector()
 
 
 class StatefulSet(Object, frozen=True):
-    """Keeps pods with names of their own alive."""
+    """A StatefulSet."""
 
     spec: StatefulSetSpec = StatefulSetSpec()
 
 
-class LabelledPods(Struct, frozen=True):
-    """Pods that carry all of these labels; None selects no pod at all."""
+class PodSelectorSpec(Struct, frozen=True):
+    """A map of labels that selects pods; None selects no pods."""
 
     selector: dict[str, str] | None = None
 
 
 class ReplicationController(Object, frozen=True):
-    """What there was before ReplicaSets."""
+    """A ReplicationController."""
 
-    spec: LabelledPods = LabelledPods()
+    spec: PodSelectorSpec = PodSelectorSpec()
 
 
 class Service(Object, frozen=True):
-    """One address for several pods."""
+    """A Service."""
 
-    spec: LabelledPods = LabelledPods()
+    spec: PodSelectorSpec = PodSelectorSpec()
 
 
 class DeploymentSpec(Struct, frozen=True):
-    """How many pods of which template; strategy stays raw."""
+    """Replicas, selector, template and strategy; the last two are raw."""
 
     replicas: int = 1
     selector: LabelSelector = LabelSelector()
@@ -98,7 +98,7 @@ class DeploymentSpec(Struct, frozen=True):
 
 
 class DeploymentStatus(Struct, frozen=True):
-    """How far the roll-out is."""
+    """Progress of the rollout."""
 
     observed_generation: int = 0
     replicas: int = 0
@@ -111,7 +111,7 @@ class DeploymentStatus(Struct, frozen=True):
 
 
 class Deployment(Object, frozen=True):
-    """Rolls ReplicaSets."""
+    """A Deployment."""
 
     spec: DeploymentSpec = DeploymentSpec()
     status: DeploymentStatus = DeploymentStatus()
@@ -130,11 +130,11 @@ SYSTEM_PRIORITIES = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
 }
-"""The priority classes that every cluster has, with their values."""
+"""The priority classes of every cluster, with their values."""
 
 
 class PodDisruptionBudgetSpec(Struct, frozen=True):
-    """Which pods, and how many must stay."""
+    """The selected pods, and how many must stay available."""
 
     selector: LabelSelector | None = None
     min_available: int | str | None = None
@@ -142,28 +142,28 @@ class PodDisruptionBudgetSpec(Struct, frozen=True):
 
 
 class PodDisruptionBudgetStatus(Struct, frozen=True):
-    """How many more may be disturbed now."""
+    """How many more pods may be evicted now."""
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, str] = {}
 
 
 class PodDisruptionBudget(Object, frozen=True):
-    """Limits voluntary disruption."""
+    """A PodDisruptionBudget."""
 
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
 class EventSource(Struct, frozen=True):
-    """Who noticed."""
+    """The component that reported an event."""
 
     component: str = ""
     host: str = ""
 
 
 class Event(Object, frozen=True):
-    """Something that happened to an object."""
+    """An event of an object."""
 
     involved_object: ObjectReference = ObjectReference()
     related: ObjectReference | None = None

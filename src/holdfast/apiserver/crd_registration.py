@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.api import causes
+from holdfast.api import field_errors
 from holdfast.api.decode import JsonObject
 from holdfast.api.defaults import default_object
 from holdfast.apiserver.descriptor import KindDescriptor
@@ -231,8 +231,8 @@ def _read(definition: JsonObject) -> tuple[tuple[KindDescriptor, ...], list[Caus
         problems = [cause for cause in check_definition(definition) if prevents_serving(cause)]
         descriptor = () if problems else tuple(descriptors_of_crd(definition))
         if not all(one.resource.version for one in descriptor):
-            problems.append(causes.required("spec.versions[].name"))
+            problems.append(field_errors.required("spec.versions[].name"))
         return (() if problems else descriptor), problems
     except Exception as misfit:  # a stored object of any shape must not stop the server
         words = f"cannot be read: {type(misfit).__name__}: {misfit}"
-        return (), [causes.invalid("spec", None, words)]
+        return (), [field_errors.invalid("spec", None, words)]

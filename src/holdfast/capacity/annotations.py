@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import reservation_names as names
-from holdfast.api.causes import refuse
+from holdfast.api.field_errors import raise_if_any
 from holdfast.api.meta import Struct
 from holdfast.api.node_selection import compile_term
 from holdfast.api.pod import NodeSelectorTerm, Pod, Toleration
@@ -76,7 +76,7 @@ def affinity_of(pod: Pod) -> ReservationAffinity | None:
     if required := found.required_during_scheduling_ignored_during_execution:
         at = f"metadata.annotations[{names.AFFINITY}].{_REQUIRED}"
         for i, term in enumerate(required.reservation_selector_terms):
-            refuse(compile_term(term, f"{at}.reservationSelectorTerms[{i}]").mistakes)
+            raise_if_any(compile_term(term, f"{at}.reservationSelectorTerms[{i}]").mistakes)
     return found
 
 

@@ -11,7 +11,7 @@ from holdfast.api.meta import ObjectMeta
 from holdfast.api.names import parse_integer
 from holdfast.api.pod import Container, Pod, PodSpec, PodStatus, Resources
 from holdfast.api.quantity import AmountText
-from holdfast.api.requests import request_nanos, whole
+from holdfast.api.requests import request_nanos, round_up_nanos
 from holdfast.api.reservation import PodTemplate, Reservation
 from holdfast.capacity.annotations import resized
 
@@ -85,7 +85,9 @@ def _resized(spec: PodSpec, amounts: Mapping[str, AmountText]) -> PodSpec:
     if not amounts:
         return spec
     asked = {
-        name: f"{whole(name, nanos)}m" if name == "cpu" else str(whole(name, nanos))
+        name: f"{round_up_nanos(name, nanos)}m"
+        if name == "cpu"
+        else str(round_up_nanos(name, nanos))
         for name, nanos in request_nanos(Pod(spec=spec)).items()
     }
     single = Container(

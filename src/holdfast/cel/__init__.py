@@ -1,18 +1,18 @@
-"""CEL as Kubernetes speaks it: the environment, its own value types, selectors over devices.
+"""CEL as in Kubernetes: the environment, Kubernetes' value types and functions, device selectors.
 
-Lives here: the one place that knows the engine (cel-expr-python), Kubernetes' functions on
-quantities, versions and lists, the rewriting that makes up for what the engine lacks, and the
-errors expressions end in. May not live here: what an expression is used for (choosing devices,
-validating objects), I/O, clocks.
+Lives here: everything that depends on the engine (cel-expr-python), Kubernetes' functions on
+quantities, versions and lists, workarounds for what the engine lacks, and the errors of
+expressions. May not live here: uses of expressions (allocating devices, validating objects), I/O,
+clocks.
 
-What the engine cannot do is refused, never guessed: two-variable comprehensions, the url, ip,
-cidr and format libraries and a bare ``device`` do not compile; ``find`` and ``findAll`` compile
-and fail when evaluated. The engine counts no cost, only the steps of loops; ``cost`` bounds the
-cost of an evaluation beforehand, and what may cost too much is refused in upstream's words.
+What the engine does not support is an error: two-variable comprehensions, the url, ip, cidr and
+format libraries and a bare ``device`` do not compile; ``find`` and ``findAll`` compile and fail
+when evaluated. The engine counts only the steps of loops, not cost. ``cost`` therefore bounds the
+cost before an evaluation; an expression above the limit fails with upstream's message.
 """
 
 from holdfast.cel.devices import CompiledSelector, DeviceSelectors, SelectableDevice
-from holdfast.cel.failures import CompileError, EvaluationError
+from holdfast.cel.errors import CompileError, EvaluationError
 
 __all__ = [
     "CompileError",

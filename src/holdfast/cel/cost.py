@@ -1,10 +1,9 @@
-"""What an expression may cost, bounded before it is evaluated.
+"""Bound the cost of an expression before it is evaluated.
 
-The engine limits the steps of loops and nothing else: strings and lists may double in every
-``cel.bind``, and one call may take as long as its arguments are large. So the tree is walked with
-bounds on the size of every value, starting from the values that are there. Costs count steps of
-about 0.1 microseconds, as measured with this engine; memory follows, since whatever is made costs
-a step for ten characters or half an entry.
+The engine limits only the steps of loops: strings and lists may double in every ``cel.bind``, and
+the time of a call grows with its arguments. So the syntax tree is walked with bounds on the size of
+every value, starting from the input values. One unit of cost is about 0.1 microseconds, as measured
+with this engine. The cost also bounds memory: ten characters, or half an entry, cost one unit.
 """
 
 from __future__ import annotations
@@ -12,33 +11,41 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from holdfast.cel.extents import SCALAR, Charge, Extent, Given, either, several, text
 from holdfast.cel.function_costs import BOUNDS, CHEAP, IN_PYTHON, PYTHON_CALL
+from holdfast.cel.size_bounds import (
+    SCALAR_BOUND,
+    Charge,
+    SizeBound,
+    ValueBound,
+    container_bound,
+    text_bound,
+    union_bound,
+)
 from holdfast.cel.syntax import Constant, FunctionCall, Literal, Loop, Name, Node, Select
 
 LOOP_STEPS = 10_000
-"""The engine's own limit on the steps of all loops of one evaluation."""
+"""The engine's limit on the steps of all loops in one evaluation."""
 _PACKED_LENGTH = 400
-"""The longest quantity or version."""
+"""The length of the longest quantity or version."""
 
-VariableSizes = Mapping[str, Extent]
+VariableSizes = Mapping[str, SizeBound]
 
 
 def cost_over_values(tree: Node, values: Mapping[str, Any], limit: int) -> int | None:
-    """Bound the cost of an expression over these values; None beyond the limit."""
+    """Return an upper bound of the cost with these values; None if above the limit."""
     return _Estimate(limit).cost_of(
-        tree, lambda charge: {name: Given([value], charge) for name, value in values.items()}
+        tree, lambda charge: {name: ValueBound([value], charge) for name, value in values.items()}
     )
 
 
 def cost_over_sizes(tree: Node, scope: VariableSizes, limit: int) -> int | None:
-    """Bound the cost of an expression over values of these sizes; None beyond the limit."""
+    """Return an upper bound of the cost with values of these sizes; None if above the limit."""
     return _Estimate(limit).cost_of(tree, lambda _: scope)
 
 
 def weight_of(value: Any) -> int:
-    """How many steps it takes to turn a value into engine values."""
-    return Given([value], lambda _: None).weight
+    """Return the cost of converting a value into engine values."""
+    return ValueBound([value], lambda _: None).weight
 
 
 class _LimitReached(Exception):
@@ -46,7 +53,7 @@ class _LimitReached(Exception):
 
 
 class _Estimate:
-    """Adds up the cost of one evaluation."""
+    """Sums up the cost of one evaluation."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -64,14 +71,14 @@ class _Estimate:
         if self._cost > self._limit:
             raise _LimitReached
 
-    def visit(self, node: Node, scope: VariableSizes, times: int) -> Extent:
-        """Count a node that is evaluated so many times, and bound its value."""
+    def visit(self, node: Node, scope: VariableSizes, times: int) -> SizeBound:
+        """Add the cost of evaluating a node ``times`` times, and return a bound of its value."""
         self.charge(times)
         match node:
             case Constant(content):
-                return SCALAR if content is None else text(len(content))
+                return SCALAR_BOUND if content is None else text_bound(len(content))
             case Name(name):
-                return scope.get(name, SCALAR)
+                return scope.get(name, SCALAR_BOUND)
             case Select(operand, field):
                 self.charge(4 * times)
                 return self.visit(operand, scope, times).field(field)
@@ -83,42 +90,42 @@ class _Estimate:
                 seen = [self.visit(a, scope, times) for a in arguments]
                 return self._call(function, arguments, seen, times)
 
-    def _literal(self, elements: Sequence[Extent], times: int) -> Extent:
+    def _literal(self, elements: Sequence[SizeBound], times: int) -> SizeBound:
         self.charge(4 * len(elements) * times)
-        entry: Extent = SCALAR
+        entry: SizeBound = SCALAR_BOUND
         for element in elements:
-            entry = either(entry, element, self.charge)
-        return several(len(elements), entry)
+            entry = union_bound(entry, element, self.charge)
+        return container_bound(len(elements), entry)
 
-    def _loop(self, loop: Loop, scope: VariableSizes, times: int) -> Extent:
+    def _loop(self, loop: Loop, scope: VariableSizes, times: int) -> SizeBound:
         over = self.visit(loop.over, scope, times)
         result = self.visit(loop.start, scope, times)
         steps = min(over.length, LOOP_STEPS)
         if steps:
             inner = min(steps * times, LOOP_STEPS)
             collects = loop.start == Literal(())
-            known = several(steps, SCALAR) if collects else result
+            known = container_bound(steps, SCALAR_BOUND) if collects else result
             within = {**scope, loop.variable: over.key, loop.result_name: known}
             self.visit(loop.condition, within, inner)
             step = self.visit(loop.step, within, inner)
             if collects:
-                result = several(steps, step.entry or SCALAR)
+                result = container_bound(steps, step.entry or SCALAR_BOUND)
             else:
-                result = either(result, step, self.charge)
+                result = union_bound(result, step, self.charge)
         return self.visit(loop.result, {**scope, loop.result_name: result}, times)
 
     def _call(
-        self, function: str, nodes: Sequence[Node], seen: Sequence[Extent], times: int
-    ) -> Extent:
+        self, function: str, nodes: Sequence[Node], seen: Sequence[SizeBound], times: int
+    ) -> SizeBound:
         if bound := BOUNDS.get(function):
             cost, value = bound(self.charge, nodes, seen)
         elif function in IN_PYTHON:
-            cost, value = PYTHON_CALL + 2 * sum(a.weight for a in seen), text(_PACKED_LENGTH)
+            cost, value = PYTHON_CALL + 2 * sum(a.weight for a in seen), text_bound(_PACKED_LENGTH)
         elif function in CHEAP:
-            cost, value = 1, SCALAR
+            cost, value = 1, SCALAR_BOUND
         else:
-            # No unknown function makes more of its arguments than they are together.
+            # The result of any other function is at most as large as its arguments together.
             size = sum(a.length for a in seen)
-            cost, value = 1 + size, text(32 + size)
+            cost, value = 1 + size, text_bound(32 + size)
         self.charge(cost * times)
         return value

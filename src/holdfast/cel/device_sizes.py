@@ -1,4 +1,4 @@
-"""How large a device is, roughly: enough to bound the cost of a selector once for many devices."""
+"""Rough sizes of devices, to bound the cost of a selector once for many devices."""
 
 from __future__ import annotations
 
@@ -6,45 +6,53 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from holdfast.cel.cost import VariableSizes
-from holdfast.cel.extents import Extent, Made, either, several, text
+from holdfast.cel.size_bounds import (
+    ComputedBound,
+    SizeBound,
+    container_bound,
+    text_bound,
+    union_bound,
+)
 
 _Values = Mapping[str, Mapping[str, Any]]
 """By domain and identifier."""
 
 
 class DeviceSizes(NamedTuple):
-    """Upper bounds, each a power of two: devices of one driver differ little."""
+    """Upper bounds, rounded up to powers of two so that similar devices have equal sizes."""
 
     domains: int
     names: int
-    """In one domain."""
+    """The most names in one domain."""
     characters: int
-    """Of names and values."""
+    """The length of the longest name or value."""
     items: int
-    """Of values that are lists; 0 without any."""
+    """The length of the longest list value; 0 if there is none."""
 
     def scope(self) -> VariableSizes:
-        """The variables of a selector, as large as they may be."""
-        string = text(self.characters)
-        value: Extent = string
+        """Return size bounds of the variables of a selector."""
+        string = text_bound(self.characters)
+        value: SizeBound = string
         if self.items:
-            value = either(string, several(self.items, string), lambda _: None)
+            value = union_bound(string, container_bound(self.items, string), lambda _: None)
         return {
             "device.driver": string,
             "device.attributes": self._table(self.domains, self._table(self.names, value)),
             "device.capacity": self._table(self.domains, self._table(self.names, string)),
         }
 
-    def _table(self, length: int, entry: Extent) -> Made:
-        whole = several(length, entry)
-        return Made(whole.length, whole.weight, entry, text(self.characters), is_map=True)
+    def _table(self, length: int, entry: SizeBound) -> ComputedBound:
+        whole = container_bound(length, entry)
+        return ComputedBound(
+            whole.length, whole.weight, entry, text_bound(self.characters), is_map=True
+        )
 
 
 NO_SIZES = DeviceSizes(0, 0, 0, 0)
 
 
 def sizes_of(driver: str, attributes: _Values, capacity: _Values) -> DeviceSizes:
-    """Measure a device."""
+    """Return the sizes of a device."""
     longest, names, items = len(driver), 0, 0
     for domains in (attributes, capacity):
         for domain, table in domains.items():

@@ -1,8 +1,8 @@
-"""Selectors over devices: compile an expression once, ask it about many devices.
+"""Device selectors: compile an expression once, evaluate it for many devices.
 
 The engine has no object types, so the four fields of ``device`` are declared as four dotted
-variables: an unknown field then fails to compile, as it should. The cost of a selector is bounded
-once for all devices of about the same size.
+variables; an unknown field then fails to compile, as upstream. The cost of a selector is bounded
+once for all devices of similar size.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 from holdfast.api.devices import Device
 from holdfast.cel import functions, values
 from holdfast.cel.cost import cost_over_sizes
+from holdfast.cel.default_domains import with_default_domains
 from holdfast.cel.device_sizes import NO_SIZES, DeviceSizes, sizes_of
-from holdfast.cel.failures import (
+from holdfast.cel.errors import (
     CompileError,
     CostExceeded,
     EvaluationError,
+    as_cel_go_message,
     check_size,
-    failed,
-    in_upstreams_words,
+    engine_error,
 )
-from holdfast.cel.rewriting import with_default_domains
 from holdfast.cel.syntax import Node, read_tree
 from holdfast.errors import BadRequest
 
 COST_LIMIT = 100_000
-"""Steps, 10 ms at most: a selector is asked about every device, and in practice takes hundreds."""
+"""About 10 ms. A selector is evaluated for every device; in practice it costs some hundreds."""
 _ACTIVATION_LIMIT = 1_000
-_REMEMBERED = 512
+_CACHE_SIZE = 512
 _T = cel.Type
 
 
@@ -57,34 +57,36 @@ def _environment(shared_devices: bool, list_attributes: bool) -> Any:
         declared += functions.includes_function()
     extensions = [ext_bindings.ExtBindings(), ext_strings.ExtStrings(), ext_optional.ExtOptional()]
     environment = cel.NewEnv(variables=variables, extensions=extensions, functions=declared)
-    environment.compile("true")  # a mistake in our declarations shows here, not as the user's
+    environment.compile(
+        "true"
+    )  # errors in our own declarations are raised here, not at a user's expression
     return environment
 
 
 class SelectableDevice:
-    """One device as selectors see it; ``fault`` says why none can (a value we cannot read)."""
+    """One device as selectors see it; ``read_error`` is set if one of its values cannot be read."""
 
-    __slots__ = ("_activation", "_environment", "_spent", "_values", "fault", "sizes")
+    __slots__ = ("_activation", "_environment", "_spent", "_values", "read_error", "sizes")
 
     def __init__(
         self,
         environment: Any,
         values: Mapping[str, Any],
         sizes: DeviceSizes = NO_SIZES,
-        fault: str = "",
+        read_error: str = "",
     ) -> None:
         self.sizes = sizes
-        self.fault = fault
+        self.read_error = read_error
         self._environment = environment
         self._values = values
         self._activation: Any = None
         self._spent = 0
 
     def activation(self, cost: int) -> Any:
-        """The engine's form of the device, for an evaluation of this cost.
+        """Return the device as engine values, for an evaluation of this cost.
 
-        What an evaluation allocates is freed with its activation, so one activation is used only
-        as long as the evaluations with it cost little together.
+        Memory of evaluations is freed with the activation, so an activation is replaced when the
+        evaluations that used it exceed a total cost.
         """
         self._spent += cost
         if self._activation is None or self._spent > _ACTIVATION_LIMIT:
@@ -97,43 +99,43 @@ class SelectableDevice:
 
 @dataclass(frozen=True, slots=True)
 class CompiledSelector:
-    """A compiled expression over one device."""
+    """A compiled selector."""
 
     expression: str
     program: Any
     tree: Node
     _costs: dict[DeviceSizes, int | None] = field(default_factory=dict)
 
-    def matches(self, subject: SelectableDevice) -> bool:
-        """Tell whether the device is chosen; anything but a bool is an EvaluationError."""
-        if subject.fault:
-            raise EvaluationError(self.expression, subject.fault)
-        cost = self._cost(subject.sizes)
+    def matches(self, device: SelectableDevice) -> bool:
+        """Return whether the device matches; raise EvaluationError if the result is not a bool."""
+        if device.read_error:
+            raise EvaluationError(self.expression, device.read_error)
+        cost = self._cost(device.sizes)
         if cost is None:
             raise CostExceeded(self.expression)
         try:
-            answer = self.program.eval(subject.activation(cost))
+            result = self.program.eval(device.activation(cost))
         except RuntimeError as limit:
-            raise failed(self.expression, str(limit)) from None
-        kind = answer.type()
+            raise engine_error(self.expression, str(limit)) from None
+        kind = result.type()
         if kind == _T.BOOL:
-            return bool(answer.value())
+            return bool(result.value())
         if kind == _T.ERROR:
-            raise EvaluationError(self.expression, in_upstreams_words(str(answer.value())))
+            raise EvaluationError(self.expression, as_cel_go_message(str(result.value())))
         raise EvaluationError(
             self.expression,
             f"CEL result of type {kind.name().lower()} could not be converted to bool",
         )
 
     def _cost(self, sizes: DeviceSizes) -> int | None:
-        """Bound the cost for a device of these sizes; None beyond the limit."""
+        """Return the cost bound for a device of these sizes; None if above the limit."""
         if sizes not in self._costs:
             self._costs[sizes] = cost_over_sizes(self.tree, sizes.scope(), COST_LIMIT)
         return self._costs[sizes]
 
 
 class DeviceSelectors:
-    """Compile selectors, remembering the latest and why those failed that did."""
+    """Compiles selectors; caches the latest results, errors included."""
 
     def __init__(self, *, shared_devices: bool = True, list_attributes: bool = False) -> None:
         self._environment = _environment(shared_devices, list_attributes)
@@ -146,7 +148,7 @@ class DeviceSelectors:
         known = self._known.get(expression)
         if known is None:
             known = self._known[expression] = self._compile(expression)
-            if len(self._known) > _REMEMBERED:
+            if len(self._known) > _CACHE_SIZE:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(expression)
@@ -166,7 +168,7 @@ class DeviceSelectors:
         try:
             program = self._environment.compile(with_default_domains(expression))
         except RuntimeError as refusal:
-            words = in_upstreams_words(str(refusal))
+            words = as_cel_go_message(str(refusal))
             raise CompileError(expression, f"compilation failed: {words}") from None
         kind = program.return_type()
         if kind not in (_T.BOOL, _T.DYN):
@@ -176,7 +178,7 @@ class DeviceSelectors:
             )
         return program
 
-    def subject(self, driver: str, device: Device) -> SelectableDevice:
+    def selectable_device(self, driver: str, device: Device) -> SelectableDevice:
         """Make engine values of a device; names without a domain belong to the driver's."""
         attributes: dict[str, dict[str, Any]] = {}
         capacity: dict[str, dict[str, bytes]] = {}
@@ -189,7 +191,7 @@ class DeviceSelectors:
                 domain, identifier = split_name(name, driver)
                 capacity.setdefault(domain, {})[identifier] = values.quantity(amount.value)
         except BadRequest as unreadable:
-            return SelectableDevice(None, {}, fault=unreadable.message)
+            return SelectableDevice(None, {}, read_error=unreadable.message)
         data: dict[str, Any] = {
             "device.driver": driver,
             "device.attributes": attributes,

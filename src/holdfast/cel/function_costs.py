@@ -1,7 +1,7 @@
-"""What one call of a function costs at most, and how large its result is at most.
+"""Upper bounds of the cost of function calls and of the size of their results.
 
-Costs count steps of about 0.1 microseconds, as measured with the engine. A bound is given the
-nodes of its arguments, for what is known of constants, and the extents of their values.
+One unit of cost is about 0.1 microseconds, as measured with the engine. A bound function gets the
+syntax nodes of the arguments, for the values of constants, and the size bounds of their values.
 """
 
 from __future__ import annotations
@@ -11,14 +11,23 @@ from functools import lru_cache
 
 import re2
 
-from holdfast.cel.extents import SCALAR, Charge, Extent, Given, both, either, several, text
+from holdfast.cel.size_bounds import (
+    SCALAR_BOUND,
+    Charge,
+    SizeBound,
+    ValueBound,
+    concatenation_bound,
+    container_bound,
+    text_bound,
+    union_bound,
+)
 from holdfast.cel.syntax import Constant, Node
 
 PYTHON_CALL = 100
 _LARGEST_PROGRAM = 350_000
 
-_Bounded = tuple[int, Extent]
-_Bound = Callable[[Charge, Sequence[Node], Sequence[Extent]], _Bounded]
+_Bounded = tuple[int, SizeBound]
+_Bound = Callable[[Charge, Sequence[Node], Sequence[SizeBound]], _Bounded]
 
 CHEAP = frozenset({
     "!_", "_&&_", "_||_", "@not_strictly_false", "-_", "_-_", "_*_", "_/_", "_%_", "hasValue",
@@ -32,67 +41,67 @@ IN_PYTHON = frozenset({
 })  # fmt: skip
 
 
-def _concatenated(charge: Charge, _: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
-    value = both(seen[0], seen[1], charge)
+def _concatenated(charge: Charge, _: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    value = concatenation_bound(seen[0], seen[1], charge)
     return value.length // 10 if value.entry is None else 2 * value.length, value
 
 
-def _compared(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
-    return min(a.weight for a in seen), SCALAR
+def _compared(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    return min(a.weight for a in seen), SCALAR_BOUND
 
 
-def _searched(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
-    return _search(seen[0], seen[1]), SCALAR
+def _searched(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    return _search(seen[0], seen[1]), SCALAR_BOUND
 
 
-def _search(where: Extent, what: Extent) -> int:
+def _search(where: SizeBound, what: SizeBound) -> int:
     return where.length // 10 + where.length * what.length // 1000
 
 
-def _contained(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
-    return (4 if seen[1].is_map else seen[1].weight), SCALAR
+def _contained(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    return (4 if seen[1].is_map else seen[1].weight), SCALAR_BOUND
 
 
-def _measured(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
-    return seen[0].length // 10, SCALAR
+def _measured(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    return seen[0].length // 10, SCALAR_BOUND
 
 
-def _entry(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
-    return 4, seen[0].entry or SCALAR
+def _entry(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    return 4, seen[0].entry or SCALAR_BOUND
 
 
-def _optional_field(_: Charge, nodes: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+def _optional_field(_: Charge, nodes: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
     name = nodes[1].text if isinstance(nodes[1], Constant) else None
     return 4, seen[0].field((name or b"").decode(errors="replace"))
 
 
-def _any_of(charge: Charge, _: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
-    value: Extent = SCALAR
+def _any_of(charge: Charge, _: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    value: SizeBound = SCALAR_BOUND
     for one in seen:
-        value = either(value, one, charge)
+        value = union_bound(value, one, charge)
     return 1, value
 
 
-def _chosen(charge: Charge, _: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
-    return 1, either(seen[1], seen[2], charge)
+def _chosen(charge: Charge, _: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    return 1, union_bound(seen[1], seen[2], charge)
 
 
-def _aggregate(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
-    return PYTHON_CALL + 2 * seen[0].weight, seen[0].entry or SCALAR
+def _aggregate(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    return PYTHON_CALL + 2 * seen[0].weight, seen[0].entry or SCALAR_BOUND
 
 
-def _matched(_: Charge, nodes: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+def _matched(_: Charge, nodes: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
     pattern = nodes[1]
     if isinstance(pattern, Constant) and pattern.text is not None:
         program = program_size(pattern.text)
     else:
         program = min(1000 * (seen[1].length + 1), _LARGEST_PROGRAM)
-    return 10 * program + seen[0].length * program // 3, SCALAR
+    return 10 * program + seen[0].length * program // 3, SCALAR_BOUND
 
 
 @lru_cache(maxsize=1024)
 def program_size(pattern: bytes) -> int:
-    """How many instructions RE2 makes of a pattern; 0 for one that it refuses."""
+    """Return the number of RE2 instructions of a pattern; 0 if it is invalid."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -101,38 +110,38 @@ def program_size(pattern: bytes) -> int:
         return 0
 
 
-def _replaced(_: Charge, nodes: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+def _replaced(_: Charge, nodes: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
     where, old, new = seen[:3]
     known = len(nodes[1].text or b"") if isinstance(nodes[1], Constant) else 0
     times = where.length // max(known, 1) + 1
     size = where.length + times * new.length
-    return _search(where, old) + 2 * times + size // 10, text(size)
+    return _search(where, old) + 2 * times + size // 10, text_bound(size)
 
 
-def _split(_: Charge, nodes: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+def _split(_: Charge, nodes: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
     where, at = seen[0], nodes[1]
     cost = _search(where, seen[1]) + 4 * where.length
-    if isinstance(where, Given) and isinstance(at, Constant) and at.text is not None:
+    if isinstance(where, ValueBound) and isinstance(at, Constant) and at.text is not None:
         return cost, where.split(at.text.decode(errors="replace"))
-    return cost, several(where.length + 1, text(where.length))
+    return cost, container_bound(where.length + 1, text_bound(where.length))
 
 
-def _joined(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+def _joined(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
     items = seen[0]
     between = seen[1].length if len(seen) > 1 else 0
-    size = items.length * between + 10 * items.weight  # ten characters weigh one
-    return items.weight + size // 10, text(size)
+    size = items.length * between + 10 * items.weight  # ten characters have weight one
+    return items.weight + size // 10, text_bound(size)
 
 
-def _formatted(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+def _formatted(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
     template, values = seen
     # A number has up to 1,310 digits, a value inside a list up to 32.
     size = template.length + 1400 * values.length + 32 * values.weight
-    return values.weight + size // 10, text(size)
+    return values.weight + size // 10, text_bound(size)
 
 
-def _quoted(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
-    return seen[0].length, text(2 * seen[0].length + 2)
+def _quoted(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    return seen[0].length, text_bound(2 * seen[0].length + 2)
 
 
 BOUNDS: Mapping[str, _Bound] = {

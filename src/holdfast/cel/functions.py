@@ -110,7 +110,7 @@ def _includes(value: Any, item: Any) -> bool:
     return False
 
 
-def _not_built(name: str) -> Callable[..., Any]:
+def _unsupported(name: str) -> Callable[..., Any]:
     def refuse(*_: Any) -> Any:
         raise BadRequest(f"{name} is not built in Holdfast; use matches() instead")
 
@@ -139,7 +139,7 @@ def _extreme(choose: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
 
 
 def _comparable(value: Any) -> Hashable:
-    """A key that equal values share; booleans equal no numbers."""
+    """Return a key that is equal for equal values; booleans never equal numbers."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, list):
@@ -154,7 +154,7 @@ def _as_set(items: list[Any]) -> set[Hashable]:
 
 
 def quantity_functions() -> list[Any]:
-    """``quantity(s)`` and what can be asked of an amount (and, where shared, of a version)."""
+    """Declare ``quantity(s)`` and the methods of quantities, some of which versions share."""
     one, two, with_int = [_T.BYTES], [_T.BYTES, _T.BYTES], [_T.BYTES, _T.INT]
     return [
         _free("quantity", _T.BYTES, lambda s: pack(Quantity.parse(s)), [_T.STRING]),
@@ -172,7 +172,7 @@ def quantity_functions() -> list[Any]:
 
 
 def semver_functions() -> list[Any]:
-    """``semver(s[, normalize])`` and the parts of a version."""
+    """Declare ``semver(s[, normalize])`` and the methods of versions."""
     plain, loose = [_T.STRING], [_T.STRING, _T.BOOL]
     return [
         _free("semver", _T.BYTES, _read_version, plain, loose),
@@ -184,7 +184,7 @@ def semver_functions() -> list[Any]:
 
 
 def list_functions() -> list[Any]:
-    """What Kubernetes adds to lists and strings; find and findAll only say they are missing."""
+    """Declare Kubernetes' functions on lists and strings; find and findAll only raise an error."""
     many, texts = _T.List(_T.DYN), _T.List(_T.STRING)
     both = [many, many]
     pattern, limited = [_T.STRING, _T.STRING], [_T.STRING, _T.STRING, _T.INT]
@@ -196,12 +196,12 @@ def list_functions() -> list[Any]:
         _free("sets.contains", _T.BOOL, lambda a, b: _as_set(a) >= _as_set(b), both),
         _free("sets.equivalent", _T.BOOL, lambda a, b: _as_set(a) == _as_set(b), both),
         _free("sets.intersects", _T.BOOL, lambda a, b: not _as_set(a).isdisjoint(_as_set(b)), both),
-        _member("find", _T.STRING, _not_built("find"), pattern),
-        _member("findAll", texts, _not_built("findAll"), pattern, limited),
+        _member("find", _T.STRING, _unsupported("find"), pattern),
+        _member("findAll", texts, _unsupported("findAll"), pattern, limited),
     ]
 
 
 def includes_function() -> list[Any]:
-    """``x.includes(y)``: equality on one value, membership in a list (gated)."""
+    """Declare ``x.includes(y)``: equality with a value, or membership in a list (feature-gated)."""
     pairs = [[a, b] for a in (*_SCALARS, _T.LIST) for b in _SCALARS]
     return [_member("includes", _T.BOOL, _includes, *pairs)]

@@ -1,11 +1,11 @@
-"""Rules over one value of an object: ``x-kubernetes-validations`` of a CRD's schema.
+"""Validation rules of a CRD's schema: ``x-kubernetes-validations``.
 
-A rule sees the value as ``self`` and, where it was there before, as ``oldSelf``. Types are not
-checked beforehand: what a real API server refuses when the CRD is written may here fail when an
-object is. Times and durations are the texts they are written as.
+A rule reads the value as ``self`` and the previous value, if any, as ``oldSelf``. Types are not
+checked when the CRD is written, so an error that a real API server reports then is reported here
+when an object is written. Times and durations are strings.
 
-Before a rule is evaluated its cost is bounded from the sizes of the values (``cost``). The limit of
-one evaluation stands above upstream's, because a bound is more than what is really spent.
+The cost of a rule is bounded from the sizes of the values before it is evaluated (``cost``). The
+limit of one evaluation is higher than upstream's, because the bound is higher than the real cost.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from cel_expr_python.ext import ext_optional, ext_strings
 
 from holdfast.cel import functions
 from holdfast.cel.cost import cost_over_values, weight_of
-from holdfast.cel.failures import (
+from holdfast.cel.errors import (
     BudgetExceeded,
     CompileError,
     CostExceeded,
     EvaluationError,
+    as_cel_go_message,
     check_size,
-    failed,
-    in_upstreams_words,
+    engine_error,
 )
 from holdfast.cel.syntax import Node, read_tree
 
@@ -53,58 +53,60 @@ def _environment() -> Any:
     extensions = [ext_strings.ExtStrings(), ext_optional.ExtOptional()]
     variables = {"self": _T.DYN, "oldSelf": _T.DYN}
     environment = cel.NewEnv(variables=variables, extensions=extensions, functions=declared)
-    environment.compile("true")  # a mistake in our declarations shows here, not as the user's
+    environment.compile(
+        "true"
+    )  # errors in our own declarations are raised here, not at a user's rule
     return environment
 
 
-class Budget:
-    """The steps that all rules over one object may still take."""
+class CostBudget:
+    """The remaining cost that all rules of one object may use."""
 
     def __init__(self, steps: int = OBJECT_LIMIT) -> None:
         self._left = steps
 
     def spend(self, steps: int) -> None:
-        """Take steps off; raises BudgetExceeded when there are not as many left."""
+        """Subtract cost; raise BudgetExceeded if the rest does not suffice."""
         self._left -= steps
         if self._left < 0:
             raise BudgetExceeded("running out of cost budget")
 
 
 class RuleInput:
-    """A value and the one before it, made into engine values once for all rules over it."""
+    """A value and its previous value, converted into engine values once for all rules."""
 
-    def __init__(self, seen: Any, before: Any = None, budget: Budget | None = None) -> None:
-        self.values = {"self": seen, "oldSelf": before}
-        self.budget = budget or Budget()
+    def __init__(self, value: Any, previous: Any = None, budget: CostBudget | None = None) -> None:
+        self.values = {"self": value, "oldSelf": previous}
+        self.budget = budget or CostBudget()
 
     @cached_property
     def activation(self) -> Any:
-        """The engine's form of the values."""
+        """The values as engine values."""
         self.budget.spend(sum(map(weight_of, self.values.values())))
         return _environment().Activation(self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A compiled rule or message; ``looks_back`` tells whether it speaks of ``oldSelf``."""
+    """A compiled rule or message; ``uses_old_self``: whether it refers to ``oldSelf``."""
 
     text: str
     program: Any
-    looks_back: bool
+    uses_old_self: bool
     tree: Node
 
-    def value(self, given: RuleInput) -> Any:
-        """Evaluate it; what goes wrong is an EvaluationError, or a BudgetExceeded."""
-        cost = cost_over_values(self.tree, given.values, CALL_LIMIT)
+    def value(self, inputs: RuleInput) -> Any:
+        """Return the result; raise EvaluationError or BudgetExceeded."""
+        cost = cost_over_values(self.tree, inputs.values, CALL_LIMIT)
         if cost is None:
             raise CostExceeded(self.text)
-        given.budget.spend(cost)
+        inputs.budget.spend(cost)
         try:
-            answer = self.program.eval(given.activation)
+            answer = self.program.eval(inputs.activation)
         except RuntimeError as limit:
-            raise failed(self.text, str(limit)) from None
+            raise engine_error(self.text, str(limit)) from None
         if answer.type() == _T.ERROR:
-            raise EvaluationError(self.text, in_upstreams_words(str(answer.value())))
+            raise EvaluationError(self.text, as_cel_go_message(str(answer.value())))
         return answer.value()
 
 
@@ -115,16 +117,16 @@ def compile_expression(text: str) -> Expression:
     try:
         program = _environment().compile(text)
     except RuntimeError as refusal:
-        words = in_upstreams_words(str(refusal))
+        words = as_cel_go_message(str(refusal))
         raise CompileError(text, f"compilation failed: {words}") from None
     looks_back = bool(_OLD.search(_TEXTS.sub("", text)))
     return Expression(text, program, looks_back, read_tree(program.serialize()))
 
 
-def escaped(name: str) -> str:
-    """Write a field's name as rules must, where CEL has no such name.
+def escape_field_name(name: str) -> str:
+    """Return a field's name as rules write it: names that CEL cannot express are escaped.
 
-    >>> escaped("namespace"), escaped("a-b"), escaped("plain")
+    >>> escape_field_name("namespace"), escape_field_name("a-b"), escape_field_name("plain")
     ('__namespace__', 'a__dash__b', 'plain')
     """
     if name in _RESERVED:

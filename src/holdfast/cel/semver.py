@@ -1,4 +1,4 @@
-"""Semantic versions 2.0.0, compared as the standard says."""
+"""Semantic versions 2.0.0."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOOSE = re.compile(r"v?([0-9]+(?:\.[0-9]+){0,2})(.*)", re.DOTALL)
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class Semver:
-    """A version; build metadata is read and forgotten, since it never matters in comparing."""
+    """A version without its build metadata, which never matters in comparisons."""
 
     major: int
     minor: int
@@ -29,7 +29,7 @@ class Semver:
 
     @classmethod
     def parse(cls, text: str, *, normalize: bool = False) -> Semver:
-        """Read a version; ``normalize`` accepts a leading v, missing parts and leading zeros.
+        """Parse a version; ``normalize`` accepts a leading v, missing parts and leading zeros.
 
         >>> str(Semver.parse("v01.4-rc", normalize=True))
         '1.4.0-rc'

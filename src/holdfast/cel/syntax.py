@@ -1,8 +1,8 @@
-"""The syntax tree of a compiled expression, read from the form in which the engine serializes it.
+"""The syntax tree of a compiled expression, parsed from the engine's serialized form.
 
-That form is protobuf, ``cel.expr.CheckedExpr`` inside ``google.protobuf.Any``; the numbers below
-are its field numbers. It is read here because protobuf's own parser refuses trees as deep as the
-engine's macros make them.
+That form is the protobuf message ``cel.expr.CheckedExpr`` inside ``google.protobuf.Any``; the
+numbers below are its field numbers. It is parsed here because protobuf's own parser rejects trees
+as deep as those that the engine's macros generate.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal; ``text`` is that of a string or bytes, else None."""
+    """A constant; ``text`` is its value if it is a string or bytes, else None."""
 
     text: bytes | None
 
@@ -39,7 +39,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function or an operator; what stands before the dot is the first argument."""
+    """A function or operator; the receiver of a method is the first argument."""
 
     function: str
     arguments: tuple[Node, ...]
@@ -47,7 +47,7 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A list, or a map with its keys and values in turn."""
+    """A list, or a map with keys and values alternating."""
 
     elements: tuple[Node, ...]
     is_map: bool = False
@@ -55,7 +55,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """What macros become: ``all``, ``exists``, ``map``, ``filter``, ``cel.bind`` and others."""
+    """An expanded macro: ``all``, ``exists``, ``map``, ``filter``, ``cel.bind`` and others."""
 
     variable: str
     over: Node
@@ -70,12 +70,12 @@ Node = Constant | Name | Select | FunctionCall | Literal | Loop
 
 
 def read_tree(serialized: bytes) -> Node:
-    """Read what ``Expression.serialize`` of the engine wrote."""
+    """Parse the output of the engine's ``Expression.serialize``."""
     return _node(_last(_last(serialized, 2), 4))
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield number and content of each field; numbers come as no bytes at all."""
+    """Yield number and content of each field; the content of numeric fields is empty."""
     at = 0
     while at < len(data):
         key, at = read_varint(data, at)

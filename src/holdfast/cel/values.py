@@ -1,7 +1,7 @@
-"""Quantities and versions inside the engine, which knows neither.
+"""Quantities and versions as engine values.
 
-Both travel as BYTES: one tag byte and a canonical text, so that the engine's own ``==`` compares
-them by value. A quantity is never equal to a version, as the tags differ.
+The engine has no such types. Both are BYTES: a tag byte and a canonical text, so that the engine's
+``==`` compares them by value. A quantity never equals a version because their tags differ.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from holdfast.cel.semver import Semver
 from holdfast.errors import BadRequest
 
 _QUANTITY, _SEMVER = b"Q", b"V"
-# An exponent beyond three digits is the user's own: no quantity is that large.
+# ``pack`` never writes more than three digits of exponent; longer ones are a user's bytes.
 _PACKED = re.compile(r"(-?[0-9]{1,400})(?:e(-?[0-9]{1,3}))?")
 
 
 def pack(value: Quantity | Semver) -> bytes:
-    """Write a value so that equal values are equal bytes.
+    """Encode a value; equal values have equal bytes.
 
     >>> pack(Quantity.parse("1.5Gi")) == pack(Quantity.parse("1536Mi"))
     True
@@ -34,7 +34,7 @@ def pack(value: Quantity | Semver) -> bytes:
 
 
 def unpack(data: bytes | bytearray) -> Quantity | Semver:
-    """Read what ``pack`` wrote; any other bytes of the user's own are an error."""
+    """Decode the output of ``pack``; raise BadRequest for any other bytes."""
     tag, text = bytes(data[:1]), bytes(data[1:]).decode(errors="replace")
     if tag == _SEMVER:
         return Semver.parse(text)
@@ -44,17 +44,17 @@ def unpack(data: bytes | bytearray) -> Quantity | Semver:
 
 
 def quantity(text: AmountText) -> bytes:
-    """Read an amount and pack it."""
+    """Parse and encode a quantity."""
     return pack(Quantity.parse(text))
 
 
 def semver(text: str) -> bytes:
-    """Read a version and pack it."""
+    """Parse and encode a version."""
     return pack(Semver.parse(text))
 
 
 def attribute(value: DeviceAttribute, *, lists: bool = False) -> Any:
-    """Turn a device attribute into what the engine is given; an empty one is an error."""
+    """Return a device attribute as an engine value; raise BadRequest if it has no value."""
     if lists and (several := _several(value)) is not None:
         return several
     for plain in (value.int_, value.bool_, value.string):

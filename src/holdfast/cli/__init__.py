@@ -1,11 +1,11 @@
-"""The command line: a plain API client, and the switch that starts things.
+"""The command line: an API client, and the commands that start the components.
 
-Lives here: commands, their flags, what they print; the only place that reads flags and the
-environment. May not live here: decisions, wiring (``cluster``, ``scheduler_process``), anything
-another room needs.
+Lives here: commands, their flags and what they print. No other package reads flags or the
+environment. May not live here: scheduling decisions, wiring of components (``cluster``,
+``scheduler_process``), anything that another package imports.
 
-``commands`` declares the flags and imports what carries a command out only when it is given:
-``holdfast status`` must not pay for NumPy.
+``commands`` declares the flags. The implementation of a command is imported when the command runs,
+so that ``holdfast status`` does not load NumPy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ``holdfast`` program: its commands, and what becomes of their failures."""
+"""The ``holdfast`` program: its commands, and how their errors are printed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ app = typer.Typer(
 )
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
-        from importlib.metadata import version  # noqa: PLC0415 - rarely asked
+def _print_version(requested: bool) -> None:
+    if requested:
+        from importlib.metadata import version  # noqa: PLC0415 - rarely needed
 
         print(f"holdfast {version('holdfast')}")
         raise typer.Exit
@@ -39,7 +39,7 @@ def about(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_say_version, is_eager=True, help="Print the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
@@ -61,18 +61,19 @@ app.add_typer(reservation.app)
 
 
 def main() -> None:
-    """Run the command line; a HoldfastError is a sentence, never a traceback."""
+    """Run the command line; print a HoldfastError as one sentence, without a traceback."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    # What clients do to their connections must not fill the log.
+    # asyncio logs every aborted connection; clients must not be able to fill the log.
     logging.getLogger("asyncio").addFilter(RepeatFilter())
     try:
         app()
-    except HoldfastError as refusal:
-        typer.secho(f"holdfast: {refusal}", fg="red", err=True)
+    except HoldfastError as error:
+        typer.secho(f"holdfast: {error}", fg="red", err=True)
         sys.exit(1)
     except BrokenPipeError:
-        # Whoever read our output has enough; the interpreter would complain once more at exit.
+        # The reader of our output has closed the pipe. Without this the interpreter would report
+        # the error once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -1,5 +1,5 @@
-"""The commands and their flags, thin: what carries a command out is imported when it is given."""
-# ruff: noqa: PLC0415 - NumPy, aiohttp and the rest take seconds that `holdfast status` has not
+"""The commands and their flags; the implementation of a command is imported when it runs."""
+# ruff: noqa: PLC0415 - NumPy and aiohttp take seconds to import; `holdfast status` needs neither
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import detached, running
+from holdfast.cli import background, running_cluster
 from holdfast.cli.usage import at_least, parse_port
 from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
 
@@ -120,7 +120,7 @@ def up(
     Everything is stored in the data directory; the next start continues with it.
     """
     settings = ClusterSettings(
-        data_dir=running.data_dir(data_dir),
+        data_dir=running_cluster.data_dir(data_dir),
         kubeconfig=kubeconfig.expanduser().absolute() if kubeconfig else None,
         single_process=single_process,
         server=ServerSettings(host, port),
@@ -131,20 +131,20 @@ def up(
             config=config.expanduser().absolute() if config else None,
         ),
     )
-    running.claim(settings.data_dir)
-    elsewhere = (settings.kubeconfig.parent,) if settings.kubeconfig else ()
-    running.warn_if_shared(settings.data_dir, *elsewhere)
+    running_cluster.prepare_data_dir(settings.data_dir)
+    others = (settings.kubeconfig.parent,) if settings.kubeconfig else ()
+    running_cluster.warn_if_shared(settings.data_dir, *others)
     if detach:
-        detached.start(settings)
+        background.start(settings)
     else:
-        from holdfast.cli.foreground import run
+        from holdfast.cli.up_command import run_cluster
 
-        run(settings)
+        run_cluster(settings)
 
 
 def down(data_dir: DataDir = None) -> None:
     """Stop the embedded cluster and wait until it has ended; its data stays."""
-    detached.stop(running.data_dir(data_dir))
+    background.stop(running_cluster.data_dir(data_dir))
 
 
 def status(data_dir: DataDir = None) -> None:
@@ -154,7 +154,7 @@ def status(data_dir: DataDir = None) -> None:
     """
     from holdfast.cli.status import show
 
-    raise typer.Exit(show(running.data_dir(data_dir)))
+    raise typer.Exit(show(running_cluster.data_dir(data_dir)))
 
 
 def apiserver(
@@ -165,14 +165,14 @@ def apiserver(
     announce: Annotated[bool, typer.Option("--announce", hidden=True)] = False,
 ) -> None:
     """Run the API server alone, on one data directory, until SIGINT or SIGTERM."""
-    from holdfast.cli.serving import serve
+    from holdfast.cli.apiserver_command import run_apiserver
 
-    directory = running.data_dir(data_dir)
-    running.claim(directory)
+    directory = running_cluster.data_dir(data_dir)
+    running_cluster.prepare_data_dir(directory)
     path = kubeconfig.expanduser().absolute() if kubeconfig else directory / "kubeconfig"
     if not announce:
-        running.warn_if_shared(directory, path.parent)
-    serve(directory, path, ServerSettings(host, port), announce=announce)
+        running_cluster.warn_if_shared(directory, path.parent)
+    run_apiserver(directory, path, ServerSettings(host, port), announce=announce)
 
 
 def scheduler(
@@ -198,12 +198,12 @@ def scheduler(
     check_invariants: CheckInvariants = False,
 ) -> None:
     """Run the scheduler and its controllers against any API server, until SIGINT or SIGTERM."""
-    from holdfast.cli.scheduling import schedule
+    from holdfast.cli.scheduler_command import run_scheduler
 
     settings = SchedulerSettings(
         check_invariants=check_invariants, leader_elect=leader_elect, config=config
     )
-    schedule(kubeconfig, health_port, settings)
+    run_scheduler(kubeconfig, health_port, settings)
 
 
 def why(
@@ -218,9 +218,9 @@ def why(
     POD is a name, or NAMESPACE/NAME. The decision is made again, here, over the objects of the
     cluster; nothing is changed, and preemption is a dry run.
     """
-    from holdfast.cli.why import tell
+    from holdfast.cli.why_command import explain_pod
 
-    tell(pod if "/" in pod else f"{namespace}/{pod}", kubeconfig, config, output.value)
+    explain_pod(pod if "/" in pod else f"{namespace}/{pod}", kubeconfig, config, output.value)
 
 
 def explain(

@@ -1,4 +1,4 @@
-"""``holdfast explain``: the deciding code run on a file of API objects, no cluster needed."""
+"""``holdfast explain``: explain a scheduling decision from a file, without a cluster."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any, BinaryIO
 import msgspec
 
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.cli.configured import configured
-from holdfast.cli.objects import Manifest, parse_documents, unpack
+from holdfast.cli.explanation_text import format_explanation
+from holdfast.cli.objects import Manifest, parse_documents, unpack_list
+from holdfast.cli.scheduler_configuration import load_configuration
 from holdfast.cli.snapshot import built_in_profiles, read_snapshot
-from holdfast.cli.verdict import as_text
 from holdfast.clock import SystemClock
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.reading import Configuration, read
@@ -25,11 +25,11 @@ from holdfast.errors import BadRequest, HoldfastError
 log = logging.getLogger(__name__)
 Explanation = dict[str, Any]
 WRONG_INPUT = 2
-"""The exit code when an object, or the question itself, is wrong."""
+"""The exit code when an object or the request is invalid."""
 
 
 class ExplainRequest(msgspec.Struct, frozen=True):
-    """One line of a batch."""
+    """One line of ``--batch``."""
 
     objects: list[msgspec.Raw] | None = None
     pod: str = ""
@@ -45,10 +45,10 @@ _encode = msgspec.json.Encoder().encode
 def explain_file(
     snapshot: str, pod: str, config: Path | None, *, preempt: bool, now: str | None, output: str
 ) -> int:
-    """Explain one decision over a snapshot (``-``: standard input) and print it; the exit code."""
+    """Print the explanation of one decision; return the exit code; ``-`` is standard input."""
     try:
         documents = parse_documents(_text_of(snapshot))
-        chosen = configured(config)
+        chosen = load_configuration(config)
         answer = read_snapshot(documents, pod).explain(
             chosen.profiles, _time(now), preempt=preempt, extenders=chosen.extenders
         )
@@ -60,16 +60,16 @@ def explain_file(
 
 
 def print_answer(answer: Explanation, output: str) -> None:
-    """Write an answer for machines or for people."""
+    """Print an explanation as JSON or as text."""
     if output == "json":
         sys.stdout.write(msgspec.json.format(_encode(answer)).decode() + "\n")
     else:
-        sys.stdout.write(as_text(answer))
+        sys.stdout.write(format_explanation(answer))
 
 
 def explain_lines(lines: Iterable[bytes], out: BinaryIO) -> None:
-    """Answer each line with a line, in order; what is wrong with one is its own answer."""
-    gc.freeze()  # modules and plugins stay; the collector need not look at them for every line
+    """Write one line of JSON for each input line, in order; an invalid line gets an ``error``."""
+    gc.freeze()  # modules and plugins are permanent: exclude them from garbage collection
     for line in lines:
         if line.strip():
             out.write(_encode(_answer(line)) + b"\n")
@@ -91,18 +91,18 @@ def _answer(line: bytes) -> Explanation:
         )  # fmt: skip
     except (HoldfastError, msgspec.MsgspecError) as wrong:
         return {"pod": pod or _pod_of(line), "error": str(wrong)}
-    except Exception as bug:  # the lines after this one still want their answers
-        log.exception("deciding for %s failed", pod)
-        return {"pod": pod, "error": f"deciding failed: {type(bug).__name__}: {bug}"}
+    except Exception as bug:  # the following lines must still be processed
+        log.exception("scheduling %s failed", pod)
+        return {"pod": pod, "error": f"scheduling failed: {type(bug).__name__}: {bug}"}
 
 
 def _objects(question: ExplainRequest) -> Iterator[Manifest]:
     for number, text in enumerate(question.objects or ()):
-        yield from unpack(Manifest(f"objects[{number}]", text))
+        yield from unpack_list(Manifest(f"objects[{number}]", text))
 
 
 def _pod_of(line: bytes) -> str:
-    """Find out whom a line that cannot be read is about, if that much can be read."""
+    """Return the pod named in a line that is otherwise invalid, "" if it cannot be read."""
     try:
         return str(msgspec.json.decode(line)["pod"])
     except (msgspec.MsgspecError, LookupError, TypeError):
@@ -114,8 +114,8 @@ def _configuration(config: bytes) -> Configuration:
     found = msgspec.json.decode(config)
     if found is None:
         return Configuration(built_in_profiles())
-    # A line may come from anywhere: it names plugins, it brings no code.
-    return read(found, Catalog(foreign=False))
+    # Lines may come from an untrusted source: they must not load code.
+    return read(found, Catalog(load_user_code=False))
 
 
 def _text_of(path: str) -> str:
@@ -123,11 +123,11 @@ def _text_of(path: str) -> str:
         return sys.stdin.read() if path == "-" else Path(path).read_text()
     except (OSError, UnicodeDecodeError) as wrong:
         why = getattr(wrong, "strerror", None) or wrong
-        raise BadRequest(f"{path} cannot be read: {why}") from wrong
+        raise BadRequest(f"cannot read {path}: {why}") from wrong
 
 
 def _time(now: str | None) -> float:
-    """The time to decide at; without one, the present."""
+    """Return the time of the decision in seconds; the current time if none is given."""
     if not now:
         return SystemClock().now()
     try:

@@ -1,4 +1,4 @@
-"""The pages a scheduler process shows on loopback: to probes, to Prometheus, to who wonders."""
+"""HTTP pages of a scheduler process on loopback: health checks, metrics, configuration."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ from holdfast.scheduler.dump import node_reservations
 from holdfast.scheduler.object_metrics import resources_page
 from holdfast.scheduler.scheduler import Scheduler
 
-EMULATES = "v1.36"
+EMULATED_VERSION = "v1.36"
 
 
 @dataclass(slots=True)
-class Subject:
-    """What the pages are about. Who does not lead is well, and ready to take over."""
+class SchedulerState:
+    """The state that the pages show. A replica that is not the leader is healthy and ready."""
 
     scheduler: Scheduler
     clock: Clock
     leads: Callable[[], bool]
     lease: Callable[[], str] = lambda: ""
-    """What is wrong with the lease, "" for nothing."""
+    """Returns why the lease cannot be renewed, or ""."""
     configuration: Mapping[str, Any] = field(default_factory=dict)
     flags: Mapping[str, Any] = field(default_factory=dict)
     started: float = 0.0
     stopping: Callable[[], bool] = lambda: False
 
-    def alive(self) -> str:
-        """Say what is wrong with deciding and with following the cluster."""
+    def scheduling(self) -> str:
+        """Return why scheduling or watching the cluster fails, or ""."""
         scheduler = self.scheduler
         if self.leads() and scheduler.synced.is_set() and not self.stopping():
             return scheduler.failure_reason
         return ""
 
-    def informed(self) -> str:
-        """Say whether every collection was read, and every handler told."""
+    def informer_sync(self) -> str:
+        """Return why the informers are not synced, or ""."""
         if not self.leads() or self.scheduler.synced.is_set():
             return ""
-        return "the cluster has not been read yet"
+        return "informers are not synced yet"
 
-    def handled(self) -> str:
-        """Say whether deciding has begun."""
-        return "handlers are not fully synchronized" if self.informed() else ""
+    def handler_sync(self) -> str:
+        """Return why the event handlers are not synced, or ""."""
+        return "handlers are not fully synchronized" if self.informer_sync() else ""
 
     def shutdown(self) -> str:
-        """Say whether the process is about to end."""
+        """Return a message while the process is shutting down, else ""."""
         return "process is shutting down" if self.stopping() else ""
 
 
-class HealthPage:
-    """Health, metrics and the like on loopback."""
+class HealthServer:
+    """The HTTP server of the pages, on loopback."""
 
     def __init__(self, runner: web.AppRunner) -> None:
         self._runner = runner
@@ -67,8 +67,8 @@ class HealthPage:
         self.url = f"http://{host}:{port}"
 
     @classmethod
-    async def start(cls, port: int, subject: Subject) -> HealthPage:
-        """Listen; a busy port is a clear refusal."""
+    async def start(cls, port: int, subject: SchedulerState) -> HealthServer:
+        """Start listening; raise Refused if the port is in use."""
         subject.started = subject.started or subject.clock.now()
         app = web.Application()
         app.add_routes(_routes(subject))
@@ -79,7 +79,8 @@ class HealthPage:
         except OSError as busy:
             await runner.cleanup()
             raise Refused(
-                f"cannot show health on 127.0.0.1:{port} ({busy.strerror}): use --health-port"
+                f"cannot serve health checks on 127.0.0.1:{port} ({busy.strerror}): choose another "
+                "port with --health-port"
             ) from busy
         return cls(runner)
 
@@ -88,16 +89,16 @@ class HealthPage:
         await self._runner.cleanup()
 
 
-def _routes(subject: Subject) -> list[web.RouteDef]:
-    alive = {"leaderElection": subject.lease, "scheduling": subject.alive}
+def _routes(subject: SchedulerState) -> list[web.RouteDef]:
+    alive = {"leaderElection": subject.lease, "scheduling": subject.scheduling}
     ready = {
-        **alive, "shutdown": subject.shutdown, "informer-sync": subject.informed,
-        "sched-handler-sync": subject.handled,
+        **alive, "shutdown": subject.shutdown, "informer-sync": subject.informer_sync,
+        "sched-handler-sync": subject.handler_sync,
     }  # fmt: skip
     pages = _Pages(subject)
     return [
-        *Checks("healthz", alive).routes(), *Checks("livez", alive).routes(),
-        *Checks("readyz", ready).routes(),
+        *HealthCheckRoutes("healthz", alive).routes(), *HealthCheckRoutes("livez", alive).routes(),
+        *HealthCheckRoutes("readyz", ready).routes(),
         web.get("/metrics", pages.metrics), web.get("/metrics/resources", pages.resources),
         web.get("/configz", pages.configz), web.get("/flagz", pages.flagz),
         web.get("/statusz", pages.statusz),
@@ -106,14 +107,14 @@ def _routes(subject: Subject) -> list[web.RouteDef]:
 
 
 class _Pages:
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: SchedulerState) -> None:
         self._subject = subject
 
     async def metrics(self, _request: web.Request) -> web.Response:
         return _plain(self._subject.scheduler.metrics_page())
 
     async def resources(self, _request: web.Request) -> web.Response:
-        """Only whoever leads tells, else every pod would be told as often as there are replicas."""
+        """Only the leader exports these: otherwise each pod would be counted once per replica."""
         pods = self._subject.scheduler.informers.informer_set.get(PODS).cache
         return _plain(resources_page(pods.values() if self._subject.leads() else ()))
 
@@ -133,7 +134,7 @@ class _Pages:
             f"Up: {up // 3600} hr {up // 60 % 60:02} min {up % 60:02} sec",
             f"Python version: {platform.python_version()}",
             f"Binary version: {version('holdfast')}",
-            f"Emulation version: {EMULATES}",
+            f"Emulation version: {EMULATED_VERSION}",
             f"Leading: {'yes' if subject.leads() else 'no'}", "",
         ]  # fmt: skip
         return _plain("\n".join(lines).encode())
@@ -149,10 +150,10 @@ def _plain(body: bytes) -> web.Response:
     return web.Response(body=body, content_type="text/plain", charset="utf-8")
 
 
-class Checks:
-    """/healthz, /livez or /readyz: named checks in upstream's words.
+class HealthCheckRoutes:
+    """/healthz, /livez or /readyz: named checks with upstream's names.
 
-    Each can be asked by itself, or left out.
+    Each check has a page of its own, and ``?exclude=`` leaves it out.
     """
 
     def __init__(self, name: str, checks: Mapping[str, HealthCheck]) -> None:
@@ -160,7 +161,7 @@ class Checks:
         self._checks = {"ping": lambda: "", **checks}
 
     def routes(self) -> list[web.RouteDef]:
-        """The page, and one for each check."""
+        """Return the route of the page and one route for each check."""
         one = [web.get(f"/{self._name}/{check}", self._one(check)) for check in self._checks]
         return [web.get(f"/{self._name}", self._all), *one]
 

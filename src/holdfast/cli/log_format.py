@@ -1,4 +1,4 @@
-"""How log records are written: one record cannot look like another."""
+"""Format log records so that a message cannot imitate another record."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _FORMAT = "%(levelname).1s %(name)s: %(message)s"
 class LogFormatter(logging.Formatter):
     r"""Escape control characters of messages and indent the lines of tracebacks.
 
-    Names and paths that clients choose stand in messages. With line breaks or terminal
-    escapes in them a client could otherwise forge log lines.
+    Messages contain names and paths that clients choose. With line breaks or terminal escapes
+    in them a client could otherwise forge log lines.
 
     >>> record = logging.LogRecord("a", logging.ERROR, "", 0, "GET %s", ("/x\nE a: \x1b[2J",), None)
     >>> LogFormatter().format(record)
@@ -22,12 +22,12 @@ class LogFormatter(logging.Formatter):
         super().__init__(_FORMAT)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Write the message on one line."""
+        """Format the message on one line."""
         record.message = _escaped(record.message)
         return super().formatMessage(record)
 
     def formatException(self, ei: object) -> str:
-        """Write a traceback with each line indented."""
+        """Format a traceback with every line indented."""
         text = super().formatException(ei)  # type: ignore[arg-type]
         return "\n".join(f"    {_escaped(line)}" for line in text.split("\n"))
 

@@ -1,8 +1,8 @@
-"""Read API objects out of files and lines, as a server would have stored them.
+"""Read API objects from files and lines, with the defaults that an API server would have stored.
 
-Pods and nodes, of which there are many, are read straight as their types when nothing that
-deciding looks at has to be filled in. Everything else takes the road the API server takes: defaults
-into the raw object first. What is wrong is said with the document and the field.
+Pods and nodes are decoded directly if defaulting would change nothing that scheduling reads: there
+are many of them. All other objects are defaulted first, as the API server does. Errors name the
+document and the field.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TYPED: dict[tuple[str, str], Resource[Any]] = {
     (r.group, r.kind): r for r in vars(scheme).values() if isinstance(r, Resource)
 }
 _SAME_SHAPE = {("resource.k8s.io", "v1beta2")}
-"""Versions whose objects can be read as those of the version we know."""
+"""Versions whose objects have the same fields as those of the version in ``scheme``."""
 _AMOUNTS = frozenset({
     "requests", "limits", "capacity", "allocatable", "allocated", "overhead", "maxResources",
     "allocatedResources",
@@ -37,7 +37,7 @@ _FAULTS = (msgspec.MsgspecError, BadRequest, TypeError, AttributeError, ValueErr
 
 
 class Manifest(NamedTuple):
-    """One object as text, and where it stands: ``document 2``, ``objects[4]``."""
+    """One object as text, and its position for messages: ``document 2``, ``objects[4]``."""
 
     where: str
     text: bytes | msgspec.Raw
@@ -55,13 +55,13 @@ _fast = {kind: msgspec.json.Decoder(kind) for kind in (Pod, Node)}
 
 
 def parse_documents(text: str) -> Iterator[Manifest]:
-    """Take apart a v1 List, or many YAML or JSON documents."""
+    """Yield every object of a v1 List, or of YAML or JSON documents."""
     for number, document in enumerate(_documents(text), 1):
-        yield from unpack(Manifest(f"document {number}", document))
+        yield from unpack_list(Manifest(f"document {number}", document))
 
 
-def unpack(document: Manifest) -> Iterator[Manifest]:
-    """Take apart a list of any kind; anything else is itself."""
+def unpack_list(document: Manifest) -> Iterator[Manifest]:
+    """Yield the items of a list of any kind; yield any other object itself."""
     head = _read_head(document)
     if not head.kind.endswith("List") or head.items == b"null":
         yield document
@@ -71,11 +71,11 @@ def unpack(document: Manifest) -> Iterator[Manifest]:
     except msgspec.MsgspecError as wrong:
         raise BadRequest(f"{document.where}: items: {_field_of(wrong)[1]}") from wrong
     for number, item in enumerate(items or ()):
-        yield from unpack(Manifest(f"{document.where}, items[{number}]", item))
+        yield from unpack_list(Manifest(f"{document.where}, items[{number}]", item))
 
 
 def read_object(document: Manifest) -> Object | None:
-    """Read one object by its kind; None for kinds that play no part in deciding."""
+    """Decode one object by its kind; None for kinds that scheduling does not read."""
     head = _read_head(document)
     group, _, version = head.api_version.rpartition("/")
     for name, value in (("apiVersion", head.api_version), ("kind", head.kind)):
@@ -86,15 +86,15 @@ def read_object(document: Manifest) -> Object | None:
         return None
     if version != resource.version and (group, version) not in _SAME_SHAPE:
         raise BadRequest(
-            f"{document.where} ({head.kind}): apiVersion: {head.api_version} is not read, only "
-            f"{resource.api_version} is: save it with "
+            f"{document.where} ({head.kind}): apiVersion: {head.api_version} is not supported, "
+            f"only {resource.api_version} is: save it with "
             f"`kubectl get {resource.plural}.{resource.version}.{group}`"
         )
     return _identified(document, _read(document, resource), resource)
 
 
-def blame(document: Manifest, fault: Exception) -> BadRequest:
-    """Say what is wrong with an object that reading let pass and deciding did not."""
+def object_error(document: Manifest, fault: Exception) -> BadRequest:
+    """Return a precise error for an object that was decoded but cannot be scheduled with."""
     try:
         head = _read_head(document)
         _read_in_full(document, _TYPED[head.api_version.rpartition("/")[0], head.kind])
@@ -109,7 +109,7 @@ def _documents(text: str) -> Iterator[bytes | msgspec.Raw]:
             yield from _json_documents(text)
             return
         except ValueError:
-            pass  # YAML in braces, or broken: YAML's reader says where
+            pass  # YAML in braces, or invalid: the YAML parser reports the position
     try:
         for document in yaml.load_all(text, Loader=yaml.CSafeLoader):
             if document is not None:
@@ -119,7 +119,7 @@ def _documents(text: str) -> Iterator[bytes | msgspec.Raw]:
 
 
 def _json_documents(text: str) -> list[bytes]:
-    """Read one JSON document, or several one after the other; ValueError if they are not."""
+    """Split concatenated JSON documents; raise ValueError if the text is not JSON."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
         return [text.encode()]
@@ -162,7 +162,7 @@ def _read(document: Manifest, resource: Resource[Any]) -> Object:
 
 
 def _is_complete(obj: Object) -> bool:
-    """Tell whether a server's defaults would change nothing that deciding looks at."""
+    """Return whether defaulting would change nothing that scheduling reads."""
     if isinstance(obj, Node):
         return bool(obj.status.allocatable) or not obj.status.capacity
     assert isinstance(obj, Pod)
@@ -182,7 +182,7 @@ def _read_in_full(document: Manifest, resource: Resource[Any]) -> Object:
         obj: Object = convert_object(raw, resource.type)
     except _FAULTS as wrong:
         where = f"{document.where} ({resource.kind} {_name_of(raw)})"
-        # Defaulting says once more what kind it is about.
+        # The error of defaulting repeats the kind, which is in the message already.
         cause = wrong.__cause__ if isinstance(wrong.__cause__, BadRequest) else wrong
         field, words = _field_of(cause)
         raise BadRequest(f"{where}: {_bad_amount(raw) or field}: {words}") from wrong
@@ -192,7 +192,7 @@ def _read_in_full(document: Manifest, resource: Resource[Any]) -> Object:
 
 
 def _identified(document: Manifest, obj: Object, resource: Resource[Any]) -> Object:
-    """Insist on a name; give it a namespace and a uid, which a server would have."""
+    """Require a name; set the namespace and uid that an API server would have set."""
     meta = obj.metadata
     if not meta.name:
         raise BadRequest(f"{document.where} ({resource.kind}): metadata.name: Required value")
@@ -206,7 +206,7 @@ def _identified(document: Manifest, obj: Object, resource: Resource[Any]) -> Obj
 
 
 def _field_of(fault: Exception) -> tuple[str, str]:
-    """Split msgspec's words into the field's path and what is wrong with it.
+    """Split a message of msgspec into the field's path and the error.
 
     >>> _field_of(ValueError("Expected `int`, got `str` - at `$.spec.priority`"))
     ('spec.priority', 'Expected `int`, got `str`')
@@ -224,7 +224,7 @@ def _name_of(raw: Any) -> str:
 
 
 def _bad_amount(value: Any, path: str = "") -> str:
-    """Find the first amount that is none, by its path; "" if all are."""
+    """Return the path of the first invalid quantity, "" if all are valid."""
     pairs: Mapping[Any, Any] = {}
     if isinstance(value, dict):
         pairs = {f"{path}.{k}" if path else str(k): v for k, v in value.items()}

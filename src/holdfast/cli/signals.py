@@ -1,4 +1,4 @@
-"""Signals of the long-running commands: what stops them, what is only logged, what dumps."""
+"""Signals of the long-running commands: which stop them, are logged or write a dump."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ IGNORED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a command to its end on a loop of its own.
+    """Run a command on a new event loop until it ends.
 
-    The signals are taken from the loop before it closes. A loop closes the pipe that signals are
-    written to before it gives the signals up: one that arrived in between printed
+    The signal handlers are removed before the loop closes. A closing loop closes the pipe that
+    signals are written to before it removes its handlers; a signal in between would print
     ``OSError: [Errno 9] Bad file descriptor``.
     """
 
@@ -35,25 +35,25 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     asyncio.run(command())
 
 
-def stop_signal(*, with_parent: bool = False) -> asyncio.Event:
-    """An event that SIGINT and SIGTERM set; the second of them ends the process at once.
+def stop_event(*, with_parent: bool = False) -> asyncio.Event:
+    """Return an event that SIGINT and SIGTERM set; a second one ends the process at once.
 
-    SIGHUP, SIGUSR1 and SIGUSR2 are logged and have no effect. ``with_parent`` sets the event also
-    when standard input ends: a parent that holds the other end of it has gone, however it went.
+    SIGHUP, SIGUSR1 and SIGUSR2 are logged and have no other effect. ``with_parent`` also sets the
+    event at the end of standard input, which means that the parent process has ended.
     """
     stop, noticed = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def told(number: int) -> None:
+    def on_stop_signal(number: int) -> None:
         if noticed.is_set():
-            # What was acknowledged is on disk; nothing more is promised.
+            # Every acknowledged write is on disk, so nothing is lost.
             os._exit(128 + number)
         stop.set()
         # timeout(1) signals the process and then its group: both arrive at once and count as one.
         loop.call_soon(noticed.set)
 
     for name in STOPPING:
-        loop.add_signal_handler(name, told, name)
+        loop.add_signal_handler(name, on_stop_signal, name)
     for name in IGNORED:
         loop.add_signal_handler(name, _log_ignored, name)
     if with_parent:
@@ -74,18 +74,18 @@ def _log_ignored(number: signal.Signals) -> None:
 
 
 def _leave_closed_terminal() -> None:
-    """Write to nowhere instead of to a terminal that is gone: each write would fail (EIO)."""
+    """Redirect output to /dev/null if the terminal was closed: each write would fail with EIO."""
     for stream in (sys.stdout, sys.stderr):
         try:
             os.write(stream.fileno(), b"")
         except OSError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
+            devnull = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(devnull, stream.fileno())
+            os.close(devnull)
 
 
 def _release() -> None:
-    """Give all signals back: another SIGTERM ends the process, the rest goes on being ignored."""
+    """Remove all handlers: a further SIGTERM ends the process, the other signals stay ignored."""
     loop = asyncio.get_running_loop()
     for number in (*STOPPING, *IGNORED):
         if loop.remove_signal_handler(number) and number in IGNORED:

@@ -1,4 +1,4 @@
-"""A cluster made of objects: the world they add up to, and the pods one can ask about."""
+"""Build a world from API objects, and explain the decision for one pod in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import SYSTEM_PRIORITIES, PriorityClass
-from holdfast.cli.objects import Manifest, blame, read_object
+from holdfast.cli.objects import Manifest, object_error, read_object
 from holdfast.engine.explanation import explain
 from holdfast.engine.profile import Profile
 from holdfast.errors import BadRequest
@@ -28,12 +28,12 @@ _ORDER = {"Namespace": 0, "Node": 0, "Pod": 2}
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A world without the pod that is asked about, and that pod."""
+    """A world without one pod, and that pod, which is to be scheduled."""
 
     world: World
     pod: Pod
     stands_in: bool = False
-    """It is no real pod but stands for a reservation."""
+    """Whether the pod is the reserve pod of a reservation."""
 
     def explain(
         self,
@@ -43,9 +43,9 @@ class Snapshot:
         preempt: bool = False,
         extenders: Sequence[ExtenderConfig] = (),
     ) -> dict[str, Any]:
-        """Decide for the pod, with the profile of its scheduler's name.
+        """Schedule the pod with the profile of its scheduler name and return the explanation.
 
-        Extenders are not asked, but those that would be are named.
+        Extenders are not called; the URLs of those that would be are listed.
         """
         name = self.pod.spec.scheduler_name or "default-scheduler"
         profile = profiles.get(name)
@@ -59,80 +59,82 @@ class Snapshot:
             profile, self.pod, self.world, now, preempt=preempt, stands_in=self.stands_in
         )
         pod_info = self.world.pod_info(self.pod)
-        silent = [e.url_prefix for e in extenders if e.affects_decisions and e.interested(pod_info)]
-        return answer | ({"extendersNotAsked": silent} if silent else {})
+        skipped = [
+            e.url_prefix for e in extenders if e.affects_decisions and e.interested(pod_info)
+        ]
+        return answer | ({"extendersNotAsked": skipped} if skipped else {})
 
 
 def read_snapshot(documents: Iterable[Manifest], pod: str) -> Snapshot:
-    """Read every document and put all objects but the pod into a world."""
+    """Decode every document and build a world of all objects except the pod."""
     known: dict[tuple[str, str], tuple[Object, Manifest]] = {}
     for document in documents:
         obj = read_object(document)
         if obj is not None:
-            known[obj.kind, obj.key] = (obj, document)  # of two versions the later one counts
+            known[obj.kind, obj.key] = (obj, document)  # the last of several versions counts
     return _assemble(known.values(), pod)
 
 
-def snapshot_of(objects: Iterable[Object], pod: str) -> Snapshot:
-    """Put objects that a server told us into a world; as in the scheduler, odd ones are left out.
+def snapshot_from_objects(objects: Iterable[Object], pod: str) -> Snapshot:
+    """Build a snapshot of objects listed from an API server.
 
-    A file is somebody's to mend, a cluster may be somebody else's.
+    Invalid objects are ignored with a warning, as in the scheduler. In files they are errors.
     """
     return _assemble(((obj, None) for obj in objects), pod)
 
 
 def _assemble(found: Iterable[tuple[Object, Manifest | None]], pod: str) -> Snapshot:
-    """Nodes go in first and pods last, whatever the order they were told in."""
+    """Build the world and find the pod; raise BadRequest if it is missing or has finished."""
     key = pod if "/" in pod else f"default/{pod}"
     world, wanted = _world(found, key)
     if wanted is None:
         raise BadRequest(f'pod "{key}" is not among the objects')
     if wanted.finished:
-        raise BadRequest(f'pod "{key}" has finished ({wanted.status.phase}): it needs no node')
+        raise BadRequest(f'pod "{key}" has finished ({wanted.status.phase}) and needs no node')
     return Snapshot(world, wanted)
 
 
-def world_of(objects: Iterable[Object]) -> World:
-    """Put objects that a server told us into a world; odd ones are left out."""
+def build_world(objects: Iterable[Object]) -> World:
+    """Build a world of objects listed from an API server; invalid ones are ignored."""
     return _world(((obj, None) for obj in objects), "")[0]
 
 
 def _world(found: Iterable[tuple[Object, Manifest | None]], key: str) -> tuple[World, Pod | None]:
-    """The world of all objects but the pod of that key, and that pod."""
+    """Return the world of all objects except the pod with this key, and that pod."""
     world = World()
     ordered = sorted(found, key=lambda pair: _ORDER.get(pair[0].kind, 1))
     priority_of = _Priorities(obj for obj, _ in ordered)
     wanted: Pod | None = None
     for obj, document in ordered:
-        stored = priority_of.given_to(obj) if isinstance(obj, Pod) else obj
+        stored = priority_of.with_priority(obj) if isinstance(obj, Pod) else obj
         try:
             if isinstance(stored, Pod) and stored.key == key:
                 wanted = stored
-                world.pod_info(wanted)  # so that what is wrong with it is said here
+                world.pod_info(wanted)  # raises here if the pod is invalid
             else:
                 world.upsert(stored)
         except (BadRequest, ValueError, TypeError) as fault:
             if document is not None:
-                raise blame(document, fault) from fault
+                raise object_error(document, fault) from fault
             if stored is wanted:
                 raise
-            log.warning("%s %s: %s; deciding without it", obj.kind, obj.key, fault)
+            log.warning("%s %s: %s; the object is ignored", obj.kind, obj.key, fault)
     return world, wanted
 
 
 class _Priorities:
-    """What admission makes of priority class names, for pods that were never admitted."""
+    """Set priorities from priority classes, as admission does, for pods that were not admitted."""
 
     def __init__(self, objects: Iterable[Object]) -> None:
         classes = [obj for obj in objects if isinstance(obj, PriorityClass)]
         self._classes = {c.name: c for c in classes}
-        # There should be one; of several upstream takes the lowest.
+        # There should be one default class; upstream takes the lowest of several.
         self._default = min(
             (c for c in classes if c.global_default), key=lambda c: c.value, default=None
         )
 
-    def given_to(self, pod: Pod) -> Pod:
-        """The pod with a priority; one that has it, or has no class to take it from, is as is."""
+    def with_priority(self, pod: Pod) -> Pod:
+        """Return the pod with the priority of its class, if it has none yet."""
         spec = pod.spec
         if spec.priority is not None:
             return pod
@@ -142,5 +144,5 @@ class _Priorities:
         if priority is None:
             return pod
         policy = spec.preemption_policy or (found.preemption_policy if found else None)
-        given = msgspec.structs.replace(spec, priority=priority, preemption_policy=policy)
-        return msgspec.structs.replace(pod, spec=given)
+        resolved = msgspec.structs.replace(spec, priority=priority, preemption_policy=policy)
+        return msgspec.structs.replace(pod, spec=resolved)

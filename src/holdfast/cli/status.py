@@ -1,7 +1,7 @@
-"""``holdfast status``: whether the embedded cluster runs, whether it is ready, what is in it.
+"""``holdfast status``: whether the embedded cluster is running and ready, and its object counts.
 
-It asks with the standard library alone, and with the admin's certificate from the data directory:
-starting a whole client would take longer than the answer.
+Requests are sent with the standard library and the admin certificate of the data directory:
+importing the full client would take longer than the requests.
 """
 
 from __future__ import annotations
@@ -12,32 +12,33 @@ import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from holdfast.cli import running
+from holdfast.cli import running_cluster
 
-ASK_SECONDS = 5.0
+REQUEST_TIMEOUT = 5.0
 _SHOWN = 200
 _COUNTED = (("node", "/api/v1/nodes"), ("pod", "/api/v1/pods"))
 
 
 class _NotReady(Exception):
-    """The server answers, and not with what was asked for."""
+    """The server answered with an error status."""
 
 
 def show(directory: Path) -> int:
-    """Print how the cluster of a data directory is; 0 if it runs and is ready."""
-    found = running.find(directory)
+    """Print the state of the cluster; return 0 if it is running and ready, else 1."""
+    found = running_cluster.find(directory)
     if found is None:
-        print(f"nothing runs on {directory}: start it with `holdfast up`")
+        print(f"no cluster is running on {directory}: start one with `holdfast up`")
         return 1
     print(f"running: pid {found.pid}, {found.url}")
     print(f"export KUBECONFIG={found.kubeconfig}")
     try:
         print(_condition(found.url, directory / "pki"))
     except _NotReady as wrong:
-        print(f"not ready: {wrong}; see {directory / running.LOG}")
+        print(f"not ready: {wrong}; see {directory / running_cluster.LOG}")
         return 1
     except (OSError, http.client.HTTPException, ValueError) as wrong:
-        print(f"not ready: {found.url} does not answer ({wrong}); see {directory / running.LOG}")
+        log = directory / running_cluster.LOG
+        print(f"not ready: {found.url} does not answer ({wrong}); see {log}")
         return 1
     if found.pages:
         print(f"scheduler: {found.pages}/metrics")
@@ -49,7 +50,7 @@ def _condition(url: str, pki: Path) -> str:
     context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
     where = urlsplit(url)
     connection = http.client.HTTPSConnection(
-        where.hostname or "", where.port, timeout=ASK_SECONDS, context=context
+        where.hostname or "", where.port, timeout=REQUEST_TIMEOUT, context=context
     )
     try:
         _get(connection, "/readyz")
@@ -60,7 +61,7 @@ def _condition(url: str, pki: Path) -> str:
 
 
 def _count(connection: http.client.HTTPConnection, path: str) -> int:
-    """How many objects there are: one of them, and how many remain."""
+    """Count the objects of a collection by a list of one and its remainingItemCount."""
     listing = json.loads(_get(connection, f"{path}?limit=1"))
     return len(listing["items"] or ()) + int(listing["metadata"].get("remainingItemCount") or 0)
 
@@ -71,5 +72,5 @@ def _get(connection: http.client.HTTPConnection, path: str) -> bytes:
     body = answer.read()
     if answer.status != 200:
         words = " ".join(body.decode(errors="replace").split())
-        raise _NotReady(f"{path.partition('?')[0]} says {answer.status}: {words[:_SHOWN]}")
+        raise _NotReady(f"{path.partition('?')[0]} returned {answer.status}: {words[:_SHOWN]}")
     return body

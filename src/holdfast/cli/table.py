@@ -10,10 +10,10 @@ _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"))
 _AGES = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Format rows under headings, as kubectl does.
 
-    >>> print(table(["NAME", "CPU"], [["a-long-name", "1"], ["b", ""]]))
+    >>> print(format_table(["NAME", "CPU"], [["a-long-name", "1"], ["b", ""]]))
     NAME          CPU
     a-long-name   1
     b
@@ -68,10 +68,10 @@ def _decimal(value: float, digits: int) -> str:
     return text if float(text) or not value else f"{value:.1g}"
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Write a duration with its two largest units.
 
-    >>> span(59), span(3600), span(90000), span(-5)
+    >>> format_duration(59), format_duration(3600), format_duration(90000), format_duration(-5)
     ('59s', '1h', '1d1h', '0s')
     """
     left, parts = max(0, int(seconds)), []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.api.pod import Pod, Volume
-from holdfast.api.volume_sources import Handle, as_csi
+from holdfast.api.volume_sources import CSIVolumeHandle, as_csi
 
 _NOBODY: Mapping[str, Any] = {}
 _NOWHERE: Mapping[str, int] = {}
@@ -39,7 +39,7 @@ class Mounts:
 
     claims: tuple[ClaimUse, ...] = ()
     disks: frozenset[Disk] = frozenset()
-    handles: frozenset[Handle] = frozenset()
+    handles: frozenset[CSIVolumeHandle] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.claims or self.disks or self.handles)
@@ -93,7 +93,7 @@ def mounts_of(pod: Pod) -> Mounts:
         return NO_MOUNTS
     claims: list[ClaimUse] = []
     disks: list[Disk] = []
-    handles: list[Handle] = []
+    handles: list[CSIVolumeHandle] = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
             claims.append(ClaimUse(volume.persistent_volume_claim.claim_name, False))

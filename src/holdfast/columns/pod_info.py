@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.api.pod import Affinity, Container, Pod, PodSpec, Resources, Volume
-from holdfast.api.requests import pod_request, request_nanos, whole
+from holdfast.api.requests import pod_request, request_nanos, round_up_nanos
 from holdfast.columns.amounts import MOST, RequestedAmounts
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.mounts import Mounts, mounts_of
@@ -137,7 +137,7 @@ def _moment(text: str) -> float:
 
 def _with_slots(request: RequestedAmounts, pod: Pod) -> RequestedAmounts:
     """Add the pod slots a reservation asks for; of a real pod such a request counts nothing."""
-    slots = whole("pods", request_nanos(pod).get("pods", 0))
+    slots = round_up_nanos("pods", request_nanos(pod).get("pods", 0))
     return tuple(sorted((*request, (PODS, slots)))) if slots > 0 else request
 
 

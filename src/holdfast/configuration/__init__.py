@@ -1,8 +1,9 @@
-"""KubeSchedulerConfiguration: read, defaulted, validated, made into profiles.
+"""KubeSchedulerConfiguration: decode, default and validate it, and build profiles from it.
 
-Lives here: the file's shape, what may be wrong with it, merging a user's plugins with the default
-ones, expanding them into extension points, finding plugins of the user's own. May not live here:
-what plugins do, what their arguments mean (each plugin reads its own), flags.
+Lives here: the fields of the file and their validation, merging a user's plugins with the default
+plugins, expanding them into extension points, loading the user's own plugins. May not live here:
+the plugins themselves, the meaning of their arguments (each plugin reads its own), flags.
 
-``file.load`` and ``reading.read`` answer with a ``Configuration``, or refuse naming every mistake.
+``file.load`` and ``reading.read`` return a ``Configuration``, or raise an error that lists every
+mistake.
 """

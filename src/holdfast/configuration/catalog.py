@@ -1,4 +1,4 @@
-"""Where plugins come from: ours by name, a user's as ``module:Class`` or by entry point."""
+"""Find plugins: built-in ones by name, a user's as ``module:Class`` or by entry point."""
 
 from __future__ import annotations
 
@@ -33,68 +33,68 @@ _PROTOCOLS = {
     "bind": contract.BindPlugin,
     "post_bind": contract.PostBindPlugin,
 }
-"""The method that makes a class part of a point, and all that the point asks for."""
+"""For each method that makes a class part of an extension point: the point's whole protocol."""
 
 
-class Unknown(LookupError):
-    """No plugin is called that."""
+class UnknownPlugin(LookupError):
+    """No plugin has this name."""
 
 
 class Catalog:
-    """Find plugins by name. ``foreign`` says whether a user's own code may be loaded.
+    """Find plugins by name; without ``load_user_code`` only built-in ones.
 
-    Modules are looked for where Python looks, and then in ``beside``.
+    A user's modules are searched in Python's path, then in ``module_dir``.
     """
 
     def __init__(
         self,
         registry: Sequence[PluginEntry] = REGISTRY,
         *,
-        foreign: bool = True,
-        beside: Path | None = None,
+        load_user_code: bool = True,
+        module_dir: Path | None = None,
     ) -> None:
         self.registry = registry
-        self.ours = tuple(entry.name for entry in registry)
+        self.built_in_names = tuple(entry.name for entry in registry)
         self._known = {entry.name: entry for entry in registry}
-        self._foreign = foreign
-        self._beside = beside
+        self._load_user_code = load_user_code
+        self._module_dir = module_dir
 
     def find(self, name: str) -> PluginEntry:
-        """How to make a plugin; raises Unknown, or BadConfiguration if it cannot be loaded."""
+        """Return a plugin's entry; raise UnknownPlugin, or BadConfiguration if it does not load."""
         entry = self._known.get(name)
         if entry is None:
             entry = self._known[name] = PluginEntry(_maker(name, self._load(name)), name)
         return entry
 
-    def is_ours(self, name: str) -> bool:
-        """Tell whether a plugin came with Holdfast."""
-        return name in self.ours
+    def is_built_in(self, name: str) -> bool:
+        """Return whether a plugin is part of Holdfast."""
+        return name in self.built_in_names
 
     def _load(self, name: str) -> Any:
         if ":" not in name:
             return self._installed(name)
-        if not self._foreign:
+        if not self._load_user_code:
             raise BadConfiguration(
-                f'plugin "{name}" is your own code, which is loaded only for a configuration that '
-                "stands in a file: use --config FILE"
+                f'plugin "{name}" is your own code, which is loaded only for a configuration in a '
+                "file: use --config FILE"
             )
         module, _, attribute = name.partition(":")
         if not module or not attribute:
-            raise BadConfiguration(f'plugin "{name}" is no name of the form module:Class')
+            raise BadConfiguration(f'plugin "{name}": the name must have the form module:Class')
         return _attribute(name, self._module(name, module), attribute)
 
     def _installed(self, name: str) -> Any:
         points = metadata.entry_points(group=ENTRY_POINTS, name=name)
-        if not points or not self._foreign:
-            raise Unknown(name)
+        if not points or not self._load_user_code:
+            raise UnknownPlugin(name)
         try:
             return next(iter(points)).load()
         except Exception as failure:
             _cannot_import(name, next(iter(points)).value, failure)
 
     def _module(self, name: str, module: str) -> Any:
-        if self._beside is not None and str(self._beside) not in sys.path:
-            sys.path.append(str(self._beside))
+        if self._module_dir is not None and str(self._module_dir) not in sys.path:
+            sys.path.append(str(self._module_dir))
         try:
             return importlib.import_module(module)
         except Exception as failure:
@@ -120,7 +120,7 @@ def _attribute(name: str, module: Any, attribute: str) -> Any:
             for word, value in vars(module).items()
             if inspect.isclass(value) and value.__module__ == module.__name__
         )
-        there = f"there are {', '.join(mine)}" if mine else "there is none at all"
+        there = f"it has {', '.join(mine)}" if mine else "it has no classes"
         raise BadConfiguration(
             f'plugin "{name}": {module.__name__} has no class {attribute}; {there}'
         )
@@ -128,11 +128,11 @@ def _attribute(name: str, module: Any, attribute: str) -> Any:
 
 
 def _maker(name: str, kind: Any) -> Factory:
-    """Check a class before anything of it runs, and make a factory of it."""
+    """Check a class before any of its code runs, and return a factory for it."""
     if not inspect.isclass(kind):
-        raise BadConfiguration(f'plugin "{name}" is not a class but {kind!r}')
-    given = getattr(kind, "name", None)
-    if not isinstance(given, str) or not given:
+        raise BadConfiguration(f'plugin "{name}" is not a class: {kind!r}')
+    own_name = getattr(kind, "name", None)
+    if not isinstance(own_name, str) or not own_name:
         raise BadConfiguration(
             f'plugin "{name}": class {kind.__name__} has no name: '
             f'write `name = "{kind.__name__}"` in it'
@@ -153,18 +153,18 @@ def _maker(name: str, kind: Any) -> Factory:
 
 
 def _check_points(name: str, kind: type) -> None:
-    """Refuse a class that is part of nothing, or only half of something."""
+    """Reject a class that implements no extension point, or only part of one."""
     found = [method for method in _PROTOCOLS if callable(getattr(kind, method, None))]
     if not found:
         raise BadConfiguration(
             f'plugin "{name}": class {kind.__name__} implements no extension point: it has none '
-            f"of {', '.join(_PROTOCOLS)}; for one node at a time derive it from PerNodePlugin"
+            f"of {', '.join(_PROTOCOLS)}; to judge one node at a time derive it from PerNodePlugin"
         )
     for method in found:
         parts = methods_of(_PROTOCOLS[method])
         missing = [part for part in parts if getattr(kind, part, None) is None]
         if missing:
             raise BadConfiguration(
-                f'plugin "{name}": class {kind.__name__} has {method} and not '
-                f"{', '.join(missing)}, which belong to it (see holdfast.framework.plugin)"
+                f'plugin "{name}": class {kind.__name__} has {method} but lacks '
+                f"{', '.join(missing)} (see holdfast.framework.plugin)"
             )

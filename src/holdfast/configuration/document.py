@@ -1,10 +1,10 @@
-"""The shape of the file (``kubescheduler.config.k8s.io/v1``), field by field as upstream's."""
+"""The fields of the file (``kubescheduler.config.k8s.io/v1``), as upstream defines them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.api.mistakes import Seconds
+from holdfast.api.strict_decode import Seconds
 from holdfast.framework.extender import ConfigurationPart, ExtenderConfig
 
 GROUP = "kubescheduler.config.k8s.io"
@@ -13,26 +13,26 @@ KIND = "KubeSchedulerConfiguration"
 
 
 class PluginRef(ConfigurationPart, frozen=True):
-    """A plugin named in a set."""
+    """A plugin in a plugin set."""
 
     name: str = ""
     weight: int = 0
 
 
 class PluginSet(ConfigurationPart, frozen=True):
-    """What is switched on and off at one point, or at all of them."""
+    """Enabled and disabled plugins of one extension point, or of all (multiPoint)."""
 
     enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[PluginRef, ...] = ()
 
     @property
-    def off(self) -> frozenset[str]:
-        """Names switched off, ``*`` meaning all."""
+    def disabled_names(self) -> frozenset[str]:
+        """Names of disabled plugins; ``*`` means all."""
         return frozenset(ref.name for ref in self.disabled)
 
 
 class PluginSets(ConfigurationPart, frozen=True):
-    """The sets of a profile."""
+    """The plugin sets of a profile, by extension point."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()
@@ -68,7 +68,7 @@ class ProfileDocument(ConfigurationPart, frozen=True):
 
 
 class LeaderElectionConfiguration(ConfigurationPart, frozen=True):
-    """Whether and how several replicas agree on one that decides."""
+    """Whether replicas elect a leader, and with which lease and periods."""
 
     leader_elect: bool = True
     lease_duration: Seconds = Seconds(15)
@@ -80,7 +80,7 @@ class LeaderElectionConfiguration(ConfigurationPart, frozen=True):
 
 
 class ClientConnection(ConfigurationPart, frozen=True):
-    """How to reach the API server; ``qps`` 0 is no limit of our own."""
+    """How to connect to the API server; ``qps`` 0 means no limit."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""

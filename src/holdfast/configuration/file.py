@@ -14,12 +14,12 @@ from holdfast.errors import BadConfiguration, NotBuilt
 
 
 def load(path: Path) -> Configuration:
-    """Read a file; a refusal names the file, every field that is wrong, and why.
+    """Load a file; errors name the file, every invalid field and the reason.
 
-    Plugins of the user's own may stand in modules beside it.
+    Modules of the user's own plugins are also searched in the file's directory.
     """
     try:
-        return read(_parsed(path), Catalog(beside=path.parent.absolute()))
+        return read(_parsed(path), Catalog(module_dir=path.parent.absolute()))
     except (BadConfiguration, NotBuilt) as wrong:
         causes = wrong.details.causes
         words = f" {wrong}"
@@ -35,7 +35,7 @@ def _parsed(path: Path) -> Any:
         why = getattr(wrong, "strerror", None) or wrong
         raise BadConfiguration(f"cannot be read: {why}") from wrong
     except yaml.YAMLError as wrong:
-        raise BadConfiguration(f"is no YAML: {wrong}") from wrong
+        raise BadConfiguration(f"is not YAML: {wrong}") from wrong
     if len(documents) != 1:
         raise BadConfiguration(f"expected one document, found {len(documents)}")
     found = documents[0]
@@ -51,7 +51,7 @@ def _parsed(path: Path) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice: one of the two would be lost."""
+    """Rejects duplicate keys: PyYAML would silently drop one of the values."""
 
 
 def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:

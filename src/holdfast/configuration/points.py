@@ -1,4 +1,4 @@
-"""Extension points: what the file calls them, and which plugins are part of them."""
+"""Extension points: their names in the file, and which plugins implement them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from holdfast.framework.plugin import (
 
 
 class Point(NamedTuple):
-    """An extension point: its set's name in our structs and in the file, its type's name upstream.
+    """An extension point: its field in ``PluginSets``, its name in the file, upstream's type name.
 
-    ``protocol`` is None where nothing of ours is asked at that point.
+    ``protocol`` is None if Holdfast calls no plugins at this point.
     """
 
     field: str
@@ -80,13 +80,13 @@ _UPSTREAM = {
     "NodeDeclaredFeatures": "preFilter filter",
     "Reservation": "preFilter filter postFilter preScore score reserve preBind bind",
 }
-"""Where upstream's plugins are part of. Ours need not be everywhere to do the same."""
+"""The extension points that upstream's plugins implement. Ours may need fewer of them."""
 
 
 def extends(name: str, plugin: Plugin, point: Point) -> bool:
-    """Tell whether a plugin may be named at a point: it is part of it here, or upstream.
+    """Return whether a plugin may be enabled at a point: it implements the point here, or upstream.
 
-    Many of ours prepare where upstream's have no preFilter that could be switched off.
+    Some of our plugins have a preFilter that upstream's lack; those cannot be named there.
     """
     upstream = _UPSTREAM.get(name)
     if upstream is not None and (point is PRE_FILTER or point.name in upstream.split()):

@@ -1,6 +1,6 @@
-"""From raw values to a ``Configuration``: read, default, validate, build, in that order.
+"""Decode, default and validate raw values, and build a ``Configuration`` from them.
 
-``effective`` goes the other way, for /configz.
+``effective_configuration`` writes it out again, for /configz.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.causes import duplicate, invalid, required
-from holdfast.api.mistakes import read as read_struct
+from holdfast.api.field_errors import duplicate, invalid, required
+from holdfast.api.strict_decode import decode_struct as read_struct
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.document import (
     API_VERSION,
@@ -23,9 +23,9 @@ from holdfast.configuration.document import (
     LeaderElectionConfiguration,
     ProfileDocument,
 )
-from holdfast.configuration.findings import Findings
-from holdfast.configuration.instances import FIT
-from holdfast.configuration.profiles import ProfileReading
+from holdfast.configuration.plugin_instances import FIT
+from holdfast.configuration.problems import Problems
+from holdfast.configuration.profiles import ProfileBuilder
 from holdfast.configuration.validation import (
     check_extenders,
     check_percentage,
@@ -38,44 +38,44 @@ from holdfast.framework.extender import TIMEOUT, ExtenderConfig, ignored_resourc
 from holdfast.plugins import PROFILE_NAMES, default_profiles
 
 NO_POINT = "reservation"
-"""What Koordinator's guide shows among the extension points."""
+"""Koordinator's guide shows this name among the extension points."""
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What a file comes to; without a file, what there is without one."""
+    """The settings of a configuration file; the defaults are those without a file."""
 
     profiles: Mapping[str, Profile] = field(default_factory=default_profiles)
     """By scheduler name."""
     extenders: tuple[ExtenderConfig, ...] = ()
     backoff: tuple[float, float] = (1.0, 10.0)
-    """How long a pod waits after its first rejection, and at most; seconds."""
+    """Initial and maximum backoff of a rejected pod, in seconds."""
     leader_election: LeaderElectionConfiguration = field(
         default_factory=LeaderElectionConfiguration
     )
     client_connection: ClientConnection = field(default_factory=ClientConnection)
     warnings: tuple[str, ...] = ()
-    """What works and may not be meant."""
+    """Settings that work but are probably not intended."""
 
 
 def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
-    """Read a configuration; BadConfiguration (or NotBuilt) names everything that is wrong.
+    """Read a configuration; raise BadConfiguration (or NotBuilt) listing every error.
 
-    Without apiVersion and kind it is taken for what it should be.
+    A missing apiVersion or kind is not an error.
     """
-    found = Findings()
+    found = Problems()
     if not isinstance(raw, dict):
-        found.wrong(invalid(KIND, raw, "must be an object"))
+        found.add_errors(invalid(KIND, raw, "must be an object"))
         raw = {}
     document = _defaulted(
-        read_struct(KubeSchedulerConfiguration, _with_real_points(raw, found), "", found.mistakes)
+        read_struct(KubeSchedulerConfiguration, _with_real_points(raw, found), "", found.errors)
     )
     _check_kind(document, found)
     check_process(document, found)
     profiles = _profiles(document, catalog or Catalog(), found)
     check_queue(document, found)
     check_extenders(document.extenders, found)
-    found.refuse_if_wrong()
+    found.raise_if_any()
     return Configuration(
         profiles=profiles,
         extenders=document.extenders,
@@ -89,21 +89,21 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
     )
 
 
-def _with_real_points(raw: dict[str, Any], found: Findings) -> dict[str, Any]:
-    """Read ``plugins.reservation``, which Koordinator's guide shows, as what it can only mean."""
+def _with_real_points(raw: dict[str, Any], found: Problems) -> dict[str, Any]:
+    """Read ``plugins.reservation``, as in Koordinator's guide, as part of multiPoint."""
     profiles = raw.get("profiles")
     if not isinstance(profiles, list):
         return raw
     return {**raw, "profiles": [_with_real_point(p, i, found) for i, p in enumerate(profiles)]}
 
 
-def _with_real_point(profile: Any, index: int, found: Findings) -> Any:
+def _with_real_point(profile: Any, index: int, found: Problems) -> Any:
     sets = profile.get("plugins") if isinstance(profile, dict) else None
     if not isinstance(sets, dict) or not isinstance(sets.get(NO_POINT), dict):
         return profile
-    found.warn(
-        f'profiles[{index}].plugins.{NO_POINT}: "{NO_POINT}" is no extension point; read as '
-        "multiPoint"
+    found.add_warning(
+        f'profiles[{index}].plugins.{NO_POINT}: "{NO_POINT}" is not an extension point; it is '
+        "read as multiPoint"
     )
     rest = {name: one for name, one in sets.items() if name != NO_POINT}
     given, meant = rest.get("multiPoint") or {}, sets[NO_POINT]
@@ -119,16 +119,16 @@ def _listed(given: Any) -> list[Any]:
     return [] if given is None else [given]
 
 
-def _check_kind(document: KubeSchedulerConfiguration, found: Findings) -> None:
+def _check_kind(document: KubeSchedulerConfiguration, found: Problems) -> None:
     if document.kind not in ("", KIND):
-        found.wrong(invalid("kind", document.kind, f"must be {KIND}"))
+        found.add_errors(invalid("kind", document.kind, f"must be {KIND}"))
     elif document.api_version not in ("", API_VERSION):
         words = f'no kind "{KIND}" is registered for this version; write {API_VERSION}'
-        found.wrong(invalid("apiVersion", document.api_version, words))
+        found.add_errors(invalid("apiVersion", document.api_version, words))
 
 
 def _defaulted(document: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
-    """Empty and zero mean the default where upstream says so."""
+    """Replace empty and zero values with defaults where upstream does."""
     default, given = LeaderElectionConfiguration(), document.leader_election
     filled = {
         name: getattr(given, name) or getattr(default, name)
@@ -151,7 +151,7 @@ def _defaulted(document: KubeSchedulerConfiguration) -> KubeSchedulerConfigurati
 
 
 def _profiles(
-    document: KubeSchedulerConfiguration, catalog: Catalog, found: Findings
+    document: KubeSchedulerConfiguration, catalog: Catalog, found: Problems
 ) -> dict[str, Profile]:
     profiles: dict[str, Profile] = {}
     ignored = ignored_resources(document.extenders)
@@ -161,43 +161,43 @@ def _profiles(
     for i, profile in enumerate(document.profiles):
         path, name = f"profiles[{i}]", profile.scheduler_name or ""
         if not name:
-            found.wrong(required(f"{path}.schedulerName"))
+            found.add_errors(required(f"{path}.schedulerName"))
         check_percentage(
             f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score, found
         )
-        profiles[name] = ProfileReading(name, path, profile, catalog, found).profile(ignored)
+        profiles[name] = ProfileBuilder(name, path, profile, catalog, found).build(ignored)
         if name in seen:
-            found.wrong(duplicate(f"{path}.schedulerName", name))
+            found.add_errors(duplicate(f"{path}.schedulerName", name))
         seen.add(name)
     _check_queue_sort(document.profiles, found)
     return profiles
 
 
-def _check_queue_sort(profiles: tuple[ProfileDocument, ...], found: Findings) -> None:
-    """There is one queue for all profiles."""
+def _check_queue_sort(profiles: tuple[ProfileDocument, ...], found: Problems) -> None:
+    """Require the same queue sort plugin in all profiles: they share one queue."""
     first = profiles[0].plugins.queue_sort
     if len(first.enabled) > 1:
         path = "profiles[0].plugins.queueSort.enabled"
         words = "only one queue sort plugin can be enabled"
-        found.wrong(invalid(path, len(first.enabled), words))
+        found.add_errors(invalid(path, len(first.enabled), words))
     sorting = first.enabled[0].name if first.enabled else ""
     args = _args_of(profiles[0], sorting)
     for i, profile in enumerate(profiles[1:], 1):
         own, path = profile.plugins.queue_sort, f"profiles[{i}]"
         if own != first:
             words = "must be the same for all profiles"
-            found.wrong(invalid(f"{path}.plugins.queueSort", msgspec.to_builtins(own), words))
+            found.add_errors(invalid(f"{path}.plugins.queueSort", msgspec.to_builtins(own), words))
         if sorting and _args_of(profile, sorting) != args:
             words = "queueSort must be the same for all profiles"
-            found.wrong(Cause(f"{path}.pluginConfig.args", f"Invalid value: {words}"))
+            found.add_errors(Cause(f"{path}.pluginConfig.args", f"Invalid value: {words}"))
 
 
 def _args_of(profile: ProfileDocument, name: str) -> Any:
     return next((config.args for config in profile.plugin_config if config.name == name), None)
 
 
-def effective(configuration: Configuration) -> dict[str, Any]:
-    """Write out what holds, defaults and merging done; nothing secret is among it."""
+def effective_configuration(configuration: Configuration) -> dict[str, Any]:
+    """Return the configuration in effect as JSON values, without secrets."""
     election, connection = configuration.leader_election, configuration.client_connection
     initial, longest = configuration.backoff
     return {

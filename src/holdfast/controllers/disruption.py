@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.api.labels import Selector, readable
+from holdfast.api.labels import Selector, selector_or_nothing
 from holdfast.api.meta import Condition, OwnerReference
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
@@ -29,7 +29,7 @@ DELETION_TIMEOUT = 120.0
 
 def budget_selector(budget: PodDisruptionBudget) -> Selector:
     """Return a budget's selector; an invalid selector matches no pod."""
-    return readable(budget.spec.selector)
+    return selector_or_nothing(budget.spec.selector)
 
 
 class FullBudgetStatus(PodDisruptionBudgetStatus, frozen=True):

@@ -1,4 +1,4 @@
-"""Give the claims of one pod their devices on one node: all of them, or none, or an error."""
+"""Allocate devices for all claims of one pod on one node."""
 
 from __future__ import annotations
 
@@ -9,32 +9,41 @@ from holdfast.api.devices import Allocation, DeviceClass, ResourceClaim
 from holdfast.api.node import Node
 from holdfast.cel import DeviceSelectors
 from holdfast.devices import constraints
+from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.constraints import AllocationConstraint
-from holdfast.devices.failures import AllocationError, NodeAllocationError
+from holdfast.devices.errors import AllocationError, NodeAllocationError
 from holdfast.devices.features import Features
-from holdfast.devices.holdings import Holdings
 from holdfast.devices.matching import Matcher
 from holdfast.devices.pools import Pool
-from holdfast.devices.requests import Ask, Wanted, claim_label, flatten
-from holdfast.devices.results import allocation_of
-from holdfast.devices.search import DeviceSearch, Pick, SearchOutcome
+from holdfast.devices.requests import (
+    ClaimRequest,
+    RequestAlternative,
+    claim_label,
+    flatten_requests,
+)
+from holdfast.devices.results import build_allocation
+from holdfast.devices.search import ChosenDevice, DeviceSearch, SearchOutcome
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The devices found, and for each request of each claim which alternative was chosen."""
+    """The devices chosen for all claims, and the alternative chosen for each request."""
 
-    picks: tuple[Pick, ...]
-    chosen: tuple[Ask, ...]
+    chosen_devices: tuple[ChosenDevice, ...]
+    alternatives: tuple[RequestAlternative, ...]
 
     @property
     def score(self) -> int:
-        """Prefer early alternatives: 8 for the first, one less for each later."""
-        return sum(8 - ask.choice for ask in self.chosen if ask.sub)
+        """Sum over requests with subrequests: 8 for the first subrequest, 7 for the second, ..."""
+        return sum(
+            8 - alternative.position
+            for alternative in self.alternatives
+            if alternative.subrequest_name
+        )
 
 
 class Allocator:
-    """The claims of one pod, ready to be tried on any node; raises what no node can cure."""
+    """Allocates the claims of one pod; raises AllocationError if they fail on every node."""
 
     def __init__(
         self,
@@ -45,47 +54,67 @@ class Allocator:
     ) -> None:
         self.claims = tuple(claims)
         self.features = features
-        self.wanted: tuple[Wanted, ...] = flatten(claims, classes, features)
+        self.requests: tuple[ClaimRequest, ...] = flatten_requests(claims, classes, features)
         self.matcher = Matcher(self.claims, selectors, features)
-        self._fresh_constraints()
+        self._new_constraints()
 
     def solve(
-        self, node: Node, pools: Sequence[Pool], holdings: Holdings, steps: int = 0
+        self, node: Node, pools: Sequence[Pool], allocated_devices: AllocatedDevices, steps: int = 0
     ) -> Solution | None:
-        """Search on one node; ``steps`` bounds how many devices are looked at (0: no bound)."""
+        """Search devices on one node; ``steps`` limits the devices that are tried (0: no limit)."""
         if not self.claims:
             return None
         search = DeviceSearch(
-            self.claims, self.wanted, self._fresh_constraints(), pools=pools, holdings=holdings,
-            node=node, matcher=self.matcher, features=self.features, steps=steps,
+            self.claims, self.requests, self._new_constraints(), pools=pools,
+            allocated_devices=allocated_devices, node=node, matcher=self.matcher,
+            features=self.features, steps=steps,
         )  # fmt: skip
         if search.run() is SearchOutcome.FOUND:
-            return Solution(tuple(search.picks), self._chosen(search.picks))
-        if any(pool.fault for pool in pools):
+            return Solution(
+                tuple(search.chosen_devices), self._chosen_alternatives(search.chosen_devices)
+            )
+        if any(pool.invalid_reason for pool in pools):
             raise NodeAllocationError("invalid resource pools were encountered")
         return None
 
     def write(self, solution: Solution, node: str) -> tuple[Allocation, ...]:
-        """Turn a solution into one allocation a claim, in the order of the claims."""
+        """Return one allocation a claim, in the order of the claims."""
         return tuple(
-            allocation_of(
+            build_allocation(
                 claim,
-                [pick for pick in solution.picks if pick.ask.claim == number],
-                [ask for ask in solution.chosen if ask.claim == number],
+                [
+                    chosen
+                    for chosen in solution.chosen_devices
+                    if chosen.alternative.claim == number
+                ],
+                [
+                    alternative
+                    for alternative in solution.alternatives
+                    if alternative.claim == number
+                ],
                 node,
                 self.features,
             )
             for number, claim in enumerate(self.claims)
         )
 
-    def _chosen(self, picks: Sequence[Pick]) -> tuple[Ask, ...]:
-        picked = {pick.ask.index: pick.ask for pick in picks}
+    def _chosen_alternatives(
+        self, chosen_devices: Sequence[ChosenDevice]
+    ) -> tuple[RequestAlternative, ...]:
+        chosen = {device.alternative.index for device in chosen_devices}
         return tuple(
-            next((ask for ask in wanted.asks if ask.index in picked), wanted.asks[0])
-            for wanted in self.wanted
+            next(
+                (
+                    alternative
+                    for alternative in request.alternatives
+                    if alternative.index in chosen
+                ),
+                request.alternatives[0],
+            )
+            for request in self.requests
         )
 
-    def _fresh_constraints(self) -> list[list[AllocationConstraint]]:
+    def _new_constraints(self) -> list[list[AllocationConstraint]]:
         return [self._constraints_of(claim) for claim in self.claims]
 
     def _constraints_of(self, claim: ResourceClaim) -> list[AllocationConstraint]:

@@ -1,7 +1,7 @@
-"""I3, checked: one device, one unit of a counter or of a capacity, serves one claim.
+"""Check invariant I3: a device, or one unit of a counter or capacity, serves one claim.
 
-Added up again from the claims alone, slowly and obviously, so that a mistake in the holdings cannot
-hide itself.
+Everything is summed up again from the claims alone, in the simplest way, so that an error in the
+ledger of allocated devices cannot hide itself.
 """
 
 from __future__ import annotations
@@ -9,41 +9,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.api.quantity import Quantity
-from holdfast.devices.holdings import Holdings
+from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.inventory import Inventory
-from holdfast.devices.slices import DeviceCandidate, DeviceId, PoolId, SliceFacts
+from holdfast.devices.slices import DeviceCandidate, DeviceId, PoolId, SliceInfo
 
 ZERO = Quantity.parse("0")
 
 
-def overdrawn(inventory: Inventory) -> list[str]:
-    """Name everything that is held more than once, and every mistake in the holdings."""
-    holdings = inventory.holdings
-    true = Holdings.of(inventory.claims.effective(), sharing=holdings.sharing)
+def overcommitments(inventory: Inventory) -> list[str]:
+    """Describe every overcommitted device, capacity and counter, and every error in the ledger."""
+    allocated_devices = inventory.allocated_devices
+    true = AllocatedDevices.of(
+        inventory.claims.including_in_flight(), sharing=allocated_devices.sharing
+    )
     return [
-        *_mistakes(holdings, true),
+        *_ledger_errors(allocated_devices, true),
         *_devices(true),
         *_capacities(inventory, true),
         *_counters(inventory, true),
     ]
 
 
-def _mistakes(told: Holdings, true: Holdings) -> Iterator[str]:
-    if (told.whole, told.shares) != (true.whole, true.shares):
-        yield f"holdings say {told.whole} and {told.shares}, claims {true.whole} and {true.shares}"
-    for device in true.consumed.keys() | told.consumed.keys():
-        says, are = told.consumed.get(device, {}), true.consumed.get(device, {})
-        if any(says.get(n, ZERO) != are.get(n, ZERO) for n in says.keys() | are.keys()):
-            yield f"holdings say {says} of {device} is consumed, claims say {are}"
+def _ledger_errors(ledger: AllocatedDevices, claims: AllocatedDevices) -> Iterator[str]:
+    entered, true = (ledger.unshared, ledger.shared), (claims.unshared, claims.shared)
+    if entered != true:
+        yield f"allocated devices are entered as {entered}, but claims hold {true}"
+    for device in claims.consumed.keys() | ledger.consumed.keys():
+        mine, theirs = ledger.consumed.get(device, {}), claims.consumed.get(device, {})
+        if any(mine.get(n, ZERO) != theirs.get(n, ZERO) for n in mine.keys() | theirs.keys()):
+            yield f"consumed capacity of {device} is entered as {mine}, but claims hold {theirs}"
 
 
-def _devices(true: Holdings) -> Iterator[str]:
-    for device, count in true.whole.items():
-        if count > 1 or device in true.shares:
-            yield f"I3: device {device} serves {count + true.shares[device]} claims"
+def _devices(true: AllocatedDevices) -> Iterator[str]:
+    for device, count in true.unshared.items():
+        if count > 1 or device in true.shared:
+            yield f"I3: device {device} serves {count + true.shared[device]} claims"
 
 
-def _capacities(inventory: Inventory, true: Holdings) -> Iterator[str]:
+def _capacities(inventory: Inventory, true: AllocatedDevices) -> Iterator[str]:
     known = _newest(inventory)
     for device, amounts in true.consumed.items():
         has = known[device].device.capacity if device in known else {}
@@ -52,31 +55,40 @@ def _capacities(inventory: Inventory, true: Holdings) -> Iterator[str]:
                 yield f"I3: device {device} has {has[name].value} of {name}, used {amounts[name]}"
 
 
-def _counters(inventory: Inventory, true: Holdings) -> Iterator[str]:
-    """A device that is held uses its pool's counters once, however many claims share it."""
+def _counters(inventory: Inventory, true: AllocatedDevices) -> Iterator[str]:
+    """An allocated device consumes its pool's counters once, even if several claims share it."""
     taken: dict[tuple[PoolId, str, str], Quantity] = {}
     for device, candidate in _newest(inventory).items():
-        if not true.taken(device):
+        if not true.is_allocated(device):
             continue
-        for set_name, amounts in candidate.consumes.items():
+        for set_name, amounts in candidate.consumed_counters.items():
             for name, amount in amounts.items():
                 key = (device[:2], set_name, name)
                 taken[key] = taken[key] + amount if key in taken else amount
-    for facts in _current(inventory):
-        for set_name, amounts in facts.counters:
+    for slice_info in _current(inventory):
+        for set_name, amounts in slice_info.counters:
             for name, has in amounts.items():
-                used = taken.get((facts.pool, set_name, name), ZERO)
-                if used > max(has, ZERO):  # a slice may say less than nothing
-                    yield f"I3: {facts.pool} has {has} of counter {set_name}/{name}, used {used}"
+                used = taken.get((slice_info.pool, set_name, name), ZERO)
+                if used > max(has, ZERO):  # a slice may publish a negative value
+                    counter = f"{set_name}/{name}"
+                    yield f"I3: {slice_info.pool} has {has} of counter {counter}, used {used}"
 
 
 def _newest(inventory: Inventory) -> dict[DeviceId, DeviceCandidate]:
-    return {device.id: device for facts in _current(inventory) for device in facts.candidates}
+    return {
+        device.id: device for slice_info in _current(inventory) for device in slice_info.candidates
+    }
 
 
-def _current(inventory: Inventory) -> list[SliceFacts]:
-    """The slices of every pool's newest generation."""
+def _current(inventory: Inventory) -> list[SliceInfo]:
+    """Return the slices of every pool's newest generation."""
     newest: dict[PoolId, int] = {}
-    for facts in inventory.slices:
-        newest[facts.pool] = max(facts.generation, newest.get(facts.pool, facts.generation))
-    return [facts for facts in inventory.slices if facts.generation == newest[facts.pool]]
+    for slice_info in inventory.slices:
+        newest[slice_info.pool] = max(
+            slice_info.generation, newest.get(slice_info.pool, slice_info.generation)
+        )
+    return [
+        slice_info
+        for slice_info in inventory.slices
+        if slice_info.generation == newest[slice_info.pool]
+    ]

@@ -1,8 +1,8 @@
-"""Claims as last heard or last written by ourselves, and what they hold.
+"""Resource claims in their newest known version, and the devices allocated to them.
 
-A claim that is being allocated is *promised*: its devices count as held from the decision on,
-before anything is written. The promise is withdrawn when the written claim takes its place, or
-when the attempt fails. ``claims_of`` finds the claims of a pod, or says why it has to wait.
+The allocation of a claim is *in flight* from the decision until it is stored or the attempt fails;
+its devices count as allocated before anything is written. ``claims_of_pod`` returns the claims of
+a pod, or raises why the pod has to wait.
 """
 
 from __future__ import annotations
@@ -12,64 +12,64 @@ from collections.abc import Callable, Iterator
 
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod, PodResourceClaim
-from holdfast.devices.holdings import Holdings, results_of
+from holdfast.devices.allocated_devices import AllocatedDevices, allocated_results
 from holdfast.devices.slices import DeviceId
 from holdfast.errors import HoldfastError
 
 EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
-"""Annotation of the claim that the scheduler makes for a pod's extended resources."""
+"""Annotation of a claim that the scheduler creates for a pod's extended resources."""
 _REMEMBERED_DELETIONS = 4096
 
 
 class Claims:
-    """The claim ledger; ``moved`` is told of every device whose holders changed."""
+    """The ledger of claims; ``on_change`` is called for every device allocated or deallocated."""
 
-    def __init__(self, moved: Callable[[DeviceId], None]) -> None:
-        self._moved = moved
+    def __init__(self, on_change: Callable[[DeviceId], None]) -> None:
+        self._on_change = on_change
         self._by_key: dict[str, ResourceClaim] = {}
-        self._promised: dict[str, ResourceClaim] = {}
-        self._special: dict[str, set[str]] = {}
+        self._in_flight: dict[str, ResourceClaim] = {}
+        self._extended: dict[str, set[str]] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
-        self.holdings = Holdings()
+        self.allocated_devices = AllocatedDevices()
 
     def get(self, namespace: str, name: str) -> ResourceClaim | None:
-        """The newest version of a claim we know."""
+        """Return the newest known version of a claim, or None."""
         return self._by_key.get(f"{namespace}/{name}")
 
     def all(self) -> tuple[ResourceClaim, ...]:
-        """Every claim, promised allocations left out."""
+        """Return every claim as stored, without allocations in flight."""
         return tuple(self._by_key.values())
 
-    def effective(self) -> list[ResourceClaim]:
-        """Every claim as it counts: promised ones as they are about to be written."""
-        stored = [self._promised.get(claim.uid, claim) for claim in self._by_key.values()]
+    def including_in_flight(self) -> list[ResourceClaim]:
+        """Return every claim; those in flight with the allocation that is being written."""
+        stored = [self._in_flight.get(claim.uid, claim) for claim in self._by_key.values()]
         uids = {claim.uid for claim in self._by_key.values()}
-        return [*stored, *(c for uid, c in self._promised.items() if uid not in uids)]
+        return [*stored, *(c for uid, c in self._in_flight.items() if uid not in uids)]
 
-    def special_of(self, pod: Pod) -> ResourceClaim | None:
-        """The claim made for the pod's extended resources in an earlier attempt, or None."""
-        keys = self._special.get(pod.uid, ())
+    def extended_claim_of(self, pod: Pod) -> ResourceClaim | None:
+        """Return the claim for the pod's extended resources of an earlier attempt, or None."""
+        keys = self._extended.get(pod.uid, ())
         return min((self._by_key[key] for key in keys), key=lambda c: c.key, default=None)
 
     def upsert(self, claim: ResourceClaim) -> bool:
-        """Take in a claim unless we know a newer version; tell whether it was news."""
+        """Store a claim unless a newer version is known; return whether it was stored."""
         known = self._by_key.get(claim.key)
         if claim.uid in self._deleted or (known is not None and _older(claim, known)):
             return False
         if known is not None:
             self._drop(known)
         self._by_key[claim.key] = claim
-        if owner := _special_owner(claim):
-            self._special.setdefault(owner, set()).add(claim.key)
+        if owner := _extended_claim_owner(claim):
+            self._extended.setdefault(owner, set()).add(claim.key)
             if claim.status.allocation is not None:
-                # It was promised before it had a uid of its own; now it is written.
-                self.withdraw(special_uid(owner))
-        if claim.uid not in self._promised:
+                # In flight it had a substitute uid; now it is stored under its own.
+                self.remove_in_flight(in_flight_uid(owner))
+        if claim.uid not in self._in_flight:
             self._hold(claim)
         return True
 
     def delete(self, claim: ResourceClaim) -> None:
-        """Let a claim go; an answer to a write of ours that comes late does not bring it back."""
+        """Remove a claim; a late response to one of our own writes does not restore it."""
         known = self._by_key.get(claim.key)
         if claim.uid:
             self._deleted[claim.uid] = None
@@ -78,21 +78,21 @@ class Claims:
         if known is not None and known.uid == claim.uid:
             self._drop(known)
 
-    def promise(self, claim: ResourceClaim) -> None:
-        """Hold what the claim's allocation says, instead of what is stored."""
-        self.withdraw(claim.uid)
+    def add_in_flight(self, claim: ResourceClaim) -> None:
+        """Allocate the devices of this allocation, instead of those of the stored claim."""
+        self.remove_in_flight(claim.uid)
         if (stored := self._stored(claim)) is not None:
             self._release(stored)
-        self._promised[claim.uid] = claim
+        self._in_flight[claim.uid] = claim
         self._hold(claim)
 
-    def promised(self, uid: str) -> ResourceClaim | None:
-        """The claim as it is about to be written, or None."""
-        return self._promised.get(uid)
+    def in_flight(self, uid: str) -> ResourceClaim | None:
+        """Return the claim with the allocation that is being written, or None."""
+        return self._in_flight.get(uid)
 
-    def withdraw(self, uid: str) -> bool:
-        """Let a promise go and hold what is stored again; tell whether there was one."""
-        claim = self._promised.pop(uid, None)
+    def remove_in_flight(self, uid: str) -> bool:
+        """End an allocation in flight: the stored claim counts; return whether one existed."""
+        claim = self._in_flight.pop(uid, None)
         if claim is None:
             return False
         self._release(claim)
@@ -100,13 +100,13 @@ class Claims:
             self._hold(stored)
         return True
 
-    def fork(self, moved: Callable[[DeviceId], None]) -> Claims:
-        """An independent copy."""
-        copy = Claims(moved)
-        copy._by_key, copy._promised = dict(self._by_key), dict(self._promised)
-        copy._special = {uid: set(keys) for uid, keys in self._special.items()}
+    def fork(self, on_change: Callable[[DeviceId], None]) -> Claims:
+        """Return an independent copy."""
+        copy = Claims(on_change)
+        copy._by_key, copy._in_flight = dict(self._by_key), dict(self._in_flight)
+        copy._extended = {uid: set(keys) for uid, keys in self._extended.items()}
         copy._deleted = self._deleted.copy()
-        copy.holdings = self.holdings.copy()
+        copy.allocated_devices = self.allocated_devices.copy()
         return copy
 
     def _stored(self, claim: ResourceClaim) -> ResourceClaim | None:
@@ -115,56 +115,56 @@ class Claims:
 
     def _drop(self, known: ResourceClaim) -> None:
         del self._by_key[known.key]
-        if owner := _special_owner(known):
-            self._special[owner].discard(known.key)
-            if not self._special[owner]:
-                del self._special[owner]
-        if known.uid not in self._promised:
+        if owner := _extended_claim_owner(known):
+            self._extended[owner].discard(known.key)
+            if not self._extended[owner]:
+                del self._extended[owner]
+        if known.uid not in self._in_flight:
             self._release(known)
 
     def _hold(self, claim: ResourceClaim) -> None:
-        for result in results_of(claim):
-            self.holdings.take(result)
-            self._moved((result.driver, result.pool, result.device))
+        for result in allocated_results(claim):
+            self.allocated_devices.allocate(result)
+            self._on_change((result.driver, result.pool, result.device))
 
     def _release(self, claim: ResourceClaim) -> None:
-        for result in results_of(claim):
-            self.holdings.give_back(result)
-            self._moved((result.driver, result.pool, result.device))
+        for result in allocated_results(claim):
+            self.allocated_devices.deallocate(result)
+            self._on_change((result.driver, result.pool, result.device))
 
 
-def special_uid(pod_uid: str) -> str:
-    """Under which uid a pod's special claim is promised, before it has one of its own."""
+def in_flight_uid(pod_uid: str) -> str:
+    """Return the substitute uid of a pod's extended resource claim until it is created."""
     return f"extended-resources-of/{pod_uid}"
 
 
-def controller_of(claim: ResourceClaim, pod: Pod) -> bool:
-    """Tell whether the pod is the claim's controlling owner."""
+def is_controlled_by(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether the pod is the claim's controlling owner."""
     return any(o.controller and o.uid == pod.uid for o in claim.metadata.owner_references)
 
 
-def _special_owner(claim: ResourceClaim) -> str:
+def _extended_claim_owner(claim: ResourceClaim) -> str:
     if claim.metadata.annotations.get(EXTENDED_CLAIM) != "true":
         return ""
     return next((o.uid for o in claim.metadata.owner_references if o.controller), "")
 
 
 def _older(claim: ResourceClaim, known: ResourceClaim) -> bool:
-    """Tell whether the claim is an older version of the one known; versions count up."""
+    """Return whether the claim is an older version of the known one; versions increase."""
     if claim.uid != known.uid:
         return False
     mine, theirs = claim.metadata.resource_version, known.metadata.resource_version
     return mine.isdigit() and theirs.isdigit() and int(mine) < int(theirs)
 
 
-class ClaimUnmet(HoldfastError):
-    """A claim of the pod is not there or not usable; the pod has to wait."""
+class ClaimNotReady(HoldfastError):
+    """A claim of the pod is missing or cannot be used; the pod has to wait."""
 
 
 def claim_name(pod: Pod, entry: PodResourceClaim) -> tuple[str | None, bool]:
-    """Name the claim object of an entry, and tell whether the pod must own it.
+    """Return the name of an entry's claim, and whether the pod must own the claim.
 
-    No name means that none was made on purpose: the entry can be ignored.
+    The name is None if no claim is needed: the entry is ignored.
     """
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name, False
@@ -172,29 +172,31 @@ def claim_name(pod: Pod, entry: PodResourceClaim) -> tuple[str | None, bool]:
         for status in pod.status.resource_claim_statuses:
             if status.name == entry.name:
                 return status.resource_claim_name, True
-        raise ClaimUnmet(f'pod "{pod.key}": ResourceClaim not created yet')
-    raise ClaimUnmet(
+        raise ClaimNotReady(f'pod "{pod.key}": ResourceClaim not created yet')
+    raise ClaimNotReady(
         f'pod "{pod.key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
     )
 
 
 def check_owner(claim: ResourceClaim, pod: Pod) -> None:
-    """Refuse a claim that was made for another pod."""
+    """Raise ClaimNotReady for a claim that was created for another pod."""
     if claim.namespace != pod.namespace:
-        raise ClaimUnmet(f"ResourceClaim {claim.key} is not in the same namespace as Pod {pod.key}")
-    if not controller_of(claim, pod):
-        raise ClaimUnmet(
+        raise ClaimNotReady(
+            f"ResourceClaim {claim.key} is not in the same namespace as Pod {pod.key}"
+        )
+    if not is_controlled_by(claim, pod):
+        raise ClaimNotReady(
             f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
         )
 
 
-def reserved_for(claim: ResourceClaim, pod_uid: str) -> bool:
-    """Tell whether the pod may use the claim already."""
+def is_reserved_for(claim: ResourceClaim, pod_uid: str) -> bool:
+    """Return whether the claim is reserved for the pod."""
     return any(consumer.uid == pod_uid for consumer in claim.status.reserved_for)
 
 
-def claims_of(pod: Pod, claims: Claims) -> tuple[ResourceClaim, ...]:
-    """The claims of a pod in the order of its spec; raises ClaimUnmet if one is not usable."""
+def claims_of_pod(pod: Pod, claims: Claims) -> tuple[ResourceClaim, ...]:
+    """Return the claims of a pod in the order of its spec; raise ClaimNotReady if one is not."""
     return tuple(_found(pod, claims))
 
 
@@ -205,9 +207,9 @@ def _found(pod: Pod, claims: Claims) -> Iterator[ResourceClaim]:
             continue
         claim = claims.get(pod.namespace, name)
         if claim is None:
-            raise ClaimUnmet(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+            raise ClaimNotReady(f'could not find ResourceClaim "{pod.namespace}/{name}"')
         if claim.metadata.deletion_timestamp is not None:
-            raise ClaimUnmet(f'resourceclaim "{claim.name}" is being deleted')
+            raise ClaimNotReady(f'resourceclaim "{claim.name}" is being deleted')
         if must_own:
             check_owner(claim, pod)
         yield claim

@@ -1,8 +1,9 @@
-"""What the devices of a claim must have in common, or must not.
+"""Constraints of claims: attributes that must match, or be distinct, over the allocated devices.
 
-Both kinds only ever get stricter as devices are added, so a search may stop at the first no.
-Values carry their type: an int never equals a string. In list mode a scalar counts as a list of
-one; match then means that one value is common to all, distinct that no two devices share any.
+Adding a device never makes another one acceptable, so a search may stop at the first rejection.
+Values are compared with their type: an int never equals a string. With list attributes a scalar
+counts as a list of one; match then requires one value common to all, distinct that no two devices
+share a value.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Values = frozenset[tuple[str, Any]]
 
 
 def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values:
-    """The typed values of an attribute; none when it has no value we know."""
+    """Return the typed values of an attribute; empty if it has no known value."""
     if lists:
         for kind in ("int", "bool", "string", "version"):
             if several := getattr(attribute, f"{kind}s"):
@@ -32,20 +33,20 @@ def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values:
 
 
 class AllocationConstraint(Protocol):
-    """Accepts devices one by one; ``remove`` takes back the latest accepted."""
+    """Accepts devices one by one; ``remove`` undoes the latest ``add``."""
 
     def add(self, request: str, sub: str, candidate: DeviceCandidate) -> bool:
-        """Accept the device for the request, or say no and stay as before."""
+        """Add a device for the request; return False and change nothing if it violates this."""
         ...
 
     def remove(self, request: str, sub: str) -> None:
-        """Forget the device accepted last for this request."""
+        """Remove the device that was added last for this request."""
         ...
 
 
 @dataclass(slots=True)
 class _Attribute:
-    """What both kinds share: which requests are meant and which attribute is looked at."""
+    """Common part: the attribute's name and the requests that the constraint applies to."""
 
     name: str
     requests: frozenset[str]
@@ -60,10 +61,10 @@ class _Attribute:
             return True
         attribute = candidate.attribute(self.name)
         values = frozenset() if attribute is None else values_of(attribute, lists=self.lists)
-        kept = self._accept(values) if values else None
-        if kept is None:
+        accepted = self._accept(values) if values else None
+        if accepted is None:
             return False
-        self._accepted.append(kept)
+        self._accepted.append(accepted)
         return True
 
     def remove(self, request: str, sub: str) -> None:
@@ -75,7 +76,7 @@ class _Attribute:
 
 
 class MatchAttribute(_Attribute):
-    """All devices share a value; what is kept is what they all share so far."""
+    """All devices share a value; ``_accepted`` holds the values common to all so far."""
 
     __slots__ = ()
 
@@ -94,7 +95,7 @@ class DistinctAttribute(_Attribute):
 
 
 def build(constraint: DeviceConstraint, *, lists: bool) -> AllocationConstraint | None:
-    """Make the constraint ready for a search; None for a kind we do not know."""
+    """Build a constraint for one search; None if its type is unknown."""
     requests = frozenset(constraint.requests)
     if constraint.match_attribute is not None:
         return MatchAttribute(constraint.match_attribute, requests, lists)

@@ -1,4 +1,4 @@
-"""Which parts of device allocation are on; upstream's feature gates as arguments."""
+"""Feature gates of device allocation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The gates an allocation depends on, with the defaults of v1.36."""
+    """The gates that an allocation depends on, with the defaults of v1.36."""
 
     admin_access: bool = True
     prioritized_list: bool = True

@@ -1,4 +1,4 @@
-"""Which devices a request may have at all: class selectors, own selectors, node, taints."""
+"""Match devices with requests: selectors of class and request, node, taints."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from holdfast.api.devices import DeviceSelector, ResourceClaim
 from holdfast.api.node import Node, Taint
 from holdfast.api.pod import Toleration
 from holdfast.cel import CompileError, DeviceSelectors, EvaluationError
-from holdfast.devices.failures import AllocationError
+from holdfast.devices.errors import AllocationError
 from holdfast.devices.features import Features
-from holdfast.devices.requests import Ask, claim_label
+from holdfast.devices.requests import RequestAlternative, claim_label
 from holdfast.devices.slices import DeviceCandidate
 
-_KEEPS_AWAY = ("NoSchedule", "NoExecute")
+_BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 class Matcher:
-    """Evaluates selectors for the claims of one pod, putting failures into upstream's words."""
+    """Evaluates selectors for the claims of one pod; errors have upstream's messages."""
 
     def __init__(
         self, claims: Sequence[ResourceClaim], selectors: DeviceSelectors, features: Features
@@ -26,26 +26,28 @@ class Matcher:
         self._selectors = selectors
         self._features = features
 
-    def selectable(self, ask: Ask, candidate: DeviceCandidate, node: Node) -> bool:
-        """Tell whether the ask may have the device on this node, in use or not."""
-        return self.selected(ask, candidate) and candidate.on_node(node)
+    def selectable(
+        self, alternative: RequestAlternative, candidate: DeviceCandidate, node: Node
+    ) -> bool:
+        """Return whether the device matches and is available on this node, allocated or not."""
+        return self.selected(alternative, candidate) and candidate.is_available_on(node)
 
-    def selected(self, ask: Ask, candidate: DeviceCandidate) -> bool:
-        """Tell whether the device is of the kind asked for, wherever it is."""
+    def selected(self, alternative: RequestAlternative, candidate: DeviceCandidate) -> bool:
+        """Return whether the device matches all selectors, on any node."""
         if candidate.device.binding_conditions and not self._features.binding_conditions:
             return False
-        owner = f"class {ask.device_class.name}"
-        if not self._all(owner, ask.device_class.spec.selectors, candidate):
+        owner = f"class {alternative.device_class.name}"
+        if not self._all(owner, alternative.device_class.spec.selectors, candidate):
             return False
-        if not ask.selectors:
+        if not alternative.selectors:
             return True
-        owner = f"claim {claim_label(self._claims[ask.claim])}"
-        return self._all(owner, ask.selectors, candidate)
+        owner = f"claim {claim_label(self._claims[alternative.claim])}"
+        return self._all(owner, alternative.selectors, candidate)
 
     def _all(
-        self, owner: str, chosen: Sequence[DeviceSelector], candidate: DeviceCandidate
+        self, owner: str, expressions: Sequence[DeviceSelector], candidate: DeviceCandidate
     ) -> bool:
-        for i, selector in enumerate(chosen):
+        for i, selector in enumerate(expressions):
             expression = selector.cel.expression if selector.cel else ""
             try:
                 if not candidate.selected_by(expression, self._selectors):
@@ -62,7 +64,7 @@ class Matcher:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Tell whether one toleration covers one taint; an empty key or effect covers all."""
+    """Return whether a toleration matches a taint; an empty key or effect matches all."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -73,9 +75,9 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def tolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> bool:
-    """Tell whether every taint that keeps requests away is covered; other effects do not."""
+    """Return whether every NoSchedule and NoExecute taint is tolerated."""
     return all(
         any(tolerates(toleration, taint) for toleration in tolerations)
         for taint in taints
-        if taint.effect in _KEEPS_AWAY
+        if taint.effect in _BLOCKING_EFFECTS
     )

@@ -1,4 +1,4 @@
-"""Pools of devices as one node sees them: newest generation only, complete or not, valid or not."""
+"""Pools of devices for one node: the newest generation, which may be incomplete or invalid."""
 
 from __future__ import annotations
 
@@ -8,104 +8,104 @@ from dataclasses import dataclass, field
 from holdfast.api.node import Node
 from holdfast.api.quantity import Quantity
 from holdfast.devices.features import Features
-from holdfast.devices.slices import DeviceCandidate, PoolId, SliceFacts
+from holdfast.devices.slices import DeviceCandidate, PoolId, SliceInfo
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The devices of one pool that a node can reach.
+    """The devices of one pool that are available on a node.
 
-    ``elsewhere`` are devices of the same pool on other nodes: never candidates, but they may
-    have consumed the pool's counters. A pool with a ``fault`` has no candidates.
+    ``on_other_nodes`` are devices of the same pool for other nodes: they are not candidates, but
+    may have consumed the pool's counters. A pool with an ``invalid_reason`` has no candidates.
     """
 
     id: PoolId
     candidates: tuple[DeviceCandidate, ...] = ()
-    elsewhere: tuple[DeviceCandidate, ...] = ()
+    on_other_nodes: tuple[DeviceCandidate, ...] = ()
     counters: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
     incomplete: bool = False
-    fault: str = ""
+    invalid_reason: str = ""
 
     @property
     def label(self) -> str:
-        """``driver/pool``, as messages name it."""
+        """``driver/pool``, for messages."""
         return "/".join(self.id)
 
     @property
-    def binds_late(self) -> bool:
-        """Whether any device waits for conditions after allocation; such pools come last."""
+    def has_binding_conditions(self) -> bool:
+        """Whether a device has binding conditions; such pools are searched last."""
         return any(c.device.binding_conditions for c in self.candidates)
 
 
-def gather(
-    slices: Iterable[SliceFacts],
-    pools: Mapping[PoolId, Sequence[SliceFacts]],
+def gather_pools(
+    slices: Iterable[SliceInfo],
+    pools: Mapping[PoolId, Sequence[SliceInfo]],
     node: Node,
     features: Features,
 ) -> tuple[Pool, ...]:
-    """Build the node's pools in the order they are searched.
+    """Return the node's pools in search order.
 
-    ``slices`` are those that may concern the node, ``pools`` all slices of every pool.
+    ``slices`` are those that may be available on the node, ``pools`` all slices of every pool.
     """
-    found: dict[PoolId, list[SliceFacts]] = {}
-    for facts in slices:
-        if not features.partitionable_devices and _partitioned(facts):
+    found: dict[PoolId, list[SliceInfo]] = {}
+    for slice_info in slices:
+        if not features.partitionable_devices and _partitioned(slice_info):
             continue
-        if facts.relevant(node):
-            _keep_newest(found.setdefault(facts.pool, []), facts)
+        if slice_info.is_relevant_for(node):
+            _keep_newest(found.setdefault(slice_info.pool, []), slice_info)
     built = [
         pool
         for pool_id, newest in found.items()
         if (pool := _build(pool_id, newest, pools.get(pool_id, newest), features)) is not None
     ]
-    return tuple(sorted(built, key=lambda pool: (pool.binds_late, pool.id)))
+    return tuple(sorted(built, key=lambda pool: (pool.has_binding_conditions, pool.id)))
 
 
-def _partitioned(facts: SliceFacts) -> bool:
-    return bool(facts.counters) or facts.slice.spec.per_device_node_selection is not None
+def _partitioned(slice_info: SliceInfo) -> bool:
+    return bool(slice_info.counters) or slice_info.slice.spec.per_device_node_selection is not None
 
 
-def _keep_newest(kept: list[SliceFacts], facts: SliceFacts) -> None:
-    if kept and facts.generation < kept[0].generation:
+def _keep_newest(kept: list[SliceInfo], slice_info: SliceInfo) -> None:
+    if kept and slice_info.generation < kept[0].generation:
         return
-    if kept and facts.generation > kept[0].generation:
+    if kept and slice_info.generation > kept[0].generation:
         kept.clear()
-    kept.append(facts)
+    kept.append(slice_info)
 
 
 def _build(
-    pool_id: PoolId, here: list[SliceFacts], everywhere: Sequence[SliceFacts], features: Features
+    pool_id: PoolId, here: list[SliceInfo], everywhere: Sequence[SliceInfo], features: Features
 ) -> Pool | None:
-    """Make a pool of its relevant slices; None when a newer generation is on its way."""
-    wanted = here[0].slice.spec.pool.resource_slice_count
+    """Build a pool from its slices for the node; None if a newer generation is incomplete."""
+    expected = here[0].slice.spec.pool.resource_slice_count
     generation = here[0].generation
-    names = {facts.name for facts in here}
-    others: list[SliceFacts] = []
-    if len(here) != wanted:
-        if any(facts.generation > generation for facts in everywhere):
+    names = {slice_info.name for slice_info in here}
+    others: list[SliceInfo] = []
+    if len(here) != expected:
+        if any(slice_info.generation > generation for slice_info in everywhere):
             return None
-        same = [facts for facts in everywhere if facts.generation == generation]
-        if len(same) != wanted:
+        same = [slice_info for slice_info in everywhere if slice_info.generation == generation]
+        if len(same) != expected:
             return Pool(pool_id, incomplete=True)
-        others = [facts for facts in same if facts.name not in names]
-    here.sort(key=lambda facts: facts.name)
-    return _checked(pool_id, here, others, features)
+        others = [slice_info for slice_info in same if slice_info.name not in names]
+    here.sort(key=lambda slice_info: slice_info.name)
+    return _validated_pool(pool_id, here, others, features)
 
 
-def _checked(
-    pool_id: PoolId, here: list[SliceFacts], others: list[SliceFacts], features: Features
+def _validated_pool(
+    pool_id: PoolId, here: list[SliceInfo], others: list[SliceInfo], features: Features
 ) -> Pool:
-    candidates = tuple(c for facts in here for c in facts.candidates)
-    elsewhere = tuple(c for facts in others for c in facts.candidates)
+    candidates = tuple(c for slice_info in here for c in slice_info.candidates)
+    elsewhere = tuple(c for slice_info in others for c in slice_info.candidates)
     counters: dict[str, Mapping[str, Quantity]] = {}
-    fault = _duplicate([c.device.name for c in candidates], "device")
-    if features.partitionable_devices and not fault:
-        sets = [entry for facts in here for entry in facts.counters]
+    error = _duplicate([c.device.name for c in candidates], "device")
+    if features.partitionable_devices and not error:
+        sets = [entry for slice_info in here for entry in slice_info.counters]
         counters = dict(sets)
-        fault = _duplicate([name for name, _ in sets], "counter set")
-        fault = fault or _dangling(counters, (*candidates, *elsewhere))
-    if fault:
-        return Pool(pool_id, fault=fault)
+        error = _duplicate([name for name, _ in sets], "counter set")
+        error = error or _missing_counter(counters, (*candidates, *elsewhere))
+    if error:
+        return Pool(pool_id, invalid_reason=error)
     return Pool(pool_id, candidates, elsewhere, counters)
 
 
@@ -118,12 +118,12 @@ def _duplicate(names: list[str], what: str) -> str:
     return ""
 
 
-def _dangling(
+def _missing_counter(
     counters: Mapping[str, Mapping[str, Quantity]], candidates: Iterable[DeviceCandidate]
 ) -> str:
-    """Name a counter that a device consumes and the pool does not have."""
+    """Return an error if a device consumes a counter that the pool does not have, else ""."""
     for candidate in candidates:
-        for set_name, amounts in candidate.consumes.items():
+        for set_name, amounts in candidate.consumed_counters.items():
             if set_name not in counters:
                 return f"counter set {set_name} not found"
             for name in amounts:

@@ -1,4 +1,4 @@
-"""Claims flattened into what the search works through: requests, each with its alternatives."""
+"""The requests of all claims of a pod as one list, each with its alternatives."""
 
 from __future__ import annotations
 
@@ -16,59 +16,67 @@ from holdfast.api.devices import (
     SubRequest,
 )
 from holdfast.api.pod import Toleration
-from holdfast.devices.failures import AllocationError
+from holdfast.devices.errors import AllocationError
 from holdfast.devices.features import Features
 
-MOST_DEVICES = 32
-"""How many devices one claim may be given."""
+MAX_DEVICES = 32
+"""The most devices that can be allocated for one claim."""
 EXACT_COUNT, ALL = "ExactCount", "All"
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One way to satisfy one request: so many devices (or all) of a class.
+class RequestAlternative:
+    """One way to satisfy a request: the request itself, or one of its subrequests.
 
-    ``index`` numbers the asks of all claims of a pod; ``choice`` is the place among the
-    alternatives of its request.
+    ``index`` numbers the alternatives of all claims of a pod, ``position`` those of one request.
     """
 
     index: int
     claim: int
-    choice: int
-    request: str
-    sub: str
+    position: int
+    request_name: str
+    subrequest_name: str
     device_class: DeviceClass
-    mode: str
+    allocation_mode: str
     count: int
     selectors: tuple[DeviceSelector, ...]
     tolerations: tuple[Toleration, ...]
     capacity: Mapping[str, Any]
-    admin: bool
+    admin_access: bool
+
+    @property
+    def short_label(self) -> str:
+        """The name in error messages: the subrequest's if there is one, else the request's."""
+        return self.subrequest_name or self.request_name
 
     @property
     def label(self) -> str:
-        """How a result names the request: ``request`` or ``request/alternative``."""
-        return f"{self.request}/{self.sub}" if self.sub else self.request
+        """The name in allocation results: ``request`` or ``request/subrequest``."""
+        return (
+            f"{self.request_name}/{self.subrequest_name}"
+            if self.subrequest_name
+            else self.request_name
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A request of a claim and its alternatives in order of preference."""
+class ClaimRequest:
+    """A request of a claim, with its alternatives in order of preference."""
 
     claim: int
-    asks: tuple[Ask, ...]
+    alternatives: tuple[RequestAlternative, ...]
 
 
 def claim_label(claim: ResourceClaim) -> str:
-    """How messages name a claim: ``namespace/name``."""
+    """Return ``namespace/name`` of a claim, for messages."""
     return claim.key
 
 
-def flatten(
+def flatten_requests(
     claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], features: Features
-) -> tuple[Wanted, ...]:
-    """List the requests of all claims in order, or say what makes them impossible to judge."""
-    wanted: list[Wanted] = []
+) -> tuple[ClaimRequest, ...]:
+    """Return the requests of all claims in order; raise AllocationError if one is invalid."""
+    requests: list[ClaimRequest] = []
     counter = count()
     for number, claim in enumerate(claims):
         for request in claim.spec.devices.requests:
@@ -76,15 +84,15 @@ def flatten(
             bodies: tuple[ExactRequest | SubRequest, ...] = request.first_available
             if not bodies:
                 bodies = (request.exactly or ExactRequest(),)
-            asks = []
-            for choice, body in enumerate(bodies):
+            alternatives = []
+            for position, body in enumerate(bodies):
                 sub = body.name if isinstance(body, SubRequest) else ""
                 where = f"claim {claim_label(claim)}, request {sub or request.name}"
                 device_class = _checked(where, body, classes, features)
-                place = (next(counter), number, choice, request.name, sub)
-                asks.append(_ask(place, body, device_class))
-            wanted.append(Wanted(number, tuple(asks)))
-    return tuple(wanted)
+                identity = (next(counter), number, position, request.name, sub)
+                alternatives.append(_alternative(identity, body, device_class))
+            requests.append(ClaimRequest(number, tuple(alternatives)))
+    return tuple(requests)
 
 
 def _check_features(claim: ResourceClaim, request: DeviceRequest, features: Features) -> None:
@@ -110,14 +118,14 @@ def _checked(
     classes: Mapping[str, DeviceClass],
     features: Features,
 ) -> DeviceClass:
-    """Refuse what we do not understand; answer with the class."""
+    """Validate a request or subrequest and return its device class."""
     for i, selector in enumerate(body.selectors):
         if selector.cel is None:
             raise AllocationError(
                 f"{where}, selector #{i}: CEL expression empty (unsupported selector type?)"
             )
-    asks_admin = isinstance(body, ExactRequest) and body.admin_access is not None
-    if asks_admin and not features.admin_access:
+    wants_admin_access = isinstance(body, ExactRequest) and body.admin_access is not None
+    if wants_admin_access and not features.admin_access:
         raise AllocationError(f"{where}: admin access is requested, but the feature is disabled")
     if not body.device_class_name:
         raise AllocationError(f"{where}: missing device class name (unsupported request type?)")
@@ -131,11 +139,11 @@ def _checked(
     return device_class
 
 
-def _ask(
-    place: tuple[int, int, int, str, str], body: ExactRequest | SubRequest, class_: DeviceClass
-) -> Ask:
+def _alternative(
+    identity: tuple[int, int, int, str, str], body: ExactRequest | SubRequest, class_: DeviceClass
+) -> RequestAlternative:
     admin = isinstance(body, ExactRequest) and bool(body.admin_access)
-    return Ask(
-        *place, class_, body.allocation_mode, body.count, body.selectors, body.tolerations,
+    return RequestAlternative(
+        *identity, class_, body.allocation_mode, body.count, body.selectors, body.tolerations,
         (body.capacity or {}).get("requests") or {}, admin,
     )  # fmt: skip

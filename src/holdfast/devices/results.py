@@ -1,4 +1,4 @@
-"""From picks to what is written into a claim's status."""
+"""Build the allocation that is written into a claim's status."""
 
 from __future__ import annotations
 
@@ -20,54 +20,64 @@ from holdfast.api.meta import Requirement
 from holdfast.api.node_selection import NAME_FIELD
 from holdfast.api.pod import NodeSelector, NodeSelectorTerm
 from holdfast.devices.features import Features
-from holdfast.devices.requests import Ask
-from holdfast.devices.search import Pick
+from holdfast.devices.requests import RequestAlternative
+from holdfast.devices.search import ChosenDevice
 
 
-def allocation_of(
-    claim: ResourceClaim, picks: Sequence[Pick], asks: Sequence[Ask], node: str, features: Features
+def build_allocation(
+    claim: ResourceClaim,
+    chosen_devices: Sequence[ChosenDevice],
+    alternatives: Sequence[RequestAlternative],
+    node: str,
+    features: Features,
 ) -> Allocation:
-    """Build a claim's allocation: its picks, and for each request the ask that was chosen."""
-    results = tuple(_result(claim, i, pick, features) for i, pick in enumerate(picks))
+    """Build a claim's allocation from its chosen devices and alternatives."""
+    results = tuple(_result(claim, i, chosen, features) for i, chosen in enumerate(chosen_devices))
     return Allocation(
-        devices=DeviceAllocation(results=results, config=_config(claim, asks)),
-        node_selector=_node_selector(picks, node),
+        devices=DeviceAllocation(results=results, config=_config(claim, alternatives)),
+        node_selector=_node_selector(chosen_devices, node),
     )
 
 
-def _result(claim: ResourceClaim, number: int, pick: Pick, features: Features) -> DeviceResult:
-    driver, pool, device = pick.candidate.id
-    facts = pick.candidate.device
+def _result(
+    claim: ResourceClaim, number: int, chosen: ChosenDevice, features: Features
+) -> DeviceResult:
+    driver, pool, name = chosen.candidate.id
+    device = chosen.candidate.device
     binds = features.binding_conditions
-    consumed = pick.consumed
+    consumed = chosen.consumed
     return DeviceResult(
-        request=pick.ask.label,
+        request=chosen.alternative.label,
         driver=driver,
         pool=pool,
-        device=device,
-        admin_access=True if pick.ask.admin else None,
-        tolerations=pick.ask.tolerations,
-        binding_conditions=facts.binding_conditions if binds else (),
-        binding_failure_conditions=facts.binding_failure_conditions if binds else (),
-        share_id=None if consumed is None else _share_id(claim, number, pick),
+        device=name,
+        admin_access=True if chosen.alternative.admin_access else None,
+        tolerations=chosen.alternative.tolerations,
+        binding_conditions=device.binding_conditions if binds else (),
+        binding_failure_conditions=device.binding_failure_conditions if binds else (),
+        share_id=None if consumed is None else _share_id(claim, number, chosen),
         consumed_capacity={name: str(amount) for name, amount in (consumed or {}).items()},
     )
 
 
-def _share_id(claim: ResourceClaim, number: int, pick: Pick) -> str:
-    """Make an id for a share: unique, as no claim is given devices twice at the same version."""
-    words = (claim.uid, claim.metadata.resource_version, str(number), *pick.candidate.id)
+def _share_id(claim: ResourceClaim, number: int, chosen: ChosenDevice) -> str:
+    """Return a unique id: a claim is never allocated twice at the same resource version."""
+    words = (claim.uid, claim.metadata.resource_version, str(number), *chosen.candidate.id)
     digest = hashlib.sha256("\0".join(words).encode()).digest()
     return str(uuid.UUID(bytes=digest[:16], version=4))
 
 
-def _config(claim: ResourceClaim, asks: Sequence[Ask]) -> tuple[dict[str, Any], ...]:
-    """Class configuration once a class, then the claim's own for requests that were chosen."""
+def _config(
+    claim: ResourceClaim, alternatives: Sequence[RequestAlternative]
+) -> tuple[dict[str, Any], ...]:
+    """Return the configuration of each class once, then the claim's own for its chosen requests."""
     config: list[dict[str, Any]] = []
     users: dict[str, list[str]] = {}
-    for ask in asks:
-        users.setdefault(ask.device_class.name, []).append(ask.label)
-    classes = {ask.device_class.name: ask.device_class for ask in asks}
+    for alternative in alternatives:
+        users.setdefault(alternative.device_class.name, []).append(alternative.label)
+    classes = {
+        alternative.device_class.name: alternative.device_class for alternative in alternatives
+    }
     for name, requests in users.items():
         config += (_entry("FromClass", requests, c) for c in classes[name].spec.config)
     for own in claim.spec.devices.config:
@@ -76,8 +86,8 @@ def _config(claim: ResourceClaim, asks: Sequence[Ask]) -> tuple[dict[str, Any], 
             continue
         config += (
             _entry("FromClaim", list(own.requests), own)
-            for ask in asks
-            if ask.request in own.requests or ask.label in own.requests
+            for alternative in alternatives
+            if alternative.request_name in own.requests or alternative.label in own.requests
         )
     return tuple(config)
 
@@ -91,12 +101,12 @@ def _entry(source: str, requests: list[str], config: DeviceConfig) -> dict[str, 
     return entry
 
 
-def _node_selector(picks: Sequence[Pick], node: str) -> NodeSelector | None:
-    """Where the devices can be used together: one node, the nodes of their selectors, or any."""
+def _node_selector(chosen_devices: Sequence[ChosenDevice], node: str) -> NodeSelector | None:
+    """Return which nodes can use all of the devices; None: every node."""
     fields: list[Requirement] = []
     expressions: list[Requirement] = []
-    for pick in picks:
-        spec, device = pick.candidate.slice.spec, pick.candidate.device
+    for chosen in chosen_devices:
+        spec, device = chosen.candidate.slice.spec, chosen.candidate.device
         owner = device if spec.per_device_node_selection else spec
         if owner.node_name is not None or device.binds_to_node:
             here = Requirement(key=NAME_FIELD, operator="In", values=(node,))

@@ -1,8 +1,8 @@
-"""What about a node's devices can make a difference to given claims, as one hashable value.
+"""Signatures of nodes: everything about their devices that an allocation depends on, hashable.
 
-Two nodes with equal signatures give the claims the same answer, so the search runs once for both.
-A signature lists the devices in search order with what selectors, taints, constraints, counters
-and capacity have to say; names do not occur, and constraint values only as "same as the third".
+The search has the same result on nodes with equal signatures, so it runs once for them. A signature
+lists the devices in search order with the results of selectors and taints, and their constraint
+values, counters and capacity. Names are left out; constraint values are numbered by first use.
 """
 
 from __future__ import annotations
@@ -13,27 +13,29 @@ from weakref import WeakKeyDictionary
 
 from holdfast.api.node import Node
 from holdfast.api.quantity import Quantity
+from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.allocator import Allocator
-from holdfast.devices.amounts import demand
 from holdfast.devices.constraints import values_of
-from holdfast.devices.failures import AllocationError
-from holdfast.devices.holdings import Holdings
+from holdfast.devices.consumable_capacity import consumed_capacity
+from holdfast.devices.errors import AllocationError
 from holdfast.devices.matching import tolerated
 from holdfast.devices.pools import Pool
-from holdfast.devices.quotas import Rooms
-from holdfast.devices.requests import Ask
+from holdfast.devices.remaining_capacity import RemainingCapacity
+from holdfast.devices.requests import RequestAlternative
 from holdfast.devices.slices import DeviceCandidate
 
 _FAILS = "fails"
 
 
-class Signer:
-    """Signs nodes for the claims of one allocator."""
+class SignatureBuilder:
+    """Builds the signatures of nodes for the claims of one allocator."""
 
     def __init__(self, allocator: Allocator) -> None:
         self._allocator = allocator
         self._features = allocator.features
-        self._asks = [ask for wanted in allocator.wanted for ask in wanted.asks]
+        self._alternatives = [
+            alternative for request in allocator.requests for alternative in request.alternatives
+        ]
         self._attributes = sorted(
             {
                 name
@@ -42,41 +44,47 @@ class Signer:
                 if (name := c.match_attribute or c.distinct_attribute)
             }
         )
-        self._known: WeakKeyDictionary[DeviceCandidate, Hashable] = WeakKeyDictionary()
+        self._constants: WeakKeyDictionary[DeviceCandidate, Hashable] = WeakKeyDictionary()
 
-    def sign(self, node: Node, pools: Sequence[Pool], holdings: Holdings) -> Hashable:
-        """The node's signature; claims it says nothing new about need no search."""
-        rooms = Rooms(pools, holdings, self._features)
+    def signature(
+        self, node: Node, pools: Sequence[Pool], allocated_devices: AllocatedDevices
+    ) -> Hashable:
+        """Return the signature of a node."""
+        remaining = RemainingCapacity(pools, allocated_devices, self._features)
         numbers: dict[Any, int] = {}
         return tuple(
             (
                 pool.incomplete,
-                bool(pool.fault),
-                rooms.left(pool),
-                tuple(self._device(c, node, holdings, numbers) for c in pool.candidates),
+                bool(pool.invalid_reason),
+                remaining.remaining_counters(pool),
+                tuple(self._device(c, node, allocated_devices, numbers) for c in pool.candidates),
             )
             for pool in pools
         )
 
     def _device(
-        self, candidate: DeviceCandidate, node: Node, holdings: Holdings, numbers: dict[Any, int]
+        self,
+        candidate: DeviceCandidate,
+        node: Node,
+        allocated_devices: AllocatedDevices,
+        numbers: dict[Any, int],
     ) -> Hashable:
-        constant = self._known.get(candidate)
+        constant = self._constants.get(candidate)
         if constant is None:
-            constant = self._known[candidate] = self._constant(candidate)
+            constant = self._constants[candidate] = self._constant(candidate)
         identity = candidate.id
-        consumed = holdings.consumed.get(identity)
+        consumed = allocated_devices.consumed.get(identity)
         return (
             constant,
-            identity in holdings.whole,
-            identity in holdings.shares,
+            identity in allocated_devices.unshared,
+            identity in allocated_devices.shared,
             frozenset(consumed.items()) if consumed else None,
-            candidate.on_node(node),
+            candidate.is_available_on(node),
             self._partition(candidate, numbers) if self._attributes else None,
         )
 
     def _partition(self, candidate: DeviceCandidate, numbers: dict[Any, int]) -> Hashable:
-        """Constraint values, numbered in the order they first occur on the node."""
+        """Return constraint values, numbered in the order in which they first occur on the node."""
         found = []
         for name in self._attributes:
             attribute = candidate.attribute(name)
@@ -88,35 +96,37 @@ class Signer:
         return tuple(found)
 
     def _constant(self, candidate: DeviceCandidate) -> Hashable:
-        """What never changes while the slice stays as it is."""
+        """Return the part of the signature that depends on the slice only."""
         device = candidate.device
         consumes = frozenset(
             (set_name, name, amount)
-            for set_name, amounts in candidate.consumes.items()
+            for set_name, amounts in candidate.consumed_counters.items()
             for name, amount in amounts.items()
         )
         capacity = frozenset((name, str(c.value)) for name, c in device.capacity.items())
         return (
-            tuple(self._ask(ask, candidate) for ask in self._asks),
+            tuple(self._alternative(alternative, candidate) for alternative in self._alternatives),
             consumes,
             candidate.shareable,
             capacity if candidate.shareable else None,
             bool(device.binding_conditions),
         )
 
-    def _ask(self, ask: Ask, candidate: DeviceCandidate) -> Hashable:
+    def _alternative(self, alternative: RequestAlternative, candidate: DeviceCandidate) -> Hashable:
         device = candidate.device
-        tolerates = not self._features.device_taints or tolerated(device.taints, ask.tolerations)
-        wanted = demand(device.capacity, ask.capacity)
+        tolerates = not self._features.device_taints or tolerated(
+            device.taints, alternative.tolerations
+        )
+        wanted = consumed_capacity(device.capacity, alternative.capacity)
         if wanted is None:
-            return (self._selectable(ask, candidate), tolerates, None)
+            return (self._selectable(alternative, candidate), tolerates, None)
         if candidate.shareable:
-            return (self._selectable(ask, candidate), tolerates, frozenset(wanted.items()))
+            return (self._selectable(alternative, candidate), tolerates, frozenset(wanted.items()))
         fits = all(n <= Quantity.parse(device.capacity[k].value) for k, n in wanted.items())
-        return (self._selectable(ask, candidate), tolerates, fits)
+        return (self._selectable(alternative, candidate), tolerates, fits)
 
-    def _selectable(self, ask: Ask, candidate: DeviceCandidate) -> Hashable:
+    def _selectable(self, alternative: RequestAlternative, candidate: DeviceCandidate) -> Hashable:
         try:
-            return self._allocator.matcher.selected(ask, candidate)
+            return self._allocator.matcher.selected(alternative, candidate)
         except AllocationError:
             return _FAILS

@@ -1,4 +1,4 @@
-"""A ResourceSlice as the allocator reads it: digested once per version of the slice."""
+"""ResourceSlices as the allocator reads them, parsed once per version of a slice."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from holdfast.api.quantity import Quantity
 from holdfast.cel import CompileError, DeviceSelectors, EvaluationError, SelectableDevice
 
 DeviceId = tuple[str, str, str]
-"""Driver, pool, device: what an allocation result names."""
+"""Driver, pool and device name."""
 PoolId = tuple[str, str]
 Counters = Mapping[str, Mapping[str, Quantity]]
-"""Amounts by counter set and counter."""
+"""Amounts by counter set and counter name."""
 
-_REMEMBERED_ANSWERS = 256
+_MAX_CACHED_RESULTS = 256
 
 
 @lru_cache(maxsize=1024)
@@ -26,10 +26,10 @@ def _terms(selector: NodeSelector) -> NodeTerms:
     return compile_selector(selector)
 
 
-def reaches(
+def includes_node(
     node: Node, name: str | None, all_nodes: bool | None, selector: NodeSelector | None
 ) -> bool:
-    """Tell whether a node selection includes the node; one that says nothing includes none."""
+    """Return whether a node selection includes the node; an empty selection includes none."""
     if name:
         return name == node.name
     if all_nodes:
@@ -38,57 +38,65 @@ def reaches(
 
 
 class DeviceCandidate:
-    """One device of one slice, with what selectors said about it so far."""
+    """One device of a slice, with the cached results of selectors."""
 
-    __slots__ = ("__weakref__", "_answers", "_subject", "consumes", "device", "id", "slice")
+    __slots__ = (
+        "__weakref__",
+        "_results",
+        "_selectable",
+        "consumed_counters",
+        "device",
+        "id",
+        "slice",
+    )
 
     def __init__(self, slice_: ResourceSlice, device: Device) -> None:
         spec = slice_.spec
         self.slice = slice_
         self.device = device
         self.id: DeviceId = (spec.driver, spec.pool.name, device.name)
-        self.consumes = _consumption(device)
-        self._subject: SelectableDevice | None = None
-        self._answers: dict[str, bool | EvaluationError] = {}
+        self.consumed_counters = _consumption(device)
+        self._selectable: SelectableDevice | None = None
+        self._results: dict[str, bool | EvaluationError] = {}
 
     def __repr__(self) -> str:
         return f"DeviceCandidate({'/'.join(self.id)})"
 
     @property
     def shareable(self) -> bool:
-        """Whether several claims may hold the device at once."""
+        """Whether the device can be allocated to several claims."""
         return bool(self.device.allow_multiple_allocations)
 
-    def on_node(self, node: Node) -> bool:
-        """Tell whether the device itself can be reached (its slice already can)."""
+    def is_available_on(self, node: Node) -> bool:
+        """Return whether the device is available on the node; its slice is known to be."""
         if not self.slice.spec.per_device_node_selection:
             return True
         device = self.device
-        return reaches(node, device.node_name, device.all_nodes, device.node_selector)
+        return includes_node(node, device.node_name, device.all_nodes, device.node_selector)
 
     def selected_by(self, expression: str, selectors: DeviceSelectors) -> bool:
-        """Evaluate a selector, once; raises CompileError or EvaluationError."""
-        answer = self._answers.get(expression)
-        if answer is None:
-            if len(self._answers) >= _REMEMBERED_ANSWERS:
-                self._answers.clear()
-            answer = self._answers[expression] = self._evaluate(expression, selectors)
-        if isinstance(answer, EvaluationError):
-            raise answer.with_traceback(None)
-        return answer
+        """Evaluate a selector, with a cache; raise CompileError or EvaluationError."""
+        result = self._results.get(expression)
+        if result is None:
+            if len(self._results) >= _MAX_CACHED_RESULTS:
+                self._results.clear()
+            result = self._results[expression] = self._evaluate(expression, selectors)
+        if isinstance(result, EvaluationError):
+            raise result.with_traceback(None)
+        return result
 
     def _evaluate(self, expression: str, selectors: DeviceSelectors) -> bool | EvaluationError:
-        if self._subject is None:
-            self._subject = selectors.subject(self.id[0], self.device)
+        if self._selectable is None:
+            self._selectable = selectors.selectable_device(self.id[0], self.device)
         try:
-            return selectors.compile(expression).matches(self._subject)
+            return selectors.compile(expression).matches(self._selectable)
         except CompileError:
             raise
         except EvaluationError as failure:
             return failure
 
     def attribute(self, name: str) -> DeviceAttribute | None:
-        """Look up a fully qualified attribute; the driver's own domain may be left out."""
+        """Return an attribute by its qualified name; the slice may omit the driver's own domain."""
         attributes = self.device.attributes
         if (found := attributes.get(name)) is not None:
             return found
@@ -96,8 +104,8 @@ class DeviceCandidate:
         return attributes.get(identifier) if domain == self.id[0] else None
 
 
-class SliceFacts:
-    """One slice: its devices as candidates, its counters, and where it can be reached."""
+class SliceInfo:
+    """One slice: its devices as candidates, its counters and its node."""
 
     __slots__ = ("candidates", "counters", "name", "node_name", "pool", "slice")
 
@@ -110,22 +118,22 @@ class SliceFacts:
         self.counters = tuple(
             (entry.name, _amounts(entry.counters)) for entry in spec.shared_counters
         )
-        # Counters concern the whole pool, wherever their slice lives.
+        # Counters belong to the whole pool, not to the node of their slice.
         self.node_name = "" if self.counters else (spec.node_name or "")
 
     @property
     def generation(self) -> int:
-        """Which edition of the pool this is part of."""
+        """The generation of the pool that this slice belongs to."""
         return self.slice.spec.pool.generation
 
-    def relevant(self, node: Node) -> bool:
-        """Tell whether anything in the slice matters to the node."""
+    def is_relevant_for(self, node: Node) -> bool:
+        """Return whether the slice has counters, or devices for the node."""
         if self.counters:
             return True
         spec = self.slice.spec
         if spec.per_device_node_selection:
-            return any(candidate.on_node(node) for candidate in self.candidates)
-        return reaches(node, spec.node_name, spec.all_nodes, spec.node_selector)
+            return any(candidate.is_available_on(node) for candidate in self.candidates)
+        return includes_node(node, spec.node_name, spec.all_nodes, spec.node_selector)
 
 
 def _consumption(device: Device) -> Counters:

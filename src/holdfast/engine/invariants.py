@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from holdfast.capacity.audit import held_besides, misdrawn, rows_waited_for
 from holdfast.capacity.matching import ignores
 from holdfast.columns.pod_info import sum_of
-from holdfast.devices.audit import overdrawn
+from holdfast.devices.audit import overcommitments
 from holdfast.framework.world import World
 
 
@@ -32,7 +32,7 @@ def invariant_violations(world: World, ours: Iterable[str] | None = None) -> lis
         *_columns_equal_their_parts(world),
         *_no_overcommitment(world, None if ours is None else set(ours)),
         *misdrawn(world.offers, world.nodes),
-        *overdrawn(world.devices),
+        *overcommitments(world.devices),
         *world.nominations.faults(),
         *world.nominated_owner_rows.faults(),
     ]
@@ -82,4 +82,6 @@ def accounted_elsewhere(world: World, resource: int, has: int) -> bool:
     name = world.nodes.resources[resource]
     if world.ignores_resource(name):
         return True
-    return not has and world.devices is not None and world.devices.class_for(name) is not None
+    return (
+        not has and world.devices is not None and world.devices.device_class_for(name) is not None
+    )

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.api.mistakes import read
+from holdfast.api.strict_decode import decode_struct
 from holdfast.errors import BadConfiguration, Cause, Details, aggregate_message
 
 T = TypeVar("T", bound="PluginArgs")
@@ -31,7 +31,7 @@ class Arguments(list[Cause]):
 
     def read(self, kind: type[T], given: Mapping[str, Any]) -> T:
         """Read the arguments, noting fields nobody knows and values of the wrong type."""
-        return read(kind, given, "", self)
+        return decode_struct(kind, given, "", self)
 
     def refuse_if_wrong(self) -> None:
         """Raise BadConfiguration naming every wrong field, or return quietly."""

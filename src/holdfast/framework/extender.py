@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.mistakes import Seconds
+from holdfast.api.strict_decode import Seconds
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.values import Candidate, Placement

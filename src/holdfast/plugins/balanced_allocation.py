@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.causes import duplicate, invalid
+from holdfast.api.field_errors import duplicate, invalid
 from holdfast.api.resource_names import is_scalar
 from holdfast.capacity.held_room import Lifted
 from holdfast.columns.amounts import Amounts
@@ -24,7 +24,7 @@ from holdfast.columns.interner import CPU, MEMORY
 from holdfast.columns.journal import Derived
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.served import DeviceBackedResource
+from holdfast.devices.device_backed_resource import DeviceBackedResource
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import AnyRows, RawScores, Rows, Scope, Skip, Traits
 from holdfast.framework.view import View
@@ -108,7 +108,7 @@ class BalancedAllocation:
         if not any(amount for _, amount in terms):
             return Skip()
         ids = tuple(id_ for id_, _ in terms)
-        if self._scalars and (served := view.world.devices.served(ids)):
+        if self._scalars and (served := view.world.devices.device_backed_resources(ids)):
             return _State(nodes, terms, None, served, view.lifted)
         before = nodes.derived.get((self.name, ids))
         if before is None:

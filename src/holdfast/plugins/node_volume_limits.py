@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.storage import CSINode
-from holdfast.api.volume_sources import Handle
+from holdfast.api.volume_sources import CSIVolumeHandle
 from holdfast.columns.mounts import mounts_of
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
@@ -36,7 +36,7 @@ REASON = "node(s) exceed max volume count"
 class _State:
     nodes: NodeTable
     attachments: Attachments
-    wanted: Mapping[str, frozenset[Handle]] = field(default_factory=dict)
+    wanted: Mapping[str, frozenset[CSIVolumeHandle]] = field(default_factory=dict)
     """Volumes of the pod by driver."""
     failure: tuple[Code, str] | None = None
     """Why its volumes cannot even be named; then every node says so."""
@@ -77,7 +77,7 @@ class NodeVolumeLimits:
         if not (mounts.claims or mounts.handles):
             return Skip()
         failure = _failure(pod, volumes)
-        wanted: dict[str, set[Handle]] = {}
+        wanted: dict[str, set[CSIVolumeHandle]] = {}
         for handle in volumes.handles_of(pod) if failure is None else ():
             wanted.setdefault(handle.driver, set()).add(handle)
         by_driver = {driver: frozenset(handles) for driver, handles in wanted.items()}
@@ -178,7 +178,7 @@ def _judged_alone(state: _State, change: PodChange) -> list[int]:
     return [*change.removed, *change.added, *unseen]
 
 
-def _new_volumes(state: _State, wanted: frozenset[Handle]) -> NDArray[np.int32]:
+def _new_volumes(state: _State, wanted: frozenset[CSIVolumeHandle]) -> NDArray[np.int32]:
     """How many of the volumes each row would have to attach for this pod alone."""
     new = np.full(state.nodes.capacity, len(wanted), np.int32)
     for handle in wanted:

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from typing import Any
 
 from holdfast.api import scheme
+from holdfast.api.object_interner import ObjectInterner
 from holdfast.api.reservation import Reservation
 from holdfast.api.resource import Resource
-from holdfast.api.shared_parts import SharedParts
 from holdfast.client.backoff import Backoff, retry
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
@@ -46,7 +46,7 @@ class SchedulerInformers:
         self._client = client
         self._clock = clock
         # Who shares these informers is told what these make of pods and nodes, too.
-        parts = SharedParts()
+        parts = ObjectInterner()
         self.informer_set = InformerSet(
             client,
             clock=clock,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from holdfast.api import causes
+from holdfast.api import field_errors
 from holdfast.errors import Cause
 from holdfast.validation.counting import Tree, count_beyond, tree_of
 
@@ -203,7 +203,7 @@ def check_lists(
     before = {path: count for path, count, _ in count_beyond(tree, old)} if old else {}
     for path, count, most in found:
         if count > before.get(path, 0):
-            yield causes.too_many(path, count, most)
+            yield field_errors.too_many(path, count, most)
 
 
 def resource_excess(names: Collection[str]) -> str:
@@ -211,11 +211,11 @@ def resource_excess(names: Collection[str]) -> str:
     if len(names) <= MOST_RESOURCES:
         return ""
     path = "spec.containers[*].resources.requests"
-    return str(causes.too_many(path, len(names), MOST_RESOURCES))
+    return str(field_errors.too_many(path, len(names), MOST_RESOURCES))
 
 
 def first_excess(tree: Tree, obj: Any) -> str:
     """Say which list of a typed object has too many entries; "" if none has."""
     for path, count, most in count_beyond(tree, obj):
-        return str(causes.too_many(path, count, most))
+        return str(field_errors.too_many(path, count, most))
     return ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api import causes, durations
+from holdfast.api import durations, field_errors
 from holdfast.api.quantity import AmountText
 from holdfast.api.reservation import ControllerOwner, Reservation, ReservationOwner, ReservationSpec
 from holdfast.api.reservation_names import INNER_RESERVED, RESIZE, RESTRICTED_OPTIONS
@@ -38,7 +38,8 @@ _ANNOTATIONS: dict[str, type[Any]] = {
 
 def check_reservation(reservation: Reservation) -> Iterator[Cause]:
     """List everything that keeps a Reservation from being of use to anybody."""
-    excess = [causes.too_many(*found) for found in count_beyond(RESERVATION_TREE, reservation)]
+    beyond = count_beyond(RESERVATION_TREE, reservation)
+    excess = [field_errors.too_many(*found) for found in beyond]
     yield from excess
     if not excess:
         yield from _check_content(reservation)
@@ -47,15 +48,15 @@ def check_reservation(reservation: Reservation) -> Iterator[Cause]:
 def _check_content(reservation: Reservation) -> Iterator[Cause]:
     spec = reservation.spec
     if spec.template is None:
-        yield causes.required("spec.template", "the reservation misses the template spec")
+        yield field_errors.required("spec.template", "the reservation misses the template spec")
     else:
         at = "spec.template.spec"
         yield from check_template(spec.template.spec, at)
         if spec.template.spec.scheduling_gates:
             words = "nobody would ever open them for a reservation; leave them out"
-            yield causes.forbidden(f"{at}.schedulingGates", words)
+            yield field_errors.forbidden(f"{at}.schedulingGates", words)
     if not spec.owners:
-        yield causes.required("spec.owners", "the reservation misses the owner spec")
+        yield field_errors.required("spec.owners", "the reservation misses the owner spec")
     for i, owner in enumerate(spec.owners):
         yield from _owner(owner, f"spec.owners[{i}]")
     yield from _lifetime(spec)
@@ -67,9 +68,9 @@ def _check_content(reservation: Reservation) -> Iterator[Cause]:
 
 def _owner(owner: ReservationOwner, path: str) -> Iterator[Cause]:
     if owner.object is None and owner.controller is None and owner.label_selector is None:
-        yield causes.required(path, "one of object, controller and labelSelector")
+        yield field_errors.required(path, "one of object, controller and labelSelector")
     if owner.controller is not None and not _named(owner.controller):
-        yield causes.required(f"{path}.controller", "name or uid is required")
+        yield field_errors.required(f"{path}.controller", "name or uid is required")
     yield from check_selector(owner.label_selector, f"{path}.labelSelector")
 
 
@@ -81,34 +82,35 @@ def _lifetime(spec: ReservationSpec) -> Iterator[Cause]:
     if spec.ttl:
         try:
             if durations.parse(spec.ttl) < 0:
-                yield causes.invalid("spec.ttl", spec.ttl, "must not be negative; 0 means never")
+                words = "must not be negative; 0 means never"
+                yield field_errors.invalid("spec.ttl", spec.ttl, words)
         except BadRequest as wrong:
-            yield causes.invalid("spec.ttl", spec.ttl, wrong.message)
+            yield field_errors.invalid("spec.ttl", spec.ttl, wrong.message)
     if spec.expires:
         try:
             parse_rfc3339(spec.expires)
         except BadRequest as wrong:
-            yield causes.invalid("spec.expires", spec.expires, wrong.message)
+            yield field_errors.invalid("spec.expires", spec.expires, wrong.message)
 
 
 def _policies(spec: ReservationSpec) -> Iterator[Cause]:
     if spec.allocate_policy not in POLICIES:
-        yield causes.not_supported("spec.allocatePolicy", spec.allocate_policy, POLICIES)
+        yield field_errors.not_supported("spec.allocatePolicy", spec.allocate_policy, POLICIES)
     chosen = spec.pre_allocation_policy
     if chosen is not None and chosen.mode not in MODES:
-        yield causes.not_supported("spec.preAllocationPolicy.mode", chosen.mode, MODES)
+        yield field_errors.not_supported("spec.preAllocationPolicy.mode", chosen.mode, MODES)
     for i, taint in enumerate(spec.taints):
         if not taint.key:
-            yield causes.required(f"spec.taints[{i}].key")
+            yield field_errors.required(f"spec.taints[{i}].key")
         if taint.effect not in EFFECTS:
-            yield causes.not_supported(f"spec.taints[{i}].effect", taint.effect, EFFECTS)
+            yield field_errors.not_supported(f"spec.taints[{i}].effect", taint.effect, EFFECTS)
 
 
 def _annotation(text: str, kind: type[Any], path: str) -> Iterator[Cause]:
     try:
         found = msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, RecursionError) as wrong:
-        yield causes.invalid(path, text, str(wrong))
+        yield field_errors.invalid(path, text, str(wrong))
         return
     if isinstance(found, _Amounts):
         yield from check_amounts(found.resources or {}, f"{path}.resources")

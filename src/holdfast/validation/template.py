@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from holdfast.api import causes, names
+from holdfast.api import field_errors, names
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.api.node_selection import compile_selector
@@ -35,9 +35,9 @@ def check_template(spec: PodSpec, path: str) -> Iterator[Cause]:
     for i, toleration in enumerate(spec.tolerations):
         at = f"{path}.tolerations[{i}]"
         if toleration.operator and toleration.operator not in OPERATORS:
-            yield causes.not_supported(f"{at}.operator", toleration.operator, OPERATORS)
+            yield field_errors.not_supported(f"{at}.operator", toleration.operator, OPERATORS)
         if toleration.effect and toleration.effect not in EFFECTS:
-            yield causes.not_supported(f"{at}.effect", toleration.effect, EFFECTS)
+            yield field_errors.not_supported(f"{at}.effect", toleration.effect, EFFECTS)
     if spec.affinity is not None:
         yield from _affinity(spec.affinity, f"{path}.affinity")
     for i, constraint in enumerate(spec.topology_spread_constraints):
@@ -51,9 +51,9 @@ def check_amounts(amounts: Mapping[str, AmountText], path: str) -> Iterator[Caus
         at = f"{path}[{name}]"
         try:
             if Quantity.parse(amount).digits < 0:
-                yield causes.invalid(at, amount, NOT_NEGATIVE)
+                yield field_errors.invalid(at, amount, NOT_NEGATIVE)
         except BadRequest as wrong:
-            yield causes.invalid(at, amount, wrong.message)
+            yield field_errors.invalid(at, amount, wrong.message)
 
 
 def check_resources(
@@ -68,7 +68,7 @@ def check_resources(
     for name in sorted(requests.keys() & limits.keys()) if not wrong else ():
         if Quantity.parse(requests[name]) > Quantity.parse(limits[name]):
             words = f"must be less than or equal to {name} limit of {limits[name]}"
-            yield causes.invalid(f"{path}.requests", requests[name], words)
+            yield field_errors.invalid(f"{path}.requests", requests[name], words)
 
 
 def check_selector(selector: LabelSelector | None, path: str) -> Iterator[Cause]:
@@ -76,7 +76,7 @@ def check_selector(selector: LabelSelector | None, path: str) -> Iterator[Cause]
     try:
         from_selector(selector)
     except BadRequest as wrong:
-        yield causes.invalid(path, selector, wrong.message)
+        yield field_errors.invalid(path, selector, wrong.message)
 
 
 def _containers(containers: Iterable[Container], path: str) -> Iterator[Cause]:
@@ -85,9 +85,9 @@ def _containers(containers: Iterable[Container], path: str) -> Iterator[Cause]:
         for j, port in enumerate(container.ports):
             at = f"{path}[{i}].ports[{j}]"
             if not 0 <= port.host_port <= MOST_PORTS:
-                yield causes.invalid(f"{at}.hostPort", port.host_port, NO_PORT)
+                yield field_errors.invalid(f"{at}.hostPort", port.host_port, NO_PORT)
             if port.protocol not in PROTOCOLS:
-                yield causes.not_supported(f"{at}.protocol", port.protocol, PROTOCOLS)
+                yield field_errors.not_supported(f"{at}.protocol", port.protocol, PROTOCOLS)
 
 
 def _node_selector(labels: Mapping[str, str], path: str) -> Iterator[Cause]:
@@ -95,7 +95,7 @@ def _node_selector(labels: Mapping[str, str], path: str) -> Iterator[Cause]:
     for key, value in labels.items():
         for text, wrong in ((key, names.label_key(key)), (value, names.label_value(value))):
             if wrong:
-                yield causes.invalid(path, text, "; ".join(wrong))
+                yield field_errors.invalid(path, text, "; ".join(wrong))
 
 
 def _resources(resources: Resources, path: str) -> Iterator[Cause]:

@@ -1,10 +1,9 @@
-"""What the API server fills in before an object is admitted, validated and stored.
+"""Defaults that the API server sets before an object is admitted, validated and stored.
 
-Lives here: the defaults that belong to the schema of a built-in kind, written into the raw object
-in place. They are the same for every user and need nothing but the object itself (and the time,
-for taints of devices). May not live here: admission, which looks at other objects (service
-accounts, priority classes, tolerations added to pods), and allocation (cluster addresses, ports).
-Defaulting twice changes nothing, so that applying the same file twice finds nothing to do.
+Lives here: defaults of the built-in kinds, set in the raw object in place. They depend only on the
+object (and the time, for device taints). May not live here: admission, which reads other objects
+(service accounts, priority classes), and allocation of addresses and ports. Defaulting is
+idempotent: applying the same file twice changes nothing.
 """
 
 from holdfast.api.defaults.kinds import default_object

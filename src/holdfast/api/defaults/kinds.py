@@ -7,20 +7,27 @@ import copy
 from collections.abc import Callable
 
 from holdfast.api.defaults import policies, workloads
-from holdfast.api.defaults.filling import Raw, canonical_amounts, entries, fill, if_present, part
 from holdfast.api.defaults.pods import default_claim_spec, default_pod, default_source
-from holdfast.api.defaults.shapes import shape
+from holdfast.api.defaults.raw_fields import (
+    Raw,
+    canonical_amounts,
+    entries,
+    if_present,
+    map_at,
+    set_defaults,
+)
+from holdfast.api.defaults.required_fields import set_required_fields
 from holdfast.errors import BadRequest
 
 _FILESYSTEM = {"volumeMode": "Filesystem"}
 
 
 def default_object(raw: Raw, now: str = "") -> None:
-    """Fill in, in place, what the schema of the object's kind says about absent fields.
+    """Set the defaults of the object's kind, in place.
 
-    ``now`` (RFC 3339) stamps taints of devices that do not say since when. Kinds without
-    defaults, custom resources among them, are left alone. What cannot be read at all is refused
-    as upstream does when it cannot decode it.
+    ``now`` (RFC 3339) is set as ``timeAdded`` of device taints without one. Kinds without
+    defaults, such as custom resources, are not changed. An object that cannot be decoded raises
+    upstream's decoding error.
     """
     group, _, version = raw.get("apiVersion", "").rpartition("/")
     kind = raw.get("kind", "")
@@ -28,7 +35,7 @@ def default_object(raw: Raw, now: str = "") -> None:
     try:
         if default is not None:
             default(raw)
-        shape(raw, group, kind)
+        set_required_fields(raw, group, kind)
         if now and (group, kind) in _WITH_DEVICE_TAINTS:
             _stamp_taints(raw, now)
     except BadRequest as error:
@@ -37,58 +44,60 @@ def default_object(raw: Raw, now: str = "") -> None:
 
 
 def _node(raw: Raw) -> None:
-    status = part(raw, "status")
+    status = map_at(raw, "status")
     canonical_amounts(status, "capacity", "allocatable")
     if status.get("capacity") and status.get("allocatable") is None:
         status["allocatable"] = dict(status["capacity"])
 
 
 def _namespace(raw: Raw) -> None:
-    metadata = part(raw, "metadata")
+    metadata = map_at(raw, "metadata")
     if metadata.get("name"):
-        part(metadata, "labels")["kubernetes.io/metadata.name"] = metadata["name"]
-    fill(part(raw, "status"), phase="Active")
+        map_at(metadata, "labels")["kubernetes.io/metadata.name"] = metadata["name"]
+    set_defaults(map_at(raw, "status"), phase="Active")
 
 
 def _service(raw: Raw) -> None:
-    spec = part(raw, "spec")
-    fill(spec, sessionAffinity="None", type="ClusterIP")
+    spec = map_at(raw, "spec")
+    set_defaults(spec, sessionAffinity="None", type="ClusterIP")
     if spec["sessionAffinity"] == "None":
         spec.pop("sessionAffinityConfig", None)
     else:
-        fill(part(part(spec, "sessionAffinityConfig"), "clientIP"), timeoutSeconds=10800)
+        set_defaults(
+            map_at(map_at(spec, "sessionAffinityConfig"), "clientIP"), timeoutSeconds=10800
+        )
     for port in entries(spec, "ports"):
-        fill(port, protocol="TCP")
+        set_defaults(port, protocol="TCP")
         if not port.get("targetPort"):
             port["targetPort"] = port.get("port")
     reachable = spec["type"] in ("NodePort", "LoadBalancer")
     if reachable or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
-        fill(spec, externalTrafficPolicy="Cluster")
+        set_defaults(spec, externalTrafficPolicy="Cluster")
     if spec["type"] != "ExternalName":
-        fill(spec, internalTrafficPolicy="Cluster")
+        set_defaults(spec, internalTrafficPolicy="Cluster")
     if spec["type"] == "LoadBalancer":
-        fill(spec, allocateLoadBalancerNodePorts=True)
+        set_defaults(spec, allocateLoadBalancerNodePorts=True)
 
 
 def _volume(raw: Raw) -> None:
-    spec = part(raw, "spec")
-    fill(spec, persistentVolumeReclaimPolicy="Retain", **_FILESYSTEM)
+    spec = map_at(raw, "spec")
+    set_defaults(spec, persistentVolumeReclaimPolicy="Retain", **_FILESYSTEM)
     canonical_amounts(spec, "capacity")
     default_source(spec)
     if_present(spec, "hostPath", lambda host: host.setdefault("type", ""))
-    fill(part(raw, "status"), phase="Pending")
+    set_defaults(map_at(raw, "status"), phase="Pending")
 
 
 def default_claim(raw: Raw) -> None:
     """Default a persistent volume claim."""
-    default_claim_spec(part(raw, "spec"))
-    status = part(raw, "status")
-    fill(status, phase="Pending")
+    default_claim_spec(map_at(raw, "spec"))
+    status = map_at(raw, "status")
+    set_defaults(status, phase="Pending")
     canonical_amounts(status, "capacity", "allocatedResources")
 
 
 def _limit_range(raw: Raw) -> None:
-    for item in entries(part(raw, "spec"), "limits"):
+    for item in entries(map_at(raw, "spec"), "limits"):
         names = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
         canonical_amounts(item, *names)
         if item.get("type") == "Container":
@@ -99,27 +108,27 @@ def _limit_range(raw: Raw) -> None:
 
 
 def _quota(raw: Raw) -> None:
-    canonical_amounts(part(raw, "spec"), "hard")
+    canonical_amounts(map_at(raw, "spec"), "hard")
     if_present(raw, "status", lambda status: canonical_amounts(status, "hard", "used"))
 
 
 def _endpoints(raw: Raw) -> None:
     for subset in entries(raw, "subsets"):
         for port in entries(subset, "ports"):
-            fill(port, protocol="TCP")
+            set_defaults(port, protocol="TCP")
 
 
 def _slice_ports(raw: Raw) -> None:
     for port in entries(raw, "ports"):
-        fill(port, name="", protocol="TCP")
+        set_defaults(port, name="", protocol="TCP")
 
 
 def _resource_claim(raw: Raw) -> None:
-    _device_requests(part(raw, "spec"))
+    _device_requests(map_at(raw, "spec"))
 
 
 def _resource_claim_template(raw: Raw) -> None:
-    _device_requests(part(part(raw, "spec"), "spec"))
+    _device_requests(map_at(map_at(raw, "spec"), "spec"))
 
 
 def _device_requests(spec: Raw) -> None:
@@ -130,26 +139,26 @@ def _device_requests(spec: Raw) -> None:
 
 
 def _device_request(request: Raw) -> None:
-    fill(request, allocationMode="ExactCount")
+    set_defaults(request, allocationMode="ExactCount")
     if request["allocationMode"] == "ExactCount" and not request.get("count"):
         request["count"] = 1
 
 
 def _stamp_taints(raw: Raw, now: str) -> None:
-    spec = part(raw, "spec")
+    spec = map_at(raw, "spec")
     for device in entries(spec, "devices"):
         for taint in entries(device, "taints"):
-            fill(taint, timeAdded=now)
-    if_present(spec, "taint", lambda taint: fill(taint, timeAdded=now))
+            set_defaults(taint, timeAdded=now)
+    if_present(spec, "taint", lambda taint: set_defaults(taint, timeAdded=now))
 
 
 def _storage_class(raw: Raw) -> None:
-    fill(raw, reclaimPolicy="Delete", volumeBindingMode="Immediate")
+    set_defaults(raw, reclaimPolicy="Delete", volumeBindingMode="Immediate")
 
 
 def _storage_driver(raw: Raw) -> None:
-    spec = part(raw, "spec")
-    fill(
+    spec = map_at(raw, "spec")
+    set_defaults(
         spec,
         attachRequired=True,
         podInfoOnMount=False,
@@ -163,27 +172,27 @@ def _storage_driver(raw: Raw) -> None:
 
 
 def _secret(raw: Raw) -> None:
-    fill(raw, type="Opaque")
+    set_defaults(raw, type="Opaque")
     if texts := raw.pop("stringData", None):
         coded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
         raw["data"] = {**(raw.get("data") or {}), **coded}  # a patched object shares its old data
 
 
 def _priority_class(raw: Raw) -> None:
-    fill(raw, value=0, preemptionPolicy="PreemptLowerPriority")
+    set_defaults(raw, value=0, preemptionPolicy="PreemptLowerPriority")
 
 
 def _stateful_set(raw: Raw) -> None:
     workloads.default_stateful_set(raw)
     for claim in entries(raw["spec"], "volumeClaimTemplates"):
-        fill(claim, apiVersion="v1", kind="PersistentVolumeClaim")
+        set_defaults(claim, apiVersion="v1", kind="PersistentVolumeClaim")
         default_claim(claim)
 
 
 def _job(raw: Raw) -> None:
     workloads.default_job(raw)
-    metadata = part(raw, "metadata")
-    labels = (part(raw["spec"], "template").get("metadata") or {}).get("labels")
+    metadata = map_at(raw, "metadata")
+    labels = (map_at(raw["spec"], "template").get("metadata") or {}).get("labels")
     if labels and not metadata.get("labels"):
         metadata["labels"] = copy.copy(labels)
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.decode import convert_object
-from holdfast.api.defaults.filling import (
+from holdfast.api.defaults.raw_fields import (
     Raw,
     canonical_amounts,
     entries,
-    fill,
-    fill_zero,
     if_present,
-    part,
+    map_at,
+    set_defaults,
+    set_zero_defaults,
 )
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import BINARY_SI, DECIMAL_SI, NANO, Quantity
@@ -36,26 +36,26 @@ _SOURCE_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 
 def default_pod(pod: Raw) -> None:
-    """Default a pod: its spec, what limits imply for requests, its first status."""
-    spec = part(pod, "spec")
+    """Default a pod: its spec, requests that follow from limits, its first status."""
+    spec = map_at(pod, "spec")
     default_pod_spec(spec)
     for container in entries(spec, "containers", "initContainers"):
-        resources = part(container, "resources")
+        resources = map_at(container, "resources")
         if resources.get("limits"):
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
     if spec.get("resources"):
         _default_pod_level(pod, spec["resources"])
-    fill(spec, enableServiceLinks=True)
+    set_defaults(spec, enableServiceLinks=True)
     if spec.get("hostNetwork"):
         for container in entries(spec, "containers", "initContainers"):
             for port in entries(container, "ports"):
-                fill_zero(port, hostPort=port.get("containerPort"))
-    fill(part(pod, "status"), phase="Pending", qosClass=qos_class(spec))
+                set_zero_defaults(port, hostPort=port.get("containerPort"))
+    set_defaults(map_at(pod, "status"), phase="Pending", qosClass=qos_class(spec))
 
 
 def default_pod_spec(spec: Raw) -> None:
-    """Default what a pod and a pod template share."""
-    fill(
+    """Default the spec of a pod or pod template."""
+    set_defaults(
         spec,
         dnsPolicy="ClusterFirst",
         restartPolicy="Always",
@@ -72,31 +72,35 @@ def default_pod_spec(spec: Raw) -> None:
 
 
 def _default_container(container: Raw) -> None:
-    fill(
+    set_defaults(
         container,
         imagePullPolicy=pull_policy(container.get("image") or ""),
         terminationMessagePath="/dev/termination-log",
         terminationMessagePolicy="File",
     )
-    canonical_amounts(part(container, "resources"), "limits", "requests")
+    canonical_amounts(map_at(container, "resources"), "limits", "requests")
     for port in entries(container, "ports"):
-        fill(port, protocol="TCP")
+        set_defaults(port, protocol="TCP")
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if_present(container, name, _default_probe)
     for hook in ("postStart", "preStop"):
         if_present(container.get("lifecycle") or {}, hook, _default_action)
     for variable in entries(container, "env"):
-        if_present(variable.get("valueFrom") or {}, "fieldRef", lambda f: fill(f, apiVersion="v1"))
+        if_present(
+            variable.get("valueFrom") or {}, "fieldRef", lambda f: set_defaults(f, apiVersion="v1")
+        )
 
 
 def _default_probe(probe: Raw) -> None:
-    fill_zero(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
+    set_zero_defaults(
+        probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3
+    )
     _default_action(probe)
-    if_present(probe, "grpc", lambda grpc: fill(grpc, service=""))
+    if_present(probe, "grpc", lambda grpc: set_defaults(grpc, service=""))
 
 
 def _default_action(action: Raw) -> None:
-    if_present(action, "httpGet", lambda get: fill(get, path="/", scheme="HTTP"))
+    if_present(action, "httpGet", lambda get: set_defaults(get, path="/", scheme="HTTP"))
 
 
 def default_volume(volume: Raw) -> None:
@@ -105,38 +109,40 @@ def default_volume(volume: Raw) -> None:
         volume["emptyDir"] = {}
     default_source(volume)
     if_present(volume, "hostPath", lambda host: host.setdefault("type", ""))
-    if_present(volume, "image", lambda image: fill(
+    if_present(volume, "image", lambda image: set_defaults(
         image, pullPolicy=pull_policy(image.get("reference") or "")
     ))  # fmt: skip
     if_present(volume, "downwardAPI", _default_items)
     for source in entries(volume.get("projected") or {}, "sources"):
-        if_present(source, "serviceAccountToken", lambda token: fill(token, expirationSeconds=3600))
+        if_present(
+            source, "serviceAccountToken", lambda token: set_defaults(token, expirationSeconds=3600)
+        )
         if_present(source, "downwardAPI", _default_items)
     template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
     if template is not None:
-        part(template, "metadata")
-        default_claim_spec(part(template, "spec"))
+        map_at(template, "metadata")
+        default_claim_spec(map_at(template, "spec"))
 
 
 def default_source(volume: Raw) -> None:
     """Default the source of a volume or a persistent volume."""
     for name, values in _SOURCE_DEFAULTS.items():
-        if_present(volume, name, lambda source, values=values: fill(source, **values))  # type: ignore[misc]
+        if_present(volume, name, lambda source, values=values: set_defaults(source, **values))  # type: ignore[misc]
 
 
 def default_claim_spec(spec: Raw) -> None:
     """Default the spec of a persistent volume claim."""
-    fill(spec, volumeMode="Filesystem")
+    set_defaults(spec, volumeMode="Filesystem")
     if_present(spec, "resources", lambda r: canonical_amounts(r, "limits", "requests"))
 
 
 def _default_items(source: Raw) -> None:
     for item in entries(source, "items"):
-        if_present(item, "fieldRef", lambda field: fill(field, apiVersion="v1"))
+        if_present(item, "fieldRef", lambda field: set_defaults(field, apiVersion="v1"))
 
 
 def pull_policy(image: str) -> str:
-    """Say when to pull an image: always, if it may move under the same name.
+    """Return the pull policy of an image: Always if its tag may change.
 
     >>> pull_policy("registry:5000/app"), pull_policy("app:v1"), pull_policy("app@sha256:0")
     ('Always', 'IfNotPresent', 'IfNotPresent')
@@ -149,7 +155,7 @@ def pull_policy(image: str) -> str:
 
 
 def _default_pod_level(pod: Raw, resources: Raw) -> None:
-    """Complete a pod's own requests and huge page limits from its containers and limits."""
+    """Set pod-level requests and huge page limits from the containers and pod-level limits."""
     typed = convert_object({"spec": pod["spec"]}, Pod)
     requests = dict(resources.get("requests") or {})
     limits = dict(resources.get("limits") or {})
@@ -173,7 +179,7 @@ def _text(name: str, nanos: int) -> str:
 
 
 def qos_class(spec: Raw) -> str:
-    """Name the quality of service: Guaranteed, Burstable or BestEffort."""
+    """Return the QoS class: Guaranteed, Burstable or BestEffort."""
     own = spec.get("resources") or {}
     if own.get("requests") or own.get("limits"):
         parts = [own]
@@ -189,6 +195,6 @@ def qos_class(spec: Raw) -> str:
 
 
 def _positive(amounts: Raw | None) -> dict[str, Quantity]:
-    """Read the cpu and memory that are really asked for."""
+    """Return the positive cpu and memory quantities."""
     found = {n: Quantity.parse(v) for n, v in (amounts or {}).items() if n in (CPU, MEMORY)}
     return {name: amount for name, amount in found.items() if not amount.is_zero()}

@@ -1,74 +1,78 @@
-"""Defaults of access rules, webhooks, network rules and definitions of custom resources."""
+"""Defaults of RBAC bindings, webhooks, admission policies, network policies and CRDs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.api.defaults.filling import Raw, entries, fill, if_present, part
+from holdfast.api.defaults.raw_fields import Raw, entries, if_present, map_at, set_defaults
 
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 
 
 def _binding(raw: Raw) -> None:
-    fill(part(raw, "roleRef"), apiGroup=_RBAC)
+    set_defaults(map_at(raw, "roleRef"), apiGroup=_RBAC)
     for subject in entries(raw, "subjects"):
         if subject.get("kind") in ("User", "Group"):
-            fill(subject, apiGroup=_RBAC)
+            set_defaults(subject, apiGroup=_RBAC)
 
 
 def _network_policy(raw: Raw) -> None:
-    spec = part(raw, "spec")
+    spec = map_at(raw, "spec")
     for rule in entries(spec, "ingress", "egress"):
         for port in entries(rule, "ports"):
-            fill(port, protocol="TCP")
+            set_defaults(port, protocol="TCP")
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 
 
 def _ingress_class(raw: Raw) -> None:
-    if_present(part(raw, "spec"), "parameters", lambda found: fill(found, scope="Cluster"))
+    if_present(
+        map_at(raw, "spec"), "parameters", lambda found: set_defaults(found, scope="Cluster")
+    )
 
 
 def _webhooks(raw: Raw) -> None:
     for webhook in entries(raw, "webhooks"):
-        fill(webhook, failurePolicy="Fail", timeoutSeconds=10)
+        set_defaults(webhook, failurePolicy="Fail", timeoutSeconds=10)
         _match(webhook)
         if raw["kind"].startswith("Mutating"):
-            fill(webhook, reinvocationPolicy="Never")
+            set_defaults(webhook, reinvocationPolicy="Never")
         for rule in entries(webhook, "rules"):
-            fill(rule, scope="*")
+            set_defaults(rule, scope="*")
         if_present(
-            part(webhook, "clientConfig"), "service", lambda service: fill(service, port=443)
+            map_at(webhook, "clientConfig"),
+            "service",
+            lambda service: set_defaults(service, port=443),
         )
 
 
 def _match(where: Raw) -> None:
-    fill(where, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
+    set_defaults(where, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
     for rule in entries(where, "resourceRules", "excludeResourceRules"):
-        fill(rule, scope="*")
+        set_defaults(rule, scope="*")
 
 
 def _policy(raw: Raw) -> None:
-    spec = part(raw, "spec")
-    fill(spec, failurePolicy="Fail")
+    spec = map_at(raw, "spec")
+    set_defaults(spec, failurePolicy="Fail")
     if_present(spec, "matchConstraints", _match)
 
 
 def _policy_binding(raw: Raw) -> None:
-    if_present(part(raw, "spec"), "matchResources", _match)
+    if_present(map_at(raw, "spec"), "matchResources", _match)
 
 
 def _definition(raw: Raw) -> None:
-    spec = part(raw, "spec")
-    names = part(spec, "names")
+    spec = map_at(raw, "spec")
+    names = map_at(spec, "names")
     kind = names.get("kind") or ""
-    fill(names, singular=kind.lower())
+    set_defaults(names, singular=kind.lower())
     if kind:
-        fill(names, listKind=f"{kind}List")
-    fill(spec, conversion={"strategy": "None"})
+        set_defaults(names, listKind=f"{kind}List")
+    set_defaults(spec, conversion={"strategy": "None"})
     for version in spec.get("versions") or ():
-        fill(version, served=False, storage=False)
+        set_defaults(version, served=False, storage=False)
 
 
 BY_KIND: dict[tuple[str, str], Callable[[Raw], None]] = {

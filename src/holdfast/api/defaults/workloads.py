@@ -1,69 +1,69 @@
-"""Defaults of the kinds that make pods, and of the autoscaler that scales them."""
+"""Defaults of workload kinds and of HorizontalPodAutoscaler."""
 
 from __future__ import annotations
 
-from holdfast.api.defaults.filling import Raw, fill, part
 from holdfast.api.defaults.pods import default_pod_spec
+from holdfast.api.defaults.raw_fields import Raw, map_at, set_defaults
 
 _MAX_INT32 = 2**31 - 1
 _PERIOD = 15
 
 
 def _template(spec: Raw) -> None:
-    default_pod_spec(part(part(spec, "template"), "spec"))
+    default_pod_spec(map_at(map_at(spec, "template"), "spec"))
 
 
 def default_deployment(raw: Raw) -> None:
-    """Default a Deployment: roll a quarter at a time, keep ten old versions."""
-    spec = part(raw, "spec")
-    fill(spec, replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600)
-    strategy = part(spec, "strategy")
-    fill(strategy, type="RollingUpdate")
+    """Default a Deployment: 25 % surge and unavailable, ten old revisions."""
+    spec = map_at(raw, "spec")
+    set_defaults(spec, replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600)
+    strategy = map_at(spec, "strategy")
+    set_defaults(strategy, type="RollingUpdate")
     if strategy["type"] == "RollingUpdate":
-        fill(part(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
+        set_defaults(map_at(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
     _template(spec)
 
 
 def default_replica_set(raw: Raw) -> None:
     """Default a ReplicaSet."""
-    spec = part(raw, "spec")
-    fill(spec, replicas=1)
+    spec = map_at(raw, "spec")
+    set_defaults(spec, replicas=1)
     _template(spec)
 
 
 def default_stateful_set(raw: Raw) -> None:
-    """Default a StatefulSet, its claim templates aside."""
-    spec = part(raw, "spec")
-    fill(spec, podManagementPolicy="OrderedReady", replicas=1, revisionHistoryLimit=10)
-    strategy = part(spec, "updateStrategy")
+    """Default a StatefulSet, without its volume claim templates."""
+    spec = map_at(raw, "spec")
+    set_defaults(spec, podManagementPolicy="OrderedReady", replicas=1, revisionHistoryLimit=10)
+    strategy = map_at(spec, "updateStrategy")
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
-        part(strategy, "rollingUpdate")
+        map_at(strategy, "rollingUpdate")
     if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
-        fill(strategy["rollingUpdate"], partition=0)
-    retention = part(spec, "persistentVolumeClaimRetentionPolicy")
-    fill(retention, whenDeleted="Retain", whenScaled="Retain")
+        set_defaults(strategy["rollingUpdate"], partition=0)
+    retention = map_at(spec, "persistentVolumeClaimRetentionPolicy")
+    set_defaults(retention, whenDeleted="Retain", whenScaled="Retain")
     _template(spec)
 
 
 def default_daemon_set(raw: Raw) -> None:
-    """Default a DaemonSet: replace one pod at a time."""
-    spec = part(raw, "spec")
-    fill(spec, revisionHistoryLimit=10)
-    strategy = part(spec, "updateStrategy")
-    fill(strategy, type="RollingUpdate")
+    """Default a DaemonSet: at most one unavailable pod."""
+    spec = map_at(raw, "spec")
+    set_defaults(spec, revisionHistoryLimit=10)
+    strategy = map_at(spec, "updateStrategy")
+    set_defaults(strategy, type="RollingUpdate")
     if strategy["type"] == "RollingUpdate":
-        fill(part(strategy, "rollingUpdate"), maxUnavailable=1, maxSurge=0)
+        set_defaults(map_at(strategy, "rollingUpdate"), maxUnavailable=1, maxSurge=0)
     _template(spec)
 
 
 def default_replication_controller(raw: Raw) -> None:
-    """Default a ReplicationController: selector and labels come from the template."""
-    spec = part(raw, "spec")
-    fill(spec, replicas=1)
+    """Default a ReplicationController: selector and labels are those of the template."""
+    spec = map_at(raw, "spec")
+    set_defaults(spec, replicas=1)
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     if labels:
-        metadata = part(raw, "metadata")
+        metadata = map_at(raw, "metadata")
         spec["selector"] = spec.get("selector") or dict(labels)
         metadata["labels"] = metadata.get("labels") or dict(labels)
     if spec.get("template") is not None:
@@ -76,12 +76,12 @@ def default_pod_template(raw: Raw) -> None:
 
 
 def default_job(raw: Raw) -> None:
-    """Default a Job; one that says neither how many nor how wide runs one pod once."""
-    spec = part(raw, "spec")
+    """Default a Job; without completions and parallelism it runs one pod."""
+    spec = map_at(raw, "spec")
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     per_index = spec.get("backoffLimitPerIndex") is not None
-    fill(
+    set_defaults(
         spec,
         parallelism=1,
         backoffLimit=_MAX_INT32 if per_index else 6,
@@ -92,27 +92,27 @@ def default_job(raw: Raw) -> None:
     )
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
-            fill(pattern, status="True")
+            set_defaults(pattern, status="True")
     _template(spec)
 
 
 def default_cron_job(raw: Raw) -> None:
-    """Default a CronJob; its job template keeps what the Job itself will be given."""
-    spec = part(raw, "spec")
-    fill(
+    """Default a CronJob; defaults of its Jobs are set when those are created."""
+    spec = map_at(raw, "spec")
+    set_defaults(
         spec,
         concurrencyPolicy="Allow",
         suspend=False,
         successfulJobsHistoryLimit=3,
         failedJobsHistoryLimit=1,
     )
-    _template(part(part(spec, "jobTemplate"), "spec"))
+    _template(map_at(map_at(spec, "jobTemplate"), "spec"))
 
 
 def default_autoscaler(raw: Raw) -> None:
-    """Default a HorizontalPodAutoscaler: at least one pod, at 80 % of its cpu."""
-    spec = part(raw, "spec")
-    fill(spec, minReplicas=1)
+    """Default a HorizontalPodAutoscaler: at least one pod, target 80 % cpu utilization."""
+    spec = map_at(raw, "spec")
+    set_defaults(spec, minReplicas=1)
     if not raw["apiVersion"].endswith("/v2"):
         return
     if not spec.get("metrics"):
@@ -122,10 +122,10 @@ def default_autoscaler(raw: Raw) -> None:
     if behavior is not None:
         percent = {"type": "Percent", "value": 100, "periodSeconds": _PERIOD}
         pods = {"type": "Pods", "value": 4, "periodSeconds": _PERIOD}
-        fill(
-            part(behavior, "scaleUp"),
+        set_defaults(
+            map_at(behavior, "scaleUp"),
             stabilizationWindowSeconds=0,
             selectPolicy="Max",
             policies=[pods, percent],
         )
-        fill(part(behavior, "scaleDown"), selectPolicy="Max", policies=[dict(percent)])
+        set_defaults(map_at(behavior, "scaleDown"), selectPolicy="Max", policies=[dict(percent)])

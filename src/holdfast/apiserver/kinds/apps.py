@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api import causes, scheme
+from holdfast.api import field_errors, scheme
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
@@ -30,15 +30,15 @@ def check_workload(obj: JsonObject) -> Iterable[Cause]:
     """List what is wrong with a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
     spec = obj.get("spec")
     if not isinstance(spec, dict):
-        yield causes.required("spec")
+        yield field_errors.required("spec")
         return
     for part in _COUNTS:
         if (count := spec.get(part)) and count < 0:
-            yield causes.invalid(f"spec.{part}", count, NOT_NEGATIVE)
+            yield field_errors.invalid(f"spec.{part}", count, NOT_NEGATIVE)
     yield from _check_strategy(obj.get("kind", ""), spec)
     selector, template = spec.get("selector"), spec.get("template") or {}
     if not selector:
-        yield causes.required("spec.selector")
+        yield field_errors.required("spec.selector")
         return
     labels = (template.get("metadata") or {}).get("labels") or {}
     yield from _own(selector, labels)
@@ -63,16 +63,16 @@ def _check_roll_out(
 ) -> Iterable[Cause]:
     kinds = ("Recreate", "RollingUpdate")
     if strategy.get("type") not in kinds:
-        yield causes.not_supported("spec.strategy", strategy, kinds)
+        yield field_errors.not_supported("spec.strategy", strategy, kinds)
     elif strategy["type"] == "Recreate" and limits:
-        yield causes.forbidden(at, "may not be specified when strategy `type` is 'Recreate'")
+        yield field_errors.forbidden(at, "may not be specified when strategy `type` is 'Recreate'")
     elif _is_zero(limits.get("maxSurge")) and _is_zero(limits.get("maxUnavailable")):
         words = "may not be 0 when `maxSurge` is 0"
-        yield causes.invalid(f"{at}.maxUnavailable", limits["maxUnavailable"], words)
+        yield field_errors.invalid(f"{at}.maxUnavailable", limits["maxUnavailable"], words)
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
         words = "must be greater than minReadySeconds"
-        yield causes.invalid("spec.progressDeadlineSeconds", deadline, words)
+        yield field_errors.invalid("spec.progressDeadlineSeconds", deadline, words)
 
 
 def _is_zero(amount: Any) -> bool:
@@ -84,14 +84,14 @@ def _own(selector: Any, labels: dict[str, str]) -> Iterable[Cause]:
     try:
         compiled = from_selector(convert_object(selector, LabelSelector))
     except (BadRequest, msgspec.ValidationError) as wrong:
-        yield causes.invalid("spec.selector", selector, str(wrong))
+        yield field_errors.invalid("spec.selector", selector, str(wrong))
         return
     if compiled.everything:
         words = "empty selector is invalid for deployment"
-        yield causes.invalid("spec.selector", selector, words)
+        yield field_errors.invalid("spec.selector", selector, words)
     elif not compiled.matches(labels):
         words = "`selector` does not match template `labels`"
-        yield causes.invalid("spec.template.metadata.labels", labels, words)
+        yield field_errors.invalid("spec.template.metadata.labels", labels, words)
 
 
 _LISTS = tree_of(list_limits.WORKLOAD)

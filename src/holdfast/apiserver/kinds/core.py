@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.api import causes, names, scheme
+from holdfast.api import field_errors, names, scheme
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import (
     AdmissionPlugin,
@@ -96,7 +96,7 @@ def _check_frozen(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
     if old is not None and old.get("immutable"):
         for part in ("immutable", "data", "binaryData"):
             if (new.get(part) or {}) != (old.get(part) or {}):
-                yield causes.forbidden(part, "field is immutable when `immutable` is set")
+                yield field_errors.forbidden(part, "field is immutable when `immutable` is set")
 
 
 def _check_node(node: JsonObject) -> Iterable[Cause]:
@@ -104,7 +104,7 @@ def _check_node(node: JsonObject) -> Iterable[Cause]:
     for i, taint in enumerate((node.get("spec") or {}).get("taints") or ()):
         if taint.get("effect") not in EFFECTS:
             at = f"spec.taints[{i}].effect"
-            yield causes.not_supported(at, taint.get("effect") or "", EFFECTS)
+            yield field_errors.not_supported(at, taint.get("effect") or "", EFFECTS)
 
 
 _POD_FIELDS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.api import causes, scheme
+from holdfast.api import field_errors, scheme
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
@@ -30,7 +30,7 @@ def _check_selector(selector: Any, path: str) -> Iterable[Cause]:
     try:
         from_selector(None if selector is None else convert_object(selector, LabelSelector))
     except BadRequest as wrong:
-        yield causes.invalid(path, selector, wrong.message)
+        yield field_errors.invalid(path, selector, wrong.message)
 
 
 KINDS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.api import causes, names
+from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonMapping
 from holdfast.apiserver.access.rbac import GROUP
 from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
@@ -39,21 +39,21 @@ def unchangeable_role(obj: JsonMapping) -> Cause:
     ref = obj.get("roleRef") or {}
     parts = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
     shown = {word: ref.get(part, "") for word, part in parts}
-    return causes.invalid("roleRef", shown, "cannot change roleRef")
+    return field_errors.invalid("roleRef", shown, "cannot change roleRef")
 
 
 def _check(obj: JsonMapping, kinds: tuple[str, ...], *, namespaced: bool) -> Iterable[Cause]:
     ref = obj.get("roleRef") or {}
     group, kind, name = (ref.get(part) or "" for part in ("apiGroup", "kind", "name"))
     if group != GROUP:
-        yield causes.not_supported("roleRef.apiGroup", group, (GROUP,))
+        yield field_errors.not_supported("roleRef.apiGroup", group, (GROUP,))
     if kind not in kinds:
-        yield causes.not_supported("roleRef.kind", kind, kinds)
+        yield field_errors.not_supported("roleRef.kind", kind, kinds)
     if not name:
-        yield causes.required("roleRef.name")
+        yield field_errors.required("roleRef.name")
     else:
         for words in names.path_segment(name):
-            yield causes.invalid("roleRef.name", name, words)
+            yield field_errors.invalid("roleRef.name", name, words)
     for index, subject in enumerate(obj.get("subjects") or ()):
         yield from _check_subject(f"subjects[{index}]", subject, namespaced=namespaced)
 
@@ -61,18 +61,18 @@ def _check(obj: JsonMapping, kinds: tuple[str, ...], *, namespaced: bool) -> Ite
 def _check_subject(at: str, subject: JsonMapping, *, namespaced: bool) -> Iterable[Cause]:
     group, kind, name = (subject.get(part) or "" for part in ("apiGroup", "kind", "name"))
     if not name:
-        yield causes.required(f"{at}.name")
+        yield field_errors.required(f"{at}.name")
     if kind not in _SUBJECTS:
-        yield causes.not_supported(f"{at}.kind", kind, _SUBJECTS)
+        yield field_errors.not_supported(f"{at}.kind", kind, _SUBJECTS)
     elif kind == "ServiceAccount":
         for words in names.dns_subdomain(name) if name else ():
-            yield causes.invalid(f"{at}.name", name, words)
+            yield field_errors.invalid(f"{at}.name", name, words)
         if group:
-            yield causes.not_supported(f"{at}.apiGroup", group, ("",))
+            yield field_errors.not_supported(f"{at}.apiGroup", group, ("",))
         if not namespaced and not subject.get("namespace"):
-            yield causes.required(f"{at}.namespace")
+            yield field_errors.required(f"{at}.namespace")
     elif group != GROUP:
-        yield causes.not_supported(f"{at}.apiGroup", group, (GROUP,))
+        yield field_errors.not_supported(f"{at}.apiGroup", group, (GROUP,))
 
 
 _ROLE_GRANTS = (AdmissionPlugin(validate=check_role_grants),)

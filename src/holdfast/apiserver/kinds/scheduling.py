@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.api import causes, scheme
+from holdfast.api import field_errors, scheme
 from holdfast.api.decode import JsonObject
 from holdfast.api.workloads import SYSTEM_PRIORITIES
 from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
@@ -20,13 +20,13 @@ def check_priority_class(new: JsonObject, old: JsonObject | None) -> Iterator[Ca
     """List what is wrong with a PriorityClass, and with a change of its value."""
     yield from _check_value(new)
     if old is not None and new.get("value") != (old.get("value") or 0):
-        yield causes.forbidden("value", "may not be changed in an update.")
+        yield field_errors.forbidden("value", "may not be changed in an update.")
 
 
 def _check_value(obj: JsonObject) -> list[Cause]:
     name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
     if not isinstance(value, int):
-        return [causes.invalid("value", value, "must be an integer")]
+        return [field_errors.invalid("value", value, "must be an integer")]
     if name.startswith("system-"):
         if SYSTEM_PRIORITIES.get(name) == value:
             return []
@@ -34,10 +34,10 @@ def _check_value(obj: JsonObject) -> list[Cause]:
             "priority class names with 'system-' prefix are reserved for system use only. error: "
             f"{name} is not a known system priority class"
         )
-        return [causes.forbidden("metadata.name", words)]
+        return [field_errors.forbidden("metadata.name", words)]
     if value > _HIGHEST:
         words = f"maximum allowed value of a user defined priority is {_HIGHEST}"
-        return [causes.forbidden("value", words)]
+        return [field_errors.forbidden("value", words)]
     return []
 
 

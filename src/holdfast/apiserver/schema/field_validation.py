@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.api.causes import go_quoted
+from holdfast.api.field_errors import go_quoted
 from holdfast.api.quantity import Quantity
 from holdfast.api.resource import Resource
 from holdfast.apiserver.schema.field_types import check_field_type, fill_nulls, type_mismatch

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api import causes
+from holdfast.api import field_errors
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
@@ -125,7 +125,9 @@ def _check_identity(op: Operation, new: JsonObject, old: JsonObject) -> None:
                 f"({before})"
             )
     if meta.get("uid") != known["uid"]:
-        wrong = FieldErrors([causes.invalid("metadata.uid", meta.get("uid"), "field is immutable")])
+        wrong = FieldErrors(
+            [field_errors.invalid("metadata.uid", meta.get("uid"), "field is immutable")]
+        )
         wrong.raise_if_any(r.kind, known["name"], r.group)
     if (new.get("kind"), new.get("apiVersion")) != (r.kind, r.api_version):
         raise BadRequest("kind and apiVersion cannot be patched")

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from holdfast.api import fields, labels
-from holdfast.api.long_selectors import (
-    LongFieldSelector,
-    LongLabelSelector,
+from holdfast.api.indexed_selectors import (
+    IndexedFieldSelector,
+    IndexedLabelSelector,
     field_matcher,
     label_matcher,
 )
@@ -21,9 +21,9 @@ from holdfast.apiserver.operation import Operation
 from holdfast.errors import BadRequest
 from holdfast.store import Store, StoredObject
 
-_LabelMatcher = labels.Selector | LongLabelSelector
+_LabelMatcher = labels.Selector | IndexedLabelSelector
 _ALWAYS = ("metadata.name", "metadata.namespace")
-_FieldMatcher = fields.FieldSelector | LongFieldSelector
+_FieldMatcher = fields.FieldSelector | IndexedFieldSelector
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
-from holdfast.api import causes, names
+from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonObject, without_nulls
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.operation import Operation
@@ -67,7 +67,7 @@ def _immutable(paths: Iterable[str], new: JsonObject, old: JsonObject) -> Iterab
     for path in paths:
         now, before = _at(new, path), _at(old, path)
         if without_nulls(now) != without_nulls(before):
-            yield causes.invalid(path, now, _UNCHANGEABLE)
+            yield field_errors.invalid(path, now, _UNCHANGEABLE)
 
 
 def _at(value: Any, path: str) -> Any:
@@ -86,12 +86,12 @@ def _metadata(op: Operation, obj: JsonObject) -> Iterable[Cause]:
     meta = obj["metadata"]
     name = meta.get("name", "")
     if not name:
-        yield causes.required("metadata.name", "name or generateName is required")
+        yield field_errors.required("metadata.name", "name or generateName is required")
     elif not isinstance(name, str):
-        yield causes.invalid("metadata.name", name, "must be a string")
+        yield field_errors.invalid("metadata.name", name, "must be a string")
     else:
         for words in op.descriptor.name_check(name):
-            yield causes.invalid("metadata.name", name, words)
+            yield field_errors.invalid("metadata.name", name, words)
     yield from _labels(meta.get("labels"))
     yield from _annotations(meta.get("annotations"))
     yield from _owners(meta.get("ownerReferences") or ())
@@ -104,13 +104,13 @@ def _owners(references: Iterable[JsonObject]) -> Iterable[Cause]:
     for owner in references:
         api_version = owner.get("apiVersion", "")
         if not api_version.rpartition("/")[2]:
-            yield causes.invalid(f"{at}.apiVersion", api_version, "version must not be empty")
+            yield field_errors.invalid(f"{at}.apiVersion", api_version, "version must not be empty")
         for part in ("kind", "name", "uid"):
             if not owner.get(part):
-                yield causes.invalid(f"{at}.{part}", "", "must not be empty")
+                yield field_errors.invalid(f"{at}.{part}", "", "must not be empty")
         if (api_version, owner.get("kind")) == ("v1", "Event"):
             words = "/v1, Kind=Event is disallowed from being an owner"
-            yield causes.invalid(at, owner, words)
+            yield field_errors.invalid(at, owner, words)
         if owner.get("controller"):
             controllers.append(f"{owner.get('kind', '')}/{owner.get('name', '')}")
     for other in controllers[1:]:
@@ -118,45 +118,45 @@ def _owners(references: Iterable[JsonObject]) -> Iterable[Cause]:
             'Only one reference can have Controller set to true. Found "true" in references for '
             f"{controllers[0]} and {other}"
         )
-        yield causes.invalid(at, list(references), words)
+        yield field_errors.invalid(at, list(references), words)
 
 
 def _finalizers(finalizers: Iterable[str]) -> Iterable[Cause]:
     at = "metadata.finalizers"
     for name in finalizers:
         for words in _label_key(name):
-            yield causes.invalid(at, name, words)
+            yield field_errors.invalid(at, name, words)
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         words = "finalizer orphan and foregroundDeletion cannot be both set"
-        yield causes.invalid(at, list(finalizers), words)
+        yield field_errors.invalid(at, list(finalizers), words)
 
 
 def _labels(labels: Any) -> Iterable[Cause]:
     at = "metadata.labels"
     if labels is not None and not isinstance(labels, dict):
-        yield causes.invalid(at, labels, "must be a map of strings")
+        yield field_errors.invalid(at, labels, "must be a map of strings")
         return
     for key, value in (labels or {}).items():
         for words in _label_key(key):
-            yield causes.invalid(at, key, words)
+            yield field_errors.invalid(at, key, words)
         if not isinstance(value, str):
-            yield causes.invalid(at, value, "must be a string")
+            yield field_errors.invalid(at, value, "must be a string")
         else:
             for words in _label_value(value):
-                yield causes.invalid(at, value, words)
+                yield field_errors.invalid(at, value, words)
 
 
 def _annotations(annotations: Any) -> Iterable[Cause]:
     at = "metadata.annotations"
     if annotations is not None and not isinstance(annotations, dict):
-        yield causes.invalid(at, annotations, "must be a map of strings")
+        yield field_errors.invalid(at, annotations, "must be a map of strings")
         return
     total = 0
     for key, value in (annotations or {}).items():
         for words in _label_key(key.lower()):
-            yield causes.invalid(at, key, words)
+            yield field_errors.invalid(at, key, words)
         if not isinstance(value, str):
-            yield causes.invalid(at, value, "must be a string")
+            yield field_errors.invalid(at, value, "must be a string")
         else:
             total += _bytes(key) + _bytes(value)
     if total > 256 * 1024:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from holdfast.api.causes import go_quoted
+from holdfast.api.field_errors import go_quoted
 from holdfast.errors import BadRequest, Cause, Details, Invalid
 
 _KINDS = {

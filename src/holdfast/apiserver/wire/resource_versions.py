@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.api.causes import go_quoted
+from holdfast.api.field_errors import go_quoted
 from holdfast.apiserver.wire.query_options import (
     forbidden_option,
     parse_integer,

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from holdfast.api import scheme
 from holdfast.api.reservation import PENDING, Reservation
-from holdfast.cli.connection import connected
+from holdfast.cli.connection import connect
 from holdfast.cli.reservation.making import ReservationFlags, reservation_for, workload
 from holdfast.client.client import Client
 from holdfast.clock import Clock, SystemClock
@@ -36,7 +36,7 @@ async def _run(
     target: str, namespace: str, replicas: int, wish: ReservationFlags, patience: float,
     dry_run: bool, kubeconfig: Path | None,
 ) -> int:  # fmt: skip
-    async with connected(kubeconfig, "holdfast-reservation") as (client, _endpoint):
+    async with connect(kubeconfig, "holdfast-reservation") as (client, _endpoint):
         body = reservation_for(await read_workload(client, target, namespace), wish)
         if dry_run:
             print(yaml.safe_dump(body, sort_keys=False), end="")

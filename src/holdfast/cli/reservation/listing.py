@@ -11,8 +11,8 @@ import msgspec
 
 from holdfast.api import scheme
 from holdfast.api.reservation import FINAL, PENDING, Reservation, ReservationOwner
-from holdfast.cli.connection import all_of, connected
-from holdfast.cli.table import list_amounts, span, table
+from holdfast.cli.connection import connect, list_objects
+from holdfast.cli.table import format_duration, format_table, list_amounts
 from holdfast.clock import SystemClock
 
 HEAD = ("NAME", "PHASE", "NODE", "FOR", "HELD", "USED", "OWNERS", "ENDS")
@@ -33,8 +33,8 @@ def run(kubeconfig: Path | None, output: str) -> None:
 
 
 async def _read(kubeconfig: Path | None) -> list[Reservation]:
-    async with connected(kubeconfig, "holdfast-reservation") as (client, _endpoint):
-        return sorted(await all_of(client, scheme.RESERVATIONS), key=lambda r: r.name)
+    async with connect(kubeconfig, "holdfast-reservation") as (client, _endpoint):
+        return sorted(await list_objects(client, scheme.RESERVATIONS), key=lambda r: r.name)
 
 
 def as_text(found: Iterable[Reservation], now: float) -> str:
@@ -49,7 +49,7 @@ def as_text(found: Iterable[Reservation], now: float) -> str:
         for r, held, used in zip(listed, amounts[::2], amounts[1::2], strict=True)
     ]  # fmt: skip
     troubles = [f"{r.name}: {words}" for r in listed if (words := trouble(r))]
-    return "\n".join([table(HEAD, rows), *troubles])
+    return "\n".join([format_table(HEAD, rows), *troubles])
 
 
 def as_data(reservation: Reservation, now: float) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def ends(reservation: Reservation, now: float) -> str:
     if reservation.phase in FINAL:
         return "ended"
     end = reservation.ends_at
-    return "never" if end is None else f"in {span(end - now)}"
+    return "never" if end is None else f"in {format_duration(end - now)}"
 
 
 def trouble(reservation: Reservation) -> str:

@@ -16,12 +16,12 @@ from holdfast.api.reservation import FAILED, FINAL, PENDING, SUCCEEDED, WAITING,
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.cli.configured import configured_for
-from holdfast.cli.connection import connected, everything
+from holdfast.cli.connection import connect, list_all
+from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.reservation.listing import ends, owners_of, trouble
-from holdfast.cli.snapshot import Snapshot, world_of
-from holdfast.cli.table import list_amounts, span
-from holdfast.cli.verdict import as_text
+from holdfast.cli.scheduler_configuration import load_configuration_of_cluster
+from holdfast.cli.snapshot import Snapshot, build_world
+from holdfast.cli.table import format_duration, list_amounts
 from holdfast.clock import SystemClock
 from holdfast.engine.profile import Profile
 from holdfast.errors import NotFound, Refused, aggregate_message
@@ -43,8 +43,8 @@ def run(name: str, kubeconfig: Path | None, config: Path | None, output: str) ->
 async def _read(
     name: str, kubeconfig: Path | None, config: Path | None
 ) -> tuple[Reservation, list[Object], Profiles]:
-    async with connected(kubeconfig, "holdfast-reservation") as (client, endpoint):
-        profiles = configured_for(endpoint.url, kubeconfig, config).profiles
+    async with connect(kubeconfig, "holdfast-reservation") as (client, endpoint):
+        profiles = load_configuration_of_cluster(endpoint.url, kubeconfig, config).profiles
         try:
             found = await client.get(scheme.RESERVATIONS, name)
         except NotFound as missing:
@@ -52,7 +52,7 @@ async def _read(
                 f'there is no reservation "{name}" at {endpoint.url}: '
                 "`holdfast reservation list` lists them"
             ) from missing
-        return found, await everything(client), profiles
+        return found, await list_all(client), profiles
 
 
 def explain(
@@ -84,17 +84,20 @@ def _without_a_node(
         names = ", ".join(profiles)
         return None, [f"{head}: spec.template.spec.schedulerName is {found.scheduler_name}; "
                       f"Holdfast places those for {names}"]  # fmt: skip
-    snapshot = Snapshot(world_of(objects), reserve_pod(found), stands_in=True)
+    snapshot = Snapshot(build_world(objects), reserve_pod(found), stands_in=True)
     decision = snapshot.explain(profiles, now, preempt=True) | {"pod": found.name}
     if decision["schedulable"]:
-        return decision, [f"{head} yet, and would get one now:", as_text(decision).rstrip()]
-    return decision, [f"{head}:", as_text(decision).rstrip()]
+        return decision, [
+            f"{head} yet, and would get one now:",
+            format_explanation(decision).rstrip(),
+        ]
+    return decision, [f"{head}:", format_explanation(decision).rstrip()]
 
 
 def _end(found: Reservation, now: float) -> str:
     ready = found.condition("Ready")
     when = ready.last_transition_time if ready is not None else None
-    ago = f" {span(now - parse_rfc3339(when))} ago" if when else ""
+    ago = f" {format_duration(now - parse_rfc3339(when))} ago" if when else ""
     if found.phase == SUCCEEDED:
         takers = ", ".join(f"{o.namespace}/{o.name}" for o in found.status.current_owners)
         return f"{found.name} is over: {takers or 'its owner'} took it{ago}; it serves one pod only"

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from holdfast.api import scheme
-from holdfast.cli.connection import connected, everything
-from holdfast.cli.snapshot import world_of
-from holdfast.cli.table import in_one_unit, table
+from holdfast.cli.connection import connect, list_all
+from holdfast.cli.snapshot import build_world
+from holdfast.cli.table import format_table, in_one_unit
 from holdfast.columns.interner import PODS
 from holdfast.framework.world import World
 
@@ -31,8 +31,8 @@ def run(resources: Sequence[str], kubeconfig: Path | None, output: str) -> None:
 
 
 async def _read(kubeconfig: Path | None) -> World:
-    async with connected(kubeconfig, "holdfast-reservation") as (client, _endpoint):
-        return world_of(await everything(client, ASKED))
+    async with connect(kubeconfig, "holdfast-reservation") as (client, _endpoint):
+        return build_world(await list_all(client, ASKED))
 
 
 def rooms(world: World, resources: Sequence[str]) -> list[dict[str, Any]]:
@@ -84,4 +84,4 @@ def as_text(found: Sequence[dict[str, Any]], resources: Sequence[str]) -> str:
             rows.append([sum(column) for column in zip(*rows, strict=True)])
         cells = in_one_unit(resource, [amount for row in rows for amount in row])
         columns += [cells[at :: len(parts)] for at in range(len(parts))]
-    return table(head, zip(*columns, strict=True))
+    return format_table(head, zip(*columns, strict=True))

@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.storage import CSINode, VolumeAttachment
-from holdfast.api.volume_sources import Handle
+from holdfast.api.volume_sources import CSIVolumeHandle
 from holdfast.columns.mounts import Mounter
 from holdfast.columns.node_table import NodeTable
 
 UNLIMITED = -1
 Column = NDArray[np.int32]
-Resolve = Callable[[Mounter], frozenset[Handle]]
-Locate = Callable[[str, str], Handle | None]
+Resolve = Callable[[Mounter], frozenset[CSIVolumeHandle]]
+Locate = Callable[[str, str], CSIVolumeHandle | None]
 Doubt = Callable[[Mounter], str]
-_NOTHING: frozenset[Handle] = frozenset()
+_NOTHING: frozenset[CSIVolumeHandle] = frozenset()
 _NOWHERE: frozenset[int] = frozenset()
 
 
@@ -51,8 +51,8 @@ class Attachments:
         self._capacity = self._nodes.capacity
         self._limits: dict[str, Column] = {}
         self._counts: dict[str, Column] = {}
-        self._mounted: dict[int, frozenset[Handle]] = {}
-        self._rows_of: dict[Handle, set[int]] = {}
+        self._mounted: dict[int, frozenset[CSIVolumeHandle]] = {}
+        self._rows_of: dict[CSIVolumeHandle, set[int]] = {}
         self._known: dict[int, tuple[Mapping[str, int], Mapping[str, int]]] = {}
         self._doubts: dict[int, str] = {}
 
@@ -81,12 +81,14 @@ class Attachments:
         limits, _ = self._known.get(row, ({}, {}))
         return next(filter(None, map(self._doubt, pods)), "") if limits else ""
 
-    def rows_with(self, handle: Handle) -> Iterable[int]:
+    def rows_with(self, handle: CSIVolumeHandle) -> Iterable[int]:
         """Rows with a pod that mounts the volume."""
         self.refresh()
         return self._rows_of.get(handle, _NOWHERE)
 
-    def mounted(self, row: int, pods: Iterable[Mounter]) -> tuple[frozenset[Handle], Counter[str]]:
+    def mounted(
+        self, row: int, pods: Iterable[Mounter]
+    ) -> tuple[frozenset[CSIVolumeHandle], Counter[str]]:
         """What these pods would mount on the row, and how many volumes it would have attached."""
         handles = _NOTHING.union(*(self._resolve(pod) for pod in pods))
         attached = handles | self._attached(self._nodes.names[row])
@@ -193,7 +195,7 @@ class Attachments:
             self._doubts[row] = words
         self._mount(row, handles)
 
-    def _mount(self, row: int, handles: frozenset[Handle]) -> None:
+    def _mount(self, row: int, handles: frozenset[CSIVolumeHandle]) -> None:
         for handle in self._mounted.pop(row, _NOTHING) - handles:
             self._rows_of[handle].discard(row)
             if not self._rows_of[handle]:
@@ -203,7 +205,7 @@ class Attachments:
         if handles:
             self._mounted[row] = handles
 
-    def _attached(self, node: str) -> frozenset[Handle]:
+    def _attached(self, node: str) -> frozenset[CSIVolumeHandle]:
         found = set()
         for attachment in self._of_node.get(node, {}).values():
             spec = attachment.spec

@@ -24,7 +24,7 @@ from holdfast.api.storage import (
     VolumeAttachment,
 )
 from holdfast.api.volume_migration import reachable_as_csi, zoned_plugin
-from holdfast.api.volume_sources import CSI_DRIVER_OF, Handle, as_csi
+from holdfast.api.volume_sources import CSI_DRIVER_OF, CSIVolumeHandle, as_csi
 from holdfast.columns.mounts import Mounter
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.volumes.attachments import Attachments
@@ -108,7 +108,7 @@ class Volumes:
         mask[rows] = self.reach.mask(reachable_as_csi(volume, plugin))[rows]
         return mask
 
-    def handles_of(self, pod: Mounter) -> frozenset[Handle]:
+    def handles_of(self, pod: Mounter) -> frozenset[CSIVolumeHandle]:
         """The volumes a pod mounts, by driver; a claim that is not there counts for nothing."""
         found = set(pod.mounts.handles)
         for use in pod.mounts.claims:
@@ -125,26 +125,26 @@ class Volumes:
                 return f"PVC {claim.key} was not created for pod {pod.pod.key} (pod is not owner)"
         return ""
 
-    def handle_of(self, claim: PersistentVolumeClaim) -> Handle | None:
+    def handle_of(self, claim: PersistentVolumeClaim) -> CSIVolumeHandle | None:
         """The volume behind a claim; one not provisioned yet is known by the claim."""
         volume = self.volume(claim.spec.volume_name) if claim.spec.volume_name else None
         if volume is not None:
             csi = volume.spec.csi
             if csi is None:
                 return as_csi(volume.spec, volume.metadata.labels)
-            return Handle(csi.driver, csi.volume_handle) if csi.volume_handle else None
+            return CSIVolumeHandle(csi.driver, csi.volume_handle) if csi.volume_handle else None
         found = self.classes.get(claim.storage_class)
         if found is None or not found.provisioner or found.provisioner in _IN_TREE_UNSERVED:
             return None
         driver = CSI_DRIVER_OF.get(found.provisioner, found.provisioner)
         # No driver gives a handle like this one: it stands for a volume that is still to be made.
-        return Handle(driver, f"claim {claim.key}")
+        return CSIVolumeHandle(driver, f"claim {claim.key}")
 
-    def _handle_of_attached(self, attacher: str, volume: str) -> Handle | None:
+    def _handle_of_attached(self, attacher: str, volume: str) -> CSIVolumeHandle | None:
         found = self._volumes.get(volume)
         if found is None or found.spec.csi is None:
             return None
-        return Handle(attacher, found.spec.csi.volume_handle)
+        return CSIVolumeHandle(attacher, found.spec.csi.volume_handle)
 
     # --- promises ---------------------------------------------------------------------------
 

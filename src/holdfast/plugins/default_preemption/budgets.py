@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.labels import Selector, readable
+from holdfast.api.labels import Selector, selector_or_nothing
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.columns.importance import Importance
 from holdfast.columns.pod_info import PodInfo
@@ -54,7 +54,8 @@ class Budgets:
         usable = [
             (budget, selector)
             for budget in self._world.budgets.values()
-            if (selector := readable(budget.spec.selector)) and not _chooses_nobody(selector)
+            if (selector := selector_or_nothing(budget.spec.selector))
+            and not _chooses_nobody(selector)
         ]
         chosen = [(budget.namespace, selector) for budget, selector in usable]
         if chosen != self._chosen:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar, overload
 
 import numpy as np
 
-from holdfast.api.causes import invalid
+from holdfast.api.field_errors import invalid
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs

@@ -1,9 +1,9 @@
-"""DynamicResources: give pods the devices their claims ask for.
+"""The DynamicResources plugin: allocate devices for the resource claims of pods.
 
-A pod's claims are either allocated already, and then say where they can be used, or they are
-searched for on every node. Extended resources that a device class serves become one more claim,
-made by the scheduler itself (KEP-5004). ``demand`` holds what one attempt knows, ``writing`` what
-is written to the API server, ``plugin`` answers the scheduling framework.
+A claim that is allocated already restricts the nodes; for other claims devices are searched on
+every node. Extended resources that a device class serves become one more claim, which the scheduler
+creates (KEP-5004). ``state`` is the state of one attempt, ``claim_writes`` writes to the API
+server, ``plugin`` implements the extension points.
 """
 
 from __future__ import annotations

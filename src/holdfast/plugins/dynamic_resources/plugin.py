@@ -1,4 +1,4 @@
-"""The plugin itself: what each extension point answers."""
+"""The extension points of DynamicResources."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from holdfast.api import durations
-from holdfast.api.causes import invalid
 from holdfast.api.devices import ResourceClaim
-from holdfast.api.mistakes import Seconds
+from holdfast.api.field_errors import invalid
 from holdfast.api.pod import Pod
+from holdfast.api.strict_decode import Seconds
 from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.claims import EXTENDED_CLAIM, ClaimUnmet, claims_of, controller_of
-from holdfast.devices.failures import AllocationError
+from holdfast.devices.claims import EXTENDED_CLAIM, ClaimNotReady, claims_of_pod, is_controlled_by
+from holdfast.devices.errors import AllocationError
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
@@ -36,13 +36,13 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
-from holdfast.plugins.dynamic_resources import writing
-from holdfast.plugins.dynamic_resources.demand import ClaimDemand, with_allocation
+from holdfast.plugins.dynamic_resources import claim_writes
+from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, with_allocation
 
 _FIRST_OTHER_RESOURCE = 4
 _STEPS_A_SECOND = 100_000
-"""The search has no clock: the time limit is kept in steps, at about ten microseconds each."""
-_NODE_NEWS = ("Add", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeAllocatable")
+"""The time limit is counted in search steps of about ten microseconds: there is no clock here."""
+_NODE_EVENTS = ("Add", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeAllocatable")
 
 
 class _Args(PluginArgs, frozen=True):
@@ -55,7 +55,7 @@ def _go(seconds: float) -> str:
 
 
 class DynamicResources:
-    """Finds devices for claims and for extended resources that a device class serves."""
+    """Allocates devices for claims, and for extended resources that a device class serves."""
 
     name: ClassVar[str] = "DynamicResources"
     traits: ClassVar[Traits] = Traits(
@@ -64,7 +64,7 @@ class DynamicResources:
             "ResourceClaim": (),
             "ResourceSlice": ("Add", "Update"),
             "DeviceClass": ("Add", "Update"),
-            "Node": _NODE_NEWS,
+            "Node": _NODE_EVENTS,
             "Pod": ("UpdatePodGeneratedResourceClaim",),
         },
     )
@@ -82,69 +82,75 @@ class DynamicResources:
         self._steps = max(1, int(timeout * _STEPS_A_SECOND)) if timeout else 0
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """Nothing is kept between pods here: ``devices.tables`` does that, by claim."""
+        """Return a key of this pod alone: results are cached in ``devices.allocation_cache``."""
         return pod.uid
 
     def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
-        """Keep the pod out until all its claims are there."""
-        return self._unmet(pod.pod, view)
+        """Reject the pod until all of its claims exist."""
+        return self._claims_not_ready(pod.pod, view)
 
-    def pre_filter(self, pod: PodInfo, view: View) -> ClaimDemand | PreFilterState | Skip | Reject:
-        """Find the pod's claims and what of them is still to be allocated."""
+    def pre_filter(
+        self, pod: PodInfo, view: View
+    ) -> DynamicResourcesState | PreFilterState | Skip | Reject:
+        """Find the pod's claims and those that are not allocated yet."""
         inventory: Inventory | None = view.world.devices
         claimed = bool(pod.pod.spec.resource_claims)
         extended = self._extended(pod, view) if inventory is not None else ()
         if not claimed and not extended:
             return Skip()
         if inventory is None:
-            return Reject(Code.UNRESOLVABLE, ("no devices are known to this scheduler",))
+            return Reject(Code.UNRESOLVABLE, ("this scheduler does not watch devices",))
         if pod.stands_in:
-            return Reject(Code.UNRESOLVABLE, ("reservations that hold devices are not built yet",))
+            return Reject(Code.UNRESOLVABLE, ("reservations of devices are not built yet",))
         try:
-            claims = claims_of(pod.pod, inventory.claims)
-        except ClaimUnmet as unmet:
-            return Reject(Code.UNRESOLVABLE, (unmet.message,))
+            claims = claims_of_pod(pod.pod, inventory.claims)
+        except ClaimNotReady as not_ready:
+            return Reject(Code.UNRESOLVABLE, (not_ready.message,))
         if not claims and not extended:
             return Skip()
-        if reason := next(filter(None, (_obstacle(c, inventory) for c in claims)), ""):
+        if reason := next(filter(None, (_claim_error(c, inventory) for c in claims)), ""):
             return Reject(Code.UNRESOLVABLE, (reason,))
-        leftover = inventory.claims.special_of(pod.pod) if extended else None
-        demand = ClaimDemand(
-            pod, inventory, view.nodes, view.now, self._steps, claims, extended, leftover
+        old_claim = inventory.claims.extended_claim_of(pod.pod) if extended else None
+        state = DynamicResourcesState(
+            pod, inventory, view.nodes, view.now, self._steps, claims, extended, old_claim
         )
         alternatives = any(r.first_available for c in claims for r in c.spec.devices.requests)
-        return demand if alternatives else PreFilterState(demand, scores=False)
+        return state if alternatives else PreFilterState(state, scores=False)
 
-    def filter(self, state: ClaimDemand, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Ask each row for the devices; pods that come or go do not change the answer."""
+    def filter(
+        self, state: DynamicResourcesState, rows: Rows, change: PodChange = NO_CHANGE
+    ) -> Verdicts:
+        """Return a verdict a row; added or removed pods do not change it."""
         return state.verdicts(rows)
 
-    def depends_on_pods(self, _state: ClaimDemand) -> None:
-        """Nowhere: a device is free only once its claim is deallocated."""
+    def depends_on_pods(self, _state: DynamicResourcesState) -> None:
+        """Return None: evicting pods frees no devices until their claims are deallocated."""
 
     def reasons(
-        self, state: ClaimDemand, row: int, change: PodChange = NO_CHANGE
+        self, state: DynamicResourcesState, row: int, change: PodChange = NO_CHANGE
     ) -> tuple[str, ...]:
-        """Say why the row will not do."""
-        return (state.words(row),)
+        """Return why the row is rejected."""
+        return (state.reason(row),)
 
-    def count_reasons(self, state: ClaimDemand, rows: Rows) -> Mapping[str, int]:
-        """Count the reasons of many rows at once."""
+    def count_reasons(self, state: DynamicResourcesState, rows: Rows) -> Mapping[str, int]:
+        """Count the rejection reasons over rows."""
         return state.count_reasons(rows)
 
-    def score(self, state: ClaimDemand, rows: Rows) -> RawScores:
-        """Prefer nodes where earlier alternatives can be had."""
+    def score(self, state: DynamicResourcesState, rows: Rows) -> RawScores:
+        """Prefer nodes where earlier subrequests can be allocated."""
         return state.scores(rows)
 
-    def normalize_score(self, state: ClaimDemand, rows: Rows, raw: RawScores) -> RawScores:
-        """Bring the best to 100."""
+    def normalize_score(
+        self, state: DynamicResourcesState, rows: Rows, raw: RawScores
+    ) -> RawScores:
+        """Scale the scores so that the highest is 100."""
         highest = raw.max(initial=0)
         return np.floor(raw * 100 / highest) if highest > 0 else np.zeros(len(raw))
 
     def post_filter(
-        self, state: ClaimDemand | None, rejection: Rejection, view: View
+        self, state: DynamicResourcesState | None, rejection: Rejection, view: View
     ) -> PostFilterResult:
-        """Free a claim that keeps its pod from every node, or delete an old special claim."""
+        """Deallocate a claim that no node can use, or delete an old extended resource claim."""
         if state is None:
             return PostFilterResult(self.name, "no new claims to deallocate")
         for number in sorted(state.unavailable):
@@ -153,108 +159,108 @@ class DynamicResources:
                 return PostFilterResult(
                     self.name,
                     "deallocation of ResourceClaim completed",
-                    calls=(writing.deallocation(claim),),
+                    calls=(claim_writes.deallocation(claim),),
                 )
-        if state.leftover is not None:
-            calls = writing.deletion(state.leftover)
+        if state.old_extended_claim is not None:
+            calls = claim_writes.deletion(state.old_extended_claim)
             return PostFilterResult(self.name, "deletion of ResourceClaim completed", calls=calls)
         return PostFilterResult(self.name, "still not schedulable")
 
-    def reserve(self, state: ClaimDemand, placement: Placement) -> Reject | None:
-        """Search the chosen node and promise the devices found, before anything is written."""
-        variant = state.variant_at(placement.row)
-        if variant.allocator is None:
+    def reserve(self, state: DynamicResourcesState, placement: Placement) -> Reject | None:
+        """Allocate devices on the chosen node; the allocations are in flight until stored."""
+        unallocated = state.unallocated_on(placement.row)
+        if unallocated.allocator is None:
             return None
         node = state.nodes.nodes[placement.row]
         assert node is not None, f"{placement.node} is a node"
         inventory = state.inventory
         try:
-            found = variant.allocator.solve(
-                node, inventory.pools_of(node), inventory.holdings, self._steps
+            found = unallocated.allocator.solve(
+                node, inventory.pools_of(node), inventory.allocated_devices, self._steps
             )
         except AllocationError as failure:
             return Reject(Code.ERROR, (failure.message,))
         if found is None:
             return Reject(Code.UNRESOLVABLE, ("cannot allocate all claims",))
-        allocations = variant.allocator.write(found, node.name)
-        for claim, allocation in zip(variant.claims, allocations, strict=True):
-            promised = with_allocation(claim, allocation)
-            state.written.promises.append(promised)
-            inventory.claims.promise(promised)
+        allocations = unallocated.allocator.write(found, node.name)
+        for claim, allocation in zip(unallocated.claims, allocations, strict=True):
+            allocated = with_allocation(claim, allocation)
+            state.written.in_flight.append(allocated)
+            inventory.claims.add_in_flight(allocated)
         return None
 
-    def unreserve(self, state: ClaimDemand, placement: Placement) -> None:
-        """Withdraw the promises, unless somebody else has promised the claim devices since."""
+    def unreserve(self, state: DynamicResourcesState, placement: Placement) -> None:
+        """End the allocations in flight, except for claims that another attempt allocated since."""
         claims = state.inventory.claims
-        while state.written.promises:
-            mine = state.written.promises.pop()
-            if claims.promised(mine.uid) is mine:
-                claims.withdraw(mine.uid)
+        while state.written.in_flight:
+            mine = state.written.in_flight.pop()
+            if claims.in_flight(mine.uid) is mine:
+                claims.remove_in_flight(mine.uid)
 
-    def pre_bind(self, state: ClaimDemand, placement: Placement) -> ApiCalls:
-        """Write allocations and reservations."""
-        yield from writing.bind_claims(state, state.variant_at(placement.row))
+    def pre_bind(self, state: DynamicResourcesState, placement: Placement) -> ApiCalls:
+        """Write the allocations and reserve the claims for the pod."""
+        yield from claim_writes.bind_claims(state, state.unallocated_on(placement.row))
 
-    def undo_pre_bind(self, state: ClaimDemand, placement: Placement) -> ApiCalls:
-        """Take the reservations back and delete the special claim."""
-        yield from writing.undo(state)
+    def undo_pre_bind(self, state: DynamicResourcesState, placement: Placement) -> ApiCalls:
+        """Remove the reservations for the pod and delete the extended resource claim."""
+        yield from claim_writes.undo(state)
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Tell whether the event can bring devices, claims or classes the pod waits for."""
         match event.resource:
             case "ResourceClaim":
-                return self._claim_news(event, pod, view)
+                return self._claim_may_help(event, pod, view)
             case "UnschedulablePod":
                 own = event.new is not None and event.new.uid == pod.pod.uid
-                return own and self._unmet(event.new, view) is None
+                return own and self._claims_not_ready(event.new, view) is None
             case "Node":
-                return event.action in _NODE_NEWS
+                return event.action in _NODE_EVENTS
             case "DeviceClass" | "ResourceSlice":
                 return event.action in ("Add", "Update")
         return False
 
-    def _claim_news(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
+    def _claim_may_help(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         old: ResourceClaim | None = event.old
         new: ResourceClaim | None = event.new
-        if self._unmet(pod.pod, view) is not None:
+        if self._claims_not_ready(pod.pod, view) is not None:
             return False
         was_held = old is not None and old.status.allocation is not None
         if was_held and (new is None or new.status.allocation is None):
             return True
-        if old is not None and _is_special_of(old, pod.pod):
+        if old is not None and _is_extended_claim_of(old, pod.pod):
             return new is None
         if new is None:
             return False
-        mine = {claim.uid for claim in claims_of(pod.pod, view.world.devices.claims)}
+        mine = {claim.uid for claim in claims_of_pod(pod.pod, view.world.devices.claims)}
         return new.uid in mine and (old is None or old.status != new.status)
 
-    def _unmet(self, pod: Pod, view: View) -> Reject | None:
+    def _claims_not_ready(self, pod: Pod, view: View) -> Reject | None:
         if not pod.spec.resource_claims:
             return None
         inventory: Inventory | None = view.world.devices
         try:
             if inventory is not None:
-                claims_of(pod, inventory.claims)
-        except ClaimUnmet as unmet:
-            return Reject(Code.UNRESOLVABLE, (unmet.message,))
+                claims_of_pod(pod, inventory.claims)
+        except ClaimNotReady as not_ready:
+            return Reject(Code.UNRESOLVABLE, (not_ready.message,))
         return None
 
     @staticmethod
     def _extended(pod: PodInfo, view: View) -> tuple[str, ...]:
-        """The pod's resources that a device class serves, by name."""
+        """Return the names of the pod's extended resources that a device class serves."""
         others = [r for r, amount in pod.request if r >= _FIRST_OTHER_RESOURCE and amount]
         if not others:
             return ()
         names = (view.nodes.resources[r] for r in others)
         inventory: Inventory = view.world.devices
-        return tuple(sorted(n for n in names if inventory.class_for(n) is not None))
+        return tuple(sorted(n for n in names if inventory.device_class_for(n) is not None))
 
 
-def _obstacle(claim: ResourceClaim, inventory: Inventory) -> str:
-    """Why a claim cannot be allocated on any node, or ""."""
+def _claim_error(claim: ResourceClaim, inventory: Inventory) -> str:
+    """Return why a claim cannot be allocated on any node, or ""."""
     if claim.status.allocation is not None:
         return ""
-    if inventory.claims.promised(claim.uid) is not None:
+    if inventory.claims.in_flight(claim.uid) is not None:
         return f"resource claim {claim.key} is in the process of being allocated"
     for request in claim.spec.devices.requests:
         where = f"resource claim {claim.key}, request {request.name}"
@@ -271,5 +277,5 @@ def _obstacle(claim: ResourceClaim, inventory: Inventory) -> str:
     return ""
 
 
-def _is_special_of(claim: ResourceClaim, pod: Pod) -> bool:
-    return claim.metadata.annotations.get(EXTENDED_CLAIM) == "true" and controller_of(claim, pod)
+def _is_extended_claim_of(claim: ResourceClaim, pod: Pod) -> bool:
+    return claim.metadata.annotations.get(EXTENDED_CLAIM) == "true" and is_controlled_by(claim, pod)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.causes import invalid
+from holdfast.api.field_errors import invalid
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs

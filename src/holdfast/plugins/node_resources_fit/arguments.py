@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.causes import forbidden, invalid, not_supported, required
+from holdfast.api.field_errors import forbidden, invalid, not_supported, required
 from holdfast.api.names import label_key
 from holdfast.framework.arguments import Arguments, PluginArgs
 

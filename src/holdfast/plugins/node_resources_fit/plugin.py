@@ -97,14 +97,16 @@ class NodeResourcesFit:
         if self._ignores:
             needs = tuple((r, a) for r, a in needs if not self.ignores_resource(names[r]))
         terms = self._terms(pod, names)
-        served = view.world.devices.served(id_ for id_, _, _ in terms) if self._scalars else {}
+        devices = view.world.devices
+        ids = (id_ for id_, _, _ in terms)
+        served = devices.device_backed_resources(ids) if self._scalars else {}
         left, left_rows = None, frozenset[int]()
         matched = view.matched_reservations
         if matched is not None and len(matched.rows):
             left = np.zeros(nodes.capacity, np.bool_)
             left[matched.rows] = True
             left_rows = frozenset(matched.rows.tolist())
-        backed = view.world.devices.backing(needs)
+        backed = view.world.devices.device_backed(needs)
         scorer = Scorer(self._args, amounts, terms, served, view.lifted)
         fit, offers = RequestFit.of(amounts, needs, backed), view.world.offers
         return FitState(fit, needs, backed, names, left, left_rows, scorer, scorer.of_row(), offers)
@@ -203,7 +205,7 @@ class NodeResourcesFit:
         names = view.nodes.resources
         asked = {names[resource]: amount for resource, amount in pod.request}
         if event.resource == "Node":
-            backs = view.world.devices.class_for
+            backs = view.world.devices.device_class_for
             return hints.node_helps(asked, event.old, event.new, lambda n: backs(n) is not None)
         if event.resource == "DeviceClass":
             return hints.class_helps(asked, event.old, event.new)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.api.causes import duplicate, forbidden, invalid, not_supported, required
+from holdfast.api.field_errors import duplicate, forbidden, invalid, not_supported, required
 from holdfast.api.names import label_key
 from holdfast.api.pod import TopologySpreadConstraint
 from holdfast.framework.arguments import Arguments, PluginArgs

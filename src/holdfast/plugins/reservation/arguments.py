@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.causes import invalid
+from holdfast.api.field_errors import invalid
 from holdfast.api.reservation_names import PRE_ALLOCATABLE, PRE_ALLOCATABLE_PRIORITY
 from holdfast.api.resource_names import is_extended
 from holdfast.capacity.pre_allocation import ClusterMode

@@ -123,7 +123,7 @@ class ReservationPlugin:
         state = OwnerState(
             view.nodes, view.world.offers, matched, request, must=affinity is not None,
             named=affinity is not None and bool(affinity.name), ports=pod.host_ports,
-            backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
+            backed=view.world.devices.device_backed(pod.request), falls_back=self.args.falls_back,
             ignored=ignored, nominations=view.world.nominations,
         )  # fmt: skip
         # Where order labels count, the lowest of the whole cluster decides.

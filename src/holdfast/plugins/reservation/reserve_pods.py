@@ -15,7 +15,7 @@ import numpy as np
 
 from holdfast.api import reservation_names as names
 from holdfast.api.quantity import AmountText
-from holdfast.api.requests import request_nanos, whole
+from holdfast.api.requests import request_nanos, round_up_nanos
 from holdfast.api.reservation import AVAILABLE, WAITING
 from holdfast.api.reservation_status import placed, waiting
 from holdfast.api.scheme import PODS, RESERVATIONS
@@ -218,7 +218,9 @@ def allocatable(pod_info: PodInfo) -> dict[str, AmountText]:
 
     As it was when room was found for it; if it was edited since, it is resized afterwards.
     """
-    asked = {name: whole(name, amount) for name, amount in request_nanos(pod_info.pod).items()}
+    asked = {
+        name: round_up_nanos(name, amount) for name, amount in request_nanos(pod_info.pod).items()
+    }
     amounts = {name: _text(name, amount) for name, amount in asked.items() if amount}
     return {**amounts, **resized(pod_info.pod)}
 

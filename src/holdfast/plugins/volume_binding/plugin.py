@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from holdfast.api.causes import invalid
+from holdfast.api.field_errors import invalid
 from holdfast.api.storage import (
     MIGRATED_PLUGINS,
     CSIDriver,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.api import causes
+from holdfast.api import field_errors
 from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.kinds.validation.crds import SCHEMA, check_definition, is_established
@@ -126,6 +126,6 @@ def check_not_built_in(op: Operation, definition: JsonObject) -> None:
         for descriptor in op.context.registry
     ):
         words = "is a built-in resource of this server"
-        found = FieldErrors([causes.invalid("spec.names.plural", plural, words)])
+        found = FieldErrors([field_errors.invalid("spec.names.plural", plural, words)])
     name = definition["metadata"].get("name", "")
     found.raise_if_any(op.descriptor.resource.kind, name, op.descriptor.resource.group)

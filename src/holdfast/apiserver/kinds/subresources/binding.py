@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.api import causes
+from holdfast.api import field_errors
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
@@ -61,9 +61,9 @@ def _target(binding: JsonObject) -> str:
     target = binding.get("target") or {}
     wrong: list[Cause] = []
     if target.get("kind") not in (None, "", "Node"):
-        wrong.append(causes.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+        wrong.append(field_errors.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
     if not target.get("name"):
-        wrong.append(causes.required("target.name", ""))
+        wrong.append(field_errors.required("target.name", ""))
     if wrong:
         raise Invalid(aggregate_message(wrong), Details(causes=tuple(wrong)))
     return str(target["name"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.api.decode import JsonObject, convert_object
-from holdfast.api.labels import readable
+from holdfast.api.labels import selector_or_nothing
 from holdfast.api.meta import LabelSelector
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.operation import Operation
@@ -75,7 +75,7 @@ def budgets_of(op: Operation, pod: JsonObject) -> list[StoredObject]:
     for stored in op.context.store.list(*_BUDGETS, op.request_info.namespace):
         raw = (decode(stored).get("spec") or {}).get("selector")
         selector = None if raw is None else convert_object(raw, LabelSelector)
-        if readable(selector).matches(labels):
+        if selector_or_nothing(selector).matches(labels):
             found.append(stored)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from holdfast.api import causes, names
+from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonMapping
 from holdfast.apiserver.schema.structural import StructuralSchema
 from holdfast.apiserver.schema.structural.node import SchemaNode
@@ -54,11 +54,11 @@ def check_definition_change(new: JsonMapping, old: JsonMapping) -> Iterator[Caus
     for path in (*fixed, "group", "names.plural"):
         value = _at(now, path)
         if value != _at(before, path):
-            yield causes.invalid(f"spec.{path}", value, "field is immutable")
+            yield field_errors.invalid(f"spec.{path}", value, "field is immutable")
     named = [version.get("name") for version in now.get("versions") or ()]
     for i, version in enumerate((new.get("status") or {}).get("storedVersions") or ()):
         if version not in named:
-            yield causes.invalid(f"status.storedVersions[{i}]", version, _STILL_STORED % (
+            yield field_errors.invalid(f"status.storedVersions[{i}]", version, _STILL_STORED % (
                 version, version, version))  # fmt: skip
 
 
@@ -90,40 +90,41 @@ def _at(value: Any, path: str) -> Any:
 def _check_name(meta: JsonMapping, spec: JsonMapping, known: JsonMapping) -> Iterator[Cause]:
     name = meta.get("name")
     if name != f"{known.get('plural') or ''}.{spec.get('group') or ''}":
-        yield causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+        words = 'must be spec.names.plural+"."+spec.group'
+        yield field_errors.invalid("metadata.name", name, words)
 
 
 def _check_group(group: Any) -> Iterator[Cause]:
     if not group:
-        yield causes.required("spec.group")
+        yield field_errors.required("spec.group")
     elif wrong := names.dns_subdomain(group):
-        yield causes.invalid("spec.group", group, ",".join(wrong))
+        yield field_errors.invalid("spec.group", group, ",".join(wrong))
     elif "." not in group:
-        yield causes.invalid("spec.group", group, "should be a domain with at least one dot")
+        yield field_errors.invalid("spec.group", group, "should be a domain with at least one dot")
 
 
 def _check_choice(path: str, value: Any, allowed: tuple[str, ...]) -> Iterator[Cause]:
     if not value:
-        yield causes.required(path)
+        yield field_errors.required(path)
     elif value not in allowed:
-        yield causes.not_supported(path, value, allowed)
+        yield field_errors.not_supported(path, value, allowed)
 
 
 def _check_names(known: JsonMapping) -> Iterator[Cause]:
     for part in ("plural", "singular", "kind", "listKind"):
         value = known.get(part) or ""
         if not value:
-            yield causes.required(f"spec.names.{part}")
+            yield field_errors.required(f"spec.names.{part}")
         elif wrong := names.dns_1035_label(value.lower() if "ind" in part else value):
             prefix = _MIXED_CASE if "ind" in part else ""
-            yield causes.invalid(f"spec.names.{part}", value, prefix + ",".join(wrong))
+            yield field_errors.invalid(f"spec.names.{part}", value, prefix + ",".join(wrong))
     for part in ("shortNames", "categories"):
         for i, value in enumerate(known.get(part) or ()):
             if wrong := names.dns_1035_label(value):
-                yield causes.invalid(f"spec.names.{part}[{i}]", value, ",".join(wrong))
+                yield field_errors.invalid(f"spec.names.{part}[{i}]", value, ",".join(wrong))
     if known.get("kind") and known["kind"] == known.get("listKind"):
         words = "kind and listKind may not be the same"
-        yield causes.invalid("spec.names.listKind", known["listKind"], words)
+        yield field_errors.invalid("spec.names.listKind", known["listKind"], words)
 
 
 def _check_versions(versions: Iterable[JsonMapping]) -> Iterator[Cause]:
@@ -131,13 +132,13 @@ def _check_versions(versions: Iterable[JsonMapping]) -> Iterator[Cause]:
     for i, version in enumerate(versions):
         at = f"spec.versions[{i}]"
         if wrong := names.dns_1035_label(named[i]):
-            yield causes.invalid(f"{at}.name", named[i], ",".join(wrong))
+            yield field_errors.invalid(f"{at}.name", named[i], ",".join(wrong))
         yield from _check_version(version, at)
     if len(set(named)) != len(named):
-        yield causes.invalid("spec.versions", named, "must contain unique version names")
+        yield field_errors.invalid("spec.versions", named, "must contain unique version names")
     if sum(1 for version in versions if version.get("storage")) != 1:
         words = "must have exactly one version marked as storage version"
-        yield causes.invalid("spec.versions", named, words)
+        yield field_errors.invalid("spec.versions", named, words)
 
 
 def _check_version(version: JsonMapping, at: str) -> Iterator[Cause]:
@@ -145,7 +146,7 @@ def _check_version(version: JsonMapping, at: str) -> Iterator[Cause]:
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     where = f"{at}{SCHEMA}"
     if schema is None:
-        yield causes.required(where)
+        yield field_errors.required(where)
     else:
         try:
             root = StructuralSchema.compile(schema).root
@@ -174,30 +175,30 @@ def _check_scale(scale: JsonMapping | None, at: str) -> Iterator[Cause]:
         path, value = f"{at}.scale.{part}", scale.get(part) or ""
         if not value:
             if part != "labelSelectorPath":
-                yield causes.required(path)
+                yield field_errors.required(path)
         elif not value.startswith("."):
-            yield causes.invalid(path, value, "must be a simple json path starting with .")
+            yield field_errors.invalid(path, value, "must be a simple json path starting with .")
         elif not value.startswith(prefixes):
-            yield causes.invalid(path, value, words)
+            yield field_errors.invalid(path, value, words)
 
 
 def _check_column(column: JsonMapping, at: str) -> Iterator[Cause]:
     if not column.get("name"):
-        yield causes.required(f"{at}.name")
+        yield field_errors.required(f"{at}.name")
     kind, form, path = (column.get(part) or "" for part in ("type", "format", "jsonPath"))
     words = f"must be one of {','.join(_COLUMN_TYPES)}"
     if not kind:
-        yield causes.required(f"{at}.type", words)
+        yield field_errors.required(f"{at}.type", words)
     elif kind not in _COLUMN_TYPES:
-        yield causes.invalid(f"{at}.type", kind, words)
+        yield field_errors.invalid(f"{at}.type", kind, words)
     if form and form not in _COLUMN_FORMATS:
         words = f"must be one of {','.join(_COLUMN_FORMATS)}"
-        yield causes.invalid(f"{at}.format", form, words)
+        yield field_errors.invalid(f"{at}.format", form, words)
     if not path:
-        yield causes.required(f"{at}.JSONPath")
+        yield field_errors.required(f"{at}.JSONPath")
     elif not path.startswith("."):
         words = "must be a simple json path starting with ."
-        yield causes.invalid(f"{at}.JSONPath", path, words)
+        yield field_errors.invalid(f"{at}.JSONPath", path, words)
 
 
 def _check_selectable(
@@ -208,15 +209,15 @@ def _check_selectable(
     for i, one in enumerate(fields):
         where, path = f"{at}[{i}].jsonPath", one.get("jsonPath") or ""
         if not path:
-            yield causes.required(where)
+            yield field_errors.required(where)
             continue
         if root is not None and (words := _unselectable(path, root)):
-            yield causes.invalid(where, path, words)
+            yield field_errors.invalid(where, path, words)
         elif path in seen:
-            yield causes.duplicate(where, path)
+            yield field_errors.duplicate(where, path)
         seen.add(path)
     if len(seen) > _MOST_SELECTABLE:
-        yield causes.too_many(at, len(seen), _MOST_SELECTABLE)
+        yield field_errors.too_many(at, len(seen), _MOST_SELECTABLE)
 
 
 def _unselectable(path: str, root: SchemaNode) -> str:

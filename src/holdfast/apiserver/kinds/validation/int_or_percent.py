@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from holdfast.api import causes
+from holdfast.api import field_errors
 from holdfast.errors import Cause
 from holdfast.validation.template import NOT_NEGATIVE
 
@@ -25,8 +25,10 @@ def check_int_or_percent(
     """
     if isinstance(amount, int):
         if amount < 0:
-            yield causes.invalid(path, amount, NOT_NEGATIVE)
+            yield field_errors.invalid(path, amount, NOT_NEGATIVE)
     elif not _PERCENT.fullmatch(amount):
-        yield causes.invalid(path, amount, _NO_PERCENT)
+        yield field_errors.invalid(path, amount, _NO_PERCENT)
     elif len(amount) > 10 or (most_percent is not None and int(amount[:-1]) > most_percent):
-        yield causes.invalid(path, amount, f"must not be greater than {most_percent or 999999999}%")
+        yield field_errors.invalid(
+            path, amount, f"must not be greater than {most_percent or 999999999}%"
+        )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from holdfast.api import causes, names
+from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonObject, convert_object, without_nulls
 from holdfast.api.defaults import default_object
 from holdfast.api.node_selection import compile_selector
@@ -38,34 +38,34 @@ def check_pod(pod: JsonObject) -> Iterable[Cause]:
 def _pretence(pod: JsonObject) -> Iterable[Cause]:
     """Refuse a pod that calls itself a reserve pod: those exist inside the scheduler only."""
     if RESERVE_POD in (pod["metadata"].get("annotations") or {}):
-        yield causes.forbidden(f"annotations.{RESERVE_POD}", "cannot set in annotations")
+        yield field_errors.forbidden(f"annotations.{RESERVE_POD}", "cannot set in annotations")
 
 
 def check_pod_spec(spec: Any, path: str) -> Iterable[Cause]:
     """List what is wrong with the spec of a new pod or of a template."""
     if not isinstance(spec, dict) or not spec.get("containers"):
-        yield causes.required(f"{path}.containers")
+        yield field_errors.required(f"{path}.containers")
         return
     seen: set[str] = set()
     for at, container in _containers(spec, path):
         if not isinstance(container, dict):
-            yield causes.invalid(at, container, "must be an object")
+            yield field_errors.invalid(at, container, "must be an object")
             continue
         name = container.get("name")
         if not name:
-            yield causes.required(f"{at}.name")
+            yield field_errors.required(f"{at}.name")
         elif name in seen:
-            yield causes.duplicate(f"{at}.name", name)
+            yield field_errors.duplicate(f"{at}.name", name)
         else:
             seen.add(name)
             for words in names.dns_label(name):
-                yield causes.invalid(f"{at}.name", name, words)
+                yield field_errors.invalid(f"{at}.name", name, words)
         if not container.get("image"):
-            yield causes.required(f"{at}.image")
+            yield field_errors.required(f"{at}.image")
         yield from _check_amounts(container.get("resources") or {}, f"{at}.resources")
     yield from _check_placing(spec, path)
     if spec.get("nodeName") and spec.get("schedulingGates"):
-        yield causes.forbidden(
+        yield field_errors.forbidden(
             f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared"
         )
 
@@ -87,10 +87,10 @@ def check_pod_change(new: JsonObject, old: JsonObject) -> Iterable[Cause]:
     yield from _gate_changes(now, before)
     left, right = _unchangeable(now, before), _unchangeable(before, before)
     if left != right:
-        yield causes.forbidden("spec", _FORBIDDEN_CHANGE)
+        yield field_errors.forbidden("spec", _FORBIDDEN_CHANGE)
     kept = before.get("tolerations") or []
     if any(t not in (now.get("tolerations") or []) for t in kept):
-        yield causes.forbidden(
+        yield field_errors.forbidden(
             "spec.tolerations",
             "existing toleration can not be modified except its tolerationSeconds",
         )
@@ -126,7 +126,7 @@ def _gate_changes(now: JsonObject, before: JsonObject) -> Iterable[Cause]:
     had = {gate.get("name") for gate in before.get("schedulingGates") or ()}
     for i, gate in enumerate(now.get("schedulingGates") or ()):
         if gate.get("name") not in had:
-            yield causes.forbidden(
+            yield field_errors.forbidden(
                 f"spec.schedulingGates[{i}].name",
                 f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
             )
@@ -137,9 +137,9 @@ def _check_placing(spec: JsonObject, path: str) -> Iterable[Cause]:
     for i, toleration in enumerate(spec.get("tolerations") or ()):
         at = f"{path}.tolerations[{i}]"
         if toleration.get("operator") and toleration["operator"] not in OPERATORS:
-            yield causes.not_supported(f"{at}.operator", toleration["operator"], OPERATORS)
+            yield field_errors.not_supported(f"{at}.operator", toleration["operator"], OPERATORS)
         if toleration.get("effect") and toleration["effect"] not in EFFECTS:
-            yield causes.not_supported(f"{at}.effect", toleration["effect"], EFFECTS)
+            yield field_errors.not_supported(f"{at}.effect", toleration["effect"], EFFECTS)
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     if required := affinity.get("requiredDuringSchedulingIgnoredDuringExecution"):
         at = f"{path}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"

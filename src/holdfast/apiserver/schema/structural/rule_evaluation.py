@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode
 from holdfast.apiserver.schema.structural.rules import RuleEvaluationStopped
-from holdfast.cel.rules import Budget, RuleInput, compile_expression, escaped
+from holdfast.cel.rules import CostBudget, RuleInput, compile_expression, escape_field_name
 from holdfast.errors import Cause
 
 _NAMES = ("name", "generateName")
@@ -31,13 +31,13 @@ def broken_rules(
         yield Cause("<nil>", f"Invalid value: null: {_UNASKED}", "FieldValueInvalid")
     else:
         try:
-            yield from _broken_rules(node, value, "", old, Budget())
+            yield from _broken_rules(node, value, "", old, CostBudget())
         except RuleEvaluationStopped as stopped:
             yield stopped.cause
 
 
 def _broken_rules(
-    node: SchemaNode, value: Any, path: str, old: Any, budget: Budget
+    node: SchemaNode, value: Any, path: str, old: Any, budget: CostBudget
 ) -> Iterator[Cause]:
     """Yield every rule a value breaks; what has not changed is not judged again.
 
@@ -62,7 +62,7 @@ def _broken_rules(
             yield from _broken_rules(node.items, one, f"{path}[{i}]", was, budget)
 
 
-def _here(node: SchemaNode, value: Any, path: str, old: Any, budget: Budget) -> Iterator[Cause]:
+def _here(node: SchemaNode, value: Any, path: str, old: Any, budget: CostBudget) -> Iterator[Cause]:
     seen = _seen(node, value, root=not path)
     before = None if old is ABSENT else _seen(node, old, root=not path)
     unchanged = old is not ABSENT and value == old
@@ -70,7 +70,7 @@ def _here(node: SchemaNode, value: Any, path: str, old: Any, budget: Budget) -> 
     for rule in node.rules:
         if rule.not_evaluated_because:
             continue
-        looks_back = compile_expression(rule.text).looks_back
+        looks_back = compile_expression(rule.text).uses_old_self
         if old is ABSENT if looks_back else unchanged:
             continue
         if (cause := rule.evaluate(given, value, path)) is not None:
@@ -89,7 +89,7 @@ def _seen(node: SchemaNode, value: Any, *, root: bool = False) -> Any:
         if root and name == "metadata":
             out[name] = {k: one[k] for k in _NAMES if k in one}
         elif child is not None:
-            out[escaped(name)] = _seen(child, one)
+            out[escape_field_name(name)] = _seen(child, one)
         elif node.additional_properties is not None:
             more = node.additional_properties
             out[name] = one if isinstance(more, bool) else _seen(more, one)

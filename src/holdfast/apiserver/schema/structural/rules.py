@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.api import causes
-from holdfast.cel.failures import BudgetExceeded, CompileError, CostExceeded, EvaluationError
-from holdfast.cel.rules import RuleInput, compile_expression, escaped
+from holdfast.api import field_errors
+from holdfast.cel.errors import BudgetExceeded, CompileError, CostExceeded, EvaluationError
+from holdfast.cel.rules import RuleInput, compile_expression, escape_field_name
 from holdfast.errors import Cause
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ class RuleEvaluationStopped(Exception):
 
 
 def _stopped(path: str, value: Any, words: str) -> RuleEvaluationStopped:
-    return RuleEvaluationStopped(causes.invalid(path, _TYPES.get(type(value), "number"), words))
+    return RuleEvaluationStopped(
+        field_errors.invalid(path, _TYPES.get(type(value), "number"), words)
+    )
 
 
 def _can_be_message(text: str) -> bool:
@@ -106,11 +108,11 @@ class Rule:
     def _cause(self, words: str, value: Any, path: str) -> Cause:
         match self.reason:
             case "FieldValueForbidden":
-                return causes.forbidden(path, words)
+                return field_errors.forbidden(path, words)
             case "FieldValueRequired":
-                return causes.required(path, words)
+                return field_errors.required(path, words)
             case "FieldValueDuplicate":
-                return causes.duplicate(path, value)
+                return field_errors.duplicate(path, value)
         return _invalid(path, value, words)
 
 
@@ -118,7 +120,7 @@ def _invalid(path: str, value: Any, words: str) -> Cause:
     """Say that a value will not do; what is no scalar is not shown, as upstream."""
     if isinstance(value, dict | list):
         return Cause(path, f"Invalid value: {words}", "FieldValueInvalid")
-    return causes.invalid(path, value, words)
+    return field_errors.invalid(path, value, words)
 
 
 def read_rules(schema: Mapping[str, Any]) -> tuple[Rule, ...]:
@@ -129,7 +131,7 @@ def read_rules(schema: Mapping[str, Any]) -> tuple[Rule, ...]:
 
 def _typed_fields(schema: Mapping[str, Any], name: str) -> frozenset[str]:
     """Name the fields, of the value or of what is in it, that are no strings in rules."""
-    found = {escaped(name)} if schema.get("format") in _TYPED else set()
+    found = {escape_field_name(name)} if schema.get("format") in _TYPED else set()
     below = list((schema.get("properties") or {}).items())
     below += [(name, schema[k]) for k in ("items", "additionalProperties")
               if isinstance(schema.get(k), dict)]  # fmt: skip
@@ -155,7 +157,7 @@ def rule_problems(node: SchemaNode) -> Iterator[Cause]:
     """Yield what is no CEL in the rules of a schema, and of all below it."""
     for at, rule in rules_in(node):
         if not rule.text.strip():
-            yield causes.required(f"{at}.rule", "must not be empty")
+            yield field_errors.required(f"{at}.rule", "must not be empty")
         for part, text in (("rule", rule.text), ("messageExpression", rule.message_expression)):
             if text.strip() and not rule.not_evaluated_because:
                 yield from _problem(f"{at}.{part}", text)
@@ -173,7 +175,7 @@ def _problem(path: str, text: str) -> Iterator[Cause]:
     try:
         compile_expression(text)
     except CompileError as wrong:
-        yield causes.invalid(path, text, wrong.message)
+        yield field_errors.invalid(path, text, wrong.message)
 
 
 def _children(node: SchemaNode) -> Iterator[tuple[str, SchemaNode]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from holdfast.api.causes import child
+from holdfast.api.field_errors import child
 from holdfast.apiserver.schema.structural import messages
 from holdfast.apiserver.schema.structural.patterns import PatternError, matcher
 from holdfast.errors import Cause

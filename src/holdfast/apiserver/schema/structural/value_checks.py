@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api import causes
+from holdfast.api import field_errors
 from holdfast.apiserver.schema.structural import messages
 from holdfast.apiserver.schema.structural.formats import FORMATS
 from holdfast.apiserver.schema.structural.patterns import matcher
@@ -148,9 +148,9 @@ def _too_few(what: str) -> Callable[[str, int, int], Cause]:
 
 
 _min_items = _counted(list, "minItems", int.__lt__, _too_few("items"))
-_max_items = _counted(list, "maxItems", int.__gt__, causes.too_many)
+_max_items = _counted(list, "maxItems", int.__gt__, field_errors.too_many)
 _min_properties = _counted(dict, "minProperties", int.__lt__, _too_few("properties"))
-_max_properties = _counted(dict, "maxProperties", int.__gt__, causes.too_many)
+_max_properties = _counted(dict, "maxProperties", int.__gt__, field_errors.too_many)
 
 
 def _enum(schema: Mapping[str, Any]) -> Check | None:

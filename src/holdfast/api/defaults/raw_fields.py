@@ -1,0 +1,82 @@
+"""Read and set fields of raw objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from holdfast.api.quantity import MILLI, Quantity
+from holdfast.errors import BadRequest
+
+Raw = dict[str, Any]
+
+
+def set_defaults(where: Raw, **values: Any) -> None:
+    """Set each key that is absent, null or the empty string."""
+    for key, value in values.items():
+        if where.get(key) in (None, ""):
+            where[key] = value
+
+
+def set_zero_defaults(where: Raw, **values: Any) -> None:
+    """Set each key that is absent, null or zero."""
+    for key, value in values.items():
+        if not where.get(key):
+            where[key] = value
+
+
+def map_at(where: Raw, key: str) -> Raw:
+    """Return the map under a key; create an empty one if it is absent."""
+    found = where.get(key)
+    if found is None:
+        found = where[key] = {}
+    return expect_map(found, key)
+
+
+def expect_map(value: Any, key: str) -> Raw:
+    """Return a value that is a map; raise Go's decoding error for any other."""
+    if not isinstance(value, dict):
+        raise BadRequest(f"json: cannot unmarshal {_kind(value)} into Go struct field {key}")
+    return value
+
+
+def entries(where: Raw, *keys: str) -> Iterable[Raw]:
+    """Yield the maps in the lists under these keys; an absent list is empty."""
+    for key in keys:
+        found = where.get(key)
+        if found is None:
+            continue
+        if not isinstance(found, list):
+            raise BadRequest(f"json: cannot unmarshal {_kind(found)} into Go struct field {key}")
+        for entry in found:
+            yield expect_map(entry, key)
+
+
+def if_present(where: Raw, key: str, default: Callable[[Raw], None]) -> None:
+    """Call ``default`` with the map under a key, if there is one."""
+    found = where.get(key)
+    if found is not None:
+        default(expect_map(found, key))
+
+
+def canonical_amounts(where: Raw, *keys: str) -> None:
+    """Replace quantities with their canonical form, rounded up to thousandths."""
+    for key in keys:
+        amounts = where.get(key)
+        if amounts:
+            where[key] = {
+                name: str(_to_milli(value)) for name, value in expect_map(amounts, key).items()
+            }
+
+
+def _to_milli(value: Any) -> Quantity:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise BadRequest(f"json: cannot unmarshal {_kind(value)} into a resource quantity")
+    amount = Quantity.parse(value)
+    rounded, exact = amount.round_up(MILLI)
+    return amount if exact else rounded
+
+
+def _kind(value: Any) -> str:
+    names = {str: "string", bool: "bool", list: "array", dict: "object"}
+    return names.get(type(value), "number")

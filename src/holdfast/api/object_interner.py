@@ -1,0 +1,122 @@
+"""Intern equal parts of pods and nodes, to save memory.
+
+Pods of one workload have equal specs, and nodes list the same images. Interned, a pod takes a third
+and a node a sixth of the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.api.meta import Condition, ObjectMeta
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod, PodSpec, PodStatus, Volume
+
+T = TypeVar("T")
+_encode = msgspec.msgpack.Encoder().encode
+_replace = msgspec.structs.replace
+_MAX_PARTS = 100_000
+_KUBELET_CONDITIONS = frozenset(
+    ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+)
+"""Conditions that the kubelet sets; the scheduler does not read them on bound pods."""
+
+
+class ObjectInterner:
+    """Replaces parts of objects with equal parts seen before.
+
+    It is for schedulers: conditions and volumes that a scheduler does not read are removed.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[Any, Any] = {}
+
+    def pod(self, pod: Pod) -> Pod:
+        """Return the pod with interned parts, without volumes that have only a name here."""
+        return _replace(
+            pod,
+            api_version=self._interned(pod.api_version),
+            kind=self._interned(pod.kind),
+            metadata=self._metadata(pod.metadata),
+            spec=self._spec(pod.spec),
+            status=self._status(pod.status, bound=bool(pod.spec.node_name)),
+        )
+
+    def node(self, node: Node) -> Node:
+        """Return the node with interned parts."""
+        status = node.status
+        return _replace(
+            node,
+            api_version=self._interned(node.api_version),
+            kind=self._interned(node.kind),
+            metadata=self._metadata(node.metadata),
+            status=_replace(
+                status,
+                capacity=self._mapping(status.capacity),
+                allocatable=self._mapping(status.allocatable),
+                images=tuple([self._part(image, image) for image in status.images]),
+                conditions=tuple([self._condition(c) for c in status.conditions]),
+            ),
+        )
+
+    def _metadata(self, meta: ObjectMeta) -> ObjectMeta:
+        return _replace(
+            meta,
+            generate_name=self._interned(meta.generate_name),
+            namespace=self._interned(meta.namespace),
+            labels=self._mapping(meta.labels),
+            annotations=self._mapping(meta.annotations),
+            owner_references=self._part(meta.owner_references, meta.owner_references),
+        )
+
+    def _spec(self, spec: PodSpec) -> PodSpec:
+        volumes = tuple([volume for volume in spec.volumes if volume != Volume(name=volume.name)])
+        without_node = _replace(spec, node_name="", volumes=volumes)
+        shared = self._part(_encode(without_node), without_node)
+        return (
+            _replace(shared, node_name=self._interned(spec.node_name)) if spec.node_name else shared
+        )
+
+    def _status(self, status: PodStatus, *, bound: bool) -> PodStatus:
+        conditions = status.conditions
+        if bound:
+            conditions = tuple([c for c in conditions if c.type not in _KUBELET_CONDITIONS])
+        statuses = status.container_statuses
+        return _replace(
+            status,
+            phase=self._interned(status.phase),
+            conditions=conditions,
+            container_statuses=self._part(_encode(statuses), statuses) if statuses else (),
+        )
+
+    def _condition(self, condition: Condition) -> Condition:
+        return _replace(
+            condition,
+            type=self._interned(condition.type),
+            status=self._interned(condition.status),
+            reason=self._interned(condition.reason),
+            message=self._interned(condition.message),
+        )
+
+    def _mapping(self, pairs: Mapping[str, Any]) -> Any:
+        if not pairs:
+            return pairs
+        key = tuple(pairs.items())
+        found = self._parts.get(key)
+        if found is None:
+            mine = {self._interned(k): self._interned(v) for k, v in key}
+            found = self._part(key, mine)
+        return found
+
+    def _interned(self, value: T) -> T:
+        return self._part(value, value) if value else value
+
+    def _part(self, key: Any, value: T) -> T:
+        parts = self._parts
+        if len(parts) > _MAX_PARTS:
+            parts.clear()
+        shared: T = parts.setdefault(key, value)
+        return shared

@@ -1,0 +1,80 @@
+"""Errors of expressions, with the messages of cel-go."""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.errors import Refused
+
+COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
+MAX_EXPRESSION_BYTES = 10 * 1024
+_MAX_EMPTY_LITERALS = 256
+"""The engine needs quadratic time to infer the element types of empty lists and maps."""
+_EMPTY_LITERAL = re.compile(r"\[\s*\]|\{\s*\}")
+_STATUS = re.compile(r"^[A-Z_]+: |\[[A-Z_]+\]$")
+_REWORDED = (
+    (re.compile(r"undeclared reference to 'device\.(\w+)'"), r"undefined field '\1'"),
+    (re.compile(r'Key not found in map : "?([^"]*)"?'), r"no such key: \1"),
+    (re.compile(r"No matching overloads found : (.*)"), r"no such overload: \1"),
+    (re.compile(r"Iteration budget exceeded"), COST_EXCEEDED),
+)
+_BARE_DEVICE = re.compile(r"undeclared reference to 'device'")
+_HINT = "; write device.attributes[...] in full, a bare `device` is not supported"
+
+
+class CompileError(Refused):
+    """An expression does not compile; ``expression`` is its source text."""
+
+    def __init__(self, expression: str, message: str) -> None:
+        super().__init__(message)
+        self.expression = expression
+
+
+def check_size(expression: str) -> None:
+    """Raise CompileError for an expression that would take too long to compile."""
+    if len(expression.encode()) > MAX_EXPRESSION_BYTES:
+        raise CompileError(expression, f"must be at most {MAX_EXPRESSION_BYTES} bytes long")
+    if len(_EMPTY_LITERAL.findall(expression)) > _MAX_EMPTY_LITERALS:
+        words = f"must have at most {_MAX_EMPTY_LITERALS} empty lists and maps"
+        raise CompileError(expression, words)
+
+
+class EvaluationError(Refused):
+    """An expression failed for one value; ``expression`` is its source text."""
+
+    def __init__(self, expression: str, message: str) -> None:
+        super().__init__(message)
+        self.expression = expression
+
+
+class CostExceeded(EvaluationError):
+    """An evaluation exceeds, or may exceed, the cost limit."""
+
+    def __init__(self, expression: str) -> None:
+        super().__init__(expression, COST_EXCEEDED)
+
+
+class BudgetExceeded(Refused):
+    """All evaluations for one object together exceed the cost limit."""
+
+
+def engine_error(expression: str, engine_message: str) -> EvaluationError:
+    """Return the error for an evaluation that the engine aborted."""
+    words = as_cel_go_message(engine_message)
+    if words == COST_EXCEEDED:
+        return CostExceeded(expression)
+    return EvaluationError(expression, words)
+
+
+def as_cel_go_message(text: str) -> str:
+    """Rewrite a message of the engine as cel-go's, where the two correspond.
+
+    >>> as_cel_go_message('NOT_FOUND: Key not found in map : "memory"')
+    'no such key: memory'
+    """
+    words = _STATUS.sub("", text).rstrip()
+    if _BARE_DEVICE.search(words):
+        words += _HINT
+    for engine, upstream in _REWORDED:
+        words = engine.sub(upstream, words)
+    return words

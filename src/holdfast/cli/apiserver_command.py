@@ -1,0 +1,54 @@
+"""``holdfast apiserver``: run the API server in its own process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from holdfast.cli import signals
+from holdfast.cli.up_command import warn_if_not_loopback
+from holdfast.clock import SystemClock
+from holdfast.cluster import EmbeddedServer
+from holdfast.errors import HoldfastError
+from holdfast.server_process import FAILED, READY
+from holdfast.settings import ServerSettings
+
+
+def run_apiserver(
+    directory: Path, kubeconfig: Path, settings: ServerSettings, *, announce: bool
+) -> None:
+    """Serve the API; with ``announce``, print READY or FAILED for a waiting parent process."""
+    if not announce:
+        warn_if_not_loopback(settings.host)
+    signals.run(_serve(directory, kubeconfig, settings, announce))
+
+
+async def _serve(
+    directory: Path, kubeconfig: Path, settings: ServerSettings, announce: bool
+) -> None:
+    stop = signals.stop_event(with_parent=announce)
+    try:
+        server = await EmbeddedServer.start(directory, kubeconfig, settings, SystemClock())
+    except Exception as error:
+        if announce:
+            _announce_failure(error)
+        raise
+    if announce:
+        print(READY, server.url, flush=True)
+    else:
+        print(f"serving {server.url}; stop it with Ctrl-C", flush=True)
+        print(f"  export KUBECONFIG={kubeconfig}", flush=True)
+    try:
+        await stop.wait()
+    finally:
+        await server.stop()
+
+
+def _announce_failure(error: Exception) -> None:
+    """Print the error for the parent; exit if it is expected, else the caller raises it."""
+    expected = isinstance(error, HoldfastError)
+    words = str(error) if expected else f"the API server failed: {type(error).__name__}: {error}"
+    print(FAILED, json.dumps(words), flush=True)
+    if expected:
+        sys.exit(1)

@@ -1,0 +1,88 @@
+"""Format an explanation of a decision as text."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+MAX_NAMES = 8
+
+
+def format_explanation(answer: dict[str, Any]) -> str:
+    """Format the message, the nodes rejected for each reason, and the best nodes with scores."""
+    lines = [*_current_node(answer), f"{answer['pod']}: {_headline(answer)}"]
+    lines += _reasons(answer.get("nodes") or ())
+    lines += _best(answer)
+    lines += _preemption(answer.get("preemption"))
+    lines += [
+        f"  the extender at {url} was not called: it may reject nodes or prefer others"
+        for url in answer.get("extendersNotAsked") or ()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _current_node(answer: dict[str, Any]) -> list[str]:
+    """Describe the node of a pod that is already bound, and whether it is still feasible."""
+    name = answer.get("nodeName")
+    if not name:
+        return []
+    node = next((n for n in answer["nodes"] if n["name"] == name), None)
+    if node is None:
+        now = "which no longer exists"
+    elif not node["feasible"]:
+        now = f"which is not feasible now ({', '.join(node['reasons'])})"
+    elif name in answer["best"]:
+        now = "which is still among the best"
+    else:
+        now = f"which is still feasible, with score {node['total']}"
+    return [f"{answer['pod']} is on {name}, {now}; if it were scheduled now:"]
+
+
+def _headline(answer: dict[str, Any]) -> str:
+    if answer.get("error"):
+        return f"scheduling fails: {answer['error']}"
+    if answer.get("schedulable"):
+        return f"fits on {_names(answer['best'])}"
+    return str(answer.get("message", ""))
+
+
+def _reasons(nodes: Any) -> list[str]:
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for node in nodes:
+        if not node["feasible"]:
+            for reason in node["reasons"] or [node["code"]]:
+                groups[(node["plugin"] or "", reason)].append(node["name"])
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    return [
+        f"  {len(names):>5}  {reason}{f'  [{plugin}]' if plugin else ''}: {_names(names)}"
+        for (plugin, reason), names in ordered
+    ]
+
+
+def _best(answer: dict[str, Any]) -> list[str]:
+    best = set(answer.get("best") or ())
+    lines = []
+    for node in answer.get("nodes") or ():
+        if node["name"] in best:
+            scores = "  ".join(
+                f"{plugin} {score['weighted']}"
+                for plugin, score in node["scores"].items()
+                if score["weighted"]
+            )
+            lines.append(f"  best: {node['name']}, score {node['total']}: {scores}")
+    return lines[:MAX_NAMES]
+
+
+def _preemption(found: dict[str, Any] | None) -> list[str]:
+    if not found:
+        return []
+    if not found.get("nominatedNode"):
+        return [f"  {found['message']}"] if found.get("message") else []
+    victims = ", ".join(found["victims"])
+    return [f"  preemption would make {found['nominatedNode']} feasible by evicting {victims}"]
+
+
+def _names(names: list[str]) -> str:
+    shown = ", ".join(sorted(names)[:MAX_NAMES])
+    more = len(names) - MAX_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,126 @@
+"""The data directory of an embedded cluster, and the state file by which commands find it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from holdfast.errors import Refused
+from holdfast.private_files import PRIVATE_DIRECTORY, writable_by_others, write_private
+
+FILE = "running.json"
+LOG = "holdfast.log"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCluster:
+    """The state file: process id and start time, URL and kubeconfig of a running cluster.
+
+    ``config`` is the configuration file of its scheduler, ``pages`` the URL of the scheduler's
+    health checks and metrics; "" for none.
+    """
+
+    pid: int
+    url: str
+    kubeconfig: str
+    started: str = ""
+    config: str = ""
+    pages: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether this process is running; a later process with the same id does not count."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return not self.started or self.started == started_at(self.pid)
+
+
+def started_at(pid: int) -> str:
+    """Return the start time of a process in the kernel's clock ticks; "" if it is not available."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    state, *_rest = fields = text.rpartition(")")[2].split()
+    return "" if state == "Z" else fields[19]
+
+
+def data_dir(given: Path | None) -> Path:
+    """Return the data directory as an absolute path; None: the default directory."""
+    if given is not None:
+        return given.expanduser().absolute()
+    share = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(share) / "holdfast"
+
+
+def prepare_data_dir(directory: Path) -> None:
+    """Create the directory with mode 0700; raise Refused if a cluster is running on it."""
+    if other := find(directory):
+        raise Refused(
+            f"a cluster is already running on {directory} (pid {other.pid}, {other.url}): "
+            "use it, or stop it with `holdfast down`"
+        )
+    try:
+        directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError as wrong:
+        raise Refused(
+            f"cannot write to {directory} ({wrong.strerror}): "
+            "choose another directory with --data-dir DIR"
+        ) from wrong
+
+
+def warn_if_shared(*directories: Path) -> None:
+    """Warn about directories in which other users could replace the credentials."""
+    for directory in dict.fromkeys(directories):
+        if directory.is_dir() and writable_by_others(directory):
+            print(
+                f"warning: other users can replace the files in {directory}: `chmod 700` it, "
+                "or choose another directory",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+
+
+def find(directory: Path) -> RunningCluster | None:
+    """Return the cluster running on a data directory; None if its process has ended."""
+    try:
+        found = RunningCluster(**json.loads((directory / FILE).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if found.alive else None
+
+
+def find_by_url(url: str, kubeconfig: Path | None) -> RunningCluster | None:
+    """Return this user's running cluster with this URL, or None.
+
+    The directory of the kubeconfig and the default data directory are searched.
+    """
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    used = kubeconfig or (Path(named) if named else None)
+    beside = [used.expanduser().absolute().parent] if used else []
+    found = (find(directory) for directory in (*beside, data_dir(None)))
+    return next((cluster for cluster in found if cluster and cluster.url == url), None)
+
+
+def write_file(
+    directory: Path, url: str, kubeconfig: Path, *, config: Path | None = None, pages: str = ""
+) -> None:
+    """Write the state file of a cluster that runs in this process."""
+    since = started_at(os.getpid())
+    me = RunningCluster(os.getpid(), url, str(kubeconfig), since, str(config or ""), pages)
+    write_private(directory / FILE, json.dumps(asdict(me)).encode())
+
+
+def remove_file(directory: Path) -> None:
+    """Remove the state file."""
+    with suppress(FileNotFoundError):
+        (directory / FILE).unlink()

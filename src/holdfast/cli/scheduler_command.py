@@ -1,0 +1,62 @@
+"""``holdfast scheduler``: run the scheduler in its own process, against any API server."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from holdfast.cli import garbage_collection, signals
+from holdfast.cli.health import HealthServer, SchedulerState
+from holdfast.cli.scheduler_configuration import load_configuration
+from holdfast.client.kubeconfig import load
+from holdfast.client.leader import LeaderElection
+from holdfast.clock import SystemClock
+from holdfast.configuration.reading import Configuration, effective_configuration
+from holdfast.scheduler.dump import log_dump
+from holdfast.scheduler_process import SchedulerProcess
+from holdfast.settings import SchedulerSettings
+
+
+def run_scheduler(kubeconfig: Path | None, health_port: int, settings: SchedulerSettings) -> None:
+    """Run the scheduler for the cluster of a kubeconfig, or of the configuration's kubeconfig."""
+    configuration = load_configuration(settings.config)
+    named = configuration.client_connection.kubeconfig
+    where = kubeconfig or (Path(named) if named else None)
+    signals.run(_schedule(where, configuration, health_port, settings))
+
+
+async def _schedule(
+    kubeconfig: Path | None,
+    configuration: Configuration,
+    health_port: int,
+    settings: SchedulerSettings,
+) -> None:
+    stop = signals.stop_event()
+    endpoint, clock = await load(kubeconfig), SystemClock()
+
+    def started() -> None:
+        garbage_collection.freeze_existing_objects()
+        names = ", ".join(configuration.profiles)
+        print(f"scheduling for {endpoint.url} as {names}", flush=True)
+
+    process = SchedulerProcess(endpoint, configuration, settings, clock, started)
+    signals.on_dump_signal(partial(log_dump, process.scheduler))
+    subject = SchedulerState(
+        process.scheduler, clock, process.leads, process.lease_problem,
+        configuration=effective_configuration(configuration),
+        flags={"kubeconfig": kubeconfig or "", "health-port": health_port, **asdict(settings)},
+        stopping=lambda: process.stopping,
+    )  # fmt: skip
+    page = await HealthServer.start(health_port, subject)
+    if process.leader_elect:
+        # A replica that waits for the lease should log which holder it waits for.
+        logging.getLogger(LeaderElection.__module__).setLevel(logging.INFO)
+        print(f"waiting for the lease {process.lease} as {process.identity}", flush=True)
+    try:
+        await process.run(stop)
+    finally:
+        await page.close()
+        await process.close()
+    print("stopped", flush=True)

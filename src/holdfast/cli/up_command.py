@@ -1,0 +1,145 @@
+"""``holdfast up``: run the embedded cluster until a stop signal, or until a component fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict
+from functools import partial
+from typing import Any, TypeVar
+
+from rich.console import Console
+
+from holdfast.cli import garbage_collection, running_cluster, signals
+from holdfast.cli.health import HealthServer, SchedulerState
+from holdfast.cli.scheduler_configuration import load_configuration
+from holdfast.clock import SystemClock
+from holdfast.cluster import Cluster
+from holdfast.configuration.reading import Configuration, effective_configuration
+from holdfast.errors import HoldfastError
+from holdfast.scheduler.dump import log_dump
+from holdfast.settings import ClusterSettings
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def run_cluster(settings: ClusterSettings) -> None:
+    """Run the cluster; raise HoldfastError if it ends without a stop signal."""
+    warn_if_not_loopback(settings.server.host)
+    signals.run(_run(settings, load_configuration(settings.scheduler.config)))
+
+
+def warn_if_not_loopback(host: str) -> None:
+    """Print a warning if the address is reachable from other machines."""
+    if host not in LOOPBACK:
+        print(
+            f"warning: --host {host} lets other machines connect; the kubeconfig grants admin "
+            "access, so keep it private",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+
+async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
+    stop = signals.stop_event()
+    cluster = Cluster(settings, SystemClock(), configuration)
+    signals.on_dump_signal(partial(_dump, cluster))
+    with _progress() as tell:
+        await _unless(stop, cluster.start(tell))
+    if stop.is_set():
+        await cluster.stop()
+        return
+    garbage_collection.freeze_existing_objects()
+    failure = ""
+    try:
+        async with _pages(settings, cluster, configuration) as pages:
+            running_cluster.write_file(
+                settings.data_dir, cluster.url, cluster.kubeconfig,
+                config=settings.scheduler.config, pages=pages,
+            )  # fmt: skip
+            _greet(settings, cluster, pages)
+            failure = await _unless(stop, cluster.failure()) or ""
+    finally:
+        with _progress() as tell:
+            tell("stopping")
+            await cluster.stop()
+        running_cluster.remove_file(settings.data_dir)
+    if failure:
+        raise HoldfastError(f"{failure}; the cluster was stopped, its data is safe")
+    print(f"stopped; the data stays in {settings.data_dir}", flush=True)
+
+
+def _dump(cluster: Cluster) -> None:
+    if cluster.components is None:
+        log.warning("SIGUSR2: no dump, the scheduler has not been started yet")
+    else:
+        log_dump(cluster.components.scheduler)
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Await a coroutine; cancel it and return None if the stop event is set first."""
+    working = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        if not working.done():
+            working.cancel()
+        await asyncio.wait({working, stopping})
+    return None if working.cancelled() else working.result()
+
+
+@asynccontextmanager
+async def _pages(
+    settings: ClusterSettings, cluster: Cluster, configuration: Configuration
+) -> AsyncIterator[str]:
+    """Serve the scheduler's health and metrics if --health-port is set; yield the URL, or ""."""
+    if settings.health_port is None or cluster.components is None:
+        yield ""
+        return
+    flags = {
+        "data-dir": settings.data_dir, "nodes": settings.nodes.count,
+        "health-port": settings.health_port, **asdict(settings.scheduler),
+    }  # fmt: skip
+    scheduler = cluster.components.scheduler
+    subject = SchedulerState(
+        scheduler,
+        SystemClock(),
+        lambda: True,
+        configuration=effective_configuration(configuration),
+        flags=flags,
+    )
+    page = await HealthServer.start(settings.health_port, subject)
+    try:
+        yield page.url
+    finally:
+        await page.close()
+
+
+def _greet(settings: ClusterSettings, cluster: Cluster, pages: str) -> None:
+    asked, there = settings.nodes.count, cluster.nodes
+    print(f"Holdfast is up at {cluster.url} with {there} node{'' if there == 1 else 's'}.")
+    if there > asked:
+        print(
+            f"  {there - asked} more than --nodes: existing nodes stay until `kubectl delete node`."
+        )
+    print(f"  export KUBECONFIG={cluster.kubeconfig}")
+    print("  kubectl get nodes")
+    if pages:
+        print(f"  curl {pages}/metrics")
+    print("Stop it with Ctrl-C or `holdfast down`.", flush=True)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Show progress on standard error if it is a terminal; yield the function that updates it."""
+    if not sys.stderr.isatty():
+        yield lambda _words: None
+        return
+    with Console(stderr=True, highlight=False).status("starting") as line:
+        yield line.update

@@ -1,0 +1,40 @@
+"""``holdfast why``: explain a pod of a live cluster by scheduling it again, locally."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from holdfast.api import scheme
+from holdfast.cli.connection import connect, list_all
+from holdfast.cli.explain import print_answer
+from holdfast.cli.scheduler_configuration import load_configuration_of_cluster
+from holdfast.cli.snapshot import snapshot_from_objects
+from holdfast.clock import SystemClock
+from holdfast.errors import NotFound, Refused
+
+
+def explain_pod(pod: str, kubeconfig: Path | None, config: Path | None, output: str) -> None:
+    """Print why a pod (``namespace/name``) is on its node, or has none."""
+    answer = asyncio.run(_explain(pod, kubeconfig, config))
+    print_answer(answer, output)
+
+
+async def _explain(key: str, kubeconfig: Path | None, config: Path | None) -> dict[str, Any]:
+    namespace, _, name = key.partition("/")
+    async with connect(kubeconfig, "holdfast-why") as (client, endpoint):
+        configuration = load_configuration_of_cluster(endpoint.url, kubeconfig, config)
+        try:
+            found = await client.get(scheme.PODS, name, namespace)
+        except NotFound as missing:
+            raise Refused(
+                f'there is no pod "{name}" in namespace "{namespace}" at {endpoint.url}: '
+                "`kubectl get pods -A` lists them; -n names the namespace"
+            ) from missing
+        objects = await list_all(client)
+    answer = snapshot_from_objects(objects, key).explain(
+        configuration.profiles, SystemClock().now(), preempt=True,
+        extenders=configuration.extenders,
+    )  # fmt: skip
+    return {**answer, "nodeName": found.spec.node_name or None}

@@ -1,0 +1,51 @@
+"""Allocatable and used amounts of an extended resource that devices serve, for scoring.
+
+A node with allocatable amounts of the resource (from a device plugin) counts those. Any other node
+counts its devices of the class, and how many of them are allocated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.node_table import NodeTable
+from holdfast.devices.allocation_cache import DeviceCounts
+
+
+class DeviceBackedResource:
+    """Allocatable and used amounts of one resource by row, devices included."""
+
+    __slots__ = ("_counts", "_nodes", "_resource")
+
+    def __init__(self, nodes: NodeTable, resource: int, counts: DeviceCounts) -> None:
+        self._nodes = nodes
+        self._resource = resource
+        self._counts = counts
+
+    def many(self, rows: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return allocatable and used amounts of rows (an array or a slice)."""
+        self._counts.refresh()
+        amounts = self._nodes.amounts
+        allocatable, used = (
+            amounts.allocatable[self._resource][rows],
+            amounts.requested[self._resource],
+        )
+        devices = self._counts.have[rows]
+        from_devices = (allocatable == 0) & (devices > 0)
+        return (
+            np.where(from_devices, devices, allocatable),
+            np.where(from_devices, self._counts.held[rows], used[rows]),
+        )
+
+    def one(self, row: int) -> tuple[int, int]:
+        """Return allocatable and used amount of one row."""
+        self._counts.refresh()
+        amounts = self._nodes.amounts
+        allocatable = amounts.allocatable_at[self._resource][row]
+        devices = int(self._counts.have[row])
+        if allocatable == 0 and devices > 0:
+            return devices, int(self._counts.held[row])
+        return allocatable, amounts.requested_at[self._resource][row]

@@ -1,0 +1,17 @@
+"""Errors of an allocation; that the devices do not fit is a result, not an error."""
+
+from __future__ import annotations
+
+from holdfast.errors import HoldfastError
+
+
+class AllocationError(HoldfastError):
+    """The claims cannot be allocated on any node: the attempt fails."""
+
+
+class NodeAllocationError(AllocationError):
+    """The claims cannot be allocated on this node because of an error; other nodes may work."""
+
+
+class SearchTimeout(AllocationError):
+    """The search reached its limit of steps."""

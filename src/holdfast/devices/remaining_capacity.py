@@ -1,0 +1,129 @@
+"""Remaining shared counters and consumable capacity during one allocation search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from holdfast.api.quantity import Quantity
+from holdfast.devices.allocated_devices import AllocatedDevices
+from holdfast.devices.consumable_capacity import ConsumedCapacity, consumed_capacity
+from holdfast.devices.features import Features
+from holdfast.devices.pools import Pool
+from holdfast.devices.requests import RequestAlternative
+from holdfast.devices.slices import DeviceCandidate, DeviceId, PoolId
+
+_Counters = dict[str, dict[str, Quantity]]
+_ZERO = Quantity(0)
+
+
+class RemainingCapacity:
+    """Counters of the pools and capacity of the devices, less what this search has chosen.
+
+    Chosen devices form a stack: ``deallocate_last`` undoes the latest ``allocate``.
+    """
+
+    def __init__(
+        self, pools: Sequence[Pool], allocated_devices: AllocatedDevices, features: Features
+    ) -> None:
+        self._allocated_devices = allocated_devices
+        self._features = features
+        self._pools = {pool.id: pool for pool in pools}
+        self._remaining: dict[PoolId, _Counters] = {}
+        self._consumed: dict[DeviceId, ConsumedCapacity] = {}
+        self._chosen: list[tuple[DeviceCandidate, ConsumedCapacity | None, bool]] = []
+
+    def consumed_capacity_for(
+        self, alternative: RequestAlternative, candidate: DeviceCandidate
+    ) -> ConsumedCapacity | None:
+        """Return what the request would consume of the device's capacity; None if it does not fit.
+
+        For a device that cannot be shared this only filters: the whole device is allocated.
+        """
+        if not self._features.consumable_capacity:
+            return {}
+        capacities = candidate.device.capacity
+        needed = consumed_capacity(capacities, alternative.capacity)
+        if needed is None:
+            return None
+        used = self._allocated_devices.consumed.get(candidate.id, {})
+        chosen = self._consumed.get(candidate.id, {})
+        for name, amount in needed.items():
+            total = amount + used.get(name, _ZERO) + chosen.get(name, _ZERO)
+            if total > Quantity.parse(capacities[name].value):
+                return None
+        return needed
+
+    def has_counters_for(self, pool: Pool, candidate: DeviceCandidate) -> bool:
+        """Return whether the remaining counters suffice; an allocated shared device needs none."""
+        if not candidate.consumed_counters:
+            return True
+        if not self._features.partitionable_devices:
+            return False
+        if self._has_counters(candidate):
+            return True
+        left = self._counters(pool)
+        return all(
+            left[set_name][name] >= amount
+            for set_name, amounts in candidate.consumed_counters.items()
+            for name, amount in amounts.items()
+        )
+
+    def remaining_counters(self, pool: Pool) -> frozenset[tuple[str, str, Quantity]]:
+        """Return the remaining amount of every counter of the pool, as one hashable value."""
+        return frozenset(
+            (set_name, name, amount)
+            for set_name, amounts in self._counters(pool).items()
+            for name, amount in amounts.items()
+        )
+
+    def allocate(
+        self, pool: Pool, candidate: DeviceCandidate, consumed: ConsumedCapacity | None
+    ) -> None:
+        """Subtract what a chosen device needs; ``consumed`` is set for a shared device only."""
+        needs_counters = bool(candidate.consumed_counters) and not self._has_counters(candidate)
+        if needs_counters:
+            self._subtract(self._counters(pool), candidate.consumed_counters, 1)
+        if consumed is not None:
+            used = self._consumed.setdefault(candidate.id, {})
+            for name, amount in consumed.items():
+                used[name] = used.get(name, _ZERO) + amount
+        self._chosen.append((candidate, consumed, needs_counters))
+
+    def deallocate_last(self) -> None:
+        """Undo the latest ``allocate``."""
+        candidate, consumed, used_counters = self._chosen.pop()
+        if used_counters:
+            self._subtract(self._remaining[candidate.id[:2]], candidate.consumed_counters, -1)
+        if consumed is None:
+            return
+        used = self._consumed[candidate.id]
+        for name, amount in consumed.items():
+            used[name] = used[name] - amount
+        if not any(earlier.id == candidate.id for earlier, _, _ in self._chosen):
+            del self._consumed[candidate.id]
+
+    def _has_counters(self, candidate: DeviceCandidate) -> bool:
+        shared = self._features.consumable_capacity and candidate.shareable
+        return shared and (
+            candidate.id in self._allocated_devices.shared
+            or candidate.id in self._allocated_devices.consumed
+            or candidate.id in self._consumed
+        )
+
+    def _counters(self, pool: Pool) -> _Counters:
+        left = self._remaining.get(pool.id)
+        if left is None:
+            left = {name: dict(amounts) for name, amounts in pool.counters.items()}
+            for candidate in (*pool.candidates, *pool.on_other_nodes):
+                if self._allocated_devices.is_allocated(candidate.id):
+                    self._subtract(left, candidate.consumed_counters, 1)
+            self._remaining[pool.id] = left
+        return left
+
+    @staticmethod
+    def _subtract(
+        left: _Counters, amounts: Mapping[str, Mapping[str, Quantity]], times: int
+    ) -> None:
+        for set_name, counters in amounts.items():
+            for name, amount in counters.items():
+                left[set_name][name] = left[set_name][name] - amount * times

@@ -1,0 +1,279 @@
+"""Writes to the API server for a pod's claims, and how they are undone.
+
+Every write carries the resource version that was read, so that a concurrent change is a conflict:
+then the claim is read, checked and written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+from holdfast.api.decode import convert_object, json_values
+from holdfast.api.devices import CLAIM_FINALIZER, Allocation, ResourceClaim
+from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
+from holdfast.api.timestamps import rfc3339
+from holdfast.devices.claims import is_reserved_for
+from holdfast.devices.errors import AllocationError
+from holdfast.devices.extended_resources import RequestsAndMappings
+from holdfast.errors import Conflict, HoldfastError, NotFound
+from holdfast.framework.plugin import ApiCall, ApiCalls
+from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, UnallocatedClaims
+
+MERGE = "application/merge-patch+json"
+_MAX_ATTEMPTS = 5
+
+Writes = Generator[ApiCall, Any, ResourceClaim]
+Body = dict[str, Any]
+
+
+def bind_claims(state: DynamicResourcesState, unallocated: UnallocatedClaims) -> ApiCalls:
+    """Write the allocations and reserve every claim for the pod; the extended claim comes last."""
+    allocated = {claim.uid: claim for claim in state.written.in_flight}
+    for claim in state.claims:
+        if not is_reserved_for(claim, state.pod.uid):
+            yield from _bind_claim(state, claim, _allocation(allocated.get(claim.uid)))
+            state.inventory.claims.remove_in_flight(claim.uid)
+    if unallocated.extended_claim is not None:
+        extended_claim = allocated[unallocated.extended_claim.uid]
+        yield from _create_extended_claim(state, extended_claim, unallocated.requests)
+
+
+def undo(state: DynamicResourcesState) -> ApiCalls:
+    """Undo the completed writes; after an error the others are still undone."""
+    failures: list[HoldfastError] = []
+    steps = [_read_stored(state, claim) for claim in _possibly_written(state)]
+    steps += [_unreserve(state, claim) for claim in state.claims]
+    if state.written.pod_status:
+        steps.append(_clear_pod_status(state))
+    if state.written.extended_claim is not None:
+        steps.append(_delete_extended_claim(state, state.written.extended_claim))
+    for step in steps:
+        try:
+            yield from step
+        except NotFound:
+            continue
+        except HoldfastError as failure:
+            failures.append(failure)
+    if failures:
+        raise failures[0]
+
+
+def _possibly_written(state: DynamicResourcesState) -> list[ResourceClaim]:
+    """Return claims whose write may be stored although it returned an error."""
+    allocated = {claim.uid for claim in state.written.in_flight}
+    found = [claim for claim in state.claims if claim.uid in allocated]
+    return found if state.written.extended_claim is None else [*found, state.written.extended_claim]
+
+
+def _read_stored(state: DynamicResourcesState, claim: ResourceClaim) -> ApiCalls:
+    """Read the stored claim, so that its devices are known when its allocation in flight ends."""
+    raw = yield ApiCall("get", _path(claim))
+    state.inventory.upsert(convert_object(raw, ResourceClaim))
+
+
+def deallocation(claim: ResourceClaim) -> ApiCall:
+    """Return the call that deallocates a claim."""
+    body = _guarded(claim, {"status": {"allocation": None, "reservedFor": None, "devices": None}})
+    return ApiCall("patch", _path(claim, "status"), body, MERGE)
+
+
+def deletion(claim: ResourceClaim) -> tuple[ApiCall, ...]:
+    """Return the calls that delete an extended resource claim: first its finalizer is removed."""
+    without = [f for f in claim.metadata.finalizers if f != CLAIM_FINALIZER]
+    calls = [ApiCall("delete", _path(claim))]
+    if len(without) != len(claim.metadata.finalizers):
+        body = _guarded(claim, {"metadata": {"finalizers": without}})
+        calls.insert(0, ApiCall("patch", _path(claim), body, MERGE))
+    return tuple(calls)
+
+
+def _allocation(claim: ResourceClaim | None) -> Allocation | None:
+    return None if claim is None else claim.status.allocation
+
+
+def _bind_claim(
+    state: DynamicResourcesState, claim: ResourceClaim, allocation: Allocation | None
+) -> Writes:
+    """Write the claim's allocation, if it has none yet, and reserve it for the pod."""
+    known = state.inventory.claims.get(claim.namespace, claim.name)
+    current = known if known is not None and known.uid == claim.uid else claim
+
+    def write(current: ResourceClaim) -> Writes:
+        _check(current, claim.uid, allocation)
+        if allocation is not None and CLAIM_FINALIZER not in current.metadata.finalizers:
+            finalizers = [*current.metadata.finalizers, CLAIM_FINALIZER]
+            current = yield from _patch(
+                current, {"metadata": {"finalizers": finalizers}}, "", "add finalizer to claim"
+            )
+        what = "add reservation to claim"
+        if allocation is not None:
+            what = "add allocation and reservation to claim"
+        status = _status(state, current, allocation)
+        return (yield from _patch(current, {"status": status}, "status", what))
+
+    stored = yield from _until_no_conflict(current, write)
+    state.inventory.upsert(stored)
+    return stored
+
+
+def _check(current: ResourceClaim, uid: str, allocation: Allocation | None) -> None:
+    """Raise AllocationError if the claim was changed by another client in the meantime."""
+    if current.metadata.deletion_timestamp is not None or current.uid != uid:
+        raise AllocationError(f"claim {current.key} got deleted in the meantime")
+    if allocation is not None and current.status.allocation is not None:
+        raise AllocationError(f"claim {current.key} got allocated elsewhere in the meantime")
+    if allocation is None and current.status.allocation is None:
+        raise AllocationError(f"claim {current.key} got deallocated elsewhere in the meantime")
+
+
+def _status(
+    state: DynamicResourcesState, current: ResourceClaim, allocation: Allocation | None
+) -> Body:
+    pod = state.pod
+    consumers = [json_values(c) for c in current.status.reserved_for if c.uid != pod.uid]
+    status: Body = {
+        "reservedFor": [*consumers, {"resource": "pods", "name": pod.name, "uid": pod.uid}]
+    }
+    if allocation is not None:
+        status["allocation"] = json_values(allocation) | {"allocationTimestamp": rfc3339(state.now)}
+    return status
+
+
+def _create_extended_claim(
+    state: DynamicResourcesState, extended_claim: ResourceClaim, requests: RequestsAndMappings
+) -> ApiCalls:
+    """Create and allocate the extended resource claim; write its name and mappings to the pod."""
+    pod = state.pod
+    try:
+        raw = yield ApiCall(
+            "create", RESOURCE_CLAIMS.path(pod.namespace), _creation(extended_claim)
+        )
+    except HoldfastError as failure:
+        raise AllocationError(
+            f"create claim for extended resources {pod.namespace}/: {failure.message}"
+        ) from failure
+    created = convert_object(raw, ResourceClaim)
+    state.written.extended_claim = created
+    state.inventory.upsert(created)
+    state.written.extended_claim = yield from _bind_claim(
+        state, created, extended_claim.status.allocation
+    )
+    state.inventory.claims.remove_in_flight(extended_claim.uid)
+    status = {
+        "resourceClaimName": created.name,
+        "requestMappings": [json_values(mapping) for mapping in requests.mappings],
+    }
+    yield from _patch_pod_status(state, status)
+    state.written.pod_status = True
+
+
+def _creation(extended_claim: ResourceClaim) -> Body:
+    """Return the body of the creation; the API server sets name and uid."""
+    meta = json_values(extended_claim.metadata)
+    requests = [
+        {
+            "name": request.name,
+            "exactly": {
+                "deviceClassName": request.exactly.device_class_name,
+                "allocationMode": request.exactly.allocation_mode,
+                "count": request.exactly.count,
+            },
+        }
+        for request in extended_claim.spec.devices.requests
+        if request.exactly is not None
+    ]
+    return {
+        "apiVersion": extended_claim.api_version,
+        "kind": extended_claim.kind,
+        "metadata": {k: v for k, v in meta.items() if k not in ("name", "uid")},
+        "spec": {"devices": {"requests": requests}},
+    }
+
+
+def _patch_pod_status(state: DynamicResourcesState, status: Body | None) -> ApiCalls:
+    pod = state.pod
+    body = {
+        "metadata": {"uid": pod.pod.uid},
+        "status": {"extendedResourceClaimStatus": status},
+    }
+    try:
+        yield ApiCall("patch", PODS.path(pod.namespace, pod.name, "status"), body, MERGE)
+    except NotFound:
+        raise
+    except HoldfastError as failure:
+        raise AllocationError(
+            f"update pod {pod.key} ExtendedResourceClaimStatus: {failure.message}"
+        ) from failure
+
+
+def _clear_pod_status(state: DynamicResourcesState) -> ApiCalls:
+    yield from _patch_pod_status(state, None)
+    state.written.pod_status = False
+
+
+def _unreserve(state: DynamicResourcesState, claim: ResourceClaim) -> ApiCalls:
+    """Remove the pod from the claim's consumers; the allocation stays."""
+    known = state.inventory.claims.get(claim.namespace, claim.name)
+    if known is None or not is_reserved_for(known, state.pod.uid):
+        return
+
+    def write(current: ResourceClaim) -> Writes:
+        kept = [json_values(c) for c in current.status.reserved_for if c.uid != state.pod.uid]
+        status: Body = {"status": {"reservedFor": kept or None}}
+        return (yield from _patch(current, status, "status", "remove reservation from claim"))
+
+    state.inventory.upsert((yield from _until_no_conflict(known, write)))
+
+
+def _delete_extended_claim(state: DynamicResourcesState, extended_claim: ResourceClaim) -> ApiCalls:
+    def write(current: ResourceClaim) -> Writes:
+        without = [f for f in current.metadata.finalizers if f != CLAIM_FINALIZER]
+        if len(without) == len(current.metadata.finalizers):
+            return current
+        change: Body = {"metadata": {"finalizers": without}}
+        return (yield from _patch(current, change, "", "remove finalizer from claim"))
+
+    known = state.inventory.claims.get(extended_claim.namespace, extended_claim.name)
+    newest = known if known is not None and known.uid == extended_claim.uid else extended_claim
+    current = yield from _until_no_conflict(newest, write)
+    raw = yield ApiCall("delete", _path(current))
+    if (raw.get("metadata") or {}).get("deletionTimestamp"):
+        # A finalizer of another client keeps the claim, and with it its devices.
+        state.inventory.upsert(convert_object(raw, ResourceClaim))
+    else:
+        state.inventory.delete(current)
+    state.written.extended_claim = None
+
+
+def _until_no_conflict(current: ResourceClaim, write: Callable[[ResourceClaim], Writes]) -> Writes:
+    for _ in range(_MAX_ATTEMPTS - 1):
+        try:
+            return (yield from write(current))
+        except Conflict:
+            raw = yield ApiCall("get", _path(current))
+            current = convert_object(raw, ResourceClaim)
+    return (yield from write(current))
+
+
+def _patch(claim: ResourceClaim, change: Mapping[str, Any], part: str, what: str) -> Writes:
+    """Patch a claim if it still has the version that was read."""
+    try:
+        raw = yield ApiCall("patch", _path(claim, part), _guarded(claim, change), MERGE)
+    except (Conflict, NotFound):
+        raise
+    except HoldfastError as failure:
+        raise AllocationError(f"{what} {claim.key}: {failure.message}") from failure
+    return convert_object(raw, ResourceClaim)
+
+
+def _guarded(claim: ResourceClaim, change: Mapping[str, Any]) -> Body:
+    """Return the patch with uid and resource version of the claim as preconditions."""
+    meta = claim.metadata
+    identity = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    guard = {key: value for key, value in identity.items() if value}
+    return {**change, "metadata": {**change.get("metadata", {}), **guard}}
+
+
+def _path(claim: ResourceClaim, part: str = "") -> str:
+    return RESOURCE_CLAIMS.path(claim.namespace, claim.name, part)

@@ -1,0 +1,259 @@
+"""The state of one scheduling attempt: the pod's claims, and the result of each row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.devices import ResourceClaim
+from holdfast.api.node_selection import compile_selector
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
+from holdfast.columns.selection import Bools, terms_selected
+from holdfast.devices.allocation_cache import (
+    DOES_NOT_FIT,
+    ERROR,
+    FITS,
+    INVALID_POOL,
+    AllocationResults,
+)
+from holdfast.devices.allocator import Allocator
+from holdfast.devices.claims import in_flight_uid
+from holdfast.devices.errors import AllocationError, SearchTimeout
+from holdfast.devices.extended_resources import (
+    RequestsAndMappings,
+    create_requests_and_mappings,
+    extended_resource_claim,
+)
+from holdfast.devices.inventory import Inventory
+from holdfast.framework.plugin import Code, Rows, Verdicts
+
+UNAVAILABLE, OLD_EXTENDED_CLAIM = 4, 5
+"""More codes: an allocated claim is not usable there; an old extended resource claim exists."""
+_VERDICTS = np.array(
+    [Code.PASS, Code.UNRESOLVABLE, Code.UNRESOLVABLE, Code.ERROR, Code.UNRESOLVABLE,
+     Code.UNRESOLVABLE], np.int8,
+)  # fmt: skip
+_MESSAGES = {
+    DOES_NOT_FIT: "cannot allocate all claims",
+    INVALID_POOL: "invalid resource pools were encountered",
+    UNAVAILABLE: "resourceclaim not available on the node",
+    OLD_EXTENDED_CLAIM: "cannot schedule extended resource claim",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UnallocatedClaims:
+    """Claims to allocate on those nodes where devices serve the same extended resources."""
+
+    claims: tuple[ResourceClaim, ...]
+    requests: RequestsAndMappings
+    extended_claim: ResourceClaim | None
+    allocator: Allocator | None = None
+    results: AllocationResults | None = None
+    error: str = ""
+
+    def codes(self, rows: Rows) -> NDArray[np.int8]:
+        """Return a code for each row; without claims to allocate every row fits."""
+        if self.error:
+            return np.full(len(rows), ERROR, np.int8)
+        if self.results is None:
+            return np.zeros(len(rows), np.int8)
+        return self.results.codes(rows)
+
+
+@dataclass(slots=True)
+class CompletedWrites:
+    """Allocations in flight and completed writes of this attempt, to undo them."""
+
+    in_flight: list[ResourceClaim] = field(default_factory=list)
+    extended_claim: ResourceClaim | None = None
+    pod_status: bool = False
+
+
+@dataclass(slots=True)
+class DynamicResourcesState:
+    """The claims of a pod in one attempt.
+
+    ``claims`` are those of the pod's spec, ``extended`` its extended resources that a device class
+    serves. ``old_extended_claim`` was created in an earlier attempt and has to be deleted before
+    another one is created.
+    """
+
+    pod: PodInfo
+    inventory: Inventory
+    nodes: NodeTable
+    now: float
+    steps: int
+    claims: tuple[ResourceClaim, ...]
+    extended: tuple[str, ...] = ()
+    old_extended_claim: ResourceClaim | None = None
+    unavailable: set[int] = field(default_factory=set)
+    written: CompletedWrites = field(default_factory=CompletedWrites)
+    _masks: dict[int, Bools] = field(default_factory=dict)
+    _unallocated: dict[int, UnallocatedClaims] = field(default_factory=dict)
+
+    @property
+    def extended_claim_uid(self) -> str:
+        """The substitute uid of the extended resource claim until it is created."""
+        return in_flight_uid(self.pod.uid)
+
+    @property
+    def pending(self) -> tuple[ResourceClaim, ...]:
+        """Claims of the pod's spec that are not allocated."""
+        return tuple(c for c in self.claims if c.status.allocation is None)
+
+    def codes(self, rows: Rows) -> NDArray[np.int8]:
+        """Return a code for each row; collect claims that are not usable there in ``unavailable``.
+
+        Missing devices take precedence: such rows are not checked for allocated claims.
+        """
+        if self.old_extended_claim is not None:
+            return np.full(len(rows), OLD_EXTENDED_CLAIM, np.int8)
+        codes = np.zeros(len(rows), np.int8)
+        device_served = self._device_served(rows)
+        for bits in np.unique(device_served):
+            some = (device_served == bits).nonzero()[0]
+            codes[some] = self.unallocated_for(int(bits)).codes(rows[some])
+        found = codes == FITS
+        for number, claim in enumerate(self.claims):
+            if claim.status.allocation is not None:
+                elsewhere = found & ~self._mask(number, claim)[rows]
+                if elsewhere.any():
+                    self.unavailable.add(number)
+                    codes[elsewhere] = UNAVAILABLE
+        return codes
+
+    def verdicts(self, rows: Rows) -> Verdicts:
+        """Return the rows' codes as verdicts."""
+        verdicts: Verdicts = _VERDICTS[self.codes(rows)]
+        return verdicts
+
+    def reason(self, row: int) -> str:
+        """Return upstream's message for why the row is rejected."""
+        rows = np.array([row], np.intp)
+        code = int(self.codes(rows)[0])
+        return self.error_on(row) if code == ERROR else _MESSAGES.get(code, "")
+
+    def count_reasons(self, rows: Rows) -> Mapping[str, int]:
+        """Count the messages over rows; rows with an error are searched one by one."""
+        codes = self.codes(rows)
+        found: Counter[str] = Counter()
+        for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
+            if int(code) in _MESSAGES:
+                found[_MESSAGES[int(code)]] += int(count)
+        found.update(self.error_on(int(row)) for row in rows[codes == ERROR])
+        return found
+
+    def error_on(self, row: int) -> str:
+        """Return the error of the allocation on a row, with the names of this pod's claims."""
+        unallocated = self.unallocated_on(row)
+        if unallocated.error or unallocated.allocator is None:
+            return unallocated.error
+        node = self.nodes.nodes[row]
+        assert node is not None, f"row {row} is a node"
+        pools, allocated_devices = self.inventory.pools_of(node), self.inventory.allocated_devices
+        try:
+            unallocated.allocator.solve(node, pools, allocated_devices, self.steps)
+        except SearchTimeout as timeout:
+            return f"node {node.name}: {timeout.message}"
+        except AllocationError as failure:
+            return failure.message
+        return ""
+
+    def scores(self, rows: Rows) -> NDArray[np.float64]:
+        """Return the scores of rows: higher for earlier subrequests.
+
+        Claims that are allocated already count too, but only if another claim is not.
+        """
+        if not self.pending and not self.extended:
+            return np.zeros(len(rows))
+        scores = np.full(len(rows), float(sum(_score(claim) for claim in self.claims)))
+        device_served = self._device_served(rows)
+        for bits in np.unique(device_served):
+            some = device_served == bits
+            results = self.unallocated_for(int(bits)).results
+            if results is not None:
+                results.codes(rows[some])
+                scores[some] += results.scores(rows[some])
+        return scores
+
+    def unallocated_on(self, row: int) -> UnallocatedClaims:
+        """Return the claims to allocate on one row."""
+        return self.unallocated_for(int(self._device_served(np.array([row], np.intp))[0]))
+
+    def unallocated_for(self, bits: int) -> UnallocatedClaims:
+        """Return the claims to allocate where devices serve the resources in the bit set."""
+        unallocated = self._unallocated.get(bits)
+        if unallocated is None:
+            names = [name for i, name in enumerate(self.extended) if bits >> i & 1]
+            unallocated = self._unallocated[bits] = self._make(names)
+        return unallocated
+
+    def _make(self, names: list[str]) -> UnallocatedClaims:
+        requests = create_requests_and_mappings(
+            self.pod.pod, names, self.inventory.device_class_for
+        )
+        extended_claim = None
+        claims = self.pending
+        if requests.requests:
+            extended_claim = extended_resource_claim(
+                self.pod.pod, self.extended_claim_uid, requests
+            )
+            claims = (*claims, extended_claim)
+        if not claims:
+            return UnallocatedClaims((), requests, None)
+        try:
+            allocator = self.inventory.allocator(claims)
+        except AllocationError as failure:
+            return UnallocatedClaims(claims, requests, extended_claim, error=failure.message)
+        results = self.inventory.allocation_cache.results(allocator, self.steps)
+        return UnallocatedClaims(claims, requests, extended_claim, allocator, results)
+
+    def _mask(self, number: int, claim: ResourceClaim) -> Bools:
+        mask = self._masks.get(number)
+        if mask is None:
+            mask = self._masks[number] = usable_nodes(claim, self.nodes)
+        return mask
+
+    def _device_served(self, rows: Rows) -> NDArray[np.int64]:
+        """Return a bit set a row: the extended resources that its devices must serve."""
+        device_served = np.zeros(len(rows), np.int64)
+        allocatable = self.nodes.allocatable
+        for i, name in enumerate(self.extended):
+            resource = self.nodes.resources.id(name)
+            own = allocatable[resource, rows] > 0 if resource < len(allocatable) else False
+            device_served |= np.where(own, 0, 1 << i)
+        return device_served
+
+
+def usable_nodes(claim: ResourceClaim, nodes: NodeTable) -> Bools:
+    """Return for each row whether an allocated claim can be used there; no selector: everywhere."""
+    selector = claim.status.allocation.node_selector if claim.status.allocation else None
+    if selector is None:
+        return np.ones(nodes.size, np.bool_)
+    return terms_selected(nodes, compile_selector(selector), slice(0, nodes.size))
+
+
+def with_allocation(claim: ResourceClaim, allocation: object) -> ResourceClaim:
+    """Return the claim with this allocation."""
+    status = msgspec.structs.replace(claim.status, allocation=allocation)
+    return msgspec.structs.replace(claim, status=status)
+
+
+def _score(claim: ResourceClaim) -> int:
+    """Return what an allocated claim adds to the score of every node."""
+    if claim.status.allocation is None:
+        return 0
+    allocated = {result.request for result in claim.status.allocation.devices.results}
+    return sum(
+        8 - i
+        for request in claim.spec.devices.requests
+        for i, sub in enumerate(request.first_available)
+        if f"{request.name}/{sub.name}" in allocated
+    )
