@@ -1,6 +1,10 @@
 """What holds for all tests."""
 
 import gc
+import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +12,22 @@ from kubectl_program import find_kubectl, problem_of
 
 # Thousands of small clusters come and go, and most of what they leave needs no search for cycles.
 gc.set_threshold(50_000, 20, 10)
+
+
+MEMORY = Path("/dev/shm")
+MEMORY_NEEDED = 2 << 30
+
+
+def pytest_configure():
+    """Put temporary files into memory if there is enough: disks take long to sync many stores.
+
+    What a killed process has written stays in either place.
+    """
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return
+    if shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None  # look at TMPDIR again
 
 
 def pytest_addoption(parser):
