@@ -184,9 +184,13 @@ class Client:
             options["propagationPolicy"] = propagation
         await self._call("DELETE", res.path(namespace, name), body=msgspec.json.encode(options))
 
-    async def raw(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+    async def raw(
+        self, path: str, query: Mapping[str, str] | None = None, *, accept: str = ""
+    ) -> bytes:
         """GET a path, for discovery or health, and return the body."""
-        return (await self._call("GET", path, query)).body
+        headers = {**self._headers, "accept": accept} if accept else self._headers
+        response = await self.transport.send(Request("GET", path, query or {}, headers))
+        return _checked(response).body
 
     async def close(self) -> None:
         """Close the transport."""
@@ -202,9 +206,13 @@ class Client:
     ) -> Response:
         headers = {**self._headers, "content-type": content_type} if body else self._headers
         response = await self.transport.send(Request(method, path, query or {}, headers, body))
-        if response.status >= 400:
-            raise error_from_response(response)
-        return response
+        return _checked(response)
+
+
+def _checked(response: Response) -> Response:
+    if response.status >= 400:
+        raise error_from_response(response)
+    return response
 
 
 def _query(**parts: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -13,10 +13,70 @@ from holdfast.client.client import Client
 from holdfast.errors import HoldfastError
 
 ServedResources = tuple[Resource[Object], ...]
+AGGREGATED = "APIGroupDiscoveryList"
+_FORM = f"application/json;g=apidiscovery.k8s.io;v={{}};as={AGGREGATED}"
+ACCEPT = ",".join([_FORM.format("v2"), _FORM.format("v2beta1"), "application/json"])
+"""Aggregated discovery, which lists all groups in one response, if the server has it."""
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    kind: str = ""
+
+
+class _Served(msgspec.Struct, frozen=True, rename="camel"):
+    resource: str
+    response_kind: _Kind | None = None
+    scope: str = ""
+    verbs: tuple[str, ...] = ()
+
+
+class _Version(msgspec.Struct, frozen=True):
+    version: str
+    resources: tuple[_Served, ...] = ()
+    freshness: str = "Current"
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Group(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    versions: tuple[_Version, ...] = ()
+
+
+class _Groups(msgspec.Struct, frozen=True):
+    kind: str = ""
+    items: tuple[_Group, ...] = ()
 
 
 async def discover(client: Client) -> ServedResources:
     """Return all resources; groups whose discovery fails are omitted."""
+    groups: list[_Group] = []
+    for path in ("/api", "/apis"):
+        response = msgspec.json.decode(await client.raw(path, accept=ACCEPT), type=_Groups)
+        if response.kind != AGGREGATED:
+            return await _discover_each_group(client)
+        groups += response.items
+    return tuple(_from_groups(groups))
+
+
+def _from_groups(groups: Sequence[_Group]) -> Iterator[Resource[Object]]:
+    for group in groups:
+        for preferred in group.versions[:1]:
+            if preferred.freshness == "Stale":  # the server of the group does not respond
+                continue
+            for served in preferred.resources:
+                if served.response_kind is not None and served.verbs:
+                    yield Resource(
+                        group.metadata.name, preferred.version, served.resource,
+                        served.response_kind.kind, Object,
+                        namespaced=served.scope == "Namespaced", verbs=served.verbs,
+                    )  # fmt: skip
+
+
+async def _discover_each_group(client: Client) -> ServedResources:
+    """Read one document a group, as servers without aggregated discovery have them."""
     found = list(_resources("", "v1", msgspec.json.decode(await client.raw("/api/v1"))))
     groups = msgspec.json.decode(await client.raw("/apis"))["groups"]
     for group in groups:
