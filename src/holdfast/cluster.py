@@ -4,6 +4,7 @@
 everything that is a plain API client: scheduler, controllers, simulated nodes. ``Cluster`` is
 both, in one process or with the server in a process of its own.
 """
+# ruff: noqa: PLC0415 - a process imports either the server or the components, seldom both
 
 from __future__ import annotations
 
@@ -13,26 +14,15 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from holdfast.agent.nodes import node_name
-from holdfast.agent.simulated_nodes import SimulatedNodes
-from holdfast.apiserver.access.credentials import Credentials, ensure_credentials, write_kubeconfig
-from holdfast.apiserver.https_server import HttpsServer, serve_https
-from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.server import ApiServer
-from holdfast.apiserver.user import MASTERS, component_user
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.events import DRAIN_SECONDS
 from holdfast.client.http import HttpTransport
 from holdfast.clock import Clock
-from holdfast.configuration.reading import Configuration
-from holdfast.controllers.controller_manager import ControllerManager
-from holdfast.controllers.reservation import settings_of
 from holdfast.errors import HoldfastError, Refused, Unavailable
-from holdfast.scheduler_process import scheduler_for
 from holdfast.server_process import ServerProcess
 from holdfast.settings import (
     ClusterSettings,
@@ -40,7 +30,13 @@ from holdfast.settings import (
     SchedulerSettings,
     ServerSettings,
 )
-from holdfast.store.store import Store
+
+if TYPE_CHECKING:
+    from holdfast.apiserver.access.credentials import Credentials
+    from holdfast.apiserver.https_server import HttpsServer
+    from holdfast.apiserver.server import ApiServer
+    from holdfast.configuration.reading import Configuration
+    from holdfast.store.store import Store
 
 ClientFor = Callable[[str], Client]
 """Give a component its client, by the component's user name."""
@@ -74,6 +70,10 @@ class EmbeddedServer:
         cls, data_dir: Path, kubeconfig: Path, settings: ServerSettings, clock: Clock
     ) -> EmbeddedServer:
         """Open the store, make certificates on first start, listen, write the kubeconfig."""
+        from holdfast.apiserver.access.credentials import ensure_credentials
+        from holdfast.apiserver.server import ApiServer
+        from holdfast.store.store import Store
+
         store = Store.open(data_dir / "store", clock)
         front: HttpsServer | None = None
         try:
@@ -93,6 +93,9 @@ class EmbeddedServer:
 
     def client(self, user: str) -> Client:
         """A client without a wire, as one of our own components."""
+        from holdfast.apiserver.inprocess import InProcessTransport
+        from holdfast.apiserver.user import MASTERS, component_user
+
         return Client(InProcessTransport(self.server, component_user(user, MASTERS)), user)
 
     async def stop(self) -> None:
@@ -115,6 +118,12 @@ class Components:
         nodes: NodeSettings,
         configuration: Configuration | None = None,
     ) -> None:
+        from holdfast.agent.simulated_nodes import SimulatedNodes
+        from holdfast.configuration.reading import Configuration
+        from holdfast.controllers.controller_manager import ControllerManager
+        from holdfast.controllers.reservation import settings_of
+        from holdfast.scheduler_process import scheduler_for
+
         chosen = configuration or Configuration()
         self.scheduler = scheduler_for(
             client_for("system:kube-scheduler"), clock, chosen, scheduler
@@ -138,6 +147,8 @@ class Components:
 
         Nodes that are there already stay, whatever number is asked for: pods may be on them.
         """
+        from holdfast.agent.nodes import node_name
+
         tell("starting the controllers")
         await self.controllers.start()
         tell("starting the scheduler")
@@ -293,6 +304,8 @@ class Cluster:
 async def _listen(
     server: ApiServer, settings: ServerSettings, credentials: Credentials
 ) -> HttpsServer:
+    from holdfast.apiserver.https_server import serve_https
+
     try:
         return await serve_https(server, settings.host, settings.port, credentials, settings.limits)
     except OSError as busy:
@@ -305,6 +318,8 @@ async def _listen(
 
 
 def _hand_out(credentials: Credentials, kubeconfig: Path, url: str) -> None:
+    from holdfast.apiserver.access.credentials import write_kubeconfig
+
     try:
         write_kubeconfig(credentials, kubeconfig, url)
     except OSError as wrong:

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 from holdfast.cli import signals
-from holdfast.cli.up_command import warn_if_not_loopback
 from holdfast.clock import SystemClock
 from holdfast.cluster import EmbeddedServer
 from holdfast.errors import HoldfastError
 from holdfast.server_process import FAILED, READY
 from holdfast.settings import ServerSettings
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def run_apiserver(
@@ -22,6 +23,16 @@ def run_apiserver(
     if not announce:
         warn_if_not_loopback(settings.host)
     signals.run(_serve(directory, kubeconfig, settings, announce))
+
+
+def warn_if_not_loopback(host: str) -> None:
+    """Print a warning if the address is reachable from other machines."""
+    if host not in LOOPBACK:
+        print(
+            f"warning: --host {host} lets other machines connect; the kubeconfig grants admin "
+            "access, so keep it private",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
 
 
 async def _serve(

@@ -11,10 +11,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
-from rich.console import Console
-
 from holdfast.cli import garbage_collection, running_cluster, signals
-from holdfast.cli.health import HealthServer, SchedulerState
+from holdfast.cli.apiserver_command import warn_if_not_loopback
 from holdfast.cli.scheduler_configuration import load_configuration
 from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
@@ -25,23 +23,12 @@ from holdfast.settings import ClusterSettings
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def run_cluster(settings: ClusterSettings) -> None:
     """Run the cluster; raise HoldfastError if it ends without a stop signal."""
     warn_if_not_loopback(settings.server.host)
     signals.run(_run(settings, load_configuration(settings.scheduler.config)))
-
-
-def warn_if_not_loopback(host: str) -> None:
-    """Print a warning if the address is reachable from other machines."""
-    if host not in LOOPBACK:
-        print(
-            f"warning: --host {host} lets other machines connect; the kubeconfig grants admin "
-            "access, so keep it private",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
 
 
 async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
@@ -102,6 +89,8 @@ async def _pages(
     if settings.health_port is None or cluster.components is None:
         yield ""
         return
+    from holdfast.cli.health import HealthServer, SchedulerState  # noqa: PLC0415 - seldom needed
+
     flags = {
         "data-dir": settings.data_dir, "nodes": settings.nodes.count,
         "health-port": settings.health_port, **asdict(settings.scheduler),
@@ -141,5 +130,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda _words: None
         return
+    from rich.console import Console  # noqa: PLC0415 - needed on a terminal only
+
     with Console(stderr=True, highlight=False).status("starting") as line:
         yield line.update
