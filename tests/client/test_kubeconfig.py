@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from holdfast.client import kubeconfig
+from holdfast.client.embedded_credentials import read_embedded_credentials
 from holdfast.errors import BadConfiguration
 
 EXEC_VERSION = "client.authentication.k8s.io/v1"
@@ -141,10 +142,65 @@ async def test_without_any_configuration_the_error_says_what_to_do():
         await kubeconfig.load()
 
 
-def test_the_slow_loader_is_imported_on_demand():
+DATA = {name: base64.b64encode(name.encode()).decode() for name in ("ca", "cert", "key")}
+CLUSTER = {"certificate-authority-data": DATA["ca"]}
+CERTIFICATE = {"client-certificate-data": DATA["cert"], "client-key-data": DATA["key"]}
+
+
+def contents(endpoint):
+    """The fields of an endpoint, with what is in its files."""
+    files = [path and path.read_text() for path in (endpoint.ca, endpoint.cert, endpoint.key)]
+    options = (endpoint.server_name, endpoint.insecure, endpoint.proxy)
+    return (endpoint.url, endpoint.authorization_header(), *files, *options)
+
+
+@pytest.mark.parametrize(
+    "user", [CERTIFICATE, {"token": "secret"}, {**CERTIFICATE, "token": "secret"}, {}]
+)
+@pytest.mark.parametrize("server", ["https://one:6443", "https://one:6443/prefix/"])
+async def test_embedded_credentials_are_read_as_the_slow_loader_does(tmp_path, user, server):
+    path = write(tmp_path / "config", user, {**CLUSTER, "server": server})
+    quick = read_embedded_credentials(str(path), None)
+    slow = await kubeconfig._from_files(str(path), None)
+    assert contents(quick) == contents(slow)
+    for private in (quick.ca, quick.cert, quick.key):
+        assert private is None or private.parent.stat().st_mode & 0o077 == 0
+    loaded = await kubeconfig.load(path)
+    assert contents(loaded) == contents(await loaded.renew()) == contents(slow)
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster", "context"),
+    [
+        ({"tokenFile": "token"}, CLUSTER, None),
+        ({"exec": {"command": "sh"}}, CLUSTER, None),
+        ({"username": "a", "password": "b"}, CLUSTER, None),
+        ({"client-key-data": DATA["key"]}, CLUSTER, None),
+        ({"token": 5}, CLUSTER, None),
+        (CERTIFICATE, {}, None),
+        (CERTIFICATE, {"certificate-authority-data": "no base64"}, None),
+        (CERTIFICATE, {**CLUSTER, "insecure-skip-tls-verify": True}, None),
+        (CERTIFICATE, {**CLUSTER, "proxy-url": "http://proxy"}, None),
+        (CERTIFICATE, {**CLUSTER, "server": "http://one"}, None),
+        (CERTIFICATE, CLUSTER, "there"),
+        (CERTIFICATE, CLUSTER, "gone"),
+    ],
+)
+def test_everything_else_is_left_to_the_slow_loader(tmp_path, user, cluster, context):
+    path = str(write(tmp_path / "config", user, cluster))
+    assert read_embedded_credentials(path, context) is None
+    assert read_embedded_credentials(f"{path}{os.pathsep}{path}", None) is None
+
+
+async def test_the_slow_loader_is_imported_on_demand(tmp_path):
     import subprocess
     import sys
 
-    code = "import sys, holdfast.client.kubeconfig; print('kubernetes_asyncio' in sys.modules)"
+    path = write(tmp_path / "config", CERTIFICATE, CLUSTER)
+    code = (
+        "import asyncio, sys, pathlib; from holdfast.client.kubeconfig import load; "
+        f"asyncio.run(load(pathlib.Path({str(path)!r}))); "
+        "print('kubernetes_asyncio' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

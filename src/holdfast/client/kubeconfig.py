@@ -1,18 +1,21 @@
 """Find the API server and its credentials in a kubeconfig or in the pod's service account.
 
 The loader of kubernetes_asyncio reads them (exec plugins, certificates, OIDC, rotating service
-account tokens). Importing it is slow, so it is imported on demand.
+account tokens). Importing it is slow, so it is imported on demand, and not at all for a file with
+embedded credentials.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from holdfast.client.embedded_credentials import read_embedded_credentials
 from holdfast.client.endpoint import Endpoint
 from holdfast.errors import BadConfiguration
 
@@ -44,7 +47,10 @@ async def load(kubeconfig: Path | None = None, context: str | None = None) -> En
         files = str(kubeconfig.expanduser())
     else:
         files = named or str(Path.home() / ".kube" / "config")
-    return await _from_files(files, context)
+    endpoint = read_embedded_credentials(files, context)
+    if endpoint is None:
+        return await _from_files(files, context)
+    return replace(endpoint, renew=lambda: _from_files(files, context))
 
 
 async def _from_files(files: str, context: str | None) -> Endpoint:
