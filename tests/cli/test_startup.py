@@ -14,6 +14,7 @@ HEAVY = {
     "rich.console",
     "cryptography",
     "kubernetes_asyncio",
+    "pydantic",
 }
 SCRIPT = """
 import sys
@@ -36,6 +37,22 @@ def test_quick_commands_load_nothing_heavy(command, tmp_path):
     loaded = set(done.stdout.partition("LOADED")[2].split())
     assert "typer" in loaded
     assert not HEAVY & loaded
+
+
+@pytest.mark.parametrize(
+    ("module", "foreign"),
+    [
+        ("up_command", {"holdfast.apiserver", "aiohttp", "cryptography", "rich.console"}),
+        ("apiserver_command", {"holdfast.scheduler", "holdfast.plugins", "numpy"}),
+    ],
+)
+def test_a_process_loads_nothing_that_another_process_runs(module, foreign):
+    code = f"import sys, holdfast.cli.{module}; print(*sys.modules)"
+    if module == "apiserver_command":
+        code = f"import holdfast.apiserver.https_server, holdfast.store; {code}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert f"holdfast.cli.{module}" in done.stdout
+    assert not foreign & set(done.stdout.split())
 
 
 def test_version_prints_the_version(holdfast):
