@@ -36,8 +36,8 @@ def holdfast(monkeypatch, capfd):
         monkeypatch.setattr(sys, "argv", ["holdfast", *map(str, arguments)])
         with pytest.raises(SystemExit) as end:
             main()
-        said = capfd.readouterr()
-        return Done(end.value.code or 0, said.out, said.err)
+        output = capfd.readouterr()
+        return Done(end.value.code or 0, output.out, output.err)
 
     return run
 
@@ -75,12 +75,12 @@ def start():
 
 def read_until(process, words):
     """Return the output of a process up to a line with these words."""
-    said = []
+    output = []
     for line in process.stdout:
-        said.append(line)
+        output.append(line)
         if words in line:
-            return "".join(said)
-    raise AssertionError("the process ended without these words; its output:\n" + "".join(said))
+            return "".join(output)
+    raise AssertionError("the process ended without these words; its output:\n" + "".join(output))
 
 
 def mode(path: Path) -> int:

@@ -1,8 +1,8 @@
 """``holdfast explain`` agrees with kube-scheduler, pod by random pod, on a real control plane.
 
-Each pod is explained over the objects as they stand, once as the server stored it and once as it
-was written. Then kube-scheduler decides: where it puts the pod must be among the best, what it
-says of a pod it cannot place must be our message, whom it evicts must be our victims.
+Each pod is explained over the current objects, once as the server stored it and once as it was
+written. Then kube-scheduler schedules it: its node must be among our best nodes, its message of an
+unschedulable pod must equal ours, and its victims must equal ours.
 """
 
 import asyncio
@@ -51,49 +51,49 @@ def kubeconfig(tmp_path):
         plane.stop()
 
 
-def random_node(dice, number):
-    taint = {"key": "k", "value": dice.choice("ab"),
-             "effect": dice.choice(["NoSchedule", "PreferNoSchedule"])}  # fmt: skip
-    gpus = {"example.com/gpu": "2"} if dice.random() < 0.4 else {}
+def random_node(rng, number):
+    taint = {"key": "k", "value": rng.choice("ab"),
+             "effect": rng.choice(["NoSchedule", "PreferNoSchedule"])}  # fmt: skip
+    gpus = {"example.com/gpu": "2"} if rng.random() < 0.4 else {}
     return a_node(
-        f"n{number}", cpu=dice.choice("48"), memory=dice.choice(["8Gi", "16Gi"]),
-        pods=dice.choice(["5", "20"]), allocatable=gpus, taints=[taint][: dice.random() < 0.3],
-        labels={"zone": f"z{number % 3}", "disk": dice.choice(["ssd", "hdd"])},
-        unschedulable=True if dice.random() < 0.1 else None,
+        f"n{number}", cpu=rng.choice("48"), memory=rng.choice(["8Gi", "16Gi"]),
+        pods=rng.choice(["5", "20"]), allocatable=gpus, taints=[taint][: rng.random() < 0.3],
+        labels={"zone": f"z{number % 3}", "disk": rng.choice(["ssd", "hdd"])},
+        unschedulable=True if rng.random() < 0.1 else None,
     )  # fmt: skip
 
 
-def random_pod(dice, number):
-    maybe = lambda share, value: value if dice.random() < share else None  # noqa: E731
-    disk = {"key": "disk", "operator": "In", "values": [dice.choice(["ssd", "hdd", "tape"])]}
-    name = {"key": "metadata.name", "operator": "In", "values": [dice.choice(["n1", "nx"])]}
-    zone = {"key": "zone", "operator": dice.choice(["NotIn", "Exists"]), "values": ["z0"]}
+def random_pod(rng, number):
+    maybe = lambda share, value: value if rng.random() < share else None  # noqa: E731
+    disk = {"key": "disk", "operator": "In", "values": [rng.choice(["ssd", "hdd", "tape"])]}
+    name = {"key": "metadata.name", "operator": "In", "values": [rng.choice(["n1", "nx"])]}
+    zone = {"key": "zone", "operator": rng.choice(["NotIn", "Exists"]), "values": ["z0"]}
     if zone["operator"] == "Exists":
         del zone["values"]
-    term = dice.choice([{"matchFields": [name]}, {"matchExpressions": [zone]}])
+    term = rng.choice([{"matchFields": [name]}, {"matchExpressions": [zone]}])
     affinity = {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]},
         "preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": dice.randint(1, 100), "preference": {"matchExpressions": [disk]}}
+            {"weight": rng.randint(1, 100), "preference": {"matchExpressions": [disk]}}
         ],
     }
     spread = {
-        "maxSkew": 1, "topologyKey": dice.choice(["zone", "kubernetes.io/hostname"]),
+        "maxSkew": 1, "topologyKey": rng.choice(["zone", "kubernetes.io/hostname"]),
         "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "a"}},
     }  # fmt: skip
     pod = a_pod(
-        f"p{number}", labels={"app": dice.choice("abc")},
-        cpu=dice.choice([None, "100m", "1", "1500m", "3", "9"]),
-        memory=dice.choice([None, "128Mi", "2Gi", "20Gi"]),
-        limits=maybe(0.2, {"example.com/gpu": dice.choice("123")}),
-        node_selector=maybe(0.2, {"disk": dice.choice(["ssd", "hdd"])}),
+        f"p{number}", labels={"app": rng.choice("abc")},
+        cpu=rng.choice([None, "100m", "1", "1500m", "3", "9"]),
+        memory=rng.choice([None, "128Mi", "2Gi", "20Gi"]),
+        limits=maybe(0.2, {"example.com/gpu": rng.choice("123")}),
+        node_selector=maybe(0.2, {"disk": rng.choice(["ssd", "hdd"])}),
         tolerations=maybe(0.3, [{"key": "k", "operator": "Exists"}]),
         affinity=maybe(0.3, {"nodeAffinity": affinity}),
         topology_spread_constraints=maybe(0.25, [spread]),
-        priority_class_name=maybe(0.4, dice.choice(["high", "middle"])),
+        priority_class_name=maybe(0.4, rng.choice(["high", "middle"])),
     )  # fmt: skip
-    if dice.random() < 0.2:
-        port = {"containerPort": 80, "hostPort": dice.choice([80, 81])}
+    if rng.random() < 0.2:
+        port = {"containerPort": 80, "hostPort": rng.choice([80, 81])}
         pod["spec"]["containers"][0]["ports"] = [port]
     return pod
 
@@ -101,8 +101,8 @@ def random_pod(dice, number):
 class Agreement:
     """Schedules one pod after the other with both schedulers."""
 
-    def __init__(self, client, dice):
-        self.client, self.dice = client, dice
+    def __init__(self, client, rng):
+        self.client, self.rng = client, rng
         self.counts = {"placed": 0, "refused": 0, "preempting": 0}
 
     async def furnish(self):
@@ -112,7 +112,7 @@ class Agreement:
         budget = {"metadata": {"name": "a", "namespace": "default"}, "spec": selector}
         await self.client.create(BUDGETS, budget, "default")
         for number in range(8):
-            node = random_node(self.dice, number)
+            node = random_node(self.rng, number)
             name = node["metadata"]["name"]
             await self.client.create(NODES, node)
             status = {"status": node["status"]}
@@ -130,7 +130,7 @@ class Agreement:
 
     async def compare(self, number):
         before = await self.objects()
-        written = random_pod(self.dice, number)
+        written = random_pod(self.rng, number)
         stored = await self.client.create(PODS_RAW, written, "default")
         key = f"default/{written['metadata']['name']}"
         ours = ask(*before, stored, pod=key, preempt=True)
@@ -142,8 +142,8 @@ class Agreement:
         elif ours["preemption"]["nominatedNode"]:
             await self._check_victims(stored["metadata"]["name"], ours["preemption"])
         else:
-            said = f"{ours['message']} {ours['preemption']['message']}"
-            assert _condition(theirs)["message"] == said, written
+            output = f"{ours['message']} {ours['preemption']['message']}"
+            assert _condition(theirs)["message"] == output, written
             self.counts["refused"] += 1
             await self._remove(stored["metadata"]["name"])
 
@@ -157,7 +157,7 @@ class Agreement:
 
     async def _run(self, name, number):
         # Without a start time kube-scheduler uses the current time at each comparison.
-        began = f"2026-01-01T{self.dice.randint(0, 23):02}:{number % 60:02}:00Z"
+        began = f"2026-01-01T{self.rng.randint(0, 23):02}:{number % 60:02}:00Z"
         status = {"status": {"phase": "Running", "startTime": began}}
         await self.client.patch(PODS_RAW, name, status, "default", subresource="status")
         self.counts["placed"] += 1

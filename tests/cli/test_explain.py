@@ -73,7 +73,7 @@ REFUSALS = {
         {"n1": ("NodeResourcesFit", U, ["Insufficient cpu", "Insufficient memory"])},
         "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.",
     ),
-    "an extended resource nobody has": (
+    "an extended resource that no node has": (
         nodes(1),
         a_pod(requests={"example.com/gpu": "1"}),
         {"n1": ("NodeResourcesFit", UU, ["Insufficient example.com/gpu"])},
@@ -304,24 +304,24 @@ def test_an_extended_resource_is_served_by_a_device_plugin_or_by_devices():
     assert sorted(n["name"] for n in answer["nodes"] if n["feasible"]) == ["n1", "n3"]
 
 
-def held(**more):
+def a_held_reservation(**more):
     status = {"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "3"}}
     return a_reservation("r", cpu="3", status=status, **more)
 
 
 def test_only_owners_use_reserved_resources():
-    owner = ask(*nodes(2), held(), a_pod(cpu="3", labels={"app": "r"}))
+    owner = ask(*nodes(2), a_held_reservation(), a_pod(cpu="3", labels={"app": "r"}))
     assert owner["best"] == ["n1"]
     assert node_of(owner, "n1")["scores"]["Reservation"]["weighted"] == 500_000
-    stranger = ask(*nodes(1), held(), a_pod(cpu="3"))
+    stranger = ask(*nodes(1), a_held_reservation(), a_pod(cpu="3"))
     assert verdicts(stranger) == {"n1": ("NodeResourcesFit", U, ["Insufficient cpu"])}
 
 
 def test_reservations_without_uids_are_distinct():
-    second = held()
+    second = a_held_reservation()
     second["metadata"]["name"] = "other"
     second["status"]["nodeName"] = "n2"
-    answer = ask(*nodes(2), held(), second, a_pod(cpu="2"))
+    answer = ask(*nodes(2), a_held_reservation(), second, a_pod(cpu="2"))
     assert sorted(verdicts(answer)) == ["n1", "n2"]
 
 

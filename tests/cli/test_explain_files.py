@@ -191,7 +191,7 @@ BAD = {
         changed(NODES[0], ("kind",), 7), "document 1: kind: Expected `str`, got `int`",
     ),
     "no version": (changed(POD, ("apiVersion",), ""), "document 3: apiVersion: Required value"),
-    "a version nobody reads": (
+    "an unsupported version": (
         changed(a_slice(), ("apiVersion",), "resource.k8s.io/v1beta1"),
         "document 3 (ResourceSlice): apiVersion: resource.k8s.io/v1beta1 is not supported, only "
         "resource.k8s.io/v1 is",

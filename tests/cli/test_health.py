@@ -80,7 +80,7 @@ async def test_health_fails_after_an_informer_died(pages, cluster, monkeypatch):
     assert (status, text[:22]) == (500, "internal server error:")
     assert await pages.get("/healthz", exclude="scheduling") == (200, "ok")
     pages.leads = False
-    assert await pages.get("/healthz") == (200, "ok"), "who does not lead is well"
+    assert await pages.get("/healthz") == (200, "ok"), "a replica that is not the leader is healthy"
 
 
 async def test_readiness_waits_for_informers_and_handlers(pages, cluster):
@@ -91,7 +91,7 @@ async def test_readiness_waits_for_informers_and_handlers(pages, cluster):
     assert "[-]informer-sync failed: informers are not synced yet" in text
     assert "[-]sched-handler-sync failed: handlers are not fully synchronized" in text
     pages.leads = False
-    assert await pages.get("/readyz") == (200, "ok"), "who waits for the lease is ready"
+    assert await pages.get("/readyz") == (200, "ok"), "a replica that waits for the lease is ready"
 
 
 async def test_readiness_fails_at_shutdown_and_health_without_the_lease(pages):
@@ -132,21 +132,21 @@ async def test_only_the_leader_exports_resource_metrics_of_pods(pages, cluster):
     await cluster.create(a_node("n"), a_pod("p", cpu="1500m", requests={"example.com/x": 2}), big)
     status, text = await pages.get("/metrics/resources")
     assert status == 200
-    told = {
+    metrics = {
         (family.name, s.labels["pod"], s.labels["resource"]): (s.value, s.labels)
         for family in text_string_to_metric_families(text)
         for s in family.samples
     }
-    value, labels = told["kube_pod_resource_request", "big", "memory"]
+    value, labels = metrics["kube_pod_resource_request", "big", "memory"]
     assert (value, labels["unit"], labels["node"]) == (2.0**30, "bytes", "")
-    assert told["kube_pod_resource_limit", "big", "memory"][0] == 2.0**31
-    assert ("kube_pod_resource_limit", "big", "cpu") not in told  # overhead is no limit
-    assert told["kube_pod_resource_request", "p", "cpu"] == (
+    assert metrics["kube_pod_resource_limit", "big", "memory"][0] == 2.0**31
+    assert ("kube_pod_resource_limit", "big", "cpu") not in metrics  # overhead is no limit
+    assert metrics["kube_pod_resource_request", "p", "cpu"] == (
         1.5,
         {"namespace": "default", "pod": "p", "node": "", "scheduler": "default-scheduler",
          "priority": "0", "resource": "cpu", "unit": "cores"},
     )  # fmt: skip
-    assert told["kube_pod_resource_request", "p", "example.com/x"][1]["unit"] == "integer"
+    assert metrics["kube_pod_resource_request", "p", "example.com/x"][1]["unit"] == "integer"
     pages.leads = False
     assert "big" not in (await pages.get("/metrics/resources"))[1]
 
@@ -159,5 +159,5 @@ async def test_metrics_count_objects_that_could_not_be_decoded(pages, cluster, m
     await cluster.create(a_pod("p"), settle=False)
     await cluster.clock.settle()
     cluster.failures.clear()
-    told = 'holdfast_objects_not_taken_in_total{resource="pods",trouble="failed"} 1.0'
-    assert told in (await pages.get("/metrics"))[1]
+    metrics = 'holdfast_objects_not_taken_in_total{resource="pods",trouble="failed"} 1.0'
+    assert metrics in (await pages.get("/metrics"))[1]

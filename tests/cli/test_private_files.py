@@ -130,9 +130,9 @@ def test_a_directory_that_others_can_write_to_prints_a_warning(tmp_path, capsys)
     for kind, warned in ((0o777, True), (0o1777, False), (0o755, False), (0o700, False)):
         tmp_path.chmod(kind)
         running_cluster.warn_if_shared(tmp_path, tmp_path, tmp_path / "missing")
-        said = capsys.readouterr().err
-        assert bool(said) is warned
-        assert said.count("other users can replace the files in") == warned
+        output = capsys.readouterr().err
+        assert bool(output) is warned
+        assert output.count("other users can replace the files in") == warned
     (tmp_path / "file").touch()
     with pytest.raises(Refused, match="choose another directory"):
         running_cluster.prepare_data_dir(tmp_path / "file")

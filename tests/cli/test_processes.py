@@ -142,8 +142,8 @@ def test_a_scheduler_without_leader_election_reads_a_configuration(server, start
     }}  # fmt: skip
     config.write_text(json.dumps(HEAD | alone | {"profiles": [{}]}))
     lone = start("scheduler", "--config", config, "--health-port", "0")
-    said = read_until(lone, "scheduling for")
-    assert said.endswith(" as default-scheduler\n")
+    output = read_until(lone, "scheduling for")
+    assert output.endswith(" as default-scheduler\n")
     assert placed(server, "c") == "n"
     lone.send_signal(signal.SIGUSR2)
     dumped = read_until(lone, "activeQ:0; backoffQ:0; unschedulablePods:0")
@@ -163,9 +163,9 @@ def test_the_lease_name_is_read_from_the_configuration(server, start, tmp_path):
     config.write_text(json.dumps(HEAD | {"leaderElection": terms}))
     flags = ("--kubeconfig", server, "--config", config, "--health-port", "0")
     leader = start("scheduler", *flags)
-    said = read_until(leader, "scheduling for")
-    assert "waiting for the lease default/mine as " in said
-    assert said.endswith(" as default-scheduler, koord-scheduler\n")
+    output = read_until(leader, "scheduling for")
+    assert "waiting for the lease default/mine as " in output
+    assert output.endswith(" as default-scheduler, koord-scheduler\n")
 
     async def lease(client):
         return await client.get(LEASES, "mine", "default")
@@ -179,7 +179,7 @@ def test_the_extenders_of_the_configuration_are_called(server, start, tmp_path):
     config = tmp_path / "config.json"
     asking = {
         "leaderElection": {"leaderElect": False}, "profiles": [{"schedulerName": "asking"}],
-        "extenders": [{"urlPrefix": "http://127.0.0.1:9/nobody", "filterVerb": "filter"}],
+        "extenders": [{"urlPrefix": "http://127.0.0.1:9/unreachable", "filterVerb": "filter"}],
     }  # fmt: skip
     config.write_text(json.dumps(HEAD | asking))
     scheduler = start("scheduler", "--kubeconfig", server, "--config", config, "--health-port", "0")
@@ -192,10 +192,10 @@ def test_the_extenders_of_the_configuration_are_called(server, start, tmp_path):
             if pod.status.conditions:
                 return pod.status.conditions[0].message
             await asyncio.sleep(0.1)
-        return "nothing was said"
+        return "no message"
 
     words = with_client(server, why)
-    assert words.startswith('Post "http://127.0.0.1:9/nobody/filter": ')
+    assert words.startswith('Post "http://127.0.0.1:9/unreachable/filter": ')
 
 
 def test_a_scheduler_that_cannot_start_prints_the_reason(holdfast, tmp_path):
@@ -238,8 +238,8 @@ def test_a_busy_health_port_is_named(server, holdfast):
 def test_the_api_server_alone_has_private_files_and_stops_on_sigterm(start, tmp_path):
     data, kubeconfig = tmp_path / "data", tmp_path / "config"
     server = start("apiserver", "--data-dir", data, "--port", "0", "--kubeconfig", kubeconfig)
-    said = read_until(server, "export KUBECONFIG=")
-    assert said.startswith("serving https://127.0.0.1:")
+    output = read_until(server, "export KUBECONFIG=")
+    assert output.startswith("serving https://127.0.0.1:")
     assert mode(kubeconfig) == 0o600
     assert mode(data) == 0o700
     server.send_signal(signal.SIGTERM)

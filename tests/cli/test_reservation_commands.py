@@ -206,8 +206,8 @@ async def test_free_tells_of_pod_slots_too(cluster):
 
 
 def test_the_commands_are_there_and_say_what_they_are_for(holdfast):
-    said = holdfast("reservation", "--help").out
+    output = holdfast("reservation", "--help").out
     for command in ("create", "list", "why", "free"):
-        assert command in said
+        assert command in output
     wrong = holdfast("reservation", "create")
     assert (wrong.code, "--for" in wrong.err) == (2, True)

@@ -17,7 +17,7 @@ async def main(stubborn, with_parent):
     stop = stop_event(with_parent=with_parent)
     print("ready", flush=True)
     await stop.wait()
-    print("told", flush=True)
+    print("stopping", flush=True)
     if stubborn:
         await asyncio.Event().wait()
 
@@ -50,7 +50,7 @@ def test_the_first_signal_stops_and_the_second_exits(listener, number):
     polite, stubborn = listener(), listener("stubborn")
     for process in (polite, stubborn):
         process.send_signal(number)
-        assert process.stdout.readline() == "told\n"
+        assert process.stdout.readline() == "stopping\n"
     assert polite.wait(30) == 0
     stubborn.send_signal(number)
     assert stubborn.wait(30) == 128 + number
@@ -62,7 +62,7 @@ def test_the_end_of_the_parent_stops_the_process(listener):
     process.stdin.flush()
     assert process.poll() is None
     process.stdin.close()
-    assert process.stdout.readline() == "told\n"
+    assert process.stdout.readline() == "stopping\n"
     assert process.wait(30) == 0
 
 
@@ -72,7 +72,7 @@ def test_other_signals_do_not_end_the_process(listener, name):
     process.send_signal(signal.Signals[name])
     process.send_signal(signal.Signals[name])
     process.send_signal(signal.SIGTERM)
-    assert process.stdout.readline() == "told\n"
+    assert process.stdout.readline() == "stopping\n"
     assert process.wait(30) == 0
 
 

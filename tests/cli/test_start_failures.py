@@ -1,4 +1,4 @@
-"""``holdfast up`` whose API server is killed while the cluster starts, or cannot use its data."""
+"""``holdfast up`` with an API server that is killed at the start or cannot use its data."""
 
 import os
 import resource

@@ -66,8 +66,8 @@ def test_signals_that_do_not_stop_the_cluster(pair, tmp_path):
     os.kill(child, signal.SIGUSR2)
     read_until(parent, "SIGUSR2 has no effect")
     parent.send_signal(signal.SIGUSR2)
-    said = read_until(parent, "activeQ:0; backoffQ:0; unschedulablePods:0")
-    assert "Nodes: missed [], redundant []" in said
+    output = read_until(parent, "activeQ:0; backoffQ:0; unschedulablePods:0")
+    assert "Nodes: missed [], redundant []" in output
     parent.send_signal(signal.SIGTERM)
     out, _ = parent.communicate(timeout=60)
     assert (parent.returncode, out) == (0, f"stopped; the data stays in {tmp_path}\n")
@@ -125,10 +125,10 @@ def test_a_closed_terminal_does_not_end_the_cluster(tmp_path):
     )
     try:
         os.close(terminal)
-        said = b""
+        output = b""
         # Read to the end of the line: closing the terminal during a write would be an error.
-        while not said.endswith(b"`holdfast down`.\r\n"):
-            said += os.read(main, 4096)
+        while not output.endswith(b"`holdfast down`.\r\n"):
+            output += os.read(main, 4096)
         os.close(main)  # the kernel sends SIGHUP to the session
         pid = running_cluster.find(tmp_path).pid
         assert placed(tmp_path / "kubeconfig", "after-the-terminal") == "node-0001"

@@ -114,10 +114,10 @@ def test_no_secret_is_ever_printed(cluster, holdfast):
     users = yaml.safe_load((cluster / "kubeconfig").read_text())["users"]
     secrets = [value for user in users for key, value in user["user"].items() if "cert" not in key]
     assert len(secrets) == 2
-    said = (cluster / running_cluster.LOG).read_text() + holdfast(
+    output = (cluster / running_cluster.LOG).read_text() + holdfast(
         "status", "--data-dir", cluster
     ).out
-    assert not any(secret in said for secret in secrets)
+    assert not any(secret in output for secret in secrets)
 
 
 def test_a_second_start_names_the_running_cluster(cluster, holdfast):
@@ -184,9 +184,9 @@ def test_why_prints_json(cluster, running_pod, holdfast):
 
 
 def test_why_gives_advice_about_a_missing_pod(cluster, holdfast):
-    done = holdfast("why", "nobody", "-n", "else", "--kubeconfig", cluster / "kubeconfig")
+    done = holdfast("why", "missing", "-n", "else", "--kubeconfig", cluster / "kubeconfig")
     assert done.code == 1
-    assert 'there is no pod "nobody" in namespace "else" at https://127.0.0.1:' in done.err
+    assert 'there is no pod "missing" in namespace "else" at https://127.0.0.1:' in done.err
     assert "`kubectl get pods -A`" in done.err
 
 
@@ -301,9 +301,9 @@ def test_a_users_own_plugin_is_used(cluster, holdfast):
     words = "1 node(s) stood in a rack under repair"
     assert words in found.status.conditions[0].message
     kubeconfig = ("--kubeconfig", cluster / "kubeconfig")
-    told = holdfast("why", "racked", *kubeconfig, "--config", EXAMPLE / "config.yaml")
-    assert "[AvoidCrowds]: node-0002" in told.out
-    assert holdfast("why", "racked", *kubeconfig) == told
+    result = holdfast("why", "racked", *kubeconfig, "--config", EXAMPLE / "config.yaml")
+    assert "[AvoidCrowds]: node-0002" in result.out
+    assert holdfast("why", "racked", *kubeconfig) == result
 
 
 def test_the_configuration_of_another_cluster_is_not_used(cluster, monkeypatch, tmp_path):

@@ -95,9 +95,9 @@ SHAPE = "scoringStrategy.requestedToCapacityRatio"
     ],
 )  # fmt: skip
 def test_invalid_arguments_are_reported(plugin, args, words):
-    said = wrong_args(plugin, **args)
-    assert len(said) == len(words), said
-    assert all(one.startswith(start) for one, start in zip(said, words, strict=True)), said
+    errors = wrong_args(plugin, **args)
+    assert len(errors) == len(words), errors
+    assert all(one.startswith(start) for one, start in zip(errors, words, strict=True)), errors
 
 
 def test_a_weight_of_zero_means_the_default():
@@ -110,22 +110,22 @@ def test_a_weight_of_zero_means_the_default():
 
 
 def test_arguments_may_have_api_version_and_kind():
-    def said(plugin, **head):
+    def errors(plugin, **head):
         return wrong_args(plugin, **head)
 
     group = "kubescheduler.config.k8s.io"
-    assert said("NodeAffinity", apiVersion=f"{group}/v1", kind="NodeAffinityArgs") == []
-    assert said("DefaultPreemption", apiVersion=f"{group}/v1", kind="InterPodAffinityArgs") == [
+    assert errors("NodeAffinity", apiVersion=f"{group}/v1", kind="NodeAffinityArgs") == []
+    assert errors("DefaultPreemption", apiVersion=f"{group}/v1", kind="InterPodAffinityArgs") == [
         'profiles[0].pluginConfig[0].args: Invalid value: "InterPodAffinityArgs": has to match '
         "plugin args: args for plugin DefaultPreemption were not of type "
         f"DefaultPreemptionArgs.{group}, got InterPodAffinityArgs.{group}"
     ]
     old = f"{group}/v1beta3"
-    assert said("NodeAffinity", apiVersion=old, kind="NodeAffinityArgs") == [
+    assert errors("NodeAffinity", apiVersion=old, kind="NodeAffinityArgs") == [
         f'apiVersion: Invalid value: "{old}": no kind "NodeAffinityArgs" is registered for it; '
         f"write {group}/v1"
     ]
-    assert said("Reservation", apiVersion=old, kind="ReservationArgs") == []
+    assert errors("Reservation", apiVersion=old, kind="ReservationArgs") == []
 
 
 def test_arguments_of_disabled_plugins_are_validated():
@@ -164,8 +164,13 @@ def test_arguments_reach_the_reservation_plugin():
         "reservationSelectorIndex": {"enable": True, "keys": ["a"], "keyPrefixes": ["b"]},
     }  # fmt: skip
     found = read(config(profile("koord-scheduler", args={"Reservation": given})))
-    told = settings_of(found.profiles.values())
-    assert (told.workers, told.gc_enabled, told.gc_after_seconds, told.gc_interval_seconds) == (
+    result = settings_of(found.profiles.values())
+    assert (
+        result.workers,
+        result.gc_enabled,
+        result.gc_after_seconds,
+        result.gc_interval_seconds,
+    ) == (
         2,
         False,
         3600,
@@ -180,7 +185,7 @@ def test_preemption_by_reservations_without_default_preemption_is_a_warning():
     none = {"postFilter": off("DefaultPreemption")}
     asks = {"Reservation": {"enablePreemption": True}}
     words = "enablePreemption of Reservation has no effect without DefaultPreemption"
-    (told,) = read(config(profile(args=asks, **none))).warnings
-    assert words in told
+    (result,) = read(config(profile(args=asks, **none))).warnings
+    assert words in result
     assert not read(config(profile(args=asks))).warnings
     assert not read(config(profile(**none))).warnings

@@ -84,10 +84,10 @@ def test_the_documented_test_passes(pages):
 
 def test_the_example_works_with_explain(pages):
     command = ["explain", "--config", str(EXAMPLE / "config.yaml"), "--pod", "default/web-1"]
-    told = CliRunner().invoke(app, [*command, "--snapshot", str(EXAMPLE / "objects.yaml")])
-    assert told.exit_code == 0, told.output
-    assert "default/web-1: fits on b" in told.stdout
-    assert "node(s) stood in a rack under repair  [AvoidCrowds]: c" in told.stdout
+    result = CliRunner().invoke(app, [*command, "--snapshot", str(EXAMPLE / "objects.yaml")])
+    assert result.exit_code == 0, result.output
+    assert "default/web-1: fits on b" in result.stdout
+    assert "node(s) stood in a rack under repair  [AvoidCrowds]: c" in result.stdout
 
 
 def test_the_files_of_the_configuration_page_are_valid(pages, tmp_path):

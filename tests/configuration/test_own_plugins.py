@@ -197,9 +197,9 @@ def test_each_profile_has_its_own_plugin_instance(modules):
     ],
 )  # fmt: skip
 def test_a_plugin_that_cannot_be_loaded_is_reported(modules, name, words):
-    (said,) = mistakes(config(profile(multiPoint=on(name))), modules)
-    assert said.startswith("profiles[0].plugins.multiPoint.enabled[0]: ")
-    assert words in said
+    (errors,) = mistakes(config(profile(multiPoint=on(name))), modules)
+    assert errors.startswith("profiles[0].plugins.multiPoint.enabled[0]: ")
+    assert words in errors
 
 
 def test_an_own_plugin_at_a_point_it_does_not_implement(modules):
@@ -230,13 +230,13 @@ def test_an_entry_point_gives_a_plugin_a_short_name(modules, monkeypatch):
     monkeypatch.setattr(metadata, "entry_points", entry_points)
     found = only(config(profile(multiPoint=on("Ranked"))), modules)
     assert names(found, ScorePlugin)[-1] == "Ranked"
-    (said,) = mistakes(config(profile(multiPoint=on("Torn"))), modules)
-    assert "cannot import nowhere:X" in said
+    (errors,) = mistakes(config(profile(multiPoint=on("Torn"))), modules)
+    assert "cannot import nowhere:X" in errors
     assert mistakes(config(profile(multiPoint=on("Untold"))), modules)
 
 
 def test_a_line_of_a_batch_loads_no_code(modules):
     lines = Catalog(load_user_code=False)
-    (said,) = mistakes(config(profile(multiPoint=on("mine:Ranked"))), lines)
-    assert "is loaded only for a configuration in a file" in said
+    (errors,) = mistakes(config(profile(multiPoint=on("mine:Ranked"))), lines)
+    assert "is loaded only for a configuration in a file" in errors
     assert "mine" not in sys.modules

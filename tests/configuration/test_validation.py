@@ -127,7 +127,8 @@ def test_process_settings_are_read():
 def test_invalid_leader_election_is_reported():
     def wrong(**fields):
         return [
-            said.removeprefix("leaderElection.") for said in mistakes(config(leaderElection=fields))
+            errors.removeprefix("leaderElection.")
+            for errors in mistakes(config(leaderElection=fields))
         ]
 
     assert wrong(leaseDuration="5s") == [
@@ -157,18 +158,18 @@ def test_invalid_extenders_are_reported():
             | {"managedResources": [{"name": n} for n in ("cpu", "a b", "e.com/x", "e.com/x")]},
         ]
     )
-    said = mistakes(raw)
-    assert said[0] == (
+    errors = mistakes(raw)
+    assert errors[0] == (
         "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it"
     )
     at = "extenders[1].managedResources"
-    assert said[1] == f'{at}[0].name: Invalid value: "cpu": is an invalid extended resource name'
-    assert said[2].startswith(f'{at}[1].name: Invalid value: "a b": name part must consist of')
+    assert errors[1] == f'{at}[0].name: Invalid value: "cpu": is an invalid extended resource name'
+    assert errors[2].startswith(f'{at}[1].name: Invalid value: "a b": name part must consist of')
     assert (
-        said[3]
+        errors[3]
         == f'{at}[3].name: Invalid value: "e.com/x": duplicate extender managed resource name'
     )
-    assert said[4] == (
+    assert errors[4] == (
         'extenders: Invalid value: "found 2 extenders implementing bind": only one extender can '
         "implement bind"
     )

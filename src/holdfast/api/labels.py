@@ -123,8 +123,8 @@ def check(key: str, operator: str, values: Iterable[str], path: str = "") -> lis
     """Return the errors of a requirement, with field paths below ``path``."""
     values = list(values)
     causes = []
-    if wrong := names.label_key(key):
-        causes.append(invalid(child(path, "key"), key, "; ".join(wrong)))
+    if errors := names.label_key(key):
+        causes.append(invalid(child(path, "key"), key, "; ".join(errors)))
     at = child(path, "values")
     if operator not in _OPERATORS:
         causes.append(not_supported(child(path, "operator"), operator, _OPERATORS))
@@ -137,9 +137,9 @@ def check(key: str, operator: str, values: Iterable[str], path: str = "") -> lis
             if names.parse_integer(v) is None
         ]
     causes += [
-        invalid(f"{at}[{i}][{key}]", value, "; ".join(wrong))
+        invalid(f"{at}[{i}][{key}]", value, "; ".join(errors))
         for i, value in enumerate(values)
-        if (wrong := names.label_value(value))
+        if (errors := names.label_value(value))
     ]
     return causes
 
@@ -260,8 +260,8 @@ def _requirement(reader: _Reader) -> LabelRequirement:
     if negated:
         reader.take()
     key = reader.expect(_is_word, "found '{}', expected: identifier")
-    if wrong := names.label_key(key):
-        raise_if_any([invalid("key", key, "; ".join(wrong))])
+    if errors := names.label_key(key):
+        raise_if_any([invalid("key", key, "; ".join(errors))])
     if negated:
         return require(key, ABSENT)
     if reader.peek()[0] in (_END, ","):

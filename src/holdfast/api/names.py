@@ -41,40 +41,40 @@ def _too_long(text: str, limit: int) -> list[str]:
 
 def dns_subdomain(text: str) -> list[str]:
     """Check a lower-case DNS subdomain, the format of most object names."""
-    wrong = _too_long(text, 253)
+    errors = _too_long(text, 253)
     if not _matches_subdomain(text):
         rule = (
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
             "'-' or '.', and must start and end with an alphanumeric character"
         )
-        wrong.append(_shape(rule, _DNS_SUBDOMAIN, "example.com"))
-    return wrong
+        errors.append(_shape(rule, _DNS_SUBDOMAIN, "example.com"))
+    return errors
 
 
 def dns_label(text: str) -> list[str]:
     """Check a lower-case DNS label: namespaces, containers, ports."""
-    wrong = _too_long(text, 63)
+    errors = _too_long(text, 63)
     if _matches_label(text):
-        return wrong
+        return errors
     if _matches_subdomain(text):
-        return [*wrong, "must not contain dots"]
+        return [*errors, "must not contain dots"]
     rule = (
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
         "and must start and end with an alphanumeric character"
     )
-    return [*wrong, _shape(rule, _DNS_LABEL, "my-name", "123-abc")]
+    return [*errors, _shape(rule, _DNS_LABEL, "my-name", "123-abc")]
 
 
 def dns_1035_label(text: str) -> list[str]:
     """Check a DNS label that starts with a letter: services, versions and names of CRDs."""
-    wrong = _too_long(text, 63)
+    errors = _too_long(text, 63)
     if not _matches_1035_label(text):
         rule = (
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
             "with an alphabetic character, and end with an alphanumeric character"
         )
-        wrong.append(_shape(rule, _DNS_1035_LABEL, "my-name", "abc-123"))
-    return wrong
+        errors.append(_shape(rule, _DNS_1035_LABEL, "my-name", "abc-123"))
+    return errors
 
 
 def path_segment(text: str) -> list[str]:
@@ -93,24 +93,24 @@ def label_key(text: str) -> list[str]:
             f"a valid label key {shape} with an optional DNS subdomain prefix and '/' "
             "(e.g. 'example.com/MyName')"
         ]
-    wrong = []
+    errors = []
     if len(parts) == 2:
         found = dns_subdomain(parts[0]) if parts[0] else [_EMPTY]
-        wrong += [f"prefix part {words}" for words in found]
+        errors += [f"prefix part {error}" for error in found]
     name = parts[-1]
     found = _too_long(name, 63) if name else [_EMPTY]
     if not _matches_key(name):
         found.append(shape)
-    return wrong + [f"name part {words}" for words in found]
+    return errors + [f"name part {error}" for error in found]
 
 
 def label_value(text: str) -> list[str]:
     """Check a label value; it may be empty."""
-    wrong = _too_long(text, 63)
+    errors = _too_long(text, 63)
     if not _matches_value(text):
         rule = f"a valid label must be an empty string or {_KEY_RULE.removeprefix('must ')}"
-        wrong.append(_shape(rule, _VALUE, "MyValue", "my_value", "12345"))
-    return wrong
+        errors.append(_shape(rule, _VALUE, "MyValue", "my_value", "12345"))
+    return errors
 
 
 def canonical_integer(text: str) -> int | None:

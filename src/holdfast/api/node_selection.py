@@ -93,8 +93,8 @@ def compile_term(term: NodeSelectorTerm, path: str = "") -> NodeTerm:
         labels, causes = compile_expressions(
             term.match_expressions, child(path, "matchExpressions")
         )
-    fields, wrong = _compile_fields(term.match_fields, child(path, "matchFields"))
-    return NodeTerm(labels, fields, (*causes, *wrong))
+    fields, errors = _compile_fields(term.match_fields, child(path, "matchFields"))
+    return NodeTerm(labels, fields, (*causes, *errors))
 
 
 def _is_empty(term: NodeSelectorTerm) -> bool:

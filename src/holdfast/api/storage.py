@@ -136,7 +136,7 @@ class StorageClass(Object, frozen=True):
     allowed_topologies: tuple[TopologyTerm, ...] = ()
 
     @property
-    def waits(self) -> bool:
+    def waits_for_first_consumer(self) -> bool:
         """Whether binding waits for the first pod that uses the claim."""
         return self.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
@@ -166,7 +166,7 @@ class CSINode(Object, frozen=True):
     spec: CSINodeSpec = CSINodeSpec()
 
     @property
-    def migrated(self) -> frozenset[str]:
+    def migrated_plugins(self) -> frozenset[str]:
         """In-tree plugins whose volumes a CSI driver serves on this node."""
         text = self.metadata.annotations.get(MIGRATED_PLUGINS)
         return frozenset(text.split(",")) if text else frozenset()
@@ -193,7 +193,7 @@ class CSIDriver(Object, frozen=True):
     spec: CSIDriverSpec = CSIDriverSpec()
 
     @property
-    def tells_capacity(self) -> bool:
+    def publishes_capacity(self) -> bool:
         """Whether provisioning needs a CSIStorageCapacity with enough capacity."""
         return bool(self.spec.storage_capacity)
 
@@ -207,7 +207,7 @@ class CSIStorageCapacity(Object, frozen=True):
     maximum_volume_size: AmountText | None = None
 
     @property
-    def largest(self) -> int | None:
+    def max_volume_size(self) -> int | None:
         """The size of the largest volume that fits, in bytes; None if unknown."""
         known = self.capacity if self.maximum_volume_size is None else self.maximum_volume_size
         return None if known is None else Quantity.parse(known).value()

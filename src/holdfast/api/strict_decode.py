@@ -54,9 +54,9 @@ def _value(kind: Any, raw: Any, path: str, causes: list[Cause]) -> Any:
         return _bytes(raw, path, causes)
     try:
         return msgspec.convert(raw, kind)
-    except msgspec.ValidationError as wrong:
-        message = f"must be {_WORDS[kind]}" if kind in _WORDS else str(wrong)
-        raise _add_cause(causes, invalid(path, raw, message)) from wrong
+    except msgspec.ValidationError as error:
+        message = f"must be {_WORDS[kind]}" if kind in _WORDS else str(error)
+        raise _add_cause(causes, invalid(path, raw, message)) from error
 
 
 def _struct(kind: Any, raw: Any, path: str, causes: list[Cause]) -> Any:
@@ -95,15 +95,15 @@ def _seconds(raw: Any, path: str, causes: list[Cause]) -> Seconds:
         raise _add_cause(causes, invalid(path, raw, 'must be a duration, such as "15s"'))
     try:
         return Seconds(durations.parse_seconds(raw))
-    except BadRequest as wrong:
-        raise _add_cause(causes, invalid(path, raw, str(wrong))) from wrong
+    except BadRequest as error:
+        raise _add_cause(causes, invalid(path, raw, str(error))) from error
 
 
 def _bytes(raw: Any, path: str, causes: list[Cause]) -> bytes:
     try:
         return base64.b64decode(raw, validate=True)
-    except (TypeError, ValueError, binascii.Error) as wrong:
-        raise _add_cause(causes, Cause(path, "Invalid value: must be base64")) from wrong
+    except (TypeError, ValueError, binascii.Error) as error:
+        raise _add_cause(causes, Cause(path, "Invalid value: must be base64")) from error
 
 
 def _add_cause(causes: list[Cause], cause: Cause) -> _Invalid:

@@ -60,10 +60,10 @@ def stop(directory: Path) -> None:
         os.kill(found.pid, signal.SIGTERM)
     except ProcessLookupError:
         pass
-    except PermissionError as wrong:
+    except PermissionError as error:
         raise Refused(
             f"process {found.pid} belongs to another user: stop it as that user"
-        ) from wrong
+        ) from error
     deadline = time.monotonic() + STOP_SECONDS
     while found.alive:
         if time.monotonic() > deadline:
@@ -78,11 +78,11 @@ def stop(directory: Path) -> None:
 def _open_log(log: Path) -> int:
     try:
         return open_private(log, os.O_WRONLY | os.O_APPEND)
-    except OSError as wrong:
+    except OSError as error:
         raise Refused(
-            f"cannot write the log {log} ({wrong.strerror}): it must be a regular file of this "
+            f"cannot write the log {log} ({error.strerror}): it must be a regular file of this "
             "user, not a symbolic link"
-        ) from wrong
+        ) from error
 
 
 def _arguments(settings: ClusterSettings) -> list[str]:

@@ -69,10 +69,10 @@ def _warn_unreadable(broken: UnreadableObject) -> None:
 async def _endpoint(kubeconfig: Path | None) -> Endpoint:
     try:
         return await load(kubeconfig)
-    except BadConfiguration as wrong:
+    except BadConfiguration as error:
         embedded = running_cluster.find(running_cluster.data_dir(None))
         if kubeconfig is None and embedded is not None:
             raise BadConfiguration(
-                f"{wrong}; an embedded cluster is running: export KUBECONFIG={embedded.kubeconfig}"
-            ) from wrong
+                f"{error}; an embedded cluster is running: export KUBECONFIG={embedded.kubeconfig}"
+            ) from error
         raise

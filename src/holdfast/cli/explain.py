@@ -52,8 +52,8 @@ def explain_file(
         answer = read_snapshot(documents, pod).explain(
             chosen.profiles, _time(now), preempt=preempt, extenders=chosen.extenders
         )
-    except HoldfastError as wrong:
-        print(f"holdfast: {wrong}", file=sys.stderr)
+    except HoldfastError as error:
+        print(f"holdfast: {error}", file=sys.stderr)
         return WRONG_INPUT
     print_answer(answer, output)
     return 0
@@ -89,8 +89,8 @@ def _answer(line: bytes) -> Explanation:
             chosen.profiles, _time(question.now), preempt=bool(question.preempt),
             extenders=chosen.extenders,
         )  # fmt: skip
-    except (HoldfastError, msgspec.MsgspecError) as wrong:
-        return {"pod": pod or _pod_of(line), "error": str(wrong)}
+    except (HoldfastError, msgspec.MsgspecError) as error:
+        return {"pod": pod or _pod_of(line), "error": str(error)}
     except Exception as bug:  # the following lines must still be processed
         log.exception("scheduling %s failed", pod)
         return {"pod": pod, "error": f"scheduling failed: {type(bug).__name__}: {bug}"}
@@ -121,9 +121,9 @@ def _configuration(config: bytes) -> Configuration:
 def _text_of(path: str) -> str:
     try:
         return sys.stdin.read() if path == "-" else Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as wrong:
-        why = getattr(wrong, "strerror", None) or wrong
-        raise BadRequest(f"cannot read {path}: {why}") from wrong
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadRequest(f"cannot read {path}: {why}") from error
 
 
 def _time(now: str | None) -> float:
@@ -132,5 +132,5 @@ def _time(now: str | None) -> float:
         return SystemClock().now()
     try:
         return parse_rfc3339(now)
-    except BadRequest as wrong:
-        raise BadRequest(f"now: {wrong}") from wrong
+    except BadRequest as error:
+        raise BadRequest(f"now: {error}") from error

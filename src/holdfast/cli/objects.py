@@ -68,8 +68,8 @@ def unpack_list(document: Manifest) -> Iterator[Manifest]:
         return
     try:
         items = _raw_items.decode(head.items)
-    except msgspec.MsgspecError as wrong:
-        raise BadRequest(f"{document.where}: items: {_field_of(wrong)[1]}") from wrong
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"{document.where}: items: {_field_of(error)[1]}") from error
     for number, item in enumerate(items or ()):
         yield from unpack_list(Manifest(f"{document.where}, items[{number}]", item))
 
@@ -114,8 +114,8 @@ def _documents(text: str) -> Iterator[bytes | msgspec.Raw]:
         for document in yaml.load_all(text, Loader=yaml.CSafeLoader):
             if document is not None:
                 yield msgspec.json.encode(document)
-    except (yaml.YAMLError, TypeError) as wrong:
-        raise BadRequest(f"the file is neither YAML nor JSON: {wrong}") from wrong
+    except (yaml.YAMLError, TypeError) as error:
+        raise BadRequest(f"the file is neither YAML nor JSON: {error}") from error
 
 
 def _json_documents(text: str) -> list[bytes]:
@@ -142,11 +142,11 @@ def _past_blanks(text: str, at: int) -> int:
 def _read_head(document: Manifest) -> _Head:
     try:
         return _head.decode(document.text)
-    except msgspec.ValidationError as wrong:
-        field, words = _field_of(wrong)
-        raise BadRequest(f"{document.where}: {field}: {words}") from wrong
-    except msgspec.DecodeError as wrong:
-        raise BadRequest(f"{document.where}: {wrong}") from wrong
+    except msgspec.ValidationError as error:
+        field, words = _field_of(error)
+        raise BadRequest(f"{document.where}: {field}: {words}") from error
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"{document.where}: {error}") from error
 
 
 def _read(document: Manifest, resource: Resource[Any]) -> Object:
@@ -180,12 +180,12 @@ def _read_in_full(document: Manifest, resource: Resource[Any]) -> Object:
     try:
         default_object(raw)
         obj: Object = convert_object(raw, resource.type)
-    except _FAULTS as wrong:
+    except _FAULTS as error:
         where = f"{document.where} ({resource.kind} {_name_of(raw)})"
         # The error of defaulting repeats the kind, which is in the message already.
-        cause = wrong.__cause__ if isinstance(wrong.__cause__, BadRequest) else wrong
+        cause = error.__cause__ if isinstance(error.__cause__, BadRequest) else error
         field, words = _field_of(cause)
-        raise BadRequest(f"{where}: {_bad_amount(raw) or field}: {words}") from wrong
+        raise BadRequest(f"{where}: {_bad_amount(raw) or field}: {words}") from error
     if amount := _bad_amount(raw):
         raise BadRequest(f"{document.where} ({resource.kind} {obj.key}): {amount}: not a quantity")
     return obj

@@ -54,10 +54,10 @@ def started_at(pid: int) -> str:
     return "" if state == "Z" else fields[19]
 
 
-def data_dir(given: Path | None) -> Path:
+def data_dir(path: Path | None) -> Path:
     """Return the data directory as an absolute path; None: the default directory."""
-    if given is not None:
-        return given.expanduser().absolute()
+    if path is not None:
+        return path.expanduser().absolute()
     share = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(share) / "holdfast"
 
@@ -72,11 +72,11 @@ def prepare_data_dir(directory: Path) -> None:
     try:
         directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=directory).close()
-    except OSError as wrong:
+    except OSError as error:
         raise Refused(
-            f"cannot write to {directory} ({wrong.strerror}): "
+            f"cannot write to {directory} ({error.strerror}): "
             "choose another directory with --data-dir DIR"
-        ) from wrong
+        ) from error
 
 
 def warn_if_shared(*directories: Path) -> None:

@@ -33,12 +33,12 @@ def show(directory: Path) -> int:
     print(f"export KUBECONFIG={found.kubeconfig}")
     try:
         print(_condition(found.url, directory / "pki"))
-    except _NotReady as wrong:
-        print(f"not ready: {wrong}; see {directory / running_cluster.LOG}")
+    except _NotReady as error:
+        print(f"not ready: {error}; see {directory / running_cluster.LOG}")
         return 1
-    except (OSError, http.client.HTTPException, ValueError) as wrong:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         log = directory / running_cluster.LOG
-        print(f"not ready: {found.url} does not answer ({wrong}); see {log}")
+        print(f"not ready: {found.url} does not answer ({error}); see {log}")
         return 1
     if found.pages:
         print(f"scheduler: {found.pages}/metrics")

@@ -35,8 +35,8 @@ async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
     stop = signals.stop_event()
     cluster = Cluster(settings, SystemClock(), configuration)
     signals.on_dump_signal(partial(_dump, cluster))
-    with _progress() as tell:
-        await _unless(stop, cluster.start(tell))
+    with _progress() as show_progress:
+        await _unless(stop, cluster.start(show_progress))
     if stop.is_set():
         await cluster.stop()
         return
@@ -48,11 +48,11 @@ async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
                 settings.data_dir, cluster.url, cluster.kubeconfig,
                 config=settings.scheduler.config, pages=pages,
             )  # fmt: skip
-            _greet(settings, cluster, pages)
+            _print_addresses(settings, cluster, pages)
             failure = await _unless(stop, cluster.failure()) or ""
     finally:
-        with _progress() as tell:
-            tell("stopping")
+        with _progress() as show_progress:
+            show_progress("stopping")
             await cluster.stop()
         running_cluster.remove_file(settings.data_dir)
     if failure:
@@ -110,13 +110,11 @@ async def _pages(
         await page.close()
 
 
-def _greet(settings: ClusterSettings, cluster: Cluster, pages: str) -> None:
-    asked, there = settings.nodes.count, cluster.nodes
-    print(f"Holdfast is up at {cluster.url} with {there} node{'' if there == 1 else 's'}.")
-    if there > asked:
-        print(
-            f"  {there - asked} more than --nodes: existing nodes stay until `kubectl delete node`."
-        )
+def _print_addresses(settings: ClusterSettings, cluster: Cluster, pages: str) -> None:
+    wanted, count = settings.nodes.count, cluster.nodes
+    print(f"Holdfast is up at {cluster.url} with {count} node{'' if count == 1 else 's'}.")
+    if count > wanted:
+        print(f"  {count - wanted} more than --nodes: nodes stay until `kubectl delete node`.")
     print(f"  export KUBECONFIG={cluster.kubeconfig}")
     print("  kubectl get nodes")
     if pages:
@@ -126,7 +124,7 @@ def _greet(settings: ClusterSettings, cluster: Cluster, pages: str) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Show progress on standard error if it is a terminal; yield the function that updates it."""
+    """Yield a function that shows progress on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _words: None
         return

@@ -82,7 +82,7 @@ class Group(TyperGroup):
 
 @contextmanager
 def _suggested_option(ctx: Context, args: list[str]) -> Iterator[None]:
-    given = list(args)
+    typed_args = list(args)
     try:
         yield
     except Exception as error:
@@ -90,7 +90,7 @@ def _suggested_option(ctx: Context, args: list[str]) -> Iterator[None]:
         if not hasattr(error, "possibilities"):
             raise
         name = str(getattr(error, "option_name", ""))
-        typed = next((arg for arg in given if arg.startswith(name)), name).partition("=")[0]
+        typed = next((arg for arg in typed_args if arg.startswith(name)), name).partition("=")[0]
         vars(error).update(message=_no_such_option(typed, _options(ctx)), possibilities=[])
         raise
 

@@ -20,22 +20,22 @@ def load(path: Path) -> Configuration:
     """
     try:
         return read(_parsed(path), Catalog(module_dir=path.parent.absolute()))
-    except (BadConfiguration, NotBuilt) as wrong:
-        causes = wrong.details.causes
-        words = f" {wrong}"
+    except (BadConfiguration, NotBuilt) as error:
+        causes = error.details.causes
+        words = f" {error}"
         if len(causes) > 1:
             words = "".join(f"\n  {cause}" for cause in causes)
-        raise type(wrong)(f"{path}:{words}", wrong.details) from wrong
+        raise type(error)(f"{path}:{words}", error.details) from error
 
 
 def _parsed(path: Path) -> Any:
     try:
         documents = list(yaml.load_all(path.read_text(), _Loader))
-    except (OSError, UnicodeDecodeError) as wrong:
-        why = getattr(wrong, "strerror", None) or wrong
-        raise BadConfiguration(f"cannot be read: {why}") from wrong
-    except yaml.YAMLError as wrong:
-        raise BadConfiguration(f"is not YAML: {wrong}") from wrong
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadConfiguration(f"cannot be read: {why}") from error
+    except yaml.YAMLError as error:
+        raise BadConfiguration(f"is not YAML: {error}") from error
     if len(documents) != 1:
         raise BadConfiguration(f"expected one document, found {len(documents)}")
     found = documents[0]

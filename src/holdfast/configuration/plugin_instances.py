@@ -43,9 +43,9 @@ class PluginArguments(NamedTuple):
 class PluginInstances:
     """Plugins by their name in the file; without those that could not be created."""
 
-    def __init__(self, catalog: Catalog, found: Problems) -> None:
+    def __init__(self, catalog: Catalog, problems: Problems) -> None:
         self._catalog = catalog
-        self._found = found
+        self._problems = problems
         self.plugins: dict[str, Plugin] = {}
 
     def make(
@@ -60,12 +60,14 @@ class PluginInstances:
         ``needed`` maps names to field paths, ``path`` is the field path of ``config``. Resources
         that extenders ignore replace ``ignoredResources`` of NodeResourcesFit, as upstream.
         """
-        given = self._arguments(needed, config, path)
+        arguments = self._arguments(needed, config, path)
         if ignored:
-            old = given.get(FIT, PluginArguments({}, ""))
-            given[FIT] = PluginArguments({**old.args, "ignoredResources": list(ignored)}, old.path)
-        for name in dict.fromkeys((*needed, *given)):
-            own = given.get(name, PluginArguments({}, ""))
+            old = arguments.get(FIT, PluginArguments({}, ""))
+            arguments[FIT] = PluginArguments(
+                {**old.args, "ignoredResources": list(ignored)}, old.path
+            )
+        for name in dict.fromkeys((*needed, *arguments)):
+            own = arguments.get(name, PluginArguments({}, ""))
             plugin = self._made(name, needed.get(name, own.path), own.args, own.path)
             if plugin is not None and name in needed:
                 self.plugins[name] = plugin
@@ -73,49 +75,49 @@ class PluginInstances:
     def _arguments(
         self, needed: dict[str, str], config: Sequence[PluginConfig], path: str
     ) -> dict[str, PluginArguments]:
-        given: dict[str, PluginArguments] = {}
+        arguments: dict[str, PluginArguments] = {}
         for i, one in enumerate(config):
             at, ours = f"{path}[{i}]", self._catalog.is_built_in(one.name)
-            if one.name in given:
-                self._found.add_errors(duplicate(at, one.name))
+            if one.name in arguments:
+                self._problems.add_errors(duplicate(at, one.name))
             elif one.name in REMOVED:
-                self._found.add_errors(removed_plugin_error(at, one.name))
+                self._problems.add_errors(removed_plugin_error(at, one.name))
             elif not ours and one.name not in needed:
-                self._found.add_warning(
+                self._problems.add_warning(
                     f"{at}: plugin {one.name} is not enabled: its args are ignored"
                 )
             else:
-                args = read_arguments(one, f"{at}.args", self._found, ours=ours)
-                given[one.name] = PluginArguments(args or {}, f"{at}.args")
-        return given
+                args = read_arguments(one, f"{at}.args", self._problems, ours=ours)
+                arguments[one.name] = PluginArguments(args or {}, f"{at}.args")
+        return arguments
 
     def _made(self, name: str, where: str, args: dict[str, Any], path: str) -> Plugin | None:
         try:
             return self._catalog.find(name).factory(args)
         except UnknownPlugin:
             self._unknown(name, where)
-        except BadConfiguration as refusal:
-            if refusal.details.causes:
-                self._found.add_errors_below(path or where, refusal.details.causes)
+        except BadConfiguration as error:
+            if error.details.causes:
+                self._problems.add_errors_below(path or where, error.details.causes)
             else:
-                self._found.add_errors(Cause(where, str(refusal)))
-        except NotBuilt as refusal:
-            self._found.add_not_built(path or where, str(refusal))
+                self._problems.add_errors(Cause(where, str(error)))
+        except NotBuilt as error:
+            self._problems.add_not_built(path or where, str(error))
         except Exception as failure:
             # A user's plugin may raise any exception.
             words = f'initializing plugin "{name}": {type(failure).__name__}: {failure}'
-            self._found.add_errors(Cause(path or where, words))
+            self._problems.add_errors(Cause(path or where, words))
         return None
 
     def _unknown(self, name: str, where: str) -> None:
         if name in UPSTREAM:
-            self._found.add_not_built(where, f"plugin {name} is not built; leave it out")
+            self._problems.add_not_built(where, f"plugin {name} is not built; leave it out")
             return
         point = next((p for p in POINTS if f".{p.name}.enabled" in where), None)
         kind = point.type_name if point else "plugin"
         near = get_close_matches(name, self._catalog.built_in_names, 1)
         advice = f'did you mean "{near[0]}"?' if near else "name your own plugin as module:Class"
-        self._found.add_errors(Cause(where, f'{kind} "{name}" does not exist: {advice}'))
+        self._problems.add_errors(Cause(where, f'{kind} "{name}" does not exist: {advice}'))
 
 
 def removed_plugin_error(path: str, name: str) -> Cause:
@@ -125,7 +127,7 @@ def removed_plugin_error(path: str, name: str) -> Cause:
 
 
 def read_arguments(
-    config: PluginConfig, path: str, found: Problems, *, ours: bool
+    config: PluginConfig, path: str, problems: Problems, *, ours: bool
 ) -> dict[str, Any] | None:
     """Return a plugin's arguments with upstream's defaults of weights; None if invalid.
 
@@ -133,21 +135,21 @@ def read_arguments(
     """
     args = {} if config.args is None else config.args
     if not isinstance(args, dict):
-        found.add_errors(invalid(path, args, "must be an object"))
+        problems.add_errors(invalid(path, args, "must be an object"))
         return None
     if not ours:
         return args
-    if not _is_its_own(config.name, args, path, found):
+    if not _is_its_own(config.name, args, path, problems):
         return None
     if config.name not in WITH_ARGUMENTS:
         for name in sorted(args.keys() - {"apiVersion", "kind"}, key=str):
             words = f'unknown field "{name}": {config.name} takes no arguments'
-            found.add_errors(Cause(f"{path}.{name}", words))
+            problems.add_errors(Cause(f"{path}.{name}", words))
         return {}
     return _defaulted(config.name, args)
 
 
-def _is_its_own(plugin: str, args: dict[str, Any], path: str, found: Problems) -> bool:
+def _is_its_own(plugin: str, args: dict[str, Any], path: str, problems: Problems) -> bool:
     wanted = f"{plugin}Args"
     version, kind = args.get("apiVersion", API_VERSION), args.get("kind", wanted)
     if kind != wanted:
@@ -156,11 +158,11 @@ def _is_its_own(plugin: str, args: dict[str, Any], path: str, found: Problems) -
             f"has to match plugin args: args for plugin {plugin} were not of type "
             f"{wanted}.{GROUP}, got {kind}.{group}"
         )
-        found.add_errors(invalid(path, kind, words))
+        problems.add_errors(invalid(path, kind, words))
         return False
     if version != API_VERSION and version not in _ALSO.get(plugin, ()):
         words = f'no kind "{wanted}" is registered for it; write {API_VERSION}'
-        found.add_errors(invalid(f"{path}.apiVersion", version, words))
+        problems.add_errors(invalid(f"{path}.apiVersion", version, words))
         return False
     return True
 
@@ -176,11 +178,11 @@ def _defaulted(plugin: str, args: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_weights(holder: dict[str, Any]) -> dict[str, Any]:
-    given = holder.get("resources")
-    if not isinstance(given, list):
+    arguments = holder.get("resources")
+    if not isinstance(arguments, list):
         return holder
     resources = [
         {**item, "weight": 1} if isinstance(item, dict) and item.get("weight") == 0 else item
-        for item in given
+        for item in arguments
     ]
     return {**holder, "resources": resources}

@@ -29,13 +29,13 @@ class ProfileBuilder:
     """Builds one profile; ``path`` is its field path in the file."""
 
     def __init__(
-        self, name: str, path: str, document: ProfileDocument, catalog: Catalog, found: Problems
+        self, name: str, path: str, document: ProfileDocument, catalog: Catalog, problems: Problems
     ) -> None:
         self._name = name
         self._path = f"{path}.plugins"
         self._sets = document.plugins
-        self._found = found
-        self._instances = PluginInstances(catalog, found)
+        self._problems = problems
+        self._instances = PluginInstances(catalog, problems)
         self._plugins = self._instances.plugins
         defaults = [PluginRef(e.name, e.weight) for e in catalog.registry if e.default]
         self._multi = merge_plugins(defaults, document.plugins.multi_point)
@@ -84,22 +84,22 @@ class ProfileBuilder:
     def _check_sets(self) -> None:
         for path, ref in self._named():
             if ref.name in REMOVED:
-                self._found.add_errors(removed_plugin_error(path, ref.name))
+                self._problems.add_errors(removed_plugin_error(path, ref.name))
             if ref.weight < 0:
-                self._found.add_errors(
+                self._problems.add_errors(
                     invalid(f"{path}.weight", ref.weight, "must not be negative")
                 )
         for field in ("placement_generate", "placement_score"):
             if getattr(self._sets, field).enabled:
                 words = "workload scheduling is not built; leave it out"
-                self._found.add_not_built(f"{self._path}.{_camel(field)}", words)
+                self._problems.add_not_built(f"{self._path}.{_camel(field)}", words)
 
     def _list(self, point: Point) -> tuple[str, ...]:
         own: PluginSet = getattr(self._sets, point.field)
         for i, ref in enumerate(own.enabled):
             if ref.name in self._plugins and not self._extends(ref.name, point):
                 words = f'plugin "{ref.name}" does not extend {point.type_name} plugin'
-                self._found.add_errors(Cause(f"{self._path}.{point.name}.enabled[{i}]", words))
+                self._problems.add_errors(Cause(f"{self._path}.{point.name}.enabled[{i}]", words))
         return expand_point(own, self._multi, lambda name: self._extends(name, point))
 
     def _extends(self, name: str, point: Point) -> bool:
@@ -116,26 +116,26 @@ class ProfileBuilder:
                 own += [p for p in POINTS if ref.name in lists[p]]
                 kind = own[0].type_name if own else "plugin"
                 words = f'plugin "{ref.name}" already registered as "{kind}"'
-                self._found.add_errors(Cause(path, words, "FieldValueDuplicate"))
+                self._problems.add_errors(Cause(path, words, "FieldValueDuplicate"))
             seen.add((at, ref.name))
 
     def _check_ends(self, lists: Lists) -> None:
         """Require exactly one queue sort plugin and at least one bind plugin."""
         sorting = len(self._chosen(lists[points.QUEUE_SORT]))
         if sorting != 1:
-            self._found.add_errors(Cause(
+            self._problems.add_errors(Cause(
                 f"{self._path}.queueSort", "only one queue sort plugin required for profile with "
                 f'scheduler name "{self._name}", but got {sorting}',
             ))  # fmt: skip
         if not lists[points.BIND]:
             words = "at least one bind plugin is needed for profile with scheduler name"
-            self._found.add_errors(Cause(f"{self._path}.bind", f'{words} "{self._name}"'))
+            self._problems.add_errors(Cause(f"{self._path}.bind", f'{words} "{self._name}"'))
 
     def _check_names(self, plugins: Sequence[Plugin]) -> None:
         names = [plugin.name for plugin in plugins]
         for name in sorted({name for name in names if names.count(name) > 1}):
             words = f'two plugins are named "{name}": rename one of them'
-            self._found.add_errors(Cause(self._path, words, "FieldValueDuplicate"))
+            self._problems.add_errors(Cause(self._path, words, "FieldValueDuplicate"))
 
     def _weights(self) -> dict[str, int]:
         """Return score weights by plugin name; the score set takes precedence, 0 means 1."""
@@ -145,7 +145,7 @@ class ProfileBuilder:
                 weights.setdefault(self._plugins[ref.name].name, ref.weight or 1)
         if sum(weights.values()) * 100 > MOST_TOTAL:
             words = "score plugins: total score of Score plugins could overflow"
-            self._found.add_errors(Cause(f"{self._path}.score", words))
+            self._problems.add_errors(Cause(f"{self._path}.score", words))
         return weights
 
     # --- warnings ---------------------------------------------------------------------------
@@ -161,17 +161,17 @@ class ProfileBuilder:
                 and self._extends(name, point)
             ]
             if broken:
-                self._found.add_warning(
+                self._problems.add_warning(
                     f"{self._path}.{point.name}.disabled: {', '.join(broken)} cannot {later.name} "
                     f"without {point.name}, so it runs all the same; disable both or neither"
                 )
         if RESERVATION in lists[points.FILTER] and RESERVATION not in lists[points.RESERVE]:
-            self._found.add_warning(
+            self._problems.add_warning(
                 f"{self._path}.reserve: Reservation filters but does not reserve: owners may use "
                 "reserved resources, but what they allocate is not counted"
             )
         if PREEMPTION not in lists[points.POST_FILTER] and self._reservations_preempt(lists):
-            self._found.add_warning(
+            self._problems.add_warning(
                 f"{self._path}.postFilter: enablePreemption of Reservation has no effect without "
                 "DefaultPreemption, which finds the victims"
             )
@@ -200,17 +200,17 @@ def merge_plugins(defaults: Sequence[PluginRef], custom: PluginSet) -> tuple[Plu
     disabled = custom.disabled_names
     position = {ref.name: i for i, ref in enumerate(custom.enabled)}
     placed: set[int] = set()
-    kept: list[PluginRef] = []
+    merged: list[PluginRef] = []
     for ref in () if "*" in disabled else defaults:
         if ref.name in disabled:
             continue
         at = position.get(ref.name)
         if at is None:
-            kept.append(ref)
+            merged.append(ref)
         else:
-            kept.append(custom.enabled[at])
+            merged.append(custom.enabled[at])
             placed.add(at)
-    return (*kept, *(ref for i, ref in enumerate(custom.enabled) if i not in placed))
+    return (*merged, *(ref for i, ref in enumerate(custom.enabled) if i not in placed))
 
 
 def expand_point(

@@ -63,19 +63,21 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
 
     A missing apiVersion or kind is not an error.
     """
-    found = Problems()
+    problems = Problems()
     if not isinstance(raw, dict):
-        found.add_errors(invalid(KIND, raw, "must be an object"))
+        problems.add_errors(invalid(KIND, raw, "must be an object"))
         raw = {}
     document = _defaulted(
-        read_struct(KubeSchedulerConfiguration, _with_real_points(raw, found), "", found.errors)
+        read_struct(
+            KubeSchedulerConfiguration, _with_known_points(raw, problems), "", problems.errors
+        )
     )
-    _check_kind(document, found)
-    check_process(document, found)
-    profiles = _profiles(document, catalog or Catalog(), found)
-    check_queue(document, found)
-    check_extenders(document.extenders, found)
-    found.raise_if_any()
+    _check_kind(document, problems)
+    check_process(document, problems)
+    profiles = _profiles(document, catalog or Catalog(), problems)
+    check_queue(document, problems)
+    check_extenders(document.extenders, problems)
+    problems.raise_if_any()
     return Configuration(
         profiles=profiles,
         extenders=document.extenders,
@@ -85,53 +87,53 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
         ),
         leader_election=document.leader_election,
         client_connection=document.client_connection,
-        warnings=tuple(found.warnings),
+        warnings=tuple(problems.warnings),
     )
 
 
-def _with_real_points(raw: dict[str, Any], found: Problems) -> dict[str, Any]:
+def _with_known_points(raw: dict[str, Any], problems: Problems) -> dict[str, Any]:
     """Read ``plugins.reservation``, as in Koordinator's guide, as part of multiPoint."""
     profiles = raw.get("profiles")
     if not isinstance(profiles, list):
         return raw
-    return {**raw, "profiles": [_with_real_point(p, i, found) for i, p in enumerate(profiles)]}
+    return {**raw, "profiles": [_with_known_point(p, i, problems) for i, p in enumerate(profiles)]}
 
 
-def _with_real_point(profile: Any, index: int, found: Problems) -> Any:
+def _with_known_point(profile: Any, index: int, problems: Problems) -> Any:
     sets = profile.get("plugins") if isinstance(profile, dict) else None
     if not isinstance(sets, dict) or not isinstance(sets.get(NO_POINT), dict):
         return profile
-    found.add_warning(
+    problems.add_warning(
         f'profiles[{index}].plugins.{NO_POINT}: "{NO_POINT}" is not an extension point; it is '
         "read as multiPoint"
     )
     rest = {name: one for name, one in sets.items() if name != NO_POINT}
-    given, meant = rest.get("multiPoint") or {}, sets[NO_POINT]
-    if isinstance(given, dict):
-        keys = {*given, *meant}
-        rest["multiPoint"] = {k: [*_listed(given.get(k)), *_listed(meant.get(k))] for k in keys}
+    own, misnamed = rest.get("multiPoint") or {}, sets[NO_POINT]
+    if isinstance(own, dict):
+        keys = {*own, *misnamed}
+        rest["multiPoint"] = {k: [*_listed(own.get(k)), *_listed(misnamed.get(k))] for k in keys}
     return {**profile, "plugins": rest}
 
 
-def _listed(given: Any) -> list[Any]:
-    if isinstance(given, list):
-        return given
-    return [] if given is None else [given]
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [value]
 
 
-def _check_kind(document: KubeSchedulerConfiguration, found: Problems) -> None:
+def _check_kind(document: KubeSchedulerConfiguration, problems: Problems) -> None:
     if document.kind not in ("", KIND):
-        found.add_errors(invalid("kind", document.kind, f"must be {KIND}"))
+        problems.add_errors(invalid("kind", document.kind, f"must be {KIND}"))
     elif document.api_version not in ("", API_VERSION):
         words = f'no kind "{KIND}" is registered for this version; write {API_VERSION}'
-        found.add_errors(invalid("apiVersion", document.api_version, words))
+        problems.add_errors(invalid("apiVersion", document.api_version, words))
 
 
 def _defaulted(document: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
     """Replace empty and zero values with defaults where upstream does."""
-    default, given = LeaderElectionConfiguration(), document.leader_election
+    default, election = LeaderElectionConfiguration(), document.leader_election
     filled = {
-        name: getattr(given, name) or getattr(default, name)
+        name: getattr(election, name) or getattr(default, name)
         for name in LeaderElectionConfiguration.__struct_fields__
         if name != "leader_elect"
     }
@@ -141,7 +143,7 @@ def _defaulted(document: KubeSchedulerConfiguration) -> KubeSchedulerConfigurati
         profiles = (only,)
     return msgspec.structs.replace(
         document,
-        leader_election=msgspec.structs.replace(given, **filled),
+        leader_election=msgspec.structs.replace(election, **filled),
         profiles=profiles,
         extenders=tuple(
             msgspec.structs.replace(e, http_timeout=e.http_timeout or TIMEOUT)
@@ -151,7 +153,7 @@ def _defaulted(document: KubeSchedulerConfiguration) -> KubeSchedulerConfigurati
 
 
 def _profiles(
-    document: KubeSchedulerConfiguration, catalog: Catalog, found: Problems
+    document: KubeSchedulerConfiguration, catalog: Catalog, problems: Problems
 ) -> dict[str, Profile]:
     profiles: dict[str, Profile] = {}
     ignored = ignored_resources(document.extenders)
@@ -161,35 +163,37 @@ def _profiles(
     for i, profile in enumerate(document.profiles):
         path, name = f"profiles[{i}]", profile.scheduler_name or ""
         if not name:
-            found.add_errors(required(f"{path}.schedulerName"))
+            problems.add_errors(required(f"{path}.schedulerName"))
         check_percentage(
-            f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score, found
+            f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score, problems
         )
-        profiles[name] = ProfileBuilder(name, path, profile, catalog, found).build(ignored)
+        profiles[name] = ProfileBuilder(name, path, profile, catalog, problems).build(ignored)
         if name in seen:
-            found.add_errors(duplicate(f"{path}.schedulerName", name))
+            problems.add_errors(duplicate(f"{path}.schedulerName", name))
         seen.add(name)
-    _check_queue_sort(document.profiles, found)
+    _check_queue_sort(document.profiles, problems)
     return profiles
 
 
-def _check_queue_sort(profiles: tuple[ProfileDocument, ...], found: Problems) -> None:
+def _check_queue_sort(profiles: tuple[ProfileDocument, ...], problems: Problems) -> None:
     """Require the same queue sort plugin in all profiles: they share one queue."""
     first = profiles[0].plugins.queue_sort
     if len(first.enabled) > 1:
         path = "profiles[0].plugins.queueSort.enabled"
         words = "only one queue sort plugin can be enabled"
-        found.add_errors(invalid(path, len(first.enabled), words))
+        problems.add_errors(invalid(path, len(first.enabled), words))
     sorting = first.enabled[0].name if first.enabled else ""
     args = _args_of(profiles[0], sorting)
     for i, profile in enumerate(profiles[1:], 1):
         own, path = profile.plugins.queue_sort, f"profiles[{i}]"
         if own != first:
             words = "must be the same for all profiles"
-            found.add_errors(invalid(f"{path}.plugins.queueSort", msgspec.to_builtins(own), words))
+            problems.add_errors(
+                invalid(f"{path}.plugins.queueSort", msgspec.to_builtins(own), words)
+            )
         if sorting and _args_of(profile, sorting) != args:
             words = "queueSort must be the same for all profiles"
-            found.add_errors(Cause(f"{path}.pluginConfig.args", f"Invalid value: {words}"))
+            problems.add_errors(Cause(f"{path}.pluginConfig.args", f"Invalid value: {words}"))
 
 
 def _args_of(profile: ProfileDocument, name: str) -> Any:

@@ -14,63 +14,63 @@ JITTER = 1.2
 """client-go's factor by which a retry may be later than retryPeriod."""
 
 
-def check_process(document: KubeSchedulerConfiguration, found: Problems) -> None:
+def check_process(document: KubeSchedulerConfiguration, problems: Problems) -> None:
     """Check the client connection, leader election and parallelism."""
     burst = document.client_connection.burst
     if burst < 0:
-        found.add_errors(invalid("clientConnection.burst", burst, "must be non-negative"))
+        problems.add_errors(invalid("clientConnection.burst", burst, "must be non-negative"))
     if document.leader_election.leader_elect:
-        _check_election(document.leader_election, found)
+        _check_election(document.leader_election, problems)
     if document.parallelism <= 0:
         words = "should be an integer value greater than zero"
-        found.add_errors(invalid("parallelism", document.parallelism, words))
+        problems.add_errors(invalid("parallelism", document.parallelism, words))
 
 
-def check_queue(document: KubeSchedulerConfiguration, found: Problems) -> None:
+def check_queue(document: KubeSchedulerConfiguration, problems: Problems) -> None:
     """Check the percentage of nodes to score and the backoff of pods."""
-    check_percentage("percentageOfNodesToScore", document.percentage_of_nodes_to_score, found)
+    check_percentage("percentageOfNodesToScore", document.percentage_of_nodes_to_score, problems)
     first, most = document.pod_initial_backoff_seconds, document.pod_max_backoff_seconds
     if first <= 0:
-        found.add_errors(invalid("podInitialBackoffSeconds", first, "must be greater than 0"))
+        problems.add_errors(invalid("podInitialBackoffSeconds", first, "must be greater than 0"))
     if most < first:
         words = "must be greater than or equal to PodInitialBackoffSeconds"
-        found.add_errors(invalid("podMaxBackoffSeconds", most, words))
+        problems.add_errors(invalid("podMaxBackoffSeconds", most, words))
 
 
-def check_percentage(path: str, percentage: int | None, found: Problems) -> None:
+def check_percentage(path: str, percentage: int | None, problems: Problems) -> None:
     """Check a percentage of nodes."""
     if percentage is not None and not 0 <= percentage <= 100:
-        found.add_errors(invalid(path, percentage, "not in valid range [0-100]"))
+        problems.add_errors(invalid(path, percentage, "not in valid range [0-100]"))
 
 
-def check_extenders(extenders: tuple[ExtenderConfig, ...], found: Problems) -> None:
+def check_extenders(extenders: tuple[ExtenderConfig, ...], problems: Problems) -> None:
     """Check each extender, and that only one of them binds."""
     managed: set[str] = set()
     for i, extender in enumerate(extenders):
         path = f"extenders[{i}]"
         if extender.prioritize_verb and extender.weight <= 0:
             words = "must have a positive weight applied to it"
-            found.add_errors(invalid(f"{path}.weight", extender.weight, words))
+            problems.add_errors(invalid(f"{path}.weight", extender.weight, words))
         for j, resource in enumerate(extender.managed_resources):
             name, at = resource.name, f"{path}.managedResources[{j}].name"
-            _check_resource(name, at, found)
+            _check_resource(name, at, problems)
             if name in managed:
-                found.add_errors(invalid(at, name, "duplicate extender managed resource name"))
+                problems.add_errors(invalid(at, name, "duplicate extender managed resource name"))
             managed.add(name)
     binders = sum(bool(extender.bind_verb) for extender in extenders)
     if binders > 1:
         words = f"found {binders} extenders implementing bind"
-        found.add_errors(invalid("extenders", words, "only one extender can implement bind"))
+        problems.add_errors(invalid("extenders", words, "only one extender can implement bind"))
 
 
-def _check_resource(name: str, path: str, found: Problems) -> None:
+def _check_resource(name: str, path: str, problems: Problems) -> None:
     mistakes = label_key(name)
-    found.add_errors(*(invalid(path, name, words) for words in mistakes))
+    problems.add_errors(*(invalid(path, name, words) for words in mistakes))
     if not mistakes and not is_extended(name):
-        found.add_errors(invalid(path, name, "is an invalid extended resource name"))
+        problems.add_errors(invalid(path, name, "is an invalid extended resource name"))
 
 
-def _check_election(election: LeaderElectionConfiguration, found: Problems) -> None:
+def _check_election(election: LeaderElectionConfiguration, problems: Problems) -> None:
     lengths = {
         "leaseDuration": election.lease_duration,
         "renewDeadline": election.renew_deadline,
@@ -79,15 +79,15 @@ def _check_election(election: LeaderElectionConfiguration, found: Problems) -> N
     for name, seconds in lengths.items():
         if seconds <= 0:
             words = "must be greater than zero"
-            found.add_errors(invalid(f"leaderElection.{name}", _go(seconds), words))
+            problems.add_errors(invalid(f"leaderElection.{name}", _go(seconds), words))
     if election.lease_duration <= election.renew_deadline:
         words = "must be greater than `RenewDeadline`"
-        found.add_errors(
+        problems.add_errors(
             invalid("leaderElection.leaseDuration", _go(election.renew_deadline), words)
         )
     elif 0 < election.renew_deadline <= election.retry_period * JITTER:
         words = "renewDeadline must be greater than retryPeriod*JitterFactor"
-        found.add_errors(
+        problems.add_errors(
             invalid("leaderElection.renewDeadline", _go(election.renew_deadline), words)
         )
     for name, text in (
@@ -95,10 +95,10 @@ def _check_election(election: LeaderElectionConfiguration, found: Problems) -> N
         ("resourceName", election.resource_name),
     ):
         if not text:
-            found.add_errors(required(f"leaderElection.{name}"))
+            problems.add_errors(required(f"leaderElection.{name}"))
     if election.resource_lock != "leases":
         words = 'resourceLock value must be "leases"'
-        found.add_errors(invalid("leaderElection.resourceLock", election.resource_lock, words))
+        problems.add_errors(invalid("leaderElection.resourceLock", election.resource_lock, words))
 
 
 def _go(seconds: float) -> str:

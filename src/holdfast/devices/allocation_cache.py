@@ -223,12 +223,12 @@ class DeviceCounts(_RowTable):
             device_class=device_class, allocation_mode=EXACT_COUNT, count=1, selectors=(),
             tolerations=(), capacity={}, admin_access=False,
         )  # fmt: skip
-        self.have: NDArray[np.int64] = np.zeros(0, np.int64)
-        self.held: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.total: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.allocated: NDArray[np.int64] = np.zeros(0, np.int64)
 
     def _resize(self, capacity: int) -> None:
-        self.have = np.zeros(capacity, np.int64)
-        self.held = np.zeros(capacity, np.int64)
+        self.total = np.zeros(capacity, np.int64)
+        self.allocated = np.zeros(capacity, np.int64)
 
     def _evaluate(self, row: int, node: Node) -> None:
         matcher, alternative = self._matcher, self._alternative
@@ -242,8 +242,8 @@ class DeviceCounts(_RowTable):
             ]
         except AllocationError:
             matching = []
-        self.have[row] = len(matching)
-        self.held[row] = sum(map(is_allocated, matching))
+        self.total[row] = len(matching)
+        self.allocated[row] = sum(map(is_allocated, matching))
 
 
 class _SearchResults(_RowTable):

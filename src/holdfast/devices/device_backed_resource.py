@@ -33,11 +33,11 @@ class DeviceBackedResource:
             amounts.allocatable[self._resource][rows],
             amounts.requested[self._resource],
         )
-        devices = self._counts.have[rows]
+        devices = self._counts.total[rows]
         from_devices = (allocatable == 0) & (devices > 0)
         return (
             np.where(from_devices, devices, allocatable),
-            np.where(from_devices, self._counts.held[rows], used[rows]),
+            np.where(from_devices, self._counts.allocated[rows], used[rows]),
         )
 
     def one(self, row: int) -> tuple[int, int]:
@@ -45,7 +45,7 @@ class DeviceBackedResource:
         self._counts.refresh()
         amounts = self._nodes.amounts
         allocatable = amounts.allocatable_at[self._resource][row]
-        devices = int(self._counts.have[row])
+        devices = int(self._counts.total[row])
         if allocatable == 0 and devices > 0:
-            return devices, int(self._counts.held[row])
+            return devices, int(self._counts.allocated[row])
         return allocatable, amounts.requested_at[self._resource][row]

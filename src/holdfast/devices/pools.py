@@ -65,12 +65,12 @@ def _partitioned(slice_info: SliceInfo) -> bool:
     return bool(slice_info.counters) or slice_info.slice.spec.per_device_node_selection is not None
 
 
-def _keep_newest(kept: list[SliceInfo], slice_info: SliceInfo) -> None:
-    if kept and slice_info.generation < kept[0].generation:
+def _keep_newest(newest_slices: list[SliceInfo], slice_info: SliceInfo) -> None:
+    if newest_slices and slice_info.generation < newest_slices[0].generation:
         return
-    if kept and slice_info.generation > kept[0].generation:
-        kept.clear()
-    kept.append(slice_info)
+    if newest_slices and slice_info.generation > newest_slices[0].generation:
+        newest_slices.clear()
+    newest_slices.append(slice_info)
 
 
 def _build(

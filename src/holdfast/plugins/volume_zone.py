@@ -136,7 +136,7 @@ class VolumeZone:
             case "Node", "Add" | "UpdateNodeLabel":
                 return True
             case "StorageClass", "Add":
-                return bool(event.new.waits)
+                return bool(event.new.waits_for_first_consumer)
             case "PersistentVolumeClaim", "Add" | "Update":
                 ours = event.new.namespace == pod.namespace
                 return ours and event.new.name in pod.mounts.persistent
@@ -168,7 +168,7 @@ def _obstacle(claim: PersistentVolumeClaim, volumes: Volumes) -> str:
         return f'storageclass.storage.k8s.io "{name}" not found'
     if found.volume_binding_mode is None:
         return f'VolumeBindingMode not set for StorageClass "{name}"'
-    return "" if found.waits else "PersistentVolume had no name"
+    return "" if found.waits_for_first_consumer else "PersistentVolume had no name"
 
 
 def _no(reason: str) -> Reject:

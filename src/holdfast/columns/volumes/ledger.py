@@ -198,7 +198,7 @@ class Volumes:
                 self._capacities[obj.key] = obj
                 self._moved()
             case CSINode():
-                self._migrate(obj.name, obj.migrated)
+                self._migrate(obj.name, obj.migrated_plugins)
                 self.attachments.upsert_drivers(obj)
             case VolumeAttachment():
                 self.attachments.upsert(obj)

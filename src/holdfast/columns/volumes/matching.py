@@ -141,7 +141,7 @@ def roomy(nodes: NodeTable, capacities: Iterable[CSIStorageCapacity], size: int)
     """Tell which rows can get a new volume of ``size`` bytes from one of the capacities."""
     mask = np.zeros(nodes.capacity, np.bool_)
     for capacity in capacities:
-        if capacity.largest is not None and capacity.largest >= size:
+        if capacity.max_volume_size is not None and capacity.max_volume_size >= size:
             wanted = _topology(capacity.node_topology)
             mask |= selected(nodes, wanted, slice(0, nodes.capacity))
     return mask

@@ -219,8 +219,8 @@ def _unreserve(state: DynamicResourcesState, claim: ResourceClaim) -> ApiCalls:
         return
 
     def write(current: ResourceClaim) -> Writes:
-        kept = [json_values(c) for c in current.status.reserved_for if c.uid != state.pod.uid]
-        status: Body = {"status": {"reservedFor": kept or None}}
+        others = [json_values(c) for c in current.status.reserved_for if c.uid != state.pod.uid]
+        status: Body = {"status": {"reservedFor": others or None}}
         return (yield from _patch(current, status, "status", "remove reservation from claim"))
 
     state.inventory.upsert((yield from _until_no_conflict(known, write)))

@@ -70,15 +70,15 @@ class DynamicResources:
     )
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
-        wrong = Arguments(self.name)
-        given = wrong.read(_Args, args or {})
-        timeout = given.filter_timeout
+        arguments = Arguments(self.name)
+        parsed = arguments.read(_Args, args or {})
+        timeout = parsed.filter_timeout
         if timeout < 0:
-            wrong.append(invalid("filterTimeout", _go(timeout), "must be zero or positive"))
-        if given.binding_timeout < 1:
+            arguments.append(invalid("filterTimeout", _go(timeout), "must be zero or positive"))
+        if parsed.binding_timeout < 1:
             words = "must be at least 1 second"
-            wrong.append(invalid("bindingTimeout", _go(given.binding_timeout), words))
-        wrong.refuse_if_wrong()
+            arguments.append(invalid("bindingTimeout", _go(parsed.binding_timeout), words))
+        arguments.refuse_if_wrong()
         self._steps = max(1, int(timeout * _STEPS_A_SECOND)) if timeout else 0
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
@@ -206,7 +206,7 @@ class DynamicResources:
         yield from claim_writes.undo(state)
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
-        """Tell whether the event can bring devices, claims or classes the pod waits for."""
+        """Return whether the event may make the pod schedulable."""
         match event.resource:
             case "ResourceClaim":
                 return self._claim_may_help(event, pod, view)

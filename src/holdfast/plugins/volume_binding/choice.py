@@ -147,7 +147,7 @@ class Choice:
     def _has_room(self, claim: PersistentVolumeClaim) -> Mask:
         storage_class = self._volumes.classes[claim.storage_class]
         driver = self._volumes.drivers.get(storage_class.provisioner)
-        tells = driver is not None and driver.tells_capacity
+        tells = driver is not None and driver.publishes_capacity
         if not tells or "storage" not in claim.spec.resources.requests:
             return np.ones(self._nodes.capacity, np.bool_)
         capacities = self._volumes.capacities_of(storage_class.name)

@@ -238,7 +238,7 @@ def _sorted_out(nodes: NodeTable, volumes: Volumes, claims: VolumeClaims) -> _St
         if found is not None and found.volume_binding_mode is None:
             words = f'VolumeBindingMode not set for StorageClass "{claim.storage_class}"'
             return Reject(Code.ERROR, (words,))
-        if found is not None and found.waits and not claim.spec.volume_name:
+        if found is not None and found.waits_for_first_consumer and not claim.spec.volume_name:
             waiting.append(claim)
         else:
             immediate = True
@@ -273,11 +273,13 @@ def _migrated(csi_node: CSINode) -> str:
 
 
 def _grew(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
-    return new.largest is not None and (old.largest is None or new.largest > old.largest)
+    return new.max_volume_size is not None and (
+        old.max_volume_size is None or new.max_volume_size > old.max_volume_size
+    )
 
 
 def _is_silenced(old: CSIDriver, new: CSIDriver) -> bool:
-    return old.tells_capacity and not new.tells_capacity
+    return old.publishes_capacity and not new.publishes_capacity
 
 
 def _uses(pod: PodInfo, driver: str) -> bool:
