@@ -86,7 +86,7 @@ def scheduled(nodes: int, count: int, more: int = 1000) -> float:
     began = time.process_time()
     for pending in waiting:
         world.upsert(pending)
-        pod_info = world.pod_info(reserve_pod(pending), stands_in=True)
+        pod_info = world.pod_info(reserve_pod(pending), is_reserve_pod=True)
         placed = schedule_pod(profile, pod_info, world, NOW, rng)
         assert isinstance(placed, Placement), placed
         world.upsert(_available(pending, placed.node))
@@ -102,7 +102,7 @@ def of_heirs(nodes: int, placed: int = PLACED, more: int = 50) -> float:
     waiting = [_heir(i) for i in range(more)]
     for pending in waiting:
         world.upsert(pending)
-    pod_infos = [world.pod_info(reserve_pod(pending), stands_in=True) for pending in waiting]
+    pod_infos = [world.pod_info(reserve_pod(pending), is_reserve_pod=True) for pending in waiting]
     schedule_pod(profile, pod_infos[0], world, NOW, rng)
     garbage_collection.freeze_existing_objects()
     began = time.process_time()

@@ -132,7 +132,7 @@ def test_reservations_being_bound_keep_the_other_policy_off_their_node(policy, p
         reservation = typed(a_reservation(name, cpu="1", allocate_policy=wanted))
         cluster.world.upsert(reservation)
         stand_in = reserve_pod(reservation)
-        pod_info = cluster.world.pod_info(stand_in, stands_in=True)
+        pod_info = cluster.world.pod_info(stand_in, is_reserve_pod=True)
         outcomes.append(
             schedule_pod(PROFILE, pod_info, cluster.world, 0.0, np.random.default_rng(0))
         )

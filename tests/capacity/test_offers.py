@@ -201,7 +201,7 @@ def test_a_node_that_goes_and_comes_back_holds_the_room_again():
 
 def reserve_pod_of(world, reservation):
     stand_in = typed(a_pod(reservation.name, cpu="4"), uid=reservation.uid)
-    world.assume(world.pod_info(stand_in, stands_in=True), world.nodes.row_of["n"])
+    world.assume(world.pod_info(stand_in, is_reserve_pod=True), world.nodes.row_of["n"])
 
 
 def test_the_hold_takes_the_place_of_the_reserve_pod():

@@ -39,7 +39,7 @@ def test_two_policies_for_one_pod_are_named_in_order():
 
 def test_a_reserve_pod_is_governed_by_nobody():
     world = a_world(a_resource_policy("web"))
-    pod_info = world.pod_info(typed(web()), stands_in=True)
+    pod_info = world.pod_info(typed(web()), is_reserve_pod=True)
     assert world.policies.governing(pod_info) == []
 
 

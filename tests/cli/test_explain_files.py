@@ -143,7 +143,7 @@ def test_direct_decoding_equals_decoding_after_defaulting(spec):
     fast = read_object(Manifest("document 1", json.dumps(raw).encode()))
     names = ResourceNames()
     mine, its = (PodInfo.of(pod, names) for pod in (fast, read_slowly(raw)))
-    assert mine.weighs_like(its)
+    assert mine.is_equivalent_to(its)
     assert mine.scheduler_name == its.scheduler_name
 
 

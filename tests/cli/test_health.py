@@ -155,7 +155,7 @@ async def test_metrics_count_objects_that_could_not_be_decoded(pages, cluster, m
     def bug(_pod, **_):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(cluster.world.nodes, "digest", bug)
+    monkeypatch.setattr(cluster.world.nodes, "pod_info", bug)
     await cluster.create(a_pod("p"), settle=False)
     await cluster.clock.settle()
     cluster.failures.clear()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holdfast.columns.journal import FEW, Journal
+from holdfast.columns.journal import FEW_ROWS, Journal
 
 
 def test_few_changes_come_as_a_list_without_repeats():
@@ -23,11 +23,11 @@ def test_many_changes_of_few_rows_are_still_few():
 
 def test_more_changes_come_as_an_array_and_nearly_all_as_a_slice():
     journal = Journal(1000)
-    for row in range(FEW + 10):
+    for row in range(FEW_ROWS + 10):
         journal.log(row)
     stale = journal.stale(0, 1000)
     assert isinstance(stale, np.ndarray)
-    assert stale.tolist() == list(range(FEW + 10))
+    assert stale.tolist() == list(range(FEW_ROWS + 10))
     for row in range(500):
         journal.log(row)
     assert journal.stale(0, 1000) == slice(0, 1000)

@@ -79,7 +79,7 @@ def test_an_update_that_changes_nothing_logs_nothing():
 def test_labels_nobody_looks_at_are_no_news():
     """Kubernetes copies the node's zone onto every pod it binds."""
     node_table = a_node_table(1)
-    node_table.show_labels(frozenset({"app"}))
+    node_table.add_selector_keys(frozenset({"app"}))
     pod = pod_info(node_table, labels={"app": "web"})
     node_table.assume(pod, 0)
     seq = node_table.seq
@@ -91,7 +91,7 @@ def test_labels_nobody_looks_at_are_no_news():
     assert node_table.pods_on(0)[pod.uid].labels["zone"] == "a"
     node_table.add_pod(pod_info(node_table, labels={"app": "web", "zone": "c"}), "n0")
     assert (node_table.seq, node_table.epochs["pod_labels"]) == (seq, 1)
-    node_table.show_labels(frozenset({"zone"}))
+    node_table.add_selector_keys(frozenset({"zone"}))
     assert node_table.counter("default", parse("zone=c")).all[0] == 1
     node_table.add_pod(pod_info(node_table, labels={"app": "web", "zone": "b"}), "n0")
     assert node_table.seq > seq
@@ -111,7 +111,7 @@ def test_only_changes_of_the_node_itself_reach_the_node_journal():
 def test_assuming_twice_is_a_defect_and_crashes():
     node_table = a_node_table(1)
     node_table.assume(pod_info(node_table), 0)
-    with pytest.raises(AssertionError, match="default/p is in the picture already"):
+    with pytest.raises(AssertionError, match="default/p is on a row already"):
         node_table.assume(pod_info(node_table), 0)
 
 
@@ -160,11 +160,11 @@ def test_pods_of_one_workload_are_one_kind_whatever_label_is_their_own():
     pods = [
         pod_info(node_table, f"p{i}", labels={"app": "web", "ordinal": str(i)}) for i in range(5)
     ]
-    node_table.show_labels(frozenset({"app"}))
-    assert len({node_table.kind_of(pod).id for pod in pods}) == 1
+    node_table.add_selector_keys(frozenset({"app"}))
+    assert len({node_table.label_group_of(pod).id for pod in pods}) == 1
     before = node_table.epochs["labels"]
-    node_table.show_labels(frozenset({"ordinal"}))
-    assert len({node_table.kind_of(pod).id for pod in pods}) == 5
+    node_table.add_selector_keys(frozenset({"ordinal"}))
+    assert len({node_table.label_group_of(pod).id for pod in pods}) == 5
     assert node_table.epochs["labels"] == before + 1
 
 

@@ -7,8 +7,8 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.testing import a_pod, typed
 
 
-def shape(**spec):
-    return PodInfo.of(typed(a_pod(**spec)), ResourceNames()).shape
+def spec_key(**spec):
+    return PodInfo.of(typed(a_pod(**spec)), ResourceNames()).spec_key
 
 
 def token(name):
@@ -17,7 +17,7 @@ def token(name):
 
 
 def test_the_token_volume_of_each_pod_makes_no_class_of_its_own():
-    assert shape(volumes=[token("kube-api-access-1")]) == shape(
+    assert spec_key(volumes=[token("kube-api-access-1")]) == spec_key(
         volumes=[token("kube-api-access-2")]
     )
 
@@ -31,19 +31,19 @@ def test_the_token_volume_of_each_pod_makes_no_class_of_its_own():
 )
 def test_a_volume_that_decides_where_a_pod_may_run_tells_pods_apart(volume):
     plain, other = [token("t")], [token("t"), volume]
-    assert shape(volumes=other) != shape(volumes=plain)
-    assert shape(volumes=other) != shape(volumes=[volume | {"name": "w"}])
+    assert spec_key(volumes=other) != spec_key(volumes=plain)
+    assert spec_key(volumes=other) != spec_key(volumes=[volume | {"name": "w"}])
 
 
 @pytest.mark.parametrize(
     "spec", [{"cpu": "2"}, {"node_selector": {"a": "b"}}, {"priority": 5}, {"host_network": True}]
 )
 def test_what_can_matter_tells_pods_apart(spec):
-    assert shape(**spec) != shape()
+    assert spec_key(**spec) != spec_key()
 
 
 def test_pods_of_a_workload_are_of_one_shape_wherever_they_stand():
-    assert shape(node="n1") == shape(node="n2") == shape()
+    assert spec_key(node="n1") == spec_key(node="n2") == spec_key()
 
 
 def millicores(pod, names):
@@ -71,4 +71,4 @@ def test_a_status_that_repeats_the_spec_changes_nothing_and_another_counts(statu
 
 
 def test_an_amount_beyond_64_bits_has_a_shape_of_its_own():
-    assert shape(requests={"cpu": 10**30}) != shape(requests={"cpu": 10**31})
+    assert spec_key(requests={"cpu": 10**30}) != spec_key(requests={"cpu": 10**31})

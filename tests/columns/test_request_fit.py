@@ -11,9 +11,9 @@ from holdfast.columns.request_fit import (
     ENOUGH,
     Need,
     RequestFit,
+    remaining_of,
     short_bits,
     short_bits_at,
-    spare_of,
 )
 from holdfast.testing import a_pod, typed
 
@@ -34,19 +34,19 @@ CHANGE = st.fixed_dictionaries({r: st.integers(-5, 5) for r in RESOURCES})
 def counted(rows):
     amounts = Amounts(len(RESOURCES), len(rows) + 2)
     for row, cells in enumerate(rows):
-        amounts.open(row)
-        amounts.provide(row, {r: has for r, (has, _) in cells.items()})
+        amounts.add_row(row)
+        amounts.set_allocatable(row, {r: has for r, (has, _) in cells.items()})
         taken = [(r, used) for r, (_, used) in cells.items() if r != PODS]
-        amounts.take(row, taken, cells[PODS][1], 0, 0)
+        amounts.add_request(row, taken, cells[PODS][1], 0, 0)
     return amounts
 
 
-def obvious(cells, request, backed):
+def obvious(cells, request, device_backed):
     """What a row would have left of the slot and of each resource wanted, None if not counted."""
     left = []
     for resource, wanted in ((PODS, 1), *request):
         has, used = cells[resource]
-        left.append(None if resource in backed and has == 0 else has - used - wanted)
+        left.append(None if resource in device_backed and has == 0 else has - used - wanted)
     return left
 
 
@@ -57,44 +57,44 @@ EXACTLY = {**EMPTY, PODS: (1, 0), CPU: (3, 1)}
 @given(ROWS, REQUEST, BACKED)
 @example([EXACTLY], {CPU: 2, GPU: 1}, frozenset({GPU}))
 @example([EXACTLY, EMPTY], {CPU: 2**62, GPU: 0}, frozenset())
-def test_arrays_one_row_and_explanation_agree(rows, request, backed):
+def test_arrays_one_row_and_explanation_agree(rows, request, device_backed):
     wanted = tuple(sorted(request.items()))
-    fit = RequestFit.of(counted(rows), wanted, backed)
+    fit = RequestFit.of(counted(rows), wanted, device_backed)
     every, some = slice(0, len(rows)), np.arange(len(rows))[::-2]
     assert fit.fits(some).tolist() == fit.fits(every)[some].tolist()
-    assert fit.may_fit(some).tolist() == fit.may_fit(every)[some].tolist()
-    spare = np.array(fit.spare(every))
-    assert np.array(fit.spare(some)).tolist() == spare[:, some].tolist()
-    bits = short_bits(fit.spare(every))
+    assert fit.fits_if_empty(some).tolist() == fit.fits_if_empty(every)[some].tolist()
+    spare = np.array(fit.remaining(every))
+    assert np.array(fit.remaining(some)).tolist() == spare[:, some].tolist()
+    bits = short_bits(fit.remaining(every))
     for row, cells in enumerate(rows):
-        left = obvious(cells, wanted, backed)
+        left = obvious(cells, wanted, device_backed)
         short = [i for i, amount in enumerate(left) if amount is not None and amount < 0]
         assert spare[:, row].tolist() == [ENOUGH if a is None else a for a in left]
-        assert fit.spare_at(row) == spare[:, row].tolist()
+        assert fit.remaining_at(row) == spare[:, row].tolist()
         assert bool(fit.fits(every)[row]) is fit.fits_at(row) is (not short)
-        assert bits[row] == short_bits_at(fit.spare_at(row)) == sum(1 << i for i in short)
+        assert bits[row] == short_bits_at(fit.remaining_at(row)) == sum(1 << i for i in short)
         assert [s.resource for s in fit.shortages(row)] == [fit.needs[i].resource for i in short]
         # What is short even of an empty row cannot be helped, but for pod slots.
-        empty = obvious({r: (has, 0) for r, (has, _) in cells.items()}, wanted, backed)[1:]
+        empty = obvious({r: (has, 0) for r, (has, _) in cells.items()}, wanted, device_backed)[1:]
         never = any(amount is not None and amount < 0 for amount in empty)
-        assert fit.may_fit(every)[row] == (not never)
+        assert fit.fits_if_empty(every)[row] == (not never)
         assert any(s.unresolvable for s in fit.shortages(row)) is never
 
 
 @given(ROWS, REQUEST, BACKED, CHANGE)
-def test_a_change_is_as_good_as_what_it_says(rows, request, backed, change):
+def test_a_change_is_as_good_as_what_it_says(rows, request, device_backed, change):
     wanted = tuple(sorted(request.items()))
     amounts = counted(rows)
-    fit = RequestFit.of(amounts, wanted, backed)
+    fit = RequestFit.of(amounts, wanted, device_backed)
     gained = [change[need.resource] for need in fit.needs]
     every = slice(0, len(rows))
     told = [fit.shortages(row, gained) for row in range(len(rows))]
-    spare = [left + more for left, more in zip(fit.spare(every), gained, strict=True)]
+    spare = [left + more for left, more in zip(fit.remaining(every), gained, strict=True)]
     for row in range(len(rows)):
         others = [(r, amount) for r, amount in change.items() if r != PODS]
-        amounts.give(row, others, change[PODS], 0, 0)
+        amounts.remove_request(row, others, change[PODS], 0, 0)
     assert [fit.shortages(row) for row in range(len(rows))] == told
-    assert short_bits(spare).tolist() == short_bits(fit.spare(every)).tolist()
+    assert short_bits(spare).tolist() == short_bits(fit.remaining(every)).tolist()
     assert fit.fits(every).tolist() == [not short for short in told]
 
 
@@ -118,19 +118,19 @@ def test_needs_beyond_the_last_bit_share_it():
 def test_a_column_of_another_kind_is_a_need_like_any_other():
     """As cpu sets and devices will: free whole cores, of which a row has so many."""
     amounts = Amounts(4, 2)
-    amounts.provide(0, {PODS: 9, CPU: 8})
+    amounts.set_allocatable(0, {PODS: 9, CPU: 8})
     plain = RequestFit.of(amounts, ((CPU, 2),), frozenset())
     free, has = np.array([1, 0]), np.array([4, 0])
     cores = Need(99, 2, free, has, memoryview(free), memoryview(has))
     fit = RequestFit([*plain.needs, cores])
     assert plain.fits_at(0) and not fit.fits_at(0) and not fit.fits(slice(0, 1))[0]
     assert [tuple(s) for s in fit.shortages(0)] == [(99, 2, 3, 4, False)]
-    assert spare_of(1, 2, 4, backed=False) == fit.spare_at(0)[2]
+    assert remaining_of(1, 2, 4, device_backed=False) == fit.remaining_at(0)[2]
 
 
 def test_pods_take_a_slot_each_and_what_they_request():
     fit = RequestFit.of(counted([EMPTY]), ((CPU, 2), (GPU, 1)), frozenset())
     names = ResourceNames()
     pods = [PodInfo.of(typed(a_pod(f"p{i}", cpu="3m", memory="1")), names) for i in range(2)]
-    assert fit.taken_by(pods) == [2, 6, 0]
-    assert fit.taken_by([]) == [0, 0, 0]
+    assert fit.requests_of(pods) == [2, 6, 0]
+    assert fit.requests_of([]) == [0, 0, 0]

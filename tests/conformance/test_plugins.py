@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from holdfast.columns.journal import FEW, Journal
+from holdfast.columns.journal import FEW_ROWS, Journal
 from holdfast.framework.plugin import Scope, Traits
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
-from holdfast.plugins.pod_topology_spread.scoring import Wishes
+from holdfast.plugins.pod_topology_spread.scoring import SoftConstraints
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.testing import a_claim, a_device_class, a_pod, a_replica_set, a_slice, typed
 from holdfast.testing.conformance import check_plugin
@@ -48,7 +48,7 @@ def test_rows_that_changed_are_asked_about_as_arrays(monkeypatch):
     fit = lambda: NodeResourcesFit({})  # noqa: E731
     check_plugin(fit, pods=one_pod(), seed=1, clusters=2, steps=16, nodes=100)
     assert len(arrays) > 1
-    assert all(FEW < rows <= 30 for rows in arrays)
+    assert all(FEW_ROWS < rows <= 30 for rows in arrays)
 
 
 SPREAD = ((1, ZONE), (2, HOST))
@@ -86,8 +86,10 @@ def softly_spread(cluster):
 
 def test_a_table_of_scores_says_what_rows_say(monkeypatch):
     told = []
-    score_table = Wishes.score_table
-    monkeypatch.setattr(Wishes, "score_table", lambda *a: told.append(score_table(*a)) or told[-1])
+    score_table = SoftConstraints.score_table
+    monkeypatch.setattr(
+        SoftConstraints, "score_table", lambda *a: told.append(score_table(*a)) or told[-1]
+    )
     make = lambda: PodTopologySpread({})  # noqa: E731
     check_plugin(make, pods=softly_spread, seed=SEED + 3, clusters=4 * TIMES, steps=40)
     assert sum(found is not None for found in told) > 50, "nearly nothing was looked up in a table"

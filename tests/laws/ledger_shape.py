@@ -57,7 +57,7 @@ def _row(nodes, row):
 
 def _neighbours(nodes):
     """Who uses which port, holds which term, and is counted where, reserve pods too."""
-    roster = nodes._roster
+    placements = nodes._placements
     names = nodes.names
     choices = [(tier, real) for tier in "xy" for real in (False, True)]
     counters = {
@@ -67,21 +67,21 @@ def _neighbours(nodes):
     return {
         "ports": {
             (port, names[row], address): count
-            for port, rows in roster.ports._users.items()
+            for port, rows in placements.ports._users.items()
             for row, addresses in rows.items()
             for address, count in addresses.items()
         },
         "terms": {
-            (held.enabled_points, held.term, names[row]): int(held.rows[row])
-            for held in roster.held._in_order
-            for row in held.rows.nonzero()[0]
+            (existing.enabled_points, existing.term, names[row]): int(existing.rows[row])
+            for existing in placements.existing_terms._in_order
+            for row in existing.rows.nonzero()[0]
         },
         "counts": {
             (key, names[row]): int(counter[row])
             for key, counter in counters.items()
             for row in counter.nonzero()[0]
         },
-        "seated": {uid: names[standing.row] for uid, standing in roster.seated.items()},
+        "reserve pods": {uid: names[p.row] for uid, p in placements.reserve_pods.items()},
     }
 
 

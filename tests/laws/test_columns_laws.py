@@ -46,7 +46,7 @@ def told(node_table):
             == node_table.allocatable[:, row] - node_table.requested[:, row]
         ).all()
         left = node_table.allocatable[:2, row] - node_table.amounts.nonzero[:, row]
-        assert (node_table.amounts.spare[:, row] == 100 * left).all()
+        assert (node_table.amounts.free_times_100[:, row] == 100 * left).all()
         rows[name] = (
             amounts,
             node_table.nonzero_millicores[row], node_table.nonzero_bytes[row],
@@ -99,13 +99,13 @@ def test_a_picture_built_at_once_equals_one_built_by_events(seed):
 
 
 @law(10)
-@given(seeds, st.sampled_from([0, journal.FEW]))
+@given(seeds, st.sampled_from([0, journal.FEW_ROWS]))
 def test_incremental_deciding_equals_deciding_from_scratch(seed, few):
     """Few changed rows go one by one, many as arrays: with ``few`` 0 the arrays do it all."""
     cluster = RandomCluster(Random(seed))
     profile = default_profiles()["default-scheduler"]
     pods = [cluster.a_waiting_pod() for _ in range(3)]
-    with patch.object(journal, "FEW", few):
+    with patch.object(journal, "FEW_ROWS", few):
         for _ in range(20):
             for _ in range(cluster.random.randint(1, 3)):
                 cluster.step()

@@ -97,7 +97,7 @@ class Town:
         reserves = isinstance(asking, Reservation)
         if reserves:
             self.world.upsert(asking)
-            pod_info = self.world.pod_info(reserve_pod(asking), stands_in=True)
+            pod_info = self.world.pod_info(reserve_pod(asking), is_reserve_pod=True)
         else:
             pod_info = self.world.pod_info(asking)
         before = shape_of(self.world)

@@ -45,7 +45,7 @@ def compare(profile, pod, world):
 def compare_reservation(profile, reservation, world):
     """The same for a reservation; those who are spared stay out of it."""
     world.upsert(reservation)
-    pod_info = world.pod_info(reserve_pod(reservation), stands_in=True)
+    pod_info = world.pod_info(reserve_pod(reservation), is_reserve_pod=True)
     try:
         return both(profile, pod_info, world, lambda pod: pod.labels.get(SPARED) == "true")
     finally:
@@ -91,9 +91,9 @@ def reserve(seed):
 
 
 @LAW
-@given(seed=st.integers(0, 2**32), few=st.sampled_from([0, journal.FEW]))
+@given(seed=st.integers(0, 2**32), few=st.sampled_from([0, journal.FEW_ROWS]))
 def test_reservations_find_what_trying_every_node_finds(seed, few):
-    with patch.object(journal, "FEW", few):
+    with patch.object(journal, "FEW_ROWS", few):
         reserve(seed)
 
 
@@ -135,12 +135,12 @@ def live(seed, plugins):
 @LAW
 @given(
     seed=st.integers(0, 2**32),
-    few=st.sampled_from([0, journal.FEW]),
+    few=st.sampled_from([0, journal.FEW_ROWS]),
     plugins=st.sampled_from([EVERYTHING, ROOM_ALONE, NEIGHBOURS, NEIGHBOURS]),
 )
 def test_columns_find_what_trying_every_node_finds(seed, few, plugins):
     """Few changed rows go one by one, many as arrays: with ``few`` 0 the arrays do it all."""
-    with patch.object(journal, "FEW", few):
+    with patch.object(journal, "FEW_ROWS", few):
         live(seed, plugins)
 
 

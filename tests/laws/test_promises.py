@@ -92,7 +92,7 @@ def tried(world, asking):
     """Give a pod or a reservation its turn."""
     if isinstance(asking, Reservation):
         world.upsert(asking)
-        pod_info = world.pod_info(reserve_pod(asking), stands_in=True)
+        pod_info = world.pod_info(reserve_pod(asking), is_reserve_pod=True)
     else:
         pod_info = world.pod_info(asking)
     return schedule_pod(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))

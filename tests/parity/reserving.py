@@ -135,7 +135,7 @@ def is_reserve_pod(raw):
 
 def asked_for(uid, raw, world):
     """Prepare the plugin for the reserve pod of a reservation."""
-    pod_info, plugin = world.pod_info(pod(raw, uid=uid), stands_in=True), Plugin()
+    pod_info, plugin = world.pod_info(pod(raw, uid=uid), is_reserve_pod=True), Plugin()
     return Asked(
         plugin, run_pre_filter(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ()), world
     )

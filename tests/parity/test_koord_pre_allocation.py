@@ -38,7 +38,7 @@ def world_with(node_raw, pods, reservations):
 
 
 def reserve_pod_info(world, reservation):
-    return world.pod_info(reserve_pod(reservation), stands_in=True)
+    return world.pod_info(reserve_pod(reservation), is_reserve_pod=True)
 
 
 def judged(state, row, change=NO_CHANGE):
@@ -137,7 +137,7 @@ def test_a_node_passes(record):
     world = world_with(given["node"], given["pods"], given["reservations"])
     raw = given["pod"]
     pod = convert_object(raw, Pod)
-    pod_info = world.pod_info(pod, stands_in=names.RESERVE_POD in pod.metadata.annotations)
+    pod_info = world.pod_info(pod, is_reserve_pod=names.RESERVE_POD in pod.metadata.annotations)
     plugin = Plugin({})
     state = plugin.pre_filter(pod_info, View(world, pod_info, 0.0))
     while isinstance(state, PreFilterResult | PreFilterState):

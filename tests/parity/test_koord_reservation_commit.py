@@ -39,7 +39,7 @@ def decided(given):
     if reserves:
         template = {"template": {"spec": {}}}
         world.upsert(reservation({"metadata": {"name": "r", "uid": uid}, "spec": template}))
-    pod_info = world.pod_info(pod(raw, uid=uid), stands_in=reserves)
+    pod_info = world.pod_info(pod(raw, uid=uid), is_reserve_pod=reserves)
     placement = schedule_pod(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
     assert isinstance(placement, Placement), placement
     return world, placement
@@ -99,7 +99,7 @@ def test_bind(record):
     # A reserve pod has the annotations of its reservation; the Go case omits them.
     notes = [(obj or {}).get("metadata", {}).get("annotations") or {} for obj in (raw, stored)]
     found = pod(raw, name="reserve-pod-0", annotations={**notes[0], **notes[1]})
-    pod_info = world.pod_info(found, stands_in=bool(uid))
+    pod_info = world.pod_info(found, is_reserve_pod=bool(uid))
     placement = Placement(pod_info, 0, given["nodeName"], {})
     steps = ReservationPlugin().bind(None, placement)
     if want["want"]["code"] == "Skip":

@@ -173,7 +173,7 @@ def test_available(record):
     """The Go test checks only for errors; here the table's phase and conditions are compared."""
     raw, node = copy.deepcopy(record.input["reservation"]), record.input["nodeName"]
     world = FakeCluster(a_node(node)).world
-    pod_info = world.pod_info(reserve_pod(typed(raw)), stands_in=True)
+    pod_info = world.pod_info(reserve_pod(typed(raw)), is_reserve_pod=True)
     steps = bind_reservation(Placement(pod_info, world.nodes.row_of[node], node, {}))
     next(steps)
     stored = steps.send(raw).body

@@ -53,7 +53,7 @@ def test_reserve_pods(record):
     """No reservation matches another reservation; the owners' requests count once."""
     given = record.input
     world, where = the_world(given), given["node"]["metadata"]["name"]
-    pod_info = world.pod_info(pod(given["pod"]), stands_in=True)
+    pod_info = world.pod_info(pod(given["pod"]), is_reserve_pod=True)
     assert world.match(pod_info) is None
     there = world.offers.on_row(world.nodes.row_of[where])
     restored = bool(there) and reaches(world, given["pod"], where)

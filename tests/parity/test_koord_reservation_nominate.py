@@ -54,7 +54,7 @@ def test_one_node(record):
     given, want = record.input, record.expected["wantReservation"]
     if is_reserve_pod(given["pod"]):
         assert want is None
-        assert World().match(World().pod_info(pod(given["pod"]), stands_in=True)) is None
+        assert World().match(World().pod_info(pod(given["pod"]), is_reserve_pod=True)) is None
         return
     got = nominated(the_world(given), given["pod"], "test-node")
     assert got == (want and want["metadata"]["name"])
@@ -104,7 +104,7 @@ def test_status_of_pre_allocation(record):
     world.upsert(node({**given["node"], "status": {"allocatable": PLENTY}}))
     world.upsert(reservation({**raw, "status": {}}, owners=ANY_OWNER))
     uid = raw["metadata"]["uid"]
-    pod_info = world.pod_info(pod(given["pod"], uid=uid), stands_in=True)
+    pod_info = world.pod_info(pod(given["pod"], uid=uid), is_reserve_pod=True)
     placed = schedule_pod(
         Profile("p", (ReservationPlugin(),)), pod_info, world, 0.0, np.random.default_rng(0)
     )

@@ -11,8 +11,8 @@ from holdfast.framework.rejection import PASSED, Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption import DefaultPreemption
-from holdfast.plugins.default_preemption.search import Search
-from holdfast.plugins.default_preemption.trial import trials_of
+from holdfast.plugins.default_preemption.dry_run_columns import dry_run_cache_of
+from holdfast.plugins.default_preemption.search import CandidateSearch
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.evicting import spared
 from parity.harness import parity
@@ -62,9 +62,9 @@ def test_no_victim_is_needed(record):
         world.upsert(pod(raw))
     for raw in given.get("reservations") or ():
         world.upsert(reservation(raw, owners=ANY_OWNER))
-    pod_info = world.pod_info(pod(given["pod"]), stands_in=is_reserve_pod(given["pod"]))
+    pod_info = world.pod_info(pod(given["pod"]), is_reserve_pod=is_reserve_pod(given["pod"]))
     refused = refused_everywhere(world, pod_info)
-    outcome = Search(refused, refused.view).outcome(world.nodes.row_of["test-node-0"])
+    outcome = CandidateSearch(refused, refused.view).outcome(world.nodes.row_of["test-node-0"])
     assert (want["wantVictims"], want["wantNumPDBViolations"]) == (None, 0)
     assert outcome.reasons == ('expected at least one victim pod on node "test-node-0"',)
 
@@ -79,7 +79,7 @@ def test_budgets(record):
             disrupted = {there["metadata"]["name"]: since for there in given["pods"]}
             raw = {**raw, "status": {**raw["status"], "disruptedPods": disrupted}}
         world.upsert(convert_object(raw, PodDisruptionBudget))
-    budgets = trials_of(world).budgets
+    budgets = dry_run_cache_of(world).budgets
     budgets.refresh()
     pods = [world.pod_info(pod(raw, uid=f"pod-{i}")) for i, raw in enumerate(given["pods"])]
     beyond = len(budgets.violating(pods))

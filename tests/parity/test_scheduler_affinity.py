@@ -53,18 +53,18 @@ def test_required(record):
 def counts(found, change=NO_CHANGE):
     """Return the counts for affinity and for anti-affinity terms by (key, value)."""
     state, nodes = found.prepared.state, found.world.nodes
-    keys = Counter(term.key for term in state.pod.terms.required)
+    keys = Counter(term.topology_key for term in state.pod.affinity_terms.required_affinity)
     groups = []
-    for counted in (state.near, state.far):
+    for counted in (state.affinity, state.anti_affinity):
         pairs: Counter = Counter()
         for one in counted:
             key = next(k for k, column in nodes.labels._columns.items()
                        if column is one.domains.label)  # fmt: skip
-            times = keys[key] if one in state.near else 1
+            times = keys[key] if one in state.affinity else 1
             for row in nodes.rows.tolist():
                 value = one.domains.label.at[row]
                 if value >= 0:
-                    seen = one.around(nodes, row, change)
+                    seen = one.in_domain_of(nodes, row, change)
                     pairs[key, nodes.value(key, value), id(one)] = times * seen
         merged: Counter = Counter()
         for (key, value, _), number in pairs.items():

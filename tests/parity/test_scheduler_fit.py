@@ -12,7 +12,7 @@ from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
 from holdfast.plugins.node_resources_fit.arguments import read_args
 from holdfast.plugins.node_resources_fit.hints import fits_empty, grew
-from holdfast.plugins.node_resources_fit.strategies import broken_line
+from holdfast.plugins.node_resources_fit.strategies import broken_linear
 from parity.harness import parity
 from parity.scheduling import asked, by_name, node, pod, put, world_of
 
@@ -166,7 +166,7 @@ def test_ratio(record):
 def test_broken_line(record):
     shape = [(p["utilization"], p["score"]) for p in record.input["points"]]
     for case in record.expected["assertions"]:
-        assert broken_line(shape, case["p"]) == pytest.approx(
+        assert broken_linear(shape, case["p"]) == pytest.approx(
             case["expected"], abs=record.expected["tolerance"]
         )
 

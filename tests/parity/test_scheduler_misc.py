@@ -12,8 +12,8 @@ from holdfast.framework.plugin import Code, PostFilterResult, Reject
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.plugins.default_preemption.budgets import Budgets
-from holdfast.plugins.default_preemption.victims import importance
+from holdfast.plugins.default_preemption.budgets import DisruptionBudgets
+from holdfast.plugins.default_preemption.victims import importance_key
 from holdfast.plugins.node_affinity import NodeAffinityPlugin
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.scheduler.cycle import fit_error
@@ -91,7 +91,7 @@ def victim(world, raw):
 
 @parity("preemption.jsonl", "TestMoreImportantVictim")
 def test_importance(record):
-    first, second = (importance(victim(World(), record.input[k]), 0.0) for k in ("vi1", "vi2"))
+    first, second = (importance_key(victim(World(), record.input[k]), 0.0) for k in ("vi1", "vi2"))
     assert (first < second) == record.expected["want"]
 
 
@@ -101,7 +101,7 @@ def test_budgets(record):
     for raw in record.input["pdbs"] or ():
         world.upsert(convert_object(raw, PodDisruptionBudget))
     victims = [victim(world, raw) for raw in record.input["victims"] or ()]
-    budgets = Budgets(world)
+    budgets = DisruptionBudgets(world)
     budgets.refresh()
     beyond = {victims[place].uid for place in budgets.violating(victims)}
 

@@ -121,14 +121,16 @@ def test_weights(record):
     wanted, soft, rows = record.expected["want"], found.prepared.state.soft, world.nodes.rows
     found.plugin.pre_score(found.prepared.state, rows)
     assert soft.weights == pytest.approx(wanted["topologyNormalizingWeight"], abs=1e-9)
-    lacking = soft.lacking(rows)
-    ignored = set() if lacking is None else {world.nodes.names[r] for r in rows[lacking]}
+    ignored_rows = soft.ignored_rows(rows)
+    ignored = set() if ignored_rows is None else {world.nodes.names[r] for r in rows[ignored_rows]}
     assert ignored == set(wanted["ignoredNodes"])
-    check_constraints(soft.wishes, wanted["constraints"])
-    for wish, counts_ in zip(soft.wishes, wanted["topologyValueToPodCounts"], strict=True):
-        if wish.domains is not None:
-            values = wish.label.values
-            got = {values[i]: int(n) for i, n in enumerate(wish.domains.counts)}
+    check_constraints(soft.constraints, wanted["constraints"])
+    for constraint, counts_ in zip(
+        soft.constraints, wanted["topologyValueToPodCounts"], strict=True
+    ):
+        if constraint.domains is not None:
+            values = constraint.label.values
+            got = {values[i]: int(n) for i, n in enumerate(constraint.domains.counts)}
             assert {v: n for v, n in got.items() if v in counts_} == {
                 v: n for v, n in counts_.items() if v
             }

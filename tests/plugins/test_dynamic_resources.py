@@ -486,6 +486,6 @@ def test_D070_a_claim_beside_a_resource_of_the_device_plugin_makes_no_special_cl
 
 def test_reservations_that_hold_devices_are_refused_in_words():
     desk = one_gpu(a_claim("a"))
-    pod = desk.world.pod_info(typed(a_pod(claims=using("a"))), stands_in=True)
+    pod = desk.world.pod_info(typed(a_pod(claims=using("a"))), is_reserve_pod=True)
     refusal = desk.plugin.pre_filter(pod, desk.view(pod))
     assert refusal.reasons == ("reservations of devices are not built yet",)

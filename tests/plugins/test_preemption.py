@@ -8,8 +8,8 @@ from holdfast.columns.interner import CPU
 from holdfast.engine.post_filter import run_post_filter_plugins
 from holdfast.framework.values import RequiredResources
 from holdfast.plugins.default_preemption import plugin
-from holdfast.plugins.default_preemption.ranking import LossColumns
-from holdfast.plugins.default_preemption.trial import trials_of
+from holdfast.plugins.default_preemption.dry_run_columns import dry_run_cache_of
+from holdfast.plugins.default_preemption.ranking import CostColumns
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.builders import an_object
 from plugins.deciding import PROFILE, a_world, outcome, small_nodes
@@ -52,13 +52,13 @@ def test_S057_equal_nodes_lose_whoever_started_last():
 
 
 KEPT = {
-    "lower": lambda trial: trial.lower,
-    "short": lambda trial: trial.short,
-    "idle": lambda trial: trial.idle,
-    "gone": lambda trial: trial.gone,
-    "weight": lambda trial: trial.losses.weight,
-    "total": lambda trial: trial.losses.total,
-    "start": lambda trial: trial.losses.start,
+    "lower": lambda dry_run_columns: dry_run_columns.lower,
+    "short": lambda dry_run_columns: dry_run_columns.short,
+    "idle": lambda dry_run_columns: dry_run_columns.no_victims_needed,
+    "gone": lambda dry_run_columns: dry_run_columns.gone,
+    "weight": lambda dry_run_columns: dry_run_columns.costs.weight,
+    "total": lambda dry_run_columns: dry_run_columns.costs.total,
+    "start": lambda dry_run_columns: dry_run_columns.costs.start,
 }
 
 
@@ -68,32 +68,32 @@ def test_what_is_kept_wrong_of_a_row_is_found_out(column):
     pods = [a_pod(f"p{i}", cpu="2", node=f"n{i // 2}", status=started(i // 4)) for i in range(160)]
     world = a_world(*nodes, *pods)
     needs = RequiredResources(((CPU, 3000),))
-    trial = trials_of(world).of(10, needs)
+    dry_run_columns = dry_run_cache_of(world).of(10, needs)
     world.upsert(typed(a_pod("more", cpu="1", node="n7")))
-    assert trials_of(world).of(10, needs) is trial
-    assert list(trial.faults(1.8e9)) == []
-    kept = KEPT[column](trial)
+    assert dry_run_cache_of(world).of(10, needs) is dry_run_columns
+    assert list(dry_run_columns.faults(1.8e9)) == []
+    kept = KEPT[column](dry_run_columns)
     for row in (3, 7):  # one of many tried at once, one tried alone
         right = kept[row].copy()
         kept[row] = right + 1
-        assert list(trial.faults(1.8e9)), row
+        assert list(dry_run_columns.faults(1.8e9)), row
         kept[row] = right
-    assert list(trial.faults(1.8e9)) == []
+    assert list(dry_run_columns.faults(1.8e9)) == []
 
 
 def test_rows_that_should_lead_and_do_not_are_found_out():
-    losses = LossColumns(4)
+    costs = CostColumns(4)
     for row in range(4):
-        losses.put(row, 0, [row], 1.0)
-    losses.keep_leaders(4)
-    assert list(losses.faults(4)) == []
-    losses.put(1, 0, [7, 7], 2.0)
-    assert list(losses.faults(4)) == []
-    losses.weight[2] -= 1
-    assert list(losses.faults(4)) == ["4 rows lead, 4 are below the bar"]
-    losses.weight[2] += 1
-    losses.total[3] += 2**14
-    assert "more victims than fit" in next(losses.faults(4))
+        costs.put(row, 0, [row], 1.0)
+    costs.keep_cheapest_rows(4)
+    assert list(costs.faults(4)) == []
+    costs.put(1, 0, [7, 7], 2.0)
+    assert list(costs.faults(4)) == []
+    costs.weight[2] -= 1
+    assert list(costs.faults(4)) == ["4 rows lead, 4 are below the bar"]
+    costs.weight[2] += 1
+    costs.total[3] += 2**14
+    assert "more victims than fit" in next(costs.faults(4))
 
 
 def test_S058_victims_are_let_back_greedily():
@@ -142,7 +142,7 @@ def test_S059_a_broken_budget_weighs_more_than_any_priority():
 def test_nodes_are_not_asked_when_nobody_is_less_important(monkeypatch):
     pods = [a_pod(f"on-{i}", cpu="4", node=f"n{i}", priority=7) for i in (1, 2)]
     world, words = a_world(*small_nodes(2), *pods), "2 No preemption victims found"
-    monkeypatch.setattr(plugin, "Search", None)
+    monkeypatch.setattr(plugin, "CandidateSearch", None)
     assert words in plan(world, a_pod(cpu="4", priority=7)).message
     world.delete(typed(pods[0]))
     world.upsert(typed(a_pod("low", cpu="4", node="n1", priority=6)))

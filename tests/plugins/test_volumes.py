@@ -69,8 +69,10 @@ def test_two_claims_of_a_pod_need_two_volumes_of_one_node():
     pod = using("big", "small")
     assert feasible_nodes(world, pod) == {"n2"}
     placement = outcome(world, pod)
-    choice = placement.states["VolumeBinding"].choice
-    chosen = {claim.name: volume.name for volume, claim in choice.kept(placement.row)}
+    row_volumes = placement.states["VolumeBinding"].row_volumes
+    chosen = {
+        claim.name: volume.name for volume, claim in row_volumes.static_bindings(placement.row)
+    }
     # The smaller claim chooses first, and takes the smallest volume that will do.
     assert chosen == {"small": "b2", "big": "b1"}
 
@@ -100,10 +102,10 @@ def test_a_reservation_promises_no_volumes():
     world = a_world(*zoned("a"), STATIC, a_volume("v", storage_class="static"), claim)
     found = outcome(world, using("one"))
     stand_in = Placement(
-        world.pod_info(found.pod.pod, stands_in=True), found.row, "n1", found.states
+        world.pod_info(found.pod.pod, is_reserve_pod=True), found.row, "n1", found.states
     )
     PROFILE.plugin("VolumeBinding").reserve(found.states["VolumeBinding"], stand_in)
-    assert world.volumes.promised(stand_in.pod.uid) is None
+    assert world.volumes.assumed(stand_in.pod.uid) is None
 
 
 def test_a_node_attaches_only_so_many_volumes():
@@ -138,15 +140,15 @@ def test_a_claim_for_one_pod_is_not_given_to_two():
 
 def test_volumes_that_decide_nothing_do_not_make_a_class_of_their_own():
     world = a_world(a_node("n1"))
-    shapes = {
+    spec_keys = {
         world.pod_info(
             typed(a_pod(name, volumes=[{"name": f"token-{name}", "projected": {}}]))
-        ).shape
+        ).spec_key
         for name in ("a", "b")
     }
-    assert len(shapes) == 1
+    assert len(spec_keys) == 1
     own = {
-        world.pod_info(typed(a_pod(name, volumes=[{"name": "scratch", "ephemeral": {}}]))).shape
+        world.pod_info(typed(a_pod(name, volumes=[{"name": "scratch", "ephemeral": {}}]))).spec_key
         for name in ("a", "b")
     }
     assert len(own) == 2
@@ -245,7 +247,7 @@ def test_a_volume_is_told_its_claim_and_the_pod_waits_until_it_is_bound():
         "name": "data", "uid": "uid-persistentvolumeclaim-default-data", "resourceVersion": "1",
     }  # fmt: skip
     assert write.body["metadata"]["annotations"] == {"pv.kubernetes.io/bound-by-controller": "yes"}
-    assert world.volumes.promised(placement.pod.uid) is None
+    assert world.volumes.assumed(placement.pod.uid) is None
 
 
 def test_a_claim_without_a_volume_is_told_the_node():

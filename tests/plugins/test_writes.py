@@ -29,5 +29,5 @@ def test_annotations_travel_with_the_binding():
 
 def test_a_stand_in_for_a_reservation_is_left_to_its_own_plugin():
     world = a_world(a_node("n1"))
-    pod_info = world.pod_info(typed(a_pod("r")), stands_in=True)
+    pod_info = world.pod_info(typed(a_pod("r")), is_reserve_pod=True)
     assert isinstance(DefaultBinder({}).bind(None, Placement(pod_info, 0, "n1", {})), Skip)

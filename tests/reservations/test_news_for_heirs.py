@@ -27,7 +27,7 @@ def the_world(*objects):
 
 def tried(world, reservation):
     """From whom a reservation inherits that has its turn; None if it fits nowhere."""
-    pod_info = world.pod_info(reserve_pod(reservation), stands_in=True)
+    pod_info = world.pod_info(reserve_pod(reservation), is_reserve_pod=True)
     outcome = schedule_pod(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
     if not isinstance(outcome, Placement):
         return None
@@ -53,7 +53,7 @@ def test_a_pod_says_that_it_would_rather_leave():
     heir = typed(a_reservation("r", cpu="1", pre_allocation=True, pre_allocation_policy=ways))
     world.upsert(heir)
     # Looked at, not placed: placing it would be news of its own.
-    pod_info = world.pod_info(reserve_pod(heir), stands_in=True)
+    pod_info = world.pod_info(reserve_pod(heir), is_reserve_pod=True)
     assert chosen(world, pod_info) == ["a"]
     world.upsert(typed(offered("b", **{RANK: "9"})))
     assert chosen(world, pod_info) == ["b"]

@@ -210,7 +210,7 @@ def test_a_pending_reservation_queues_like_a_pod(desk):
     desk.reservations.on_reservation("added", None, pending())
     queued = desk.queue.pop(0.0)
     assert (queued.pod_info.name, queued.pod_info.uid) == ("r", pending().uid)
-    assert queued.pod_info.stands_in
+    assert queued.pod_info.is_reserve_pod
 
 
 @pytest.mark.parametrize(

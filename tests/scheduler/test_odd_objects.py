@@ -8,7 +8,7 @@ import pytest
 from holdfast.api import reservation_names as names
 from holdfast.api.scheme import NODES, PODS
 from holdfast.client.handler_dispatcher import HandlerDispatcher
-from holdfast.columns.amounts import MOST
+from holdfast.columns.amounts import MAX_AMOUNT
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.engine.invariants import check_invariants
 from holdfast.framework.world import World
@@ -137,7 +137,7 @@ def test_amounts_beyond_all_reason_overflow_nothing(desk):
     for i in range(5):
         pod = typed(a_pod(f"p{i}", cpu="9E", memory="9E", node="n"))
         desk.news.on_pod("added", None, pod)
-    assert desk.taken(MEMORY) == 5 * (MOST + 1)
+    assert desk.taken(MEMORY) == 5 * (MAX_AMOUNT + 1)
     desk.news.on_node("added", None, typed(a_node("huge", memory="9E")))
     row = desk.world.nodes.row_of["huge"]
     asked = dict(desk.world.pod_info(typed(a_pod(memory="9E"))).request)[MEMORY]
@@ -159,14 +159,14 @@ async def test_a_scheduler_that_no_longer_follows_the_cluster_says_so(tmp_path, 
 async def test_one_object_a_handler_fails_on_does_not_stop_the_scheduler(tmp_path, monkeypatch):
     async with Harness(tmp_path) as cluster:
         scheduler = cluster.components.scheduler
-        taken_in = scheduler.world.nodes.digest
+        taken_in = scheduler.world.nodes.pod_info
 
-        def bug(pod, *, stands_in=False):
+        def bug(pod, *, is_reserve_pod=False):
             if pod.name == "odd":
                 raise ZeroDivisionError("a bug")
-            return taken_in(pod, stands_in=stands_in)
+            return taken_in(pod, is_reserve_pod=is_reserve_pod)
 
-        monkeypatch.setattr(scheduler.world.nodes, "digest", bug)
+        monkeypatch.setattr(scheduler.world.nodes, "pod_info", bug)
         await cluster.create(a_node("n"), settle=False)
         names = ("before", "odd", "after")
         for name in names:

@@ -5,7 +5,7 @@ pods of a policy stand in which pool. May not live here: how a plugin words a re
 that waits or writes. The ledgers enter what they hold into the columns, so that "free" has one
 meaning for everybody.
 
-What other packages know of reservations: ``PodInfo.stands_in`` (no real pod, but one that looks
+What other packages know of reservations: ``PodInfo.is_reserve_pod`` (no pod, but looks
 for a node in the place of a reservation), ``World.reserve_pod_info`` (which makes it),
 ``View.matched_reservations``, ``unseen`` and ``lifted`` (what is held for a pod, and so not in its
 way), the trait ``allocates_reservations`` and ``ClusterEvent.is_reservation_event``.

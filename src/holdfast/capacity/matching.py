@@ -196,12 +196,12 @@ class OfferMatcher:
 
     def match(self, pod_info: PodInfo) -> OfferMatch | None:
         """The offers a pod may draw on now, or None."""
-        if pod_info.stands_in:
+        if pod_info.is_reserve_pod:
             return self._inheriting(pod_info)
         groups: Sequence[OwnerGroup] = ()
         key: Hashable = _IGNORING
         if not ignores(pod_info):
-            kind = self._node_table.kind_of(pod_info)
+            kind = self._node_table.label_group_of(pod_info)
             if kind.id in self._strangers:
                 return None
             groups = self._offers.index.owned_by(pod_info.pod)

@@ -146,9 +146,9 @@ class Holding:
         row = node_table.row_of.get(offer.node, -1)
         columns.write(offer, row, self._look(offer, slots, everybody))
         if row >= 0:
-            node_table.seat(offer.pod_info, row)
+            node_table.add_reserve_pod(offer.pod_info, row)
         else:
-            node_table.unseat(offer.uid)
+            node_table.remove_reserve_pod(offer.uid)
         self._hold(offer, offer.top_up)
 
     def recount(self, offer: Offer) -> None:
@@ -162,7 +162,7 @@ class Holding:
         """Let the room of an offer go."""
         self.columns.clear(offer.slot)
         self._node_table.release(offer.uid)
-        self._node_table.unseat(offer.uid)
+        self._node_table.remove_reserve_pod(offer.uid)
 
     def fork(self, node_table: NodeTable) -> Holding:
         """An independent copy over a fork of the picture, which has the holds already."""

@@ -300,7 +300,7 @@ class Offers:
         self._slots[offer.slot] = offer
         self._on_node.setdefault(offer.node, {})[offer.uid] = None
         self.waiting.enter(offer)
-        self._node_table.show_labels(offer.group.label_keys)
+        self._node_table.add_selector_keys(offer.group.label_keys)
         self._holding.settle(offer, len(self._slots), self)
 
     def _leave(self, offer: Offer) -> None:

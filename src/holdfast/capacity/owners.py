@@ -18,7 +18,7 @@ from holdfast.api.labels import Selector, from_selector
 from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import ControllerOwner, ReservationOwner
-from holdfast.columns.kinds import Kind
+from holdfast.columns.label_groups import LabelGroup
 from holdfast.errors import HoldfastError
 
 LABEL = "label"
@@ -47,7 +47,7 @@ class OwnerRule:
         """Whether pods of one kind are owners together or not at all."""
         return self.object is None and self.controller is None
 
-    def may_own(self, kind: Kind) -> bool:
+    def may_own(self, kind: LabelGroup) -> bool:
         """Whether pods of a kind may be owners; the selector's keys must be visible."""
         namespaces = [part.namespace for part in (self.object, self.controller) if part is not None]
         if any(namespace and namespace != kind.namespace for namespace in namespaces):

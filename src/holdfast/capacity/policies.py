@@ -95,7 +95,7 @@ class Policies:
         policy = Policy(obj, selector, pools)
         self._by_uid[obj.uid] = policy
         self._in_namespace.setdefault(obj.namespace, {})[obj.uid] = policy
-        self._node_table.show_labels(selector.keys | frozenset(obj.spec.match_label_keys))
+        self._node_table.add_selector_keys(selector.keys | frozenset(obj.spec.match_label_keys))
         self._node_table.epochs.bump("policies")
 
     def delete(self, obj: ResourcePolicy) -> None:
@@ -112,7 +112,7 @@ class Policies:
     def governing(self, pod_info: PodInfo) -> list[Policy]:
         """The policies that select this pod, by name; more than one is a conflict."""
         candidates = self._in_namespace.get(pod_info.namespace)
-        if not candidates or pod_info.stands_in:
+        if not candidates or pod_info.is_reserve_pod:
             return []
         found = [p for p in candidates.values() if p.selector.matches(pod_info.labels)]
         return sorted(found, key=lambda policy: policy.object.name)

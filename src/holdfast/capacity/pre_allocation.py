@@ -207,11 +207,11 @@ class Heritable:
 
     def among(self, nodes: NodeTable) -> Iterator[tuple[PodInfo, int]]:
         """The pods on rows that may, sort by sort: most sorts are out with one look."""
-        for kind in nodes.kinds():
+        for kind in nodes.label_groups():
             if not (rules := [rule for rule in self.rules if rule.may_own(kind)]):
                 continue
             whole = any(rule.by_labels for rule in rules)
-            for pod, row in nodes.pods_of(kind):
+            for pod, row in nodes.pods_in_group(kind):
                 if whole or any(rule.owns(pod.pod) for rule in rules):
                     yield pod, row
 
@@ -231,7 +231,7 @@ def candidates(
     reservation = heritable.reservation
     found: dict[int, list[PodInfo]] = {}
     for pod, row in heritable.among(nodes):
-        if pod.stands_in or ignores(pod) or not will.shares(pod):
+        if pod.is_reserve_pod or ignores(pod) or not will.shares(pod):
             continue
         if nodes.is_assumed(pod.uid) or offers.is_spoken_for(pod.uid, reservation.uid):
             continue

@@ -18,7 +18,7 @@ from holdfast.capacity.annotations import (
 )
 from holdfast.capacity.offer import AmountsByResource
 from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.columns.amounts import MOST
+from holdfast.columns.amounts import MAX_AMOUNT
 from holdfast.columns.interner import CPU, PODS, ResourceNames
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -48,7 +48,7 @@ def read_content(reservation: Reservation, node_table: NodeTable) -> Content:
     kept = read_amounts(inner_reserved(reservation), ids)
     inner = {r: min(amount, reserved[r]) for r, amount in kept.items() if r in reserved}
     chosen = {ids.id(name) for name in restricted_names(reservation)} & set(reserved)
-    pod_info = node_table.digest(reserve_pod(reservation), stands_in=True)
+    pod_info = node_table.pod_info(reserve_pod(reservation), is_reserve_pod=True)
     return Content(
         pod_info, reserved, inner, frozenset(chosen or reserved), _order(reservation),
         _created(reservation),
@@ -80,7 +80,7 @@ def read_amounts(amounts: Mapping[str, str | int | float], ids: ResourceNames) -
         resource = ids.id(name)
         value = milli(amount) if resource == CPU else units(amount)
         if value > 0:
-            found[resource] = min(value, MOST)
+            found[resource] = min(value, MAX_AMOUNT)
     return found
 
 

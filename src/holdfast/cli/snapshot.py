@@ -32,7 +32,7 @@ class Snapshot:
 
     world: World
     pod: Pod
-    stands_in: bool = False
+    is_reserve_pod: bool = False
     """Whether the pod is the reserve pod of a reservation."""
 
     def explain(
@@ -56,7 +56,7 @@ class Snapshot:
             )
         self.world.nominations.keep_schedulers(profiles)
         answer = explain(
-            profile, self.pod, self.world, now, preempt=preempt, stands_in=self.stands_in
+            profile, self.pod, self.world, now, preempt=preempt, is_reserve_pod=self.is_reserve_pod
         )
         pod_info = self.world.pod_info(self.pod)
         skipped = [

@@ -1,13 +1,12 @@
-"""The cluster as columns: one row a node, strings interned, every change logged.
+"""The cluster as NumPy columns: one row a node, strings interned, every change logged.
 
-Lives here: ``NodeTable`` (one row a node and the pods on it), ``PodInfo`` (what the scheduler
-reads of a pod, digested once), the change journal, epochs, label columns, taint sets, host ports,
-kinds of pods and the counters kept over them, and the one rule of whether a request fits in what
-rows have (``request_fit``). May not live here: anything that decides (a verdict, a score), any
-particular plugin, I/O, clocks, dice.
+Lives here: ``NodeTable`` (nodes as rows, and the pods on them), ``PodInfo`` (what the scheduler
+reads of a pod), journals and epochs that say what changed, columns of labels, taints, ports and
+volumes, counters of pods per selector, and the rule of whether a request fits (``request_fit``).
+May not live here: verdicts, scores, knowledge about single plugins, I/O, clocks, randomness.
 
-Rows are small integers, reused when nodes go. Arrays have room for more rows than there are;
-``NodeTable.size`` says how many are in use, ``alive`` which of those are nodes. When arrays must
-grow they are replaced and the ``layout`` epoch moves: whoever holds on to an array or a
-memoryview of one names that epoch.
+A row is a small integer and is reused after its node is deleted. Arrays have more cells than there
+are rows: ``NodeTable.size`` is the number of rows in use, ``alive`` tells which of them are nodes.
+Growing replaces all arrays and moves the ``layout`` epoch: code that keeps an array or a memoryview
+of one must depend on that epoch.
 """

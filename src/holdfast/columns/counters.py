@@ -1,8 +1,8 @@
-"""How many pods a selector finds on each row and in each topology domain.
+"""Counters of the pods that match a selector, per row and per topology domain.
 
-Counters belong to what they count, (namespaces, selector) and below it (topology key,
-eligibility), and are shared by every class of pods that asks: one set a class would make each
-placement pay for all classes. A pod that comes or goes moves one cell a counter.
+A counter belongs to what it counts (namespaces and selector, and below that topology key and
+eligible nodes) and is shared by all classes of pods that use it. With one counter for each class,
+every placement would pay for all classes. Adding or removing a pod changes one cell of a counter.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from collections.abc import Callable, Hashable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.columns.affinity_terms import PodSelector
 from holdfast.columns.cells import cells
 from holdfast.columns.journal import Journal
-from holdfast.columns.levels import Levels
 from holdfast.columns.node_labels import LabelColumn
-from holdfast.columns.terms import PodChoice
+from holdfast.columns.row_buckets import RowBuckets
 
 Eligible = Callable[[], NDArray[np.bool_]]
-"""Tells which rows count at all; asked again whenever a node's labels, taints or flags move."""
+"""Returns which rows count; called again when a node's labels, taints or flags change."""
 
 
 class DomainCount:
-    """Matching pods per domain of one topology key, over eligible rows only.
+    """Matching pods per domain of one topology key, on eligible rows only.
 
-    ``counts[v]`` are pods on eligible nodes whose label has value id v.
-    ``padded`` is ``counts`` and a 0 at the end, which is what an absent label (-1) reads.
-    ``present`` tells which domains have an eligible node, None means all of them.
-    Without an eligibility every row with the label counts. ``seen`` is where the journal of nodes
-    was when the rows were counted, ``eligible`` which of them were, ``per_row`` what is counted.
+    ``counts[v]`` counts pods on nodes whose label has value id v. ``padded`` is ``counts`` with a 0
+    at the end, which rows without the label (id -1) read. ``present`` tells which domains have an
+    eligible node; None means all. ``seen`` is the position in the node journal at the last recount,
+    ``eligible`` the rows that counted then, ``per_row`` the counts per row. Without an eligibility
+    every row with the label counts.
     """
 
     __slots__ = ("_counts_at", "_eligible", "_eligible_at", "_journal", "_total", "counts",
@@ -54,7 +54,7 @@ class DomainCount:
         self.eligible: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
     def refresh(self) -> None:
-        """Count again from the rows if any node changed; pods are counted as they move."""
+        """Recount if a node changed since; pods are counted when they are added."""
         if self.seen == self._journal.seq:
             return
         self.seen = self._journal.seq
@@ -62,7 +62,7 @@ class DomainCount:
         if self._eligible is not None:
             mask &= self._eligible()
         ids, size = self.label.ids[mask], len(self.label.values)
-        # Floats are exact for counts of pods, and a third of the price to weigh.
+        # Floats are exact for pod counts, and multiplying them by weights is three times as fast.
         self.padded = np.bincount(ids, self.per_row[mask], size + 1).astype(np.float64)
         self.counts = self.padded[:-1]
         present = np.bincount(ids, minlength=size) > 0
@@ -72,34 +72,34 @@ class DomainCount:
         self._counts_at = cells(self.padded)
 
     def move(self, row: int, by: int) -> None:
-        """Note that a matching pod came to or left the row."""
+        """Add (+1) or remove (-1) a matching pod."""
         if self.seen == self._journal.seq and self._eligible_at[row]:
             self._counts_at[self.label.at[row]] += by
             self._total += by
 
     @property
     def total(self) -> int:
-        """Matching pods in any domain, as of the last refresh and the moves since."""
+        """Matching pods in all domains."""
         return self._total
 
     def at(self, row: int) -> int:
-        """Matching pods in the row's domain, refreshed; 0 if the row has none."""
+        """Return the matching pods in the row's domain, 0 without the label. Refresh first."""
         return int(self._counts_at[self.label.at[row]])
 
 
 class SelectorCount:
-    """Pods that every one of ``choices`` means, per row; ``live`` leaves out terminating ones.
+    """The number of pods on each row that match all ``pod_selectors``.
 
-    Reserve pods are counted too, unless ``real`` ones alone are.
+    ``live`` leaves out terminating pods. Reserve pods are counted unless ``real`` is set.
     """
 
-    __slots__ = ("_all_at", "_all_domains", "_levels", "_live_at", "_live_domains", "all",
-                 "choices", "live", "real")  # fmt: skip
+    __slots__ = ("_all_at", "_all_domains", "_buckets", "_live_at", "_live_domains", "all",
+                 "live", "pod_selectors", "real")  # fmt: skip
 
     def __init__(
-        self, choices: tuple[PodChoice, ...], capacity: int, *, real: bool = False
+        self, pod_selectors: tuple[PodSelector, ...], capacity: int, *, real: bool = False
     ) -> None:
-        self.choices = choices
+        self.pod_selectors = pod_selectors
         self.real = real
         self.all: NDArray[np.int32] = np.zeros(capacity, np.int32)
         self.live: NDArray[np.int32] = np.zeros(capacity, np.int32)
@@ -107,21 +107,23 @@ class SelectorCount:
         self._live_at = cells(self.live)
         self._all_domains: dict[tuple[str, Hashable], DomainCount] = {}
         self._live_domains: dict[tuple[str, Hashable], DomainCount] = {}
-        self._levels: dict[LabelColumn, Levels] = {}
+        self._buckets: dict[LabelColumn, RowBuckets] = {}
 
     @property
     def by_namespace_labels(self) -> bool:
-        """Whether labels of namespaces decide who is counted."""
-        return any(choice.namespace_selector.requirements for choice in self.choices)
+        """Whether the labels of namespaces decide which pods are counted."""
+        return any(
+            pod_selector.namespace_selector.requirements for pod_selector in self.pod_selectors
+        )
 
     def selects(
         self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
     ) -> bool:
-        """Tell whether pods with these labels in that namespace are counted."""
-        return all(c.matches(namespace, namespace_labels, labels) for c in self.choices)
+        """Return whether pods with these labels in that namespace are counted."""
+        return all(c.matches(namespace, namespace_labels, labels) for c in self.pod_selectors)
 
     def move(self, row: int, by: int, *, live: bool) -> None:
-        """Note that a matching pod came to (+1) or left (-1) the row."""
+        """Add (+1) or remove (-1) a matching pod; ``live`` if it is not terminating."""
         self._all_at[row] += by
         for domain in self._all_domains.values():
             domain.move(row, by)
@@ -130,14 +132,14 @@ class SelectorCount:
             self._live_at[row] = before + by
             for domain in self._live_domains.values():
                 domain.move(row, by)
-            for levels in self._levels.values():
-                levels.move(row, before, before + by)
+            for buckets in self._buckets.values():
+                buckets.move(row, before, before + by)
 
     def by_domain(
         self, key: str, eligibility: Hashable, label: LabelColumn, eligible: Eligible | None,
         journal: Journal, *, live: bool = True,
     ) -> DomainCount:  # fmt: skip
-        """The counts per value of ``key`` over rows that ``eligible`` admits, up to date."""
+        """Return the refreshed counts per value of ``key`` over eligible rows."""
         domains = self._live_domains if live else self._all_domains
         found = domains.get((key, eligibility))
         if found is None:
@@ -146,9 +148,9 @@ class SelectorCount:
         found.refresh()
         return found
 
-    def levels(self, label: LabelColumn, journal: Journal) -> Levels:
-        """Rows by the label's values and by how many of the pods, live ones, they have."""
-        found = self._levels.get(label)
+    def buckets(self, label: LabelColumn, journal: Journal) -> RowBuckets:
+        """Return rows grouped by the label's value and their number of live pods."""
+        found = self._buckets.get(label)
         if found is None:
-            found = self._levels[label] = Levels(self.live, label, journal)
+            found = self._buckets[label] = RowBuckets(self.live, label, journal)
         return found

@@ -1,4 +1,4 @@
-"""Which images are on which nodes, so that a pod may go where its images are."""
+"""Which container images are on which nodes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Images = Sequence[ContainerImage]
 
 @dataclass(slots=True, eq=False)
 class Image:
-    """An image by one of its names: its size as first told, and the rows that have it."""
+    """One name of an image: its size as first reported, and the rows that have it."""
 
     size: int
     rows: set[int] = field(default_factory=set)
 
 
 class ImageIndex:
-    """Images by name; ``seq`` moves whenever a node gains or loses one."""
+    """Images by name; ``seq`` moves when a node gets or loses an image."""
 
     __slots__ = ("_of", "seq")
 
@@ -28,14 +28,11 @@ class ImageIndex:
         self.seq = 0
 
     def find(self, names: Iterable[str]) -> list[Image]:
-        """The images of these names that some node has, in the order asked."""
+        """Return the images with these names that some node has, in the order of the names."""
         return [self._of[name] for name in names if name in self._of]
 
     def change(self, row: int, old: Images, new: Images) -> bool:
-        """Say what a row has instead of what it had.
-
-        Tells whether an image is on a first node or no longer on any.
-        """
+        """Replace a row's images; return whether an image is new or gone in the cluster."""
         if old == new:
             return False
         had = {name for image in old for name in image.names}
@@ -63,7 +60,7 @@ class ImageIndex:
         return True
 
     def fork(self) -> ImageIndex:
-        """An independent copy."""
+        """Return an independent copy."""
         copy = ImageIndex()
         copy._of = {name: Image(image.size, set(image.rows)) for name, image in self._of.items()}
         copy.seq = self.seq

@@ -1,4 +1,4 @@
-"""Turn names into small integers, once and for all."""
+"""Interning: equal values get the same small integer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FIRST_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
 
 
 class Interner(Generic[T]):
-    """A one-way table of values; an id is never given to another value.
+    """A table of values and their ids; an id is never reused for another value.
 
     >>> words = Interner[str]()
     >>> words.id("a"), words.id("b"), words.id("a"), words[1]
@@ -28,7 +28,7 @@ class Interner(Generic[T]):
             self.id(value)
 
     def id(self, value: T) -> int:
-        """The id of ``value``, a new one if it was never seen."""
+        """Return the id of ``value``; a new value gets the next id."""
         found = self._ids.get(value)
         if found is None:
             found = self._ids[value] = len(self._values)
@@ -36,7 +36,7 @@ class Interner(Generic[T]):
         return found
 
     def find(self, value: T) -> int:
-        """The id of ``value``, or -1 if it was never seen."""
+        """Return the id of ``value``, or -1 if it is unknown."""
         return self._ids.get(value, -1)
 
     def __getitem__(self, id_: int) -> T:
@@ -49,7 +49,7 @@ class Interner(Generic[T]):
         return iter(self._values)
 
     def fork(self) -> Interner[T]:
-        """An independent copy with the same ids."""
+        """Return an independent copy with the same ids."""
         copy: Interner[T] = Interner()
         copy._ids = dict(self._ids)
         copy._values = list(self._values)
@@ -57,21 +57,20 @@ class Interner(Generic[T]):
 
 
 class ResourceNames(Interner[str]):
-    """Resource names in which CPU, MEMORY, EPHEMERAL and PODS have their ids.
+    """Resource names; CPU, MEMORY, EPHEMERAL and PODS have fixed ids.
 
-    ``digests`` remembers what pods of one spec ask for in these ids, ``terms`` the affinity of pods
-    that differ in what they ask for alone (see ``pod_info``).
+    ``spec_cache`` and ``terms_cache`` store what ``pod_info`` read of pods with equal specs.
     """
 
-    __slots__ = ("digests", "terms")
+    __slots__ = ("spec_cache", "terms_cache")
 
     def __init__(self) -> None:
         super().__init__(_FIRST_RESOURCES)
-        self.digests: dict[bytes, Any] = {}
-        self.terms: dict[bytes, dict[str, Any]] = {}
+        self.spec_cache: dict[bytes, Any] = {}
+        self.terms_cache: dict[bytes, dict[str, Any]] = {}
 
     def fork(self) -> ResourceNames:
-        """An independent copy with the same ids."""
+        """Return an independent copy with the same ids."""
         copy = ResourceNames()
         copy._ids = dict(self._ids)
         copy._values = list(self._values)

@@ -1,10 +1,9 @@
-"""The change log: which rows moved since a reader last looked, and what is kept by it.
+"""The change log: which rows changed since a reader last looked.
 
-Each row keeps the sequence number of its last change, so any reader, however far behind, finds
-its rows with one comparison over the column. The last few rows are also kept in order, because a
-reader who is only one placement behind should not touch arrays at all. A ``Follower`` reads several
-journals at once, a ``Derived`` column follows one; what an answer depends on besides rows has a
-version in ``Epochs``.
+Each row stores the sequence number of its last change, so a reader finds the rows that changed
+since with one comparison over a column. The last few rows are also kept in order, so that a reader
+that is one placement behind reads no arrays. A ``JournalReader`` reads several journals at once, a
+``DerivedColumn`` is recomputed from one. ``Epochs`` are versions of what is not bound to rows.
 """
 
 from __future__ import annotations
@@ -18,51 +17,51 @@ from numpy.typing import NDArray
 
 from holdfast.columns.cells import cells
 
-FEW = 16
-"""Up to so many changed rows are answered one by one in plain integers; measured, not holy."""
+FEW_ROWS = 16
+"""Up to this many changed rows are recomputed one by one; measured."""
 _TAIL = 64
 _TIMES = 4
-"""A placement changes its row once or twice: for the pod, and for what it draws on."""
+"""A placement changes its row once or twice: for the pod, and for the reservation it uses."""
 
-Stale = list[int] | NDArray[np.intp] | slice
-"""Rows to look at again: a short list, an array, or a slice when nearly all of them."""
+StaleRows = list[int] | NDArray[np.intp] | slice
+"""Rows to recompute: a short list, an array, or a slice when nearly all changed."""
 
 
 class Journal:
-    """Remembers when each row last changed."""
+    """Stores when each row last changed."""
 
-    __slots__ = ("_asked", "_at", "_rowseq", "_tail", "seq")
+    __slots__ = ("_at", "_last_answer", "_rowseq", "_tail", "seq")
 
     def __init__(self, capacity: int) -> None:
         self.seq = 0
-        self._asked: tuple[int, int, NDArray[np.intp]] | None = None
+        self._last_answer: tuple[int, int, NDArray[np.intp]] | None = None
         self._tail: deque[int] = deque(maxlen=_TAIL)
         self._rowseq = np.zeros(capacity, np.int64)
         self._at = cells(self._rowseq)
 
     def log(self, row: int) -> None:
-        """Note that ``row`` changed."""
+        """Record a change of ``row``."""
         self.seq += 1
         self._at[row] = self.seq
         self._tail.append(row)
 
     def since(self, cursor: int) -> NDArray[np.intp]:
-        """Rows that changed after ``cursor``, each once, ascending. Not to be written to."""
-        asked = self._asked
-        # Several readers are usually equally far behind, and ask one after the other.
-        if asked is not None and asked[0] == self.seq and asked[1] == cursor:
-            return asked[2]
+        """Return the rows that changed after ``cursor``, ascending. Do not modify the result."""
+        known = self._last_answer
+        # Several readers are usually at the same position and read one after the other.
+        if known is not None and known[0] == self.seq and known[1] == cursor:
+            return known[2]
         rows: NDArray[np.intp] = (self._rowseq > cursor).nonzero()[0]
-        self._asked = (self.seq, cursor, rows)
+        self._last_answer = (self.seq, cursor, rows)
         return rows
 
     @property
-    def last(self) -> int:
+    def last_row(self) -> int:
         """The row that changed last."""
         return self._tail[-1]
 
-    def alone(self, cursor: int) -> int:
-        """The row that changed after ``cursor``, if it was one alone a few times over; else -1."""
+    def only_row_since(self, cursor: int) -> int:
+        """Return the only row that changed after ``cursor``, if it did a few times; else -1."""
         behind, tail = self.seq - cursor, self._tail
         row = tail[-1]
         while behind > 1:
@@ -71,29 +70,29 @@ class Journal:
             behind -= 1
         return row
 
-    def stale(self, cursor: int, size: int) -> Stale:
-        """Rows that changed after ``cursor``, in the form that is cheapest to work on."""
+    def stale(self, cursor: int, size: int) -> StaleRows:
+        """Return the rows that changed after ``cursor``, in the cheapest form to process."""
         behind = self.seq - cursor
         if behind == 1:
             return [self._tail[-1]]
-        if behind <= FEW:
+        if behind <= FEW_ROWS:
             tail = self._tail
             return list({tail[-i] for i in range(1, behind + 1)})
         rows = self.since(cursor)
-        if len(rows) <= FEW:
+        if len(rows) <= FEW_ROWS:
             few: list[int] = rows.tolist()
             return few
         return rows if len(rows) * 4 <= size else slice(0, size)
 
     def grow(self, capacity: int) -> None:
-        """Make room for more rows."""
+        """Make space for more rows."""
         wider = np.zeros(capacity, np.int64)
         wider[: len(self._rowseq)] = self._rowseq
         self._rowseq = wider
         self._at = cells(wider)
 
     def fork(self) -> Journal:
-        """An independent copy at the same position."""
+        """Return an independent copy at the same position."""
         copy = Journal(0)
         copy.seq = self.seq
         copy._tail = self._tail.copy()
@@ -103,9 +102,9 @@ class Journal:
 
 
 class Epochs:
-    """Named versions, counters that only go up; ``stamp`` moves whenever any of them does.
+    """Named version counters; ``stamp`` moves when any of them moves.
 
-    Comparing ``stamp`` is the cheap first question; only when it moved are single names compared.
+    Compare ``stamp`` first: single names need to be compared only if it moved.
     """
 
     __slots__ = ("_of", "stamp")
@@ -115,7 +114,7 @@ class Epochs:
         self.stamp = 0
 
     def bump(self, name: str) -> None:
-        """Say that everything depending on ``name`` must be looked at again."""
+        """Invalidate everything that depends on ``name``."""
         self._of[name] = self._of.get(name, 0) + 1
         self.stamp += 1
 
@@ -123,21 +122,21 @@ class Epochs:
         return self._of.get(name, 0)
 
     def of(self, names: tuple[str, ...]) -> tuple[int, ...]:
-        """The versions of several names at once."""
+        """Return the versions of several names."""
         return tuple(self._of.get(name, 0) for name in names)
 
     def fork(self) -> Epochs:
-        """An independent copy."""
+        """Return an independent copy."""
         copy = Epochs()
         copy._of = dict(self._of)
         copy.stamp = self.stamp
         return copy
 
 
-class Follower:
-    """A reader of several journals at once: which rows moved in any of them since it last asked.
+class JournalReader:
+    """Reads several journals at once and remembers how far it has read.
 
-    It remembers how far it has read; the first time every row is news.
+    At the first read every row counts as changed.
     """
 
     __slots__ = ("_cursors", "_journals")
@@ -147,17 +146,17 @@ class Follower:
         self._cursors = [-1] * len(journals)
 
     def forget(self) -> None:
-        """Read everything again next time."""
+        """Treat every row as changed at the next read."""
         self._cursors = [-1] * len(self._journals)
 
     @property
     def current(self) -> bool:
-        """Whether nothing moved since it last asked."""
+        """Whether nothing changed since the last read."""
         return self._cursors == [journal.seq for journal in self._journals]
 
-    def stale(self, size: int) -> Stale:
-        """Rows that moved since the last call, in the form that is cheapest to work on."""
-        found: list[Stale] = []
+    def stale(self, size: int) -> StaleRows:
+        """Return the rows that changed since the last call, in the cheapest form."""
+        found: list[StaleRows] = []
         for i, journal in enumerate(self._journals):
             cursor, seq = self._cursors[i], journal.seq
             self._cursors[i] = seq
@@ -165,10 +164,10 @@ class Follower:
                 found.append(slice(0, size))
             elif cursor != seq:
                 found.append(journal.stale(cursor, size))
-        return _together(found)
+        return _merged(found)
 
 
-def _together(found: list[Stale]) -> Stale:
+def _merged(found: list[StaleRows]) -> StaleRows:
     if len(found) <= 1:
         return found[0] if found else []
     lists: set[int] = set()
@@ -188,10 +187,10 @@ def _together(found: list[Stale]) -> Stale:
     return moved.nonzero()[0]
 
 
-class Derived:
-    """A column that follows from other columns of its row, brought up to date only when asked for.
+class DerivedColumn:
+    """A column computed from other columns of the same row, and refreshed on demand.
 
-    ``many`` computes a slice or an array of rows, ``one`` a single row; they must agree.
+    ``many`` computes a slice or an array of rows, ``one`` a single row; both must agree.
     """
 
     __slots__ = ("_cursor", "_journal", "_many", "_one", "at", "values")
@@ -211,7 +210,7 @@ class Derived:
         self.at = cells(self.values)
 
     def refresh(self, size: int) -> None:
-        """Bring the first ``size`` rows up to date."""
+        """Recompute the rows below ``size`` that changed."""
         journal = self._journal
         if self._cursor == journal.seq:
             return

@@ -1,7 +1,7 @@
-"""What a pod mounts, and who mounts what where.
+"""The volumes a pod mounts, and which pods on which rows mount them.
 
-Only volumes that decide where a pod may run are looked at: claims, and the inline disks that two
-pods of a node must not share.
+Only volumes that restrict where a pod may run are read: claims, and inline disks that two pods on
+one node must not share.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any, NamedTuple, Protocol
 from holdfast.api.pod import Pod, Volume
 from holdfast.api.volume_sources import CSIVolumeHandle, as_csi
 
-_NOBODY: Mapping[str, Any] = {}
-_NOWHERE: Mapping[str, int] = {}
+_NO_PODS: Mapping[str, Any] = {}
+_NO_ROWS: Mapping[str, int] = {}
 
 
 class ClaimUse(NamedTuple):
-    """A claim by its name; an ephemeral one was made for this very pod."""
+    """A claim by name; an ephemeral one was created for this pod."""
 
     name: str
     ephemeral: bool
 
 
 class Disk(NamedTuple):
-    """An inline disk. Those with equal ``kind`` and ``name`` are one if a monitor is shared."""
+    """An inline disk. Disks of equal ``kind`` and ``name`` are the same if they share a monitor."""
 
     kind: str
     name: tuple[str, ...]
@@ -35,7 +35,7 @@ class Disk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """Claims in the order of the pod's volumes, its disks, and its disks as CSI volumes."""
+    """A pod's claims in the order of its volumes, and its inline disks, also as CSI volumes."""
 
     claims: tuple[ClaimUse, ...] = ()
     disks: frozenset[Disk] = frozenset()
@@ -46,49 +46,49 @@ class Mounts:
 
     @property
     def ephemeral(self) -> bool:
-        """Whether some claim belongs to this very pod."""
+        """Whether some claim was created for this pod."""
         return any(claim.ephemeral for claim in self.claims)
 
     @property
     def persistent(self) -> tuple[str, ...]:
-        """Names of claims that any pod may use."""
+        """Names of the claims that any pod may use."""
         return tuple(claim.name for claim in self.claims if not claim.ephemeral)
 
 
 NO_MOUNTS = Mounts()
 
 
-class Mounter(Protocol):
+class MountingPod(Protocol):
     """A pod that mounts something."""
 
     @property
     def uid(self) -> str:
-        """Its identity."""
+        """The pod's uid."""
         ...
 
     @property
     def namespace(self) -> str:
-        """Where its claims are."""
+        """The namespace of the pod and its claims."""
         ...
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The pod's name."""
         ...
 
     @property
     def pod(self) -> Pod:
-        """The pod itself."""
+        """The pod object."""
         ...
 
     @property
     def mounts(self) -> Mounts:
-        """What it mounts."""
+        """What the pod mounts."""
         ...
 
 
 def mounts_of(pod: Pod) -> Mounts:
-    """Digest a pod's volumes."""
+    """Read a pod's volumes."""
     if not pod.spec.volumes:
         return NO_MOUNTS
     claims: list[ClaimUse] = []
@@ -109,7 +109,7 @@ def _disks(volume: Volume) -> Iterable[Disk]:
     if (gce := volume.gce_persistent_disk) is not None:
         yield Disk("gce", (gce.pd_name,), gce.read_only)
     if (ebs := volume.aws_elastic_block_store) is not None:
-        # Not even two readers may share one.
+        # Two pods must not share one even if both only read.
         yield Disk("ebs", (ebs.volume_id,), False)
     if (iscsi := volume.iscsi) is not None:
         yield Disk("iscsi", (iscsi.iqn,), iscsi.read_only)
@@ -117,17 +117,17 @@ def _disks(volume: Volume) -> Iterable[Disk]:
         yield Disk("rbd", (rbd.pool, rbd.image), rbd.read_only, frozenset(rbd.monitors))
 
 
-def disks_clash(wanted: Iterable[Disk], used: Iterable[Disk]) -> bool:
-    """Tell whether two pods' disks cannot be on one node.
+def disks_conflict(wanted: Iterable[Disk], used: Iterable[Disk]) -> bool:
+    """Return whether two pods with these disks cannot run on one node.
 
-    >>> disks_clash([Disk("gce", ("a",), True)], [Disk("gce", ("a",), False)])
+    >>> disks_conflict([Disk("gce", ("a",), True)], [Disk("gce", ("a",), False)])
     True
     """
     taken = list(used)
-    return any(_clash(mine, theirs) for mine in wanted for theirs in taken)
+    return any(_conflict(mine, theirs) for mine in wanted for theirs in taken)
 
 
-def _clash(mine: Disk, theirs: Disk) -> bool:
+def _conflict(mine: Disk, theirs: Disk) -> bool:
     return (
         mine[:2] == theirs[:2]
         and not (mine.read_only and theirs.read_only)
@@ -136,17 +136,17 @@ def _clash(mine: Disk, theirs: Disk) -> bool:
 
 
 class MountIndex:
-    """Pods that mount something: by row, by claim, by disk."""
+    """Pods that mount something: by row, by claim and by disk."""
 
     __slots__ = ("_of_claim", "_of_disk", "_of_row")
 
     def __init__(self) -> None:
-        self._of_row: dict[int, dict[str, Mounter]] = {}
+        self._of_row: dict[int, dict[str, MountingPod]] = {}
         self._of_claim: dict[str, dict[str, int]] = {}
         self._of_disk: dict[tuple[str, tuple[str, ...]], dict[str, int]] = {}
 
-    def add(self, row: int, pod: Mounter) -> None:
-        """Note that a pod stands on the row."""
+    def add(self, row: int, pod: MountingPod) -> None:
+        """Add a pod to the row."""
         uid = pod.uid
         self._of_row.setdefault(row, {})[uid] = pod
         for claim in pod.mounts.claims:
@@ -154,8 +154,8 @@ class MountIndex:
         for disk in pod.mounts.disks:
             self._of_disk.setdefault(disk[:2], {})[uid] = row
 
-    def remove(self, row: int, pod: Mounter) -> None:
-        """Note that it left."""
+    def remove(self, row: int, pod: MountingPod) -> None:
+        """Remove a pod from the row."""
         uid = pod.uid
         _drop(self._of_row, row, uid)
         for claim in pod.mounts.claims:
@@ -163,9 +163,9 @@ class MountIndex:
         for disk in pod.mounts.disks:
             _drop(self._of_disk, disk[:2], uid)
 
-    def on(self, row: int) -> Mapping[str, Mounter]:
-        """Pods on the row that mount something, by uid."""
-        return self._of_row.get(row, _NOBODY)
+    def on(self, row: int) -> Mapping[str, MountingPod]:
+        """Return the pods on the row that mount something, by uid."""
+        return self._of_row.get(row, _NO_PODS)
 
     @property
     def rows(self) -> Iterable[int]:
@@ -173,20 +173,20 @@ class MountIndex:
         return self._of_row.keys()
 
     def users(self, claim: str) -> Mapping[str, int]:
-        """Who uses a claim (``namespace/name``) on which row, by uid."""
-        return self._of_claim.get(claim, _NOWHERE)
+        """Return the row of each pod that uses a claim (``namespace/name``), by uid."""
+        return self._of_claim.get(claim, _NO_ROWS)
 
     def rows_taken(self, wanted: Iterable[Disk]) -> set[int]:
-        """Rows with a pod whose disks clash with these."""
+        """Return the rows with a pod whose disks conflict with these."""
         return {
             row
             for disk in wanted
-            for uid, row in self._of_disk.get(disk[:2], _NOWHERE).items()
-            if disks_clash((disk,), self._of_row[row][uid].mounts.disks)
+            for uid, row in self._of_disk.get(disk[:2], _NO_ROWS).items()
+            if disks_conflict((disk,), self._of_row[row][uid].mounts.disks)
         }
 
     def fork(self) -> MountIndex:
-        """An independent copy."""
+        """Return an independent copy."""
         copy = MountIndex()
         copy._of_row = {row: dict(pods) for row, pods in self._of_row.items()}
         copy._of_claim = {key: dict(rows) for key, rows in self._of_claim.items()}
@@ -197,7 +197,7 @@ class MountIndex:
 def _drop(table: dict[Any, dict[str, Any]], key: Any, uid: str) -> None:
     users = table.get(key)
     if users is not None:
-        # A pod may name one claim twice.
+        # A pod may mount one claim twice.
         users.pop(uid, None)
         if not users:
             del table[key]

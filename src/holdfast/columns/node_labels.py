@@ -1,4 +1,4 @@
-"""Node labels as columns of value ids, made when somebody first asks for a key."""
+"""Node labels as columns of value ids; a column is made when a key is first used."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from holdfast.columns.interner import Interner
 ABSENT = -1
 _FEW = 32
 Ids = NDArray[np.intp]
-"""As wide as an index: tables are looked up by these, and narrower ones would be widened first."""
+"""As wide as an index: narrower ids would be converted at every lookup."""
 
 
 class LabelColumn:
-    """One label key: which value each row has, as an id, or ABSENT.
+    """One label key: the value id of each row, or ABSENT.
 
-    Until a node has the label, ``ids`` is the array that all such columns share: selectors may
-    name any number of keys that no node has.
+    Columns of keys that no node has share one array: selectors may name any number of such keys.
     """
 
-    __slots__ = ("_numbers", "_numeric", "_own", "_read", "_shared", "at", "ids", "values")
+    __slots__ = ("_identical", "_numbers", "_numeric", "_read", "_shared", "at", "ids", "values")
 
     def __init__(self, absent: Ids) -> None:
         self._shared = True
-        self._own = 0
-        """How many rows have their own number as value id: all of them have, of host names."""
+        self._identical = 0
+        """The number of rows whose value id is the row itself, as for host names."""
         self._read: dict[tuple[int, bytes], NDArray[np.int8]] = {}
         self.ids: Ids = absent
         self.at = cells(absent)
@@ -39,7 +38,7 @@ class LabelColumn:
         self._numeric: list[bool] = []
 
     def set(self, row: int, value: str | None) -> None:
-        """Give the row a value, or take it away."""
+        """Set the value of a row; None removes it."""
         if self._shared:
             if value is None:
                 return
@@ -47,24 +46,24 @@ class LabelColumn:
             self.at = cells(self.ids)
         old, new = self.at[row], ABSENT if value is None else self.values.id(value)
         self.at[row] = new
-        self._own += (new == row) - (old == row)
+        self._identical += (new == row) - (old == row)
         self._read.clear()
 
     def read(self, table: NDArray[Any], rows: NDArray[np.intp] | slice) -> NDArray[Any]:
-        """What rows find in a table by value id, whose last cell is for rows without the label.
+        """Look up rows in a table by value id; the last cell is for rows without the label.
 
-        Not to be written to: it may be the table itself.
+        Do not modify the result: it may be the table itself.
         """
-        if isinstance(rows, slice) and rows.start == 0 and rows.stop == self._own:
+        if isinstance(rows, slice) and rows.start == 0 and rows.stop == self._identical:
             return table[rows]
         return table.take(self.ids[rows], mode="wrap")
 
     def read_verdicts(
         self, table: NDArray[np.int8], rows: NDArray[np.intp] | slice
     ) -> NDArray[np.int8]:
-        """The same for a table of verdicts: few are alike, and those over all rows are kept.
+        """Look up rows in a table of verdicts; answers over all rows are cached.
 
-        So it is the very same array again while no domain's verdict changes.
+        The same array is returned again while no domain's verdict changes.
         """
         if len(table) > _FEW or not isinstance(rows, slice):
             return self.read(table, rows)
@@ -78,7 +77,10 @@ class LabelColumn:
         return found
 
     def compare(self, bound: int, *, greater: bool) -> NDArray[np.bool_]:
-        """Tell, per value id, whether it is a number beyond ``bound``; last stands for ABSENT."""
+        """Return, per value id, whether the value is a number beyond ``bound``.
+
+        The last cell is for rows without the label.
+        """
         for value in list(self.values)[len(self._numbers) :]:
             number = parse_integer(value)
             self._numbers.append(0 if number is None else number)
@@ -90,7 +92,7 @@ class LabelColumn:
         return np.array([*beyond, False], np.bool_)
 
     def grow(self, absent: Ids) -> None:
-        """Make room for as many rows as ``absent`` has."""
+        """Make space for as many rows as ``absent`` has."""
         wider = absent
         if not self._shared:
             wider = absent.copy()
@@ -100,16 +102,16 @@ class LabelColumn:
         self._read.clear()
 
     def fork(self) -> LabelColumn:
-        """An independent copy with the same ids."""
+        """Return an independent copy with the same ids."""
         copy = LabelColumn(self.ids if self._shared else self.ids.copy())
         copy._shared = self._shared
         copy.values = self.values.fork()
-        copy._own = self._own
+        copy._identical = self._identical
         return copy
 
 
 class NodeLabels:
-    """All label columns asked for so far."""
+    """The columns of all label keys used so far."""
 
     __slots__ = ("_absent", "_capacity", "_columns", "_labels")
 
@@ -120,7 +122,7 @@ class NodeLabels:
         self._labels: dict[int, Mapping[str, str]] = {}
 
     def column(self, key: str) -> LabelColumn:
-        """The column of ``key``, filled from the nodes if it is new."""
+        """Return the column of ``key``; a new one is filled from the nodes."""
         column = self._columns.get(key)
         if column is None:
             column = self._columns[key] = LabelColumn(self._absent)
@@ -130,33 +132,33 @@ class NodeLabels:
         return column
 
     def set(self, row: int, labels: Mapping[str, str]) -> None:
-        """Give the row these labels instead of the ones it had."""
+        """Replace the labels of a row."""
         self._labels[row] = labels
         for key, column in self._columns.items():
             column.set(row, labels.get(key))
 
     def clear(self, row: int) -> None:
-        """Take every label from the row."""
+        """Remove all labels of a row."""
         self._labels.pop(row, None)
         for column in self._columns.values():
             column.set(row, None)
 
     def has_all(self, keys: Sequence[str]) -> NDArray[np.bool_]:
-        """Tell which rows have every one of the keys."""
+        """Return which rows have all of the keys."""
         mask = np.ones(self._capacity, np.bool_)
         for key in keys:
             mask &= self.column(key).ids >= 0
         return mask
 
     def grow(self, capacity: int) -> None:
-        """Make room for more rows."""
+        """Make space for more rows."""
         self._capacity = capacity
         self._absent = _all_absent(capacity)
         for column in self._columns.values():
             column.grow(self._absent)
 
     def fork(self) -> NodeLabels:
-        """An independent copy."""
+        """Return an independent copy."""
         copy = NodeLabels(self._capacity)
         copy._columns = {key: column.fork() for key, column in self._columns.items()}
         copy._labels = dict(self._labels)
@@ -164,7 +166,7 @@ class NodeLabels:
 
 
 def _all_absent(capacity: int) -> Ids:
-    """Make the column of a label that no row has; it cannot be written to."""
+    """Return a read-only column of a label that no row has."""
     absent = np.full(capacity, ABSENT, np.intp)
     absent.flags.writeable = False
     return absent

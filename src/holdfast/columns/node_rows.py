@@ -1,4 +1,4 @@
-"""Nodes as rows: what each has, how it looks, and what changed when."""
+"""Nodes as rows: their resources, labels, taints, flags and images, and what changed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from holdfast.api.node import Node, Taint
 from holdfast.api.quantity import milli, units
-from holdfast.columns.amounts import MOST, Amounts
+from holdfast.columns.amounts import MAX_AMOUNT, Amounts
 from holdfast.columns.images import ImageIndex
 from holdfast.columns.interner import CPU, MEMORY, Interner, ResourceNames
-from holdfast.columns.journal import Derived, Epochs, Journal
+from holdfast.columns.journal import DerivedColumn, Epochs, Journal
 from holdfast.columns.node_labels import Ids, LabelColumn, NodeLabels
 from holdfast.errors import BadRequest
 from holdfast.validation.list_limits import NODE_TREE, first_excess
@@ -23,7 +23,7 @@ TaintSet = tuple[Taint, ...]
 
 
 class NodeRows:
-    """The columns of ``NodeTable`` that describe nodes only, without pods."""
+    """The columns of ``NodeTable`` that describe nodes, without pods."""
 
     def __init__(self, resources: ResourceNames | None = None) -> None:
         self.resources = resources or ResourceNames()
@@ -32,7 +32,7 @@ class NodeRows:
         self.row_of: dict[str, int] = {}
         self.nodes: list[Node | None] = []
         self.size = 0
-        """How many rows are in use, dead ones among them."""
+        """The number of rows in use, including those of deleted nodes."""
         self.capacity = _FIRST_ROWS
         self.amounts = Amounts(_FIRST_RESOURCES, self.capacity)
         self.alive: NDArray[np.bool_] = np.zeros(self.capacity, np.bool_)
@@ -45,12 +45,12 @@ class NodeRows:
         self.images = ImageIndex()
         self.journal = Journal(self.capacity)
         self.node_journal = Journal(self.capacity)
-        self.derived: dict[object, Derived] = {}
+        self.derived_columns: dict[object, DerivedColumn] = {}
         self._free_rows: list[int] = []
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return len(self.row_of)
 
     @property
@@ -60,23 +60,23 @@ class NodeRows:
 
     @property
     def allocatable(self) -> NDArray[np.int64]:
-        """What each node has: [resource, row]."""
+        """Allocatable amounts: [resource, row]."""
         return self.amounts.allocatable
 
     @property
     def requested(self) -> NDArray[np.int64]:
-        """Everything taken or held: [resource, row]; PODS counts pods."""
+        """Amounts requested by pods or held: [resource, row]; PODS counts pods."""
         return self.amounts.requested
 
     @property
     def nonzero_millicores(self) -> NDArray[np.float64]:
-        """Cpu requested per row, where asking for nothing counts as 100m."""
+        """Cpu requested per row; a container without a request counts 100m."""
         column: NDArray[np.float64] = self.amounts.nonzero[CPU]
         return column
 
     @property
     def nonzero_bytes(self) -> NDArray[np.float64]:
-        """Memory requested per row, where asking for nothing counts as 200Mi."""
+        """Memory requested per row; a container without a request counts 200Mi."""
         column: NDArray[np.float64] = self.amounts.nonzero[MEMORY]
         return column
 
@@ -87,34 +87,36 @@ class NodeRows:
         return rows
 
     def label(self, key: str) -> Ids:
-        """The value id of each row under a label key, -1 where it has none."""
+        """Return the value id of each row for a label key, -1 without the label."""
         return self.labels.column(key).ids
 
     def label_column(self, key: str) -> LabelColumn:
-        """The column of a label key with its values."""
+        """Return the column of a label key with its values."""
         return self.labels.column(key)
 
     def value(self, key: str, id_: int) -> str:
-        """The label value an id stands for."""
+        """Return the label value of an id."""
         return self.labels.column(key).values[id_]
 
     def upsert_node(self, node: Node) -> int:
-        """Take in a node, new or changed; rows move in the journals only if something did.
+        """Add or update a node and return its row; the journals log it only if it changed.
 
-        Raises BadRequest for amounts that cannot be read and for lists that are too long.
+        Raises BadRequest for amounts that cannot be parsed and for lists that are too long.
         """
         if excess := first_excess(NODE_TREE, node):
             raise BadRequest(excess)
-        provided = {self.resources.id(n): _amount(n, a) for n, a in node.status.allocatable.items()}
+        allocatable = {
+            self.resources.id(n): _amount(n, a) for n, a in node.status.allocatable.items()
+        }
         row = self.row_of.get(node.name)
         new = row is None
         if row is None:
             row = self._open(node.name)
         old = self.nodes[row]
         self.nodes[row] = node
-        self._widen_to(max(provided, default=0))
-        news = self.amounts.provide(row, provided)
-        if old is None or _looks_different(old, node):
+        self._widen_to(max(allocatable, default=0))
+        changed = self.amounts.set_allocatable(row, allocatable)
+        if old is None or _is_changed(old, node):
             self.labels.set(row, node.metadata.labels)
             self.unschedulable[row] = node.spec.unschedulable
             taints = tuple(msgspec.structs.replace(t, time_added=None) for t in node.spec.taints)
@@ -122,8 +124,8 @@ class NodeRows:
             features = frozenset(node.status.declared_features)
             self.feature_set[row] = self.feature_sets.id(features)
             self.node_journal.log(row)
-            news = True
-        if news:
+            changed = True
+        if changed:
             self.journal.log(row)
         had = () if old is None else old.status.images
         if self.images.change(row, had, node.status.images):
@@ -133,9 +135,9 @@ class NodeRows:
         return row
 
     def delete_node(self, name: str) -> None:
-        """Forget a node; whatever stood on its row must be gone."""
+        """Delete a node; its pods must be removed already."""
         row = self.row_of.pop(name)
-        self.amounts.close(row)
+        self.amounts.remove_row(row)
         self.labels.clear(row)
         gone = self.nodes[row]
         if gone is not None and self.images.change(row, gone.status.images, ()):
@@ -163,7 +165,7 @@ class NodeRows:
             self.size = len(self.names)
         self.row_of[name] = row
         self.alive[row] = True
-        self.amounts.open(row)
+        self.amounts.add_row(row)
         return row
 
     def _widen_to(self, resource: int) -> None:
@@ -171,7 +173,7 @@ class NodeRows:
             self._resize(max(resource + 1, self.amounts.width * 2), self.capacity)
 
     def _resize(self, width: int, capacity: int) -> None:
-        """Replace every array by a larger one; whoever holds on to one must let go (layout)."""
+        """Replace every array by a larger one and move the ``layout`` epoch."""
         self.amounts = self.amounts.resized(width, capacity)
         if capacity != self.capacity:
             for name in ("alive", "unschedulable", "taint_set", "feature_set"):
@@ -183,11 +185,11 @@ class NodeRows:
             self.journal.grow(capacity)
             self.node_journal.grow(capacity)
             self.capacity = capacity
-        self.derived = {}
+        self.derived_columns = {}
         self.epochs.bump("layout")
 
     def _copy_nodes_to(self, copy: NodeRows) -> None:
-        """Make a new picture one of the same nodes."""
+        """Copy all nodes to a new, empty table."""
         copy.epochs = self.epochs.fork()
         copy.names, copy.row_of = list(self.names), dict(self.row_of)
         copy.nodes = list(self.nodes)
@@ -202,10 +204,10 @@ class NodeRows:
 
 
 def _amount(name: str, text: str | float) -> int:
-    return min(MOST, milli(text) if name == "cpu" else units(text))
+    return min(MAX_AMOUNT, milli(text) if name == "cpu" else units(text))
 
 
-def _looks_different(old: Node, new: Node) -> bool:
+def _is_changed(old: Node, new: Node) -> bool:
     return (
         old.metadata.labels != new.metadata.labels
         or old.spec.taints != new.spec.taints

@@ -1,4 +1,4 @@
-"""The picture: one row a node, what it has, who stands on it, and what changed when."""
+"""The node table: one row a node, with the pods on it, and journals of what changed."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import NamedTuple
 from holdfast.api.labels import Selector
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.columns.affinity_terms import PodSelector
 from holdfast.columns.counters import SelectorCount
-from holdfast.columns.held import HeldTerm, HeldTerms
-from holdfast.columns.importance import Importance
+from holdfast.columns.existing_terms import ExistingTerm, ExistingTerms
 from holdfast.columns.interner import CPU, MEMORY, ResourceNames
 from holdfast.columns.journal import Journal
-from holdfast.columns.kinds import Kind
+from holdfast.columns.label_groups import LabelGroup
 from holdfast.columns.mounts import MountIndex
 from holdfast.columns.node_rows import NodeRows
 from holdfast.columns.pod_info import PodInfo
+from holdfast.columns.pod_placements import PodPlacements, PodSelectors, PodsOfUnknownNodes
 from holdfast.columns.ports import PortIndex
-from holdfast.columns.roster import Aside, Choices, Roster
-from holdfast.columns.terms import PodChoice
+from holdfast.columns.ranked_pods import RankedPods
 
 
 class Hold(NamedTuple):
-    """Room on a row that is held by something other than a pod."""
+    """Resources of a row that are held by something other than a pod."""
 
     row: int
     amounts: tuple[tuple[int, int], ...]
@@ -31,191 +31,198 @@ class Hold(NamedTuple):
 
 
 class NodeTable(NodeRows):
-    """Nodes as rows, and who stands on them.
+    """Nodes as rows, and the pods on them.
 
-    Mutable and pure: the caller says what happened, nothing is looked up.
-
-    Journals: ``journal`` logs a row for any change, ``node_journal`` only when the node
-    itself changed (labels, taints, flags, its coming and going), so that answers which do not
-    depend on pods survive placements, ``mount_journal`` when a pod with volumes came or went; the
-    ``mounts`` epoch moves when one with claims did. ``order_journal`` tells what only preemption
-    looks at: a pod's start, a nomination to the row. Pods bound to a node nobody has told us about
-    are kept aside until it appears.
+    Callers report every change; the table reads nothing itself. ``journal`` logs a row at any
+    change. ``node_journal`` logs it only if the node changed (labels, taints, flags, added,
+    deleted), so that answers which do not depend on pods stay valid after placements.
+    ``mount_journal`` logs rows where a pod with volumes was added or removed; if it has claims, the
+    ``mounts`` epoch moves. ``order_journal`` logs what only preemption reads: pod starts and
+    nominations. Pods bound to an unknown node are stored until that node is added.
     """
 
     def __init__(self, resources: ResourceNames | None = None) -> None:
         super().__init__(resources)
         self.mount_journal = Journal(self.capacity)
         self.order_journal = Journal(self.capacity)
-        self._importance: Importance | None = None
-        self._roster = Roster(
-            self.capacity, HeldTerms(self.labels, self.node_journal, self.capacity)
+        self._ranked_pods: RankedPods | None = None
+        self._placements = PodPlacements(
+            self.capacity, ExistingTerms(self.labels, self.node_journal, self.capacity)
         )
-        self._aside = Aside()
+        self._unknown_node_pods = PodsOfUnknownNodes()
         self._holds: dict[str, Hold] = {}
         self._unlogged = 0
 
-    # --- what others read -------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------
 
     @property
     def ports(self) -> PortIndex:
         """Host ports in use."""
-        return self._roster.ports
+        return self._placements.ports
 
     @property
     def mounts(self) -> MountIndex:
-        """Who mounts what where."""
-        return self._roster.mounts
+        """The pods that mount volumes, by row, claim and disk."""
+        return self._placements.mounts
 
     def pods_on(self, row: int) -> Mapping[str, PodInfo]:
-        """Pods on the row, by uid."""
-        return self._roster.on(row)
+        """Return the pods on the row, by uid."""
+        return self._placements.on(row)
 
-    def pods_below(self, priority: int) -> bool:
-        """Tell whether any pod anywhere is less important, without looking at them."""
-        return any(given < priority for given in self._roster.priorities)
+    def has_pods_below(self, priority: int) -> bool:
+        """Return whether any pod has a lower priority."""
+        return any(other < priority for other in self._placements.priorities)
 
-    def importance(self) -> Importance:
-        """The pods of each row in order of importance, up to date."""
-        if self._importance is None:
-            self._importance = Importance(self)
-        self._importance.refresh()
-        return self._importance
+    def ranked_pods(self) -> RankedPods:
+        """Return the pods of each row in order of importance, refreshed."""
+        if self._ranked_pods is None:
+            self._ranked_pods = RankedPods(self)
+        self._ranked_pods.refresh()
+        return self._ranked_pods
 
     def pod(self, uid: str) -> tuple[PodInfo, int] | None:
-        """A pod that stands on a row, and which."""
-        standing = self._roster.by_uid.get(uid)
-        return None if standing is None else (standing.pod_info, standing.row)
+        """Return a pod and namespace_labels row, or None if it is on no row."""
+        placed = self._placements.by_uid.get(uid)
+        return None if placed is None else (placed.pod_info, placed.row)
 
     def pods(self) -> list[tuple[PodInfo, int]]:
-        """Every pod that stands on a row."""
-        return [(s.pod_info, s.row) for s in self._roster.by_uid.values()]
+        """Return every pod that is on a row, with the row."""
+        return [(s.pod_info, s.row) for s in self._placements.by_uid.values()]
 
     def is_assumed(self, uid: str) -> bool:
-        """Tell whether the pod was placed and not yet confirmed."""
-        standing = self._roster.by_uid.get(uid)
-        return self._aside.is_assumed(uid) if standing is None else standing.assumed
+        """Return whether the pod is assumed and not yet confirmed."""
+        placed = self._placements.by_uid.get(uid)
+        return self._unknown_node_pods.is_assumed(uid) if placed is None else placed.assumed
 
-    def digest(self, pod: Pod, *, stands_in: bool = False) -> PodInfo:
-        """Digest a pod in this picture's resource ids, each of which then has its column."""
-        pod_info = PodInfo.of(pod, self.resources, stands_in=stands_in)
+    def pod_info(self, pod: Pod, *, is_reserve_pod: bool = False) -> PodInfo:
+        """Read a pod in this table's resource ids, and make columns for new resources."""
+        pod_info = PodInfo.of(pod, self.resources, is_reserve_pod=is_reserve_pod)
         if pod_info.request:
             self._widen_to(pod_info.request[-1][0])
         return pod_info
 
     @property
-    def news(self) -> tuple[int, int]:
-        """Stays the same while nothing at all is heard of pods on rows.
+    def pods_version(self) -> tuple[int, int]:
+        """Changes with every change of a pod on a row, even one that no plugin can see.
 
-        For those few who look at what makes no difference to plugins, and so is not logged: who is
-        assumed, what annotations say.
+        Assuming, confirming and annotations are not in the journal; this counts them.
         """
         return self.journal.seq, self._unlogged
 
-    def kind_of(self, pod_info: PodInfo) -> Kind:
-        """The kind of a pod: its namespace and visible labels."""
-        return self._roster.kind_of(pod_info)
+    def label_group_of(self, pod_info: PodInfo) -> LabelGroup:
+        """Return the pod's group: its namespace and labels under selector keys."""
+        return self._placements.label_group_of(pod_info)
 
-    def kinds(self) -> list[Kind]:
-        """The kinds of pods that stand on rows, reserve pods among them."""
-        return [kind for kind in self._roster.kinds if kind.rows]
+    def label_groups(self) -> list[LabelGroup]:
+        """Return the label groups that have pods on rows, including reserve pods."""
+        return [group for group in self._placements.label_groups if group.rows]
 
-    def pods_of(self, kind: Kind) -> list[tuple[PodInfo, int]]:
-        """The pods of a kind that stand on rows."""
-        standing = self._roster.by_uid
-        return [(standing[uid].pod_info, row) for uid, row in kind.rows.items() if uid in standing]
+    def pods_in_group(self, group: LabelGroup) -> list[tuple[PodInfo, int]]:
+        """Return the pods of a label group with their rows, without reserve pods."""
+        placed = self._placements.by_uid
+        return [(placed[uid].pod_info, row) for uid, row in group.rows.items() if uid in placed]
 
-    def kinds_of(self, pods: Iterable[PodInfo]) -> list[int]:
-        """The kinds, by number, of pods that stand on rows."""
-        standings = self._roster.by_uid
-        return [standings[pod.uid].kind.id for pod in pods]
+    def label_group_ids(self, pods: Iterable[PodInfo]) -> list[int]:
+        """Return the label group ids of pods that are on rows."""
+        placed = self._placements.by_uid
+        return [placed[pod.uid].group.id for pod in pods]
 
-    def show_labels(self, keys: frozenset[str]) -> None:
-        """Make pod label keys visible, because some selector looks at them."""
-        if self._roster.show(keys):
+    def add_selector_keys(self, keys: frozenset[str]) -> None:
+        """Count pod labels under these keys for label groups: a selector uses them."""
+        if self._placements.add_selector_keys(keys):
             self.epochs.bump("labels")
 
     def counter(self, namespace: str, selector: Selector, *, real: bool = False) -> SelectorCount:
-        """Count the pods a selector finds, from now on; depends on epochs layout and counters."""
-        return self.count((PodChoice(frozenset((namespace,)), selector),), real=real)
+        """Return the counter of pods that a selector matches.
 
-    def count(self, choices: Choices, *, real: bool = False) -> SelectorCount:
-        """Count the pods that all of the choices mean, or the real ones alone.
-
-        Depends on layout and counters.
+        Depends on the epochs layout and counters.
         """
-        self.show_labels(frozenset(key for choice in choices for key in choice.selector.keys))
-        counter, dropped = self._roster.counter(choices, real=real)
+        return self.count((PodSelector(frozenset((namespace,)), selector),), real=real)
+
+    def count(self, pod_selectors: PodSelectors, *, real: bool = False) -> SelectorCount:
+        """Return the counter of pods that match all selectors; ``real`` leaves reserve pods out.
+
+        Depends on the epochs layout and counters.
+        """
+        self.add_selector_keys(
+            frozenset(key for pod_selector in pod_selectors for key in pod_selector.selector.keys)
+        )
+        counter, dropped = self._placements.counter(pod_selectors, real=real)
         if dropped:
             self.epochs.bump("counters")
         return counter
 
     @property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
-        """Labels of the namespaces we were told about."""
-        return self._roster.namespaces
+        """The labels of all known namespaces."""
+        return self._placements.namespaces
 
-    def held_about(self, pod_info: PodInfo) -> tuple[HeldTerm, ...]:
-        """Terms of standing pods that speak of this one; depends on held and namespaces."""
-        kind = self.kind_of(pod_info)
-        its = self.namespaces.get(kind.namespace, {})
-        return self._roster.held.matching(kind.id, kind.namespace, its, kind.labels)
+    def existing_terms_for(self, pod_info: PodInfo) -> tuple[ExistingTerm, ...]:
+        """Return the existing pods' terms that match this pod.
 
-    def label_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """Take in a namespace's labels; None lets it go."""
+        Depends on the epochs existing_terms and namespaces.
+        """
+        group = self.label_group_of(pod_info)
+        namespace_labels = self.namespaces.get(group.namespace, {})
+        return self._placements.existing_terms.matching(
+            group.id, group.namespace, namespace_labels, group.labels
+        )
+
+    def set_namespace_labels(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Set a namespace's labels; None deletes the namespace."""
         if self.namespaces.get(name) != labels:
-            self._roster.relabel_namespace(name, labels)
+            self._placements.relabel_namespace(name, labels)
             self.epochs.bump("namespaces")
 
     # --- nodes ------------------------------------------------------------------------------
 
     def upsert_node(self, node: Node) -> int:
-        """Take in a node, new or changed; pods that waited for it find their place."""
+        """Add or update a node; pods already bound to it are placed. Return its row."""
         row = super().upsert_node(node)
-        for pod_info, assumed in self._aside.take(node.name):
+        for pod_info, assumed in self._unknown_node_pods.take(node.name):
             self._place(pod_info, row, assumed=assumed)
         return row
 
     def delete_node(self, name: str) -> None:
-        """Forget a node; its pods are kept aside in case it comes back."""
+        """Delete a node; namespace_labels pods are stored in case it is added again."""
         row = self.row_of.get(name)
         if row is None:
             return
-        for uid in list(self._roster.on(row)):
-            standing = self._roster.by_uid[uid]
+        for uid in list(self._placements.on(row)):
+            placed = self._placements.by_uid[uid]
             self._remove(uid)
-            self._aside.put(standing.pod_info, name, assumed=standing.assumed)
+            self._unknown_node_pods.put(placed.pod_info, name, assumed=placed.assumed)
         for key in [k for k, hold in self._holds.items() if hold.row == row]:
             self.release(key)
-        for uid in [u for u, seat in self._roster.seated.items() if seat.row == row]:
-            self.unseat(uid)
+        for uid in [u for u, placed in self._placements.reserve_pods.items() if placed.row == row]:
+            self.remove_reserve_pod(uid)
         super().delete_node(name)
 
     # --- pods -------------------------------------------------------------------------------
 
     def add_pod(self, pod_info: PodInfo, node_name: str) -> None:
-        """Take in a bound pod, new or changed; an assumption of it is confirmed in silence."""
+        """Add or update a bound pod; an assumed pod becomes confirmed."""
         uid = pod_info.uid
-        self._aside.drop(uid)
+        self._unknown_node_pods.drop(uid)
         row = self.row_of.get(node_name)
-        standing = self._roster.by_uid.get(uid)
-        if standing is not None:
-            if standing.row == row and self._roster.same(standing, pod_info):
-                if standing.pod_info.pod.status.start_time != pod_info.pod.status.start_time:
+        placed = self._placements.by_uid.get(uid)
+        if placed is not None:
+            if placed.row == row and self._placements.is_unchanged(placed, pod_info):
+                if placed.pod_info.pod.status.start_time != pod_info.pod.status.start_time:
                     self.order_journal.log(row)
-                if self._is_relabelled(standing.pod_info, pod_info, row):
+                if self._is_relabelled(placed.pod_info, pod_info, row):
                     self.epochs.bump("pod_labels")
-                self._roster.confirm(standing, pod_info)
+                self._placements.confirm(placed, pod_info)
                 self._unlogged += 1
                 return
             self._remove(uid)
         if row is None:
-            self._aside.put(pod_info, node_name, assumed=False)
+            self._unknown_node_pods.put(pod_info, node_name, assumed=False)
         else:
             self._place(pod_info, row, assumed=False)
 
     def _is_relabelled(self, was: PodInfo, pod_info: PodInfo, row: int) -> bool:
-        """Tell whether labels changed, other than by the node's own being copied onto the pod."""
+        """Return whether labels changed, other than by the node's labels copied to the pod."""
         if was.labels == pod_info.labels:
             return False
         node = self.nodes[row]
@@ -224,20 +231,20 @@ class NodeTable(NodeRows):
         return not changed <= node.metadata.labels.items()
 
     def remove_pod(self, uid: str) -> None:
-        """Take a pod off; one that is not there is fine."""
-        self._aside.drop(uid)
-        if uid in self._roster.by_uid:
+        """Remove a pod; an unknown one is ignored."""
+        self._unknown_node_pods.drop(uid)
+        if uid in self._placements.by_uid:
             self._remove(uid)
 
     def assume(self, pod_info: PodInfo, row: int) -> None:
-        """Put a pod on a row before the API server knows of it."""
-        assert pod_info.uid not in self._roster.by_uid, (
-            f"pod {pod_info.key} is in the picture already"
+        """Place a pod on a row before the API server knows about it."""
+        assert pod_info.uid not in self._placements.by_uid, (
+            f"pod {pod_info.key} is on a row already"
         )
         self._place(pod_info, row, assumed=True)
 
     def forget(self, uid: str) -> None:
-        """Withdraw an assumption; a confirmed pod stays."""
+        """Remove a pod that is only assumed; a confirmed pod stays."""
         if self.is_assumed(uid):
             self.remove_pod(uid)
 
@@ -246,51 +253,54 @@ class NodeTable(NodeRows):
         if request and request[-1][0] >= self.amounts.width:
             self._widen_to(request[-1][0])
         cpu, memory = pod_info.nonzero_millicores, pod_info.nonzero_bytes
-        self.amounts.take(row, request, pod_info.slots, cpu, memory)
-        held = self._roster.held.version
-        if pod_info.terms:
-            self.show_labels(pod_info.terms.label_keys)
-        self._roster.enter(pod_info, row, assumed=assumed)
-        self._moved(pod_info, row, held)
+        self.amounts.add_request(row, request, pod_info.slots, cpu, memory)
+        terms_version = self._placements.existing_terms.version
+        if pod_info.affinity_terms:
+            self.add_selector_keys(pod_info.affinity_terms.label_keys)
+        self._placements.add(pod_info, row, assumed=assumed)
+        self._moved(pod_info, row, terms_version)
 
     def _remove(self, uid: str) -> None:
-        held = self._roster.held.version
-        standing = self._roster.leave(uid)
-        pod_info, row = standing.pod_info, standing.row
+        terms_version = self._placements.existing_terms.version
+        placed = self._placements.remove(uid)
+        pod_info, row = placed.pod_info, placed.row
         cpu, memory = pod_info.nonzero_millicores, pod_info.nonzero_bytes
-        self.amounts.give(row, pod_info.request, pod_info.slots, cpu, memory)
-        self._moved(pod_info, row, held)
+        self.amounts.remove_request(row, pod_info.request, pod_info.slots, cpu, memory)
+        self._moved(pod_info, row, terms_version)
 
-    def _moved(self, pod_info: PodInfo, row: int, held: int) -> None:
-        """Tell whoever must know that a pod came or went; ``held`` was the version before."""
-        if self._roster.held.version != held:
-            self.epochs.bump("held")
+    def _moved(self, pod_info: PodInfo, row: int, terms_version: int) -> None:
+        """Log that a pod was added or removed; ``terms_version`` was the version before."""
+        if self._placements.existing_terms.version != terms_version:
+            self.epochs.bump("existing_terms")
         self.journal.log(row)
         if pod_info.mounts:
             self.mount_journal.log(row)
             if pod_info.mounts.claims:
                 self.epochs.bump("mounts")
 
-    # --- room held by something that is not a pod -------------------------------------------
+    # --- resources held by reservations -----------------------------------------------------
 
-    def seat(self, pod_info: PodInfo, row: int) -> None:
-        """Let a reserve pod be seen on the row, without its amounts: those are held apart."""
-        self.unseat(pod_info.uid)
-        held = self._roster.held.version
-        if pod_info.terms:
-            self.show_labels(pod_info.terms.label_keys)
-        self._roster.seat(pod_info, row)
-        self._moved(pod_info, row, held)
+    def add_reserve_pod(self, pod_info: PodInfo, row: int) -> None:
+        """Add a reserve pod without namespace_labels resources: those are held separately."""
+        self.remove_reserve_pod(pod_info.uid)
+        terms_version = self._placements.existing_terms.version
+        if pod_info.affinity_terms:
+            self.add_selector_keys(pod_info.affinity_terms.label_keys)
+        self._placements.add_reserve_pod(pod_info, row)
+        self._moved(pod_info, row, terms_version)
 
-    def unseat(self, uid: str) -> None:
-        """Let a reserve pod be seen no more; one that is not seated is fine."""
-        held = self._roster.held.version
-        standing = self._roster.unseat(uid)
-        if standing is not None:
-            self._moved(standing.pod_info, standing.row, held)
+    def remove_reserve_pod(self, uid: str) -> None:
+        """Remove a reserve pod; an unknown one is ignored."""
+        terms_version = self._placements.existing_terms.version
+        placed = self._placements.remove_reserve_pod(uid)
+        if placed is not None:
+            self._moved(placed.pod_info, placed.row, terms_version)
 
     def hold(self, key: str, row: int, amounts: Mapping[int, int], slots: int = 0) -> bool:
-        """Hold room on a row under a key, instead of what that key held before; tell if news."""
+        """Hold resources of a row under a key, replacing what the key held before.
+
+        Return whether anything changed.
+        """
         new = Hold(row, tuple([pair for pair in amounts.items() if pair[1]]), slots)
         old = self._holds.get(key)
         if old == new:
@@ -298,7 +308,7 @@ class NodeTable(NodeRows):
         more = amounts
         if old is not None:
             if old.row == row:
-                # One step: what it held before may be most of what it holds now.
+                # Add the difference in one step: most of the amount may be held already.
                 more = dict(amounts)
                 for resource, amount in old.amounts:
                     more[resource] = more.get(resource, 0) - amount
@@ -307,21 +317,21 @@ class NodeTable(NodeRows):
                 self.release(key)
         self._widen_to(max(more, default=0))
         self._holds[key] = new
-        self.amounts.take(row, more.items(), slots, more.get(CPU, 0), more.get(MEMORY, 0))
+        self.amounts.add_request(row, more.items(), slots, more.get(CPU, 0), more.get(MEMORY, 0))
         self.journal.log(row)
         return True
 
     def release(self, key: str) -> None:
-        """Give back what was held under the key; holding nothing is fine."""
+        """Release what is held under the key; an unknown key is ignored."""
         old = self._holds.pop(key, None)
         if old is not None:
-            self._let_go(old)
+            self._give_back(old)
             self.journal.log(old.row)
 
-    def _let_go(self, hold: Hold) -> None:
+    def _give_back(self, hold: Hold) -> None:
         amounts = dict(hold.amounts)
         cpu, memory = amounts.get(CPU, 0), amounts.get(MEMORY, 0)
-        self.amounts.give(hold.row, hold.amounts, hold.slots, cpu, memory)
+        self.amounts.remove_request(hold.row, hold.amounts, hold.slots, cpu, memory)
 
     # --- growing and forking ----------------------------------------------------------------
 
@@ -331,17 +341,17 @@ class NodeTable(NodeRows):
         if grows:
             self.mount_journal.grow(capacity)
             self.order_journal.grow(capacity)
-            self._roster.grow(capacity)
-        self._importance = None
+            self._placements.grow(capacity)
+        self._ranked_pods = None
 
     def fork(self) -> NodeTable:
-        """An independent copy: what happens to one never shows in the other."""
+        """Return an independent copy."""
         copy = NodeTable(self.resources.fork())
         self._copy_nodes_to(copy)
         copy.mount_journal = self.mount_journal.fork()
         copy.order_journal = self.order_journal.fork()
-        held = self._roster.held.fork(copy.labels, copy.node_journal)
-        copy._roster = self._roster.fork(held)
-        copy._aside = self._aside.fork()
+        terms = self._placements.existing_terms.fork(copy.labels, copy.node_journal)
+        copy._placements = self._placements.fork(terms)
+        copy._unknown_node_pods = self._unknown_node_pods.fork()
         copy._holds = dict(self._holds)
         return copy

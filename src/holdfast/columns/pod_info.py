@@ -1,4 +1,4 @@
-"""What the scheduler reads of a pod, digested once per version of the pod."""
+"""What the scheduler reads of a pod, worked out once per version of the pod."""
 
 from __future__ import annotations
 
@@ -14,43 +14,44 @@ import msgspec
 
 from holdfast.api.pod import Affinity, Container, Pod, PodSpec, Resources, Volume
 from holdfast.api.requests import pod_request, request_nanos, round_up_nanos
-from holdfast.columns.amounts import MOST, RequestedAmounts
+from holdfast.columns.affinity_terms import NO_TERMS, AffinityTerms, read_affinity_terms
+from holdfast.columns.amounts import MAX_AMOUNT, RequestedAmounts
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.mounts import Mounts, mounts_of
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
-from holdfast.columns.terms import NO_TERMS, PodTerms, read_terms
 from holdfast.validation.list_limits import POD_SPEC_TREE, first_excess, resource_excess
 
 _encode = msgspec.json.Encoder().encode  # MessagePack has no integers beyond 64 bits
-_MOST_DIGESTS = 10_000
-_NOTHING = Resources()
-_SMALL = 4096
-"""Lists are counted in specs of more bytes; those of smaller ones cannot be long."""
+_MAX_SPECS = 10_000
+_NO_RESOURCES = Resources()
+_SMALL_SPEC_BYTES = 4096
+"""The entries of lists are counted only in specs of more bytes."""
 
 
-class _Digest(NamedTuple):
+class _SpecInfo(NamedTuple):
     request: RequestedAmounts
     nonzero_millicores: int
     nonzero_bytes: int
     host_ports: frozenset[HostPort]
     mounts: Mounts
-    shape: bytes
-    """One copy of the bytes for all pods of that spec."""
-    frame: bytes
-    terms: dict[str, PodTerms] | None
-    """Pod affinity by the pod's namespace, which a term may mean without naming it."""
+    spec_key: bytes
+    """Shared by all pods of that spec."""
+    spec_key_without_requests: bytes
+    terms: dict[str, AffinityTerms] | None
+    """Affinity terms by the pod's namespace, which a term without namespaces selects."""
     excess: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodInfo:
-    """A pod in the scheduler's terms; two versions of a pod are two facts.
+    """One version of a pod, as plugins read it.
 
-    ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``mounts`` are
-    its claims and disks. ``shape`` is what of the spec can matter, as bytes, but for the node it
-    names: pods of equal shape ask for the same things. ``frame`` is the same without what the pod
-    asks for. ``stands_in``: it is no real pod but stands for a reservation, whose name and uid it
-    has. ``excess`` names a list of the spec that has too many entries; such a pod is not placed.
+    ``request`` has resource ids (cpu in millicores, others in units, rounded up). ``mounts`` are
+    claims and disks. ``spec_key`` is the part of the spec that matters to scheduling, as bytes and
+    without the node's name: pods with equal keys need the same. ``spec_key_without_requests``
+    leaves out resource requests too. ``is_reserve_pod``: not a pod object, but the template of a
+    reservation with the reservation's name and uid. ``excess`` names a list of the spec that has
+    too many entries; such a pod is not scheduled.
     """
 
     pod: Pod
@@ -66,27 +67,28 @@ class PodInfo:
     host_ports: frozenset[HostPort]
     mounts: Mounts
     terminating: bool
-    shape: bytes
-    frame: bytes = b""
-    terms: PodTerms = NO_TERMS
-    stands_in: bool = False
+    spec_key: bytes
+    spec_key_without_requests: bytes = b""
+    affinity_terms: AffinityTerms = NO_TERMS
+    is_reserve_pod: bool = False
     excess: str = ""
 
     @classmethod
-    def of(cls, pod: Pod, resources: ResourceNames, *, stands_in: bool = False) -> PodInfo:
-        """Digest a pod; one without a uid goes by its namespace and name."""
+    def of(cls, pod: Pod, resources: ResourceNames, *, is_reserve_pod: bool = False) -> PodInfo:
+        """Read a pod; without a uid, namespace and name identify it."""
         meta, spec = pod.metadata, pod.spec
-        digest = _digest(pod, resources, _shape(pod))
-        request = _with_slots(digest.request, pod) if stands_in else digest.request
+        spec_info = _read_spec(pod, resources, _spec_key(pod))
+        request = _with_slots(spec_info.request, pod) if is_reserve_pod else spec_info.request
         return cls(
             pod=pod, uid=meta.uid or f"{meta.namespace}/{meta.name}", namespace=meta.namespace,
             name=meta.name, labels=meta.labels, priority=spec.priority or 0,
             scheduler_name=spec.scheduler_name or "default-scheduler", request=request,
-            nonzero_millicores=digest.nonzero_millicores, nonzero_bytes=digest.nonzero_bytes,
-            host_ports=digest.host_ports, mounts=digest.mounts,
-            terminating=meta.deletion_timestamp is not None, shape=digest.shape,
-            frame=digest.frame, terms=_terms(digest, pod), stands_in=stands_in,
-            excess=digest.excess,
+            nonzero_millicores=spec_info.nonzero_millicores, nonzero_bytes=spec_info.nonzero_bytes,
+            host_ports=spec_info.host_ports, mounts=spec_info.mounts,
+            terminating=meta.deletion_timestamp is not None, spec_key=spec_info.spec_key,
+            spec_key_without_requests=spec_info.spec_key_without_requests,
+            affinity_terms=_terms(spec_info, pod), is_reserve_pod=is_reserve_pod,
+            excess=spec_info.excess,
         )  # fmt: skip
 
     @property
@@ -96,22 +98,22 @@ class PodInfo:
 
     @property
     def slots(self) -> int:
-        """Pod slots it takes besides what it requests of them, as a reserve pod may."""
-        return 0 if self.stands_in and any(r == PODS for r, _ in self.request) else 1
+        """Pod slots needed besides the request; a reserve pod may request its slots."""
+        return 0 if self.is_reserve_pod and any(r == PODS for r, _ in self.request) else 1
 
-    def started(self, now: float) -> float:
-        """When the pod started; one that has not counts as starting now."""
-        began = self.began
+    def start_time_or(self, now: float) -> float:
+        """Return the start time, or ``now`` if the pod has not started."""
+        began = self.start_time
         return now if began == math.inf else began
 
     @property
-    def began(self) -> float:
+    def start_time(self) -> float:
         """When the pod started, infinity if it has not."""
         began = self.pod.status.start_time
-        return math.inf if began is None else _moment(began)
+        return math.inf if began is None else _seconds(began)
 
-    def weighs_like(self, other: PodInfo) -> bool:
-        """Tell whether the two are of the same weight: same room, ports, priority, terms."""
+    def is_equivalent_to(self, other: PodInfo) -> bool:
+        """Return whether requests, ports, priority, terms and termination are equal."""
         return (
             self.request == other.request
             and self.nonzero_millicores == other.nonzero_millicores
@@ -119,32 +121,35 @@ class PodInfo:
             and self.host_ports == other.host_ports
             and self.terminating == other.terminating
             and self.priority == other.priority
-            and (self.terms is other.terms or self.pod.spec.affinity == other.pod.spec.affinity)
+            and (
+                self.affinity_terms is other.affinity_terms
+                or self.pod.spec.affinity == other.pod.spec.affinity
+            )
         )
 
 
-def beginnings(pods: Sequence[PodInfo]) -> list[float]:
-    """When each of many pods started; many do at the same second."""
+def start_times(pods: Sequence[PodInfo]) -> list[float]:
+    """Return the start times of many pods; each distinct text is parsed once."""
     texts = [pod.pod.status.start_time for pod in pods]
-    moments = {text: math.inf if text is None else _moment(text) for text in set(texts)}
-    return [moments[text] for text in texts]
+    seconds = {text: math.inf if text is None else _seconds(text) for text in set(texts)}
+    return [seconds[text] for text in texts]
 
 
 @lru_cache(65536)
-def _moment(text: str) -> float:
+def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
 def _with_slots(request: RequestedAmounts, pod: Pod) -> RequestedAmounts:
-    """Add the pod slots a reservation asks for; of a real pod such a request counts nothing."""
+    """Add the pod slots a reservation requests; of a pod such a request is ignored."""
     slots = round_up_nanos("pods", request_nanos(pod).get("pods", 0))
     return tuple(sorted((*request, (PODS, slots)))) if slots > 0 else request
 
 
-def _shape(pod: Pod) -> bytes:
-    """The spec as bytes, without what decides nothing and without the node it is on.
+def _spec_key(pod: Pod) -> bytes:
+    """Return the spec as bytes, without the node's name and what does not matter to scheduling.
 
-    Pods of a workload then are of one shape wherever they stand.
+    So pods of one workload have one key, whichever node they are on.
     """
     spec = pod.spec
     volumes = _deciding_volumes(spec)
@@ -153,8 +158,8 @@ def _shape(pod: Pod) -> bytes:
     return _encode(spec) + _identity(pod, volumes)
 
 
-def _frame(pod: Pod) -> bytes:
-    """The same without what the pod asks for."""
+def _spec_key_without_requests(pod: Pod) -> bytes:
+    """Return the same without resource requests."""
     spec = pod.spec
     volumes = _deciding_volumes(spec)
     bare = msgspec.structs.replace(
@@ -170,45 +175,45 @@ def _frame(pod: Pod) -> bytes:
 
 
 def _without_amounts(containers: tuple[Container, ...]) -> tuple[Container, ...]:
-    return tuple([msgspec.structs.replace(c, resources=_NOTHING) for c in containers])
+    return tuple([msgspec.structs.replace(c, resources=_NO_RESOURCES) for c in containers])
 
 
 def _identity(pod: Pod, volumes: tuple[Volume, ...]) -> bytes:
-    """Which pod it is, if that matters: the claim behind an ephemeral volume is the pod's own."""
+    """Return which pod it is if that matters: an ephemeral volume's claim belongs to one pod."""
     if volumes and any([volume.ephemeral is not None for volume in volumes]):
         return f"{pod.namespace}/{pod.name}/{pod.uid}".encode()
     return b""
 
 
 def _deciding_volumes(spec: PodSpec) -> tuple[Volume, ...]:
-    """Leave out volumes of which we read nothing but a name.
+    """Leave out volumes of which only the name is read.
 
-    Kubernetes gives every pod a volume for its token, under a name of its own: with it no two
-    pods would be of one class.
+    Kubernetes adds a volume for the service account token with a name of its own to every pod;
+    with it, no two pods would be of one class.
     """
     if not spec.volumes:
         return ()
     return tuple([volume for volume in spec.volumes if volume != Volume(name=volume.name)])
 
 
-def _digest(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
-    """Work out what the spec asks for, or remember it from an equal one."""
+def _read_spec(pod: Pod, resources: ResourceNames, spec_key: bytes) -> _SpecInfo:
+    """Read what the spec needs, or return what an equal spec needed."""
     if _was_resized(pod):
-        return _work_out(pod, resources, shape)
-    digest: _Digest | None = resources.digests.get(shape)
-    if digest is None:
-        if len(resources.digests) >= _MOST_DIGESTS:
-            resources.digests.clear()
-            resources.terms.clear()
-        digest = resources.digests[shape] = _work_out(pod, resources, shape)
-    return digest
+        return _compute(pod, resources, spec_key)
+    spec_info: _SpecInfo | None = resources.spec_cache.get(spec_key)
+    if spec_info is None:
+        if len(resources.spec_cache) >= _MAX_SPECS:
+            resources.spec_cache.clear()
+            resources.terms_cache.clear()
+        spec_info = resources.spec_cache[spec_key] = _compute(pod, resources, spec_key)
+    return spec_info
 
 
 def _was_resized(pod: Pod) -> bool:
-    """Tell whether the status may say something else about requests than the spec.
+    """Return whether the status may contain other requests than the spec.
 
-    Kubelets repeat in the status of every running pod what it was given; only where that is not
-    what it asks for, or not in the same words, it must be worked out.
+    Kubelets copy the requests into the status of every running pod; the effective request must be
+    computed only if that differs from the spec.
     """
     spec, status = pod.spec, pod.status
     if spec.resources is not None and (status.resources is not None or status.allocated_resources):
@@ -228,21 +233,25 @@ def _was_resized(pod: Pod) -> bool:
     return False
 
 
-def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
+def _compute(pod: Pod, resources: ResourceNames, spec_key: bytes) -> _SpecInfo:
     asked = pod_request(pod)
-    excess = _excess(pod, asked.amounts) if len(shape) > _SMALL else ""
-    # Such a pod is not placed by us; where it stands already, resources of no node are left out.
+    excess = _excess(pod, asked.amounts) if len(spec_key) > _SMALL_SPEC_BYTES else ""
+    # Such a pod is not scheduled; if it is bound already, unknown resources are left out.
     number = resources.find if excess else resources.id
     request = sorted(
-        (id_, min(amount, MOST + 1))
+        (id_, min(amount, MAX_AMOUNT + 1))
         for name, amount in asked.amounts.items()
         if amount > 0 and (id_ := number(name)) >= 0
     )
-    frame = _frame(pod)
-    terms = None if _unattached(pod.spec.affinity) else resources.terms.setdefault(frame, {})
-    return _Digest(
+    spec_key_without_requests = _spec_key_without_requests(pod)
+    terms = (
+        None
+        if _has_no_pod_affinity(pod.spec.affinity)
+        else resources.terms_cache.setdefault(spec_key_without_requests, {})
+    )
+    return _SpecInfo(
         tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod),
-        mounts_of(pod), shape, frame, terms, excess,
+        mounts_of(pod), spec_key, spec_key_without_requests, terms, excess,
     )  # fmt: skip
 
 
@@ -250,22 +259,22 @@ def _excess(pod: Pod, amounts: Mapping[str, int]) -> str:
     return first_excess(POD_SPEC_TREE, pod) or resource_excess(amounts)
 
 
-def _unattached(affinity: Affinity | None) -> bool:
+def _has_no_pod_affinity(affinity: Affinity | None) -> bool:
     return affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity)
 
 
-def _terms(digest: _Digest, pod: Pod) -> PodTerms:
-    if digest.terms is None:
+def _terms(spec_info: _SpecInfo, pod: Pod) -> AffinityTerms:
+    if spec_info.terms is None:
         return NO_TERMS
     namespace = pod.metadata.namespace
-    found = digest.terms.get(namespace)
+    found = spec_info.terms.get(namespace)
     if found is None:
-        found = digest.terms[namespace] = read_terms(pod.spec.affinity, namespace)
+        found = spec_info.terms[namespace] = read_affinity_terms(pod.spec.affinity, namespace)
     return found
 
 
 def _host_ports(pod: Pod) -> frozenset[HostPort]:
-    """Ports taken on the node by containers and sidecars; ordinary init containers are gone."""
+    """Return the host ports of containers and sidecars; other init containers have ended."""
     sidecars = (c for c in pod.spec.init_containers if c.restart_policy == "Always")
     return frozenset(
         (port.protocol or "TCP", port.host_port, port.host_ip or ANY_ADDRESS)
@@ -276,7 +285,7 @@ def _host_ports(pod: Pod) -> frozenset[HostPort]:
 
 
 def sum_of(pods: Iterable[PodInfo]) -> Counter[int]:
-    """What pods take together, by resource id; pod slots among them."""
+    """Return the requests of pods together by resource id, including pod slots."""
     total: Counter[int] = Counter()
     for pod in pods:
         total[PODS] += pod.slots

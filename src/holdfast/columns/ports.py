@@ -1,4 +1,4 @@
-"""Who uses which host port where."""
+"""Host ports in use, by row."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 ANY_ADDRESS = "0.0.0.0"
 HostPort = tuple[str, int, str]
-"""Protocol, port, address; the address is never empty (``0.0.0.0`` is every one)."""
-_MOST_COUNTS = 64
+"""Protocol, port, address; the address is never empty (``0.0.0.0`` is every address)."""
+_MAX_COUNTS = 64
 
 
-def clash(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
-    """Tell whether two sets of host ports cannot be on one node.
+def ports_conflict(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
+    """Return whether two sets of host ports cannot be used on one node.
 
-    >>> clash([("TCP", 80, "0.0.0.0")], [("TCP", 80, "10.0.0.1")])
+    >>> ports_conflict([("TCP", 80, "0.0.0.0")], [("TCP", 80, "10.0.0.1")])
     True
     """
     taken = list(used)
@@ -29,15 +29,15 @@ def clash(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
     )
 
 
-def clashes(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> int:
-    """How many of the used ports cannot be on one node with those wanted."""
-    return sum(clash(wanted, (port,)) for port in used)
+def count_conflicts(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> int:
+    """Return how many of the used ports conflict with the wanted ones."""
+    return sum(ports_conflict(wanted, (port,)) for port in used)
 
 
 class PortIndex:
-    """Counts the users of each (protocol, port) per row and address.
+    """The number of pods that use each (protocol, port), per row and address.
 
-    Counted, because a foreign scheduler may put two pods with one port on a node.
+    Another scheduler may bind two pods with the same port to one node, so users are counted.
     """
 
     __slots__ = ("_counts", "_users")
@@ -47,14 +47,14 @@ class PortIndex:
         self._counts: dict[frozenset[HostPort], NDArray[np.int64]] = {}
 
     def add(self, row: int, ports: Iterable[HostPort]) -> None:
-        """Note that a pod with these ports stands on the row."""
+        """Add the ports of a pod to the row."""
         for protocol, port, address in ports:
             addresses = self._users.setdefault((protocol, port), {}).setdefault(row, {})
             addresses[address] = addresses.get(address, 0) + 1
         self._move(row, ports, 1)
 
     def remove(self, row: int, ports: Iterable[HostPort]) -> None:
-        """Note that it left."""
+        """Remove the ports of a pod from the row."""
         for protocol, port, address in ports:
             rows = self._users[protocol, port]
             addresses = rows[row]
@@ -70,31 +70,31 @@ class PortIndex:
     def _move(self, row: int, ports: Iterable[HostPort], by: int) -> None:
         for wanted, column in [*self._counts.items()]:
             if row < len(column):
-                column[row] += by * clashes(wanted, ports)
+                column[row] += by * count_conflicts(wanted, ports)
             else:
                 del self._counts[wanted]
 
     def count(self, wanted: frozenset[HostPort], capacity: int) -> NDArray[np.int64]:
-        """How many ports in use on each row clash with those wanted; counted on from now on."""
+        """Return how many used ports conflict with the wanted ones, per row; kept up to date."""
         found = self._counts.pop(wanted, None)
         if found is None or len(found) != capacity:
             found = np.zeros(capacity, np.int64)
             for row in self.rows_taken(wanted):
-                found[row] = self._clashing_at(row, wanted)
-            if len(self._counts) >= _MOST_COUNTS:
+                found[row] = self._conflicts_at(row, wanted)
+            if len(self._counts) >= _MAX_COUNTS:
                 del self._counts[next(iter(self._counts))]
         self._counts[wanted] = found
         return found
 
-    def _clashing_at(self, row: int, wanted: frozenset[HostPort]) -> int:
+    def _conflicts_at(self, row: int, wanted: frozenset[HostPort]) -> int:
         return sum(
-            count * clashes(wanted, [(protocol, port, address)])
+            count * count_conflicts(wanted, [(protocol, port, address)])
             for protocol, port in {(protocol, port) for protocol, port, _ in wanted}
             for address, count in self._users.get((protocol, port), {}).get(row, {}).items()
         )
 
     def taken_at(self, row: int, wanted: Iterable[HostPort], less: Sequence[HostPort] = ()) -> bool:
-        """Tell whether one of the wanted ports is taken on the row, not counting ``less``."""
+        """Return whether a wanted port is in use on the row, ignoring the ports in ``less``."""
         for protocol, port, address in wanted:
             addresses = self._users.get((protocol, port), {}).get(row)
             if addresses and less:
@@ -103,21 +103,21 @@ class PortIndex:
                     for used, count in addresses.items()
                     if count > less.count((protocol, port, used))
                 }
-            if addresses and _meets(address, addresses):
+            if addresses and _address_conflicts(address, addresses):
                 return True
         return False
 
     def rows_taken(self, wanted: Iterable[HostPort]) -> set[int]:
-        """Rows on which one of the wanted ports is taken."""
+        """Return the rows on which a wanted port is in use."""
         return {
             row
             for protocol, port, address in wanted
             for row, addresses in self._users.get((protocol, port), {}).items()
-            if _meets(address, addresses)
+            if _address_conflicts(address, addresses)
         }
 
     def fork(self) -> PortIndex:
-        """An independent copy."""
+        """Return an independent copy."""
         copy = PortIndex()
         copy._users = {
             port: {row: dict(addresses) for row, addresses in rows.items()}
@@ -126,5 +126,5 @@ class PortIndex:
         return copy
 
 
-def _meets(address: str, used: dict[str, int]) -> bool:
+def _address_conflicts(address: str, used: dict[str, int]) -> bool:
     return address == ANY_ADDRESS or address in used or ANY_ADDRESS in used

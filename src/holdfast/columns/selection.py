@@ -1,7 +1,7 @@
-"""Label and node selectors, answered for whole columns.
+"""Label selectors and node selectors, evaluated for many rows at once.
 
-The same selectors as ``api.labels`` and ``api.node_selection`` compile and answer for one node, but
-asked about all rows at once: a test of one label is a comparison of value ids.
+They are the selectors that ``api.labels`` and ``api.node_selection`` compile and evaluate for one
+node; here a label is tested by comparing value ids.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SomeRows = NDArray[np.intp] | slice
 
 
 def selected(nodes: NodeTable, selector: Selector, rows: SomeRows) -> Bools:
-    """Tell which rows a label selector chooses."""
+    """Return which rows a label selector matches."""
     mask = np.ones(_count(nodes, rows), np.bool_)
     if selector.requirements is None:
         return ~mask
@@ -39,9 +39,9 @@ def selected(nodes: NodeTable, selector: Selector, rows: SomeRows) -> Bools:
 def term_selected(
     nodes: NodeTable, term: NodeTerm, rows: SomeRows, *, by_labels_alone: bool = False
 ) -> Bools:
-    """Tell which rows one node selector term chooses; one with a mistake chooses none.
+    """Return which rows a node selector term matches; an invalid term matches none.
 
-    ``by_labels_alone`` leaves out what it asks of fields, as for a node without a name.
+    ``by_labels_alone`` skips the term's field requirements.
     """
     if term.mistakes:
         return np.zeros(_count(nodes, rows), np.bool_)
@@ -60,7 +60,7 @@ def term_selected(
 def terms_selected(
     nodes: NodeTable, terms: NodeTerms, rows: SomeRows, *, by_labels_alone: bool = False
 ) -> Bools:
-    """Tell which rows any of the terms chooses."""
+    """Return which rows any of the terms matches."""
     mask = np.zeros(_count(nodes, rows), np.bool_)
     for term in terms.terms:
         mask |= term_selected(nodes, term, rows, by_labels_alone=by_labels_alone)
@@ -68,7 +68,7 @@ def terms_selected(
 
 
 def required_selected(nodes: NodeTable, required: RequiredNodes, rows: SomeRows) -> Bools:
-    """Tell which rows a pod's node selector and required affinity admit."""
+    """Return which rows a pod's node selector and required affinity match."""
     mask = selected(nodes, required.labels, rows)
     if required.terms is not None:
         mask &= terms_selected(nodes, required.terms, rows)

@@ -14,15 +14,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms
 from holdfast.columns.counters import DomainCount, Eligible, SelectorCount
-from holdfast.columns.held import HeldTerm, TermRole
+from holdfast.columns.existing_terms import ExistingTerm, TermRole
 from holdfast.columns.interner import Interner
 from holdfast.columns.journal import Journal
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.terms import PodTerms, Term
 
 _MANY = 256
 Laden = Mapping[int, tuple[PodInfo, ...]]
@@ -33,14 +33,14 @@ class Look(NamedTuple):
 
     namespace: str
     labels: tuple[tuple[str, str], ...]
-    terms: PodTerms
+    affinity_terms: AffinityTerms
     terminating: bool
 
     @classmethod
     def of(cls, pod_info: PodInfo) -> Look:
         """The look of a reserve pod."""
         labels = tuple(sorted(pod_info.labels.items()))
-        return cls(pod_info.namespace, labels, pod_info.terms, pod_info.terminating)
+        return cls(pod_info.namespace, labels, pod_info.affinity_terms, pod_info.terminating)
 
 
 Looks = Interner[Look]
@@ -62,7 +62,7 @@ class Unseen:
         self._looks: NDArray[np.int32] = np.zeros(0, np.int32)
         self._table = Looks()
         self._counts: dict[SelectorCount, SeenCount] = {}
-        self._terms: dict[HeldTerm, SeenTerm] = {}
+        self._terms: dict[ExistingTerm, SeenTerm] = {}
 
     def update(self, rows: Rows, looks: NDArray[np.int32], table: Looks, laden: Laden) -> None:
         """Take in which reserve pods these are now."""
@@ -83,7 +83,7 @@ class Unseen:
             found = self._counts[counter] = SeenCount(counter, self)
         return found
 
-    def term(self, held: HeldTerm) -> SeenTerm:
+    def term(self, held: ExistingTerm) -> SeenTerm:
         """See the holders of a term without them."""
         found = self._terms.get(held)
         if found is None:
@@ -201,26 +201,26 @@ class SeenCount:
 
 
 class SeenTerm:
-    """A held term less those unseen; has the face of ``HeldTerm``."""
+    """A held term less those unseen; has the face of ``ExistingTerm``."""
 
-    def __init__(self, base: HeldTerm, unseen: Unseen) -> None:
+    def __init__(self, base: ExistingTerm, unseen: Unseen) -> None:
         self.role = base.role
         self.term = base.term
         self.domains = SeenDomains(base.domains, unseen, self._held_by)
 
     def _held_by(self, look: Look) -> int:
-        return _terms(look.terms, self.role).count(self.term)
+        return _terms(look.affinity_terms, self.role).count(self.term)
 
 
-def _terms(terms: PodTerms, role: TermRole) -> tuple[Term, ...]:
-    if role is TermRole.FORBIDS:
-        return terms.forbidden
-    return terms.required if role is TermRole.NEEDS else terms.wishes
+def _terms(terms: AffinityTerms, role: TermRole) -> tuple[AffinityTerm, ...]:
+    if role is TermRole.REQUIRED_ANTI_AFFINITY:
+        return terms.required_anti_affinity
+    return terms.required_affinity if role is TermRole.REQUIRED_AFFINITY else terms.preferred
 
 
 AnyDomains = DomainCount | SeenDomains
 AnyCount = SelectorCount | SeenCount
-AnyTerm = HeldTerm | SeenTerm
+AnyTerm = ExistingTerm | SeenTerm
 
 
 def laden_on(unseen: Unseen | None, row: int) -> Sequence[PodInfo]:

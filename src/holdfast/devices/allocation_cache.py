@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.devices import DeviceClass, ResourceClaim
 from holdfast.api.node import Node
-from holdfast.columns.journal import Stale
+from holdfast.columns.journal import StaleRows
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.errors import AllocationError, NodeAllocationError
@@ -145,7 +145,7 @@ class _RowTable:
             self._resize(nodes.capacity)
         if not everything and self._cursor == journal.seq:
             return
-        stale: Stale = (
+        stale: StaleRows = (
             slice(0, nodes.size) if everything else journal.stale(self._cursor, nodes.size)
         )
         self._cursor, self._devices = journal.seq, devices

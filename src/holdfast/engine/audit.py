@@ -95,7 +95,7 @@ class Auditor:
     def _standing(self, row: int, only: str = "") -> AmountArray:
         """What the pods on a node take, or one of them, whatever reservations hold besides."""
         there = self._world.nodes.pods_on(row).values()
-        sums = sum_of(p for p in there if not p.stands_in and only in ("", p.uid))
+        sums = sum_of(p for p in there if not p.is_reserve_pod and only in ("", p.uid))
         return np.array([sums[resource] for resource in range(len(self._requested))], np.int64)
 
     def _now(self) -> AmountArray:

@@ -142,11 +142,11 @@ class DecisionCache:
         return found
 
     def _key(self, pod: PodInfo, view: View) -> Key:
-        seen = (pod.shape, pod.pod.spec.node_name, view.nodes.kind_of(pod).id)
+        seen = (pod.spec_key, pod.pod.spec.node_name, view.nodes.label_group_of(pod).id)
         if not self._beyond:
-            return (*seen, pod.stands_in)
+            return (*seen, pod.is_reserve_pod)
         beyond = [reads(pod, view) for reads in self._beyond]
-        return (*seen, pod.stands_in, *beyond)
+        return (*seen, pod.is_reserve_pod, *beyond)
 
     def _holds(self, pod_class: PodClass, pod: PodInfo, view: View) -> bool:
         """Tell whether a record still stands; epochs that only concern skips are taken in."""
@@ -168,8 +168,11 @@ class DecisionCache:
         return True
 
     def _make(self, pod: PodInfo, view: View, key: Key) -> PodClass:
-        frame, stamp = (pod.frame, *key[1:]), view.nodes.epochs.stamp
-        made_at, made = self._frames.get(frame) or (-1, ())
+        spec_key_without_requests, stamp = (
+            (pod.spec_key_without_requests, *key[1:]),
+            view.nodes.epochs.stamp,
+        )
+        made_at, made = self._frames.get(spec_key_without_requests) or (-1, ())
         if made_at == stamp:
             outcome = list(made)
             for i, use in self._by_amounts:
@@ -178,7 +181,9 @@ class DecisionCache:
                 return self._put_together(outcome, None, view)
         outcome, rejected = self._prepare_all(pod, view)
         if rejected is None and stamp == view.nodes.epochs.stamp:
-            self._frames.put(frame, (stamp, tuple(outcome)), _room(view.nodes.capacity))
+            self._frames.put(
+                spec_key_without_requests, (stamp, tuple(outcome)), _room(view.nodes.capacity)
+            )
         return self._put_together(outcome, rejected, view)
 
     def _prepare_all(

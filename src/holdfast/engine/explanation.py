@@ -32,14 +32,14 @@ def explain(
     now: float,
     *,
     preempt: bool = False,
-    stands_in: bool = False,
+    is_reserve_pod: bool = False,
 ) -> Json:
     """Tell what the profile makes of a pod in this world, node by node.
 
-    A pod that is on a node already is explained as if it were not. ``stands_in``: it is no
+    A pod that is on a node already is explained as if it were not. ``is_reserve_pod``: it is no
     real pod but stands for a reservation.
     """
-    pod_info, world = _unplaced(pod, world, stands_in=stands_in)
+    pod_info, world = _unplaced(pod, world, is_reserve_pod=is_reserve_pod)
     told: Json = {
         "pod": pod_info.key, "schedulable": False, "message": "", "preFilter": None, "nodes": [],
         "best": [], "preemption": None,
@@ -60,7 +60,7 @@ def explain(
     return told
 
 
-def _unplaced(pod: Pod, world: World, *, stands_in: bool) -> tuple[PodInfo, World]:
+def _unplaced(pod: Pod, world: World, *, is_reserve_pod: bool) -> tuple[PodInfo, World]:
     """The pod as it would be without a node, and a world it does not stand in."""
     uid = pod.uid or pod.key
     if world.nodes.pod(uid) is not None:
@@ -68,7 +68,7 @@ def _unplaced(pod: Pod, world: World, *, stands_in: bool) -> tuple[PodInfo, Worl
         world.delete(pod)
     if pod.spec.node_name:
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
-    return world.pod_info(pod, stands_in=stands_in), world
+    return world.pod_info(pod, is_reserve_pod=is_reserve_pod), world
 
 
 def _status(plugin: str, reject: Reject) -> Json:

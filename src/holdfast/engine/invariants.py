@@ -64,7 +64,7 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
         if ours is not None and name not in ours:
             continue
         # Where a reservation waits for room that others still have, they alone count.
-        pods = [p for p in nodes.pods_on(row).values() if not (p.stands_in and row in waiting)]
+        pods = [p for p in nodes.pods_on(row).values() if not (p.is_reserve_pod and row in waiting)]
         there, excused = sum_of(pods), sum_of(pod for pod in pods if ignores(pod))
         for resource in range(nodes.requested.shape[0]):
             has, stand = int(nodes.allocatable[resource, row]), there[resource]

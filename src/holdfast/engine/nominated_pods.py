@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.journal import Follower
+from holdfast.columns.journal import JournalReader
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import RequestFit, short_bits, short_bits_at
 from holdfast.framework.plugin import (
@@ -84,7 +84,7 @@ class NominatedPodFilter:
         self._priority = priority
         self._filters = filters
         self._ok = ok
-        self._follower = Follower(world.nodes.journal, world.nodes.order_journal)
+        self._journal_reader = JournalReader(world.nodes.journal, world.nodes.order_journal)
         self._room = _room_alone(world, filters)
         self._wants: dict[int, Status | None] = {0: None}
         self._asides: dict[int, Status | None] = {}
@@ -93,7 +93,7 @@ class NominatedPodFilter:
     def refresh(self) -> RowStatuses:
         """Look again at rows that moved; the class's own answers must be up to date."""
         size = self._world.nodes.size
-        stale = self._follower.stale(size)
+        stale = self._journal_reader.stale(size)
         if isinstance(stale, list):
             for row in stale:
                 self._asides.pop(row, None)
@@ -127,7 +127,7 @@ class NominatedPodFilter:
 
     def faults(self) -> Iterator[str]:
         """Judge every row again and name those of which something else is kept."""
-        if not self._follower.current:
+        if not self._journal_reader.current:
             return
         rows = range(self._world.nodes.size)
         found = [(row, self.statuses.at(row), self.status(row)) for row in rows]
@@ -146,7 +146,7 @@ class NominatedPodFilter:
         ahead = self._world.nominations.with_priority(self._priority, row)
         if not ahead:
             return None
-        spare = zip(self._room.spare_at(row), self._room.taken_by(ahead), strict=True)
+        spare = zip(self._room.remaining_at(row), self._room.requests_of(ahead), strict=True)
         short = short_bits_at([left - taken for left, taken in spare])
         return self._for_want_of(short, row)
 
@@ -179,7 +179,7 @@ class NominatedPodFilter:
         """What rows lack beside the pods nominated to them: a bit for each sort of room."""
         resources = [need.resource for need in room.needs[1:]]
         coming = self._world.nominations.columns.requested(self._priority, resources)
-        spare = zip(room.spare(rows), coming, strict=True)
+        spare = zip(room.remaining(rows), coming, strict=True)
         short = short_bits([left - taken[rows] for left, taken in spare])
         # Where nobody of that importance comes nothing changes.
         return np.where(coming[0][rows] > 0, short, 0)

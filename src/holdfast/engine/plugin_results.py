@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.cells import Cells, cells
-from holdfast.columns.journal import Stale
+from holdfast.columns.journal import StaleRows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_use import CyclePlugin, PluginUse
@@ -172,7 +172,7 @@ class RowResults:
         if self.cursor == seq:
             return
         size = self._nodes.size
-        stale: Stale = slice(0, size)
+        stale: StaleRows = slice(0, size)
         if self.cursor >= 0:
             stale = self._journal.stale(self.cursor, size)
         self.cursor = seq

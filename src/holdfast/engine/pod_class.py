@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.cells import Cells, cells
-from holdfast.columns.journal import Stale
+from holdfast.columns.journal import StaleRows
 from holdfast.columns.node_table import NodeTable
 from holdfast.engine.cached_scores import (
     INFEASIBLE,
@@ -287,7 +287,7 @@ class PodClass:
         seq, cursor = self._journal.seq, self._cursor
         if cursor == seq:
             return
-        row = self._journal.alone(cursor) if cursor >= 0 else -1
+        row = self._journal.only_row_since(cursor) if cursor >= 0 else -1
         if row >= 0 and self._node_cursor == self._node_journal.seq:
             self._cursor = seq
             self.single_row_changes = True
@@ -305,7 +305,7 @@ class PodClass:
         for row_results in self._of_rows if settled else (*self._of_nodes, *self._of_rows):
             row_results.refresh()
         size = self._nodes.size
-        stale: Stale = slice(0, size)
+        stale: StaleRows = slice(0, size)
         if self._cursor >= 0:
             stale = self._journal.stale(self._cursor, size)
         self._node_mask.refresh()

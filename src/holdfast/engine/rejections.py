@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from holdfast.columns.cells import cells
-from holdfast.columns.journal import Follower
+from holdfast.columns.journal import JournalReader
 from holdfast.columns.node_table import NodeTable
 from holdfast.engine.nominated_pods import NominatedPodFilter, run_filter_plugins
 from holdfast.engine.plugin_results import (
@@ -197,7 +197,7 @@ class FirstRejections:
         self.filters, self.states = active_filters(outcome), states_of(outcome)
         self.outcomes = pre_filtered_plugins(outcome)
         self._nodes = nodes
-        self._follower = Follower(nodes.journal)
+        self._journal_reader = JournalReader(nodes.journal)
         answers = [p.row_results for p in in_filter_order(outcome)]
         self._verdicts = [a.verdicts for a in answers if a is not None and a.verdicts is not None]
         self._at = [cells(verdicts) for verdicts in self._verdicts]
@@ -220,7 +220,7 @@ class FirstRejections:
     def refresh(self) -> None:
         """Look again at rows that moved; the answers themselves must be up to date."""
         size = self._nodes.size
-        stale = self._follower.stale(size)
+        stale = self._journal_reader.stale(size)
         if isinstance(stale, slice) or len(stale):
             self.reason_counts = []
         if isinstance(stale, list):
@@ -294,7 +294,7 @@ class FirstRejections:
 
     def faults(self) -> Iterator[str]:
         """Find the first objections again and name what differs from what is kept."""
-        if not self._follower.current:
+        if not self._journal_reader.current:
             return
         size = self._nodes.size
         codes, plugin_of = self._first(slice(0, size))

@@ -50,7 +50,7 @@ class Nominations:
         self.clear(pod_info.uid)
         if node:
             # Others are asked whether they go beside it, by the labels its terms look at.
-            self._nodes.show_labels(pod_info.terms.label_keys)
+            self._nodes.add_selector_keys(pod_info.affinity_terms.label_keys)
             self._node_of[pod_info.uid] = node
             self._of_node.setdefault(node, {})[pod_info.uid] = pod_info
             self.columns.add(pod_info, node)

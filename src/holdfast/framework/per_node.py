@@ -75,7 +75,7 @@ class NodeInfo:
         gone = {pod.uid for pod in self._change.removed.get(self.row, ())}
         there = [f for uid, f in self._nodes.pods_on(self.row).items() if uid not in gone]
         there += self._change.added.get(self.row, ())
-        return tuple(pod_info.pod for pod_info in there if not pod_info.stands_in)
+        return tuple(pod_info.pod for pod_info in there if not pod_info.is_reserve_pod)
 
     def allocatable(self, resource: str) -> int:
         """What it has of a resource: cpu in millicores, others in units."""

@@ -42,7 +42,7 @@ class PodLimit:
     remaining: NDArray[np.int64]
     count_of: Callable[[PodInfo], int]
     version: int = 0
-    by_kind: bool = False
+    by_label_group: bool = False
     requires_pods: bool = False
 
 

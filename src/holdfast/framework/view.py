@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.api.labels import Selector
 from holdfast.capacity.held_room import Lifted
-from holdfast.columns.kinds import Kind
+from holdfast.columns.affinity_terms import PodSelector
+from holdfast.columns.label_groups import LabelGroup
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.roster import Choices
-from holdfast.columns.terms import PodChoice
+from holdfast.columns.pod_placements import PodSelectors
 from holdfast.columns.unseen import AnyCount, AnyTerm, Unseen
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ class View:
         self._matched_known = not offers
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> LabelGroup:
         """The pod's kind: namespace and visible labels. Asked anew, keys may become visible."""
-        return self.nodes.kind_of(self.pod)
+        return self.nodes.label_group_of(self.pod)
 
     @property
     def matched_reservations(self) -> MatchedReservations | None:
@@ -96,16 +96,16 @@ class View:
 
     def counter(self, namespace: str, selector: Selector) -> AnyCount:
         """Count the pods a selector finds, as this pod sees them."""
-        return self.count((PodChoice(frozenset((namespace,)), selector),))
+        return self.count((PodSelector(frozenset((namespace,)), selector),))
 
-    def count(self, choices: Choices) -> AnyCount:
+    def count(self, pod_selectors: PodSelectors) -> AnyCount:
         """Count the pods that all of the choices mean, as this pod sees them."""
-        counter, unseen = self.nodes.count(choices), self.unseen
+        counter, unseen = self.nodes.count(pod_selectors), self.unseen
         return counter if unseen is None else unseen.count(counter)
 
-    def held_about(self) -> tuple[AnyTerm, ...]:
+    def existing_terms_for(self) -> tuple[AnyTerm, ...]:
         """Terms that speak of this pod, held by pods it sees; depends on held and namespaces."""
-        held, unseen = self.nodes.held_about(self.pod), self.unseen
+        held, unseen = self.nodes.existing_terms_for(self.pod), self.unseen
         return held if unseen is None else tuple([unseen.term(term) for term in held])
 
     @property

@@ -58,7 +58,7 @@ class WorkloadSelectors:
             old = there.pop(key, None)
             if selector is not None and selector != NOTHING:
                 there[key] = selector
-                self._nodes.show_labels(selector.keys)
+                self._nodes.add_selector_keys(selector.keys)
         else:
             owner = (type(obj).__name__, namespace, name)
             old = self._owners.pop(owner, None)
@@ -77,7 +77,7 @@ class WorkloadSelectors:
         return self._answer(pod)[1]
 
     def _answer(self, pod: PodInfo) -> tuple[Selector, int]:
-        key = (self._nodes.kind_of(pod).id, self._owner_of(pod))
+        key = (self._nodes.label_group_of(pod).id, self._owner_of(pod))
         found = self._answers.get(key)
         if found is None:
             if len(self._answers) >= _MOST_ANSWERS:

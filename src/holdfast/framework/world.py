@@ -132,13 +132,13 @@ class World:
         """The ledgers of capacity, devices and volumes, and what workloads select."""
         return (self.offers, self.policies, self.devices, self.volumes, self.selectors)
 
-    def pod_info(self, pod: Pod, *, stands_in: bool = False) -> PodInfo:
+    def pod_info(self, pod: Pod, *, is_reserve_pod: bool = False) -> PodInfo:
         """Digest a pod in this world's resource ids."""
-        return self.nodes.digest(pod, stands_in=stands_in)
+        return self.nodes.pod_info(pod, is_reserve_pod=is_reserve_pod)
 
     def reserve_pod_info(self, reservation: Reservation) -> PodInfo:
         """Digest the pod that looks for a node in the place of a reservation."""
-        return self.pod_info(reserve_pod(reservation), stands_in=True)
+        return self.pod_info(reserve_pod(reservation), is_reserve_pod=True)
 
     def match(self, pod: PodInfo) -> MatchedReservations | None:
         """The offers of held room a pod may draw on, or None."""
@@ -152,13 +152,13 @@ class World:
             case Node():
                 self.nodes.upsert_node(obj)
             case Namespace():
-                self.nodes.label_namespace(obj.name, obj.metadata.labels)
+                self.nodes.set_namespace_labels(obj.name, obj.metadata.labels)
             case PodDisruptionBudget():
                 self.budgets[obj.key] = obj
                 self.nodes.epochs.bump("budgets")
                 if (chosen := obj.spec.selector) is not None:
                     named = (term.key for term in chosen.match_expressions)
-                    self.nodes.show_labels(frozenset((*chosen.match_labels, *named)))
+                    self.nodes.add_selector_keys(frozenset((*chosen.match_labels, *named)))
         for ledger in self.ledgers:
             if isinstance(obj, ledger.takes):
                 ledger.upsert(obj)
@@ -171,7 +171,7 @@ class World:
             case Node():
                 self.nodes.delete_node(obj.name)
             case Namespace():
-                self.nodes.label_namespace(obj.name, None)
+                self.nodes.set_namespace_labels(obj.name, None)
             case PodDisruptionBudget():
                 self.budgets.pop(obj.key, None)
                 self.nodes.epochs.bump("budgets")

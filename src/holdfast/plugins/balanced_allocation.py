@@ -21,7 +21,7 @@ from holdfast.api.resource_names import is_scalar
 from holdfast.capacity.held_room import Lifted
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.interner import CPU, MEMORY
-from holdfast.columns.journal import Derived
+from holdfast.columns.journal import DerivedColumn
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.device_backed_resource import DeviceBackedResource
@@ -40,7 +40,7 @@ _BOTH_FIFTIES = 150.0
 class _State:
     nodes: NodeTable
     terms: ResourceTerms
-    before: Derived | None
+    before: DerivedColumn | None
     """150 less how even a row is without the pod, so that half of the sum with how even it then is
     is the score. None where devices serve some of the resources: those in ``served``.
     """
@@ -110,14 +110,14 @@ class BalancedAllocation:
         ids = tuple(id_ for id_, _ in terms)
         if self._scalars and (served := view.world.devices.device_backed_resources(ids)):
             return _State(nodes, terms, None, served, view.lifted)
-        before = nodes.derived.get((self.name, ids))
+        before = nodes.derived_columns.get((self.name, ids))
         if before is None:
             nothing = tuple((id_, 0) for id_ in ids)
-            before = nodes.derived[self.name, ids] = Derived(
+            before = nodes.derived_columns[self.name, ids] = DerivedColumn(
                 nodes.journal,
                 nodes.capacity,
-                lambda rows: _BOTH_FIFTIES - evenness(nodes.amounts, nothing, rows),
-                lambda row: _BOTH_FIFTIES - evenness_at(nodes.amounts, nothing, row),
+                lambda rows: _BOTH_FIFTIES - balance(nodes.amounts, nothing, rows),
+                lambda row: _BOTH_FIFTIES - balance_at(nodes.amounts, nothing, row),
             )
         return _State(nodes, terms, before, {}, view.lifted)
 
@@ -135,18 +135,20 @@ class BalancedAllocation:
         amounts, before = state.nodes.amounts, state.before
         score: RawScores
         if before is None:
-            score = evenness_served(amounts, state.terms, state.served, rows)
-            score += _BOTH_FIFTIES - evenness_served(amounts, state.nothing, state.served, rows)
+            score = balance_with_devices(amounts, state.terms, state.served, rows)
+            score += _BOTH_FIFTIES - balance_with_devices(
+                amounts, state.nothing, state.served, rows
+            )
         else:
             before.refresh(state.nodes.size)
-            score = evenness(amounts, state.terms, rows)
+            score = balance(amounts, state.terms, rows)
             score += before.values[rows]
         return score
 
     def _of_lifted(self, state: _State, lifted: Lifted, rows: Rows) -> RawScores:
         less = {id_: lifted.many(id_, rows) for id_, _ in state.terms}
         with_pod, without = (
-            evenness_served(state.nodes.amounts, [(i, a - less[i]) for i, a in terms],
+            balance_with_devices(state.nodes.amounts, [(i, a - less[i]) for i, a in terms],
                             state.served, rows)
             for terms in (state.terms, state.nothing)
         )  # fmt: skip
@@ -158,18 +160,20 @@ class BalancedAllocation:
         amounts, before = state.nodes.amounts, state.before
         if state.lifted is not None and (less := state.lifted.at(row)):
             with_pod, without = [
-                evenness_served_at(amounts, lowered, state.served, row)
+                balance_with_devices_at(amounts, lowered, state.served, row)
                 if state.served
-                else evenness_at(amounts, lowered, row)
+                else balance_at(amounts, lowered, row)
                 for lowered in _less(state.terms, less)
             ]
             return 0, (with_pod + _BOTH_FIFTIES - without) // 2.0
         if before is None:
-            gain = evenness_served_at(amounts, state.terms, state.served, row)
-            gain += _BOTH_FIFTIES - evenness_served_at(amounts, state.nothing, state.served, row)
+            gain = balance_with_devices_at(amounts, state.terms, state.served, row)
+            gain += _BOTH_FIFTIES - balance_with_devices_at(
+                amounts, state.nothing, state.served, row
+            )
         else:
             before.refresh(state.nodes.size)
-            gain = evenness_at(amounts, state.terms, row) + before.at[row]
+            gain = balance_at(amounts, state.terms, row) + before.at[row]
         return 0, gain // 2.0
 
 
@@ -179,16 +183,16 @@ def _less(terms: ResourceTerms, less: Mapping[int, int]) -> tuple[ResourceTerms,
     return tuple([(id_, a - less.get(id_, 0)) for id_, a in terms]), tuple(nobody)
 
 
-def evenness(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[np.float64]:
+def balance(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[np.float64]:
     """100 times one less the standard deviation of what is used of each resource, whole."""
     usual = len(terms) == 2 and (terms[0][0], terms[1][0]) == (CPU, MEMORY)
-    if usual and not (amounts.zeros[CPU] or amounts.zeros[MEMORY]):
+    if usual and not (amounts.nodes_without[CPU] or amounts.nodes_without[MEMORY]):
         return _evenness_usual(amounts, terms, rows)
     shares = [
         np.minimum((amounts.requested[id_][rows] + asked) / amounts.divisor[id_][rows], 1.0)
         for id_, asked in terms
     ]
-    lacking = any(amounts.zeros[id_] for id_, _ in terms)
+    lacking = any(amounts.nodes_without[id_] for id_, _ in terms)
     if len(shares) == 2 and not lacking:
         deviation = np.abs((shares[0] - shares[1]) * 0.5)
     elif len(shares) < 2 and not lacking:
@@ -202,7 +206,7 @@ def evenness(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[n
 
 def _evenness_usual(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[np.float64]:
     """The same for cpu and memory on nodes that have both."""
-    taken = amounts.cpu_memory(amounts.taken, rows)
+    taken = amounts.cpu_memory(amounts.requested_float, rows)
     have = amounts.cpu_memory(amounts.divisor, rows)
     gap = _share(taken[CPU], terms[0][1], have[CPU])
     gap -= _share(taken[MEMORY], terms[1][1], have[MEMORY])
@@ -241,7 +245,7 @@ def _deviation(shares: NDArray[np.float64], has: NDArray[np.bool_]) -> NDArray[n
     return np.where(count > 2, general, pair)
 
 
-def evenness_at(amounts: Amounts, terms: ResourceTerms, row: int) -> float:
+def balance_at(amounts: Amounts, terms: ResourceTerms, row: int) -> float:
     """The same for one row."""
     have_at, used_at = amounts.allocatable_at, amounts.requested_at
     if len(terms) == 2:
@@ -260,7 +264,7 @@ def evenness_at(amounts: Amounts, terms: ResourceTerms, row: int) -> float:
     return float(int((1.0 - _spread(shares)) * 100.0))
 
 
-def evenness_served(
+def balance_with_devices(
     amounts: Amounts,
     terms: Iterable[tuple[int, Any]],
     served: Mapping[int, DeviceBackedResource],
@@ -281,7 +285,7 @@ def evenness_served(
     return whole
 
 
-def evenness_served_at(
+def balance_with_devices_at(
     amounts: Amounts,
     terms: Iterable[tuple[int, int]],
     served: Mapping[int, DeviceBackedResource],

@@ -20,7 +20,7 @@ class DefaultBinder:
 
     def bind(self, _state: None, placement: Placement) -> ApiCalls | Skip:
         """A stand-in for a Reservation is no pod: somebody else writes that."""
-        if placement.pod.stands_in:
+        if placement.pod.is_reserve_pod:
             return Skip()
         return self._write(placement)
 

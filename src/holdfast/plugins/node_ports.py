@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.ports import HostPort, clash, clashes
+from holdfast.columns.ports import HostPort, count_conflicts, ports_conflict
 from holdfast.columns.unseen import Unseen, laden_on
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -80,7 +80,7 @@ class NodePorts:
         if state.nodes.ports.taken_at(row, state.wanted, less):
             return Code.UNSCHEDULABLE
         come = [port for pod in change.added.get(row, ()) for port in pod.host_ports]
-        return Code.UNSCHEDULABLE if clash(state.wanted, come) else Code.PASS
+        return Code.UNSCHEDULABLE if ports_conflict(state.wanted, come) else Code.PASS
 
     def depends_on_pods(self, state: _State) -> NDArray[np.bool_]:
         """Where a port is taken, its holder may leave."""
@@ -118,8 +118,8 @@ class NodePorts:
             return False
         gone = view.world.pod_info(event.old)
         placed = gone.pod.spec.node_name or gone.pod.status.nominated_node_name
-        return bool(placed) and clash(pod.host_ports, gone.host_ports)
+        return bool(placed) and ports_conflict(pod.host_ports, gone.host_ports)
 
 
 def _clashing(wanted: frozenset[HostPort], pod: PodInfo) -> int:
-    return clashes(wanted, pod.host_ports) if pod.host_ports else 0
+    return count_conflicts(wanted, pod.host_ports) if pod.host_ports else 0

@@ -95,8 +95,8 @@ class NodeVolumeLimits:
                 beyond = state.attachments.count(driver)[rows] + new > limit[rows]
                 full |= (limit[rows] >= 0) & (new > 0) & beyond
         answer = full.astype(np.int8)
-        if state.wanted and (doubts := state.attachments.doubts()):
-            answer[np.isin(rows, list(doubts))] = Code.ERROR
+        if state.wanted and (counting_errors := state.attachments.counting_errors()):
+            answer[np.isin(rows, list(counting_errors))] = Code.ERROR
         for position in np.isin(rows, _judged_alone(state, change)).nonzero()[0]:
             answer[position] = self.filter_row(state, int(rows[position]), change)
         return answer
@@ -109,7 +109,7 @@ class NodeVolumeLimits:
         gone = {pod.uid for pod in (*change.removed.get(row, ()), *unseen)}
         stay = [pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in gone]
         there = (*stay, *change.added.get(row, ()))
-        if state.wanted and state.attachments.doubt_about(row, there):
+        if state.wanted and state.attachments.counting_error(row, there):
             return Code.ERROR
         mounted, attached = state.attachments.mounted(row, there)
         for driver, wanted in state.wanted.items():
@@ -130,7 +130,7 @@ class NodeVolumeLimits:
         """There is only one, unless the volumes cannot be named."""
         if state.failure is not None:
             return (state.failure[1],)
-        return (state.attachments.doubts().get(row, REASON) if state.wanted else REASON,)
+        return (state.attachments.counting_errors().get(row, REASON) if state.wanted else REASON,)
 
     def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
         """There is only one where any can be given."""

@@ -81,7 +81,7 @@ class PolicyState:
         return found
 
     def _counts(self, pod: PodInfo) -> bool:
-        if pod.namespace != self.policy.object.namespace or pod.stands_in:
+        if pod.namespace != self.policy.object.namespace or pod.is_reserve_pod:
             return False
         if pod.terminating and not self.policy.counts_terminating:
             return False

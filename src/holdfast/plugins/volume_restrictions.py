@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.storage import READ_WRITE_ONCE_POD
-from holdfast.columns.mounts import Disk, disks_clash, mounts_of
+from holdfast.columns.mounts import Disk, disks_conflict, mounts_of
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -158,7 +158,7 @@ class VolumeRestrictions:
         gone = {pod.uid for pod in (*change.removed.get(row, ()), *laden_on(state.unseen, row))}
         stay = (pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in gone)
         return any(
-            disks_clash(state.disks, pod.mounts.disks)
+            disks_conflict(state.disks, pod.mounts.disks)
             for pod in (*stay, *change.added.get(row, ()))
         )
 
@@ -175,4 +175,4 @@ class VolumeRestrictions:
             return False
         held = mounts_of(event.old)
         shared = set(held.persistent) & set(pod.mounts.persistent)
-        return bool(shared) or disks_clash(pod.mounts.disks, held.disks)
+        return bool(shared) or disks_conflict(pod.mounts.disks, held.disks)

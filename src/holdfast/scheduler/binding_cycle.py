@@ -119,7 +119,7 @@ class BindingCycle:
         placement, result_handler = assumed_pod.placement, self.result_handler
         began = self.call_runner.clock.monotonic() - assumed_pod.took
         waiting = result_handler.world.waiting.get(assumed_pod.queued.uid)
-        if (assumed_pod.slow or waiting is not None) and not placement.pod.stands_in:
+        if (assumed_pod.slow or waiting is not None) and not placement.pod.is_reserve_pod:
             await result_handler.reporter.write_nominated_node(placement.pod, placement.node)
         if waiting is not None and not await self._permitted(assumed_pod, waiting):
             return

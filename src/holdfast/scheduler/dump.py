@@ -36,7 +36,7 @@ def _mismatches(scheduler: Scheduler) -> Iterator[str]:
     cached = informers.get(PODS).cache.values()
     bound = {pod.key for pod in cached if pod.spec.node_name and not pod.finished}
     assumed = {pod_info.key for pod_info, _ in nodes.pods() if nodes.is_assumed(pod_info.uid)}
-    standing = {pod_info.key for pod_info, _ in nodes.pods() if not pod_info.stands_in}
+    standing = {pod_info.key for pod_info, _ in nodes.pods() if not pod_info.is_reserve_pod}
     lost = {key for key in bound - standing if not _aside(scheduler, key)}
     redundant = standing - bound - assumed
     yield f"Pods: missed {sorted(lost)}, redundant {sorted(redundant)}, assumed {len(assumed)}"

@@ -167,7 +167,7 @@ class Extenders:
 
     def is_binder(self, pod: PodInfo) -> bool:
         """Tell whether an extender binds this pod; what stands for a reservation is no pod."""
-        return not pod.stands_in and any(self._speaking(pod, "bind_verb"))
+        return not pod.is_reserve_pod and any(self._speaking(pod, "bind_verb"))
 
     async def _filtered(self, pod: PodInfo, body: Any, names: Sequence[str]) -> ExtenderResults:
         opinion = ExtenderResults.before_calls(names)
@@ -233,7 +233,7 @@ class Extenders:
 
     async def _body(self, pod: PodInfo) -> Any:
         """The pod in full; what stands for a reservation is nowhere else."""
-        if pod.stands_in:
+        if pod.is_reserve_pod:
             return pod.pod
         try:
             return await self._client.get(RAW_PODS, pod.name, pod.namespace)

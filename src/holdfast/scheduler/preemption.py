@@ -60,7 +60,7 @@ class PreemptionExecutor:
         assert effect.nominated_node, f"{effect.plugin} evicts pods without naming a node"
         outranked = self._outrank(preemptor, effect)
         # A reservation's promise is written nowhere.
-        work = [self.reporter.clear_nomination(pod) for pod in outranked if not pod.stands_in]
+        work = [self.reporter.clear_nomination(pod) for pod in outranked if not pod.is_reserve_pod]
         victims = [pod for pod in effect.victims if not pod.terminating]
         if victims:
             self.world.evictions.begin(preemptor.uid, (pod.uid for pod in victims))

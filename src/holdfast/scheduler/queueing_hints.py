@@ -94,8 +94,13 @@ class QueueingHints:
             self._looks_closer(plugins.get(name), pod_info) for name in queued.unschedulable_plugins
         ):
             return pod_info.uid
-        kind = self._world.nodes.kind_of(pod_info).id
-        return (pod_info.scheduler_name, kind, pod_info.shape, pod_info.stands_in and pod_info.uid)
+        kind = self._world.nodes.label_group_of(pod_info).id
+        return (
+            pod_info.scheduler_name,
+            kind,
+            pod_info.spec_key,
+            pod_info.is_reserve_pod and pod_info.uid,
+        )
 
     def mark(self) -> int:
         """What ``alike`` depends on besides the pods: which of their labels anybody looks at."""

@@ -21,17 +21,17 @@ ScheduledObject = Pod | Reservation
 
 def resource_of(pod_info: PodInfo) -> Resource[Any]:
     """What sort of object it is."""
-    return RESERVATIONS if pod_info.stands_in else PODS
+    return RESERVATIONS if pod_info.is_reserve_pod else PODS
 
 
 def namespace_of(pod_info: PodInfo) -> str:
     """Its namespace; reservations have none."""
-    return "" if pod_info.stands_in else pod_info.namespace
+    return "" if pod_info.is_reserve_pod else pod_info.namespace
 
 
 def name_of(pod_info: PodInfo) -> str:
     """Its name in messages, with the namespace if it has one."""
-    return pod_info.name if pod_info.stands_in else pod_info.key
+    return pod_info.name if pod_info.is_reserve_pod else pod_info.key
 
 
 def reference_to(pod_info: PodInfo) -> ObjectReference:

@@ -118,7 +118,7 @@ class StatusReporter:
 
         ``nominated`` is the node the pod is promised, or "".
         """
-        if pod_info.stands_in:
+        if pod_info.is_reserve_pod:
             await self.mark_reservation(pod_info, message)
         else:
             await self._mark_pod(pod_info, reason, message, nominated)

@@ -181,6 +181,6 @@ def _fingerprint(nodes: NodeTable) -> tuple[Any, ...]:
     amounts = nodes.amounts
     arrays = (
         amounts.allocatable, amounts.requested, amounts.free, amounts.divisor,
-        amounts.nonzero, amounts.spare, nodes.alive, nodes.unschedulable, nodes.taint_set,
+        amounts.nonzero, amounts.free_times_100, nodes.alive, nodes.unschedulable, nodes.taint_set,
     )  # fmt: skip
     return (nodes.seq, nodes.node_journal.seq, *(array.tobytes() for array in arrays))

@@ -158,7 +158,7 @@ def check_leaving(case: Case, random: Random) -> None:
     """What a plugin says rests on pods does, or may; where it says no, nobody's leaving matters."""
     plugin, state, nodes = case.plugin, case.outcome.state, case.world.nodes
     row = int(random.choice(case.rows.tolist()))
-    there = [pod for pod in nodes.pods_on(row).values() if not pod.stands_in]
+    there = [pod for pod in nodes.pods_on(row).values() if not pod.is_reserve_pod]
     gone = [pod for pod in there if random.random() < 0.5]
     asked = np.array([row], np.intp)
     verdict = int(case.verdicts(asked, PodChange(removed={row: gone}))[0])

@@ -16,7 +16,7 @@ from holdfast.api.pod import Pod, TopologySpreadConstraint
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import PodResourcesOptions, pod_request
 from holdfast.api.tolerations import PREFER_NO_SCHEDULE, find_untolerated, tolerated
-from holdfast.columns.ports import ANY_ADDRESS, HostPort, clash
+from holdfast.columns.ports import ANY_ADDRESS, HostPort, ports_conflict
 from holdfast.plugins.node_unschedulable import CORDON
 from holdfast.testing.reference_neighbours import (
     Surroundings,
@@ -70,7 +70,7 @@ def first_objection(
         return "TaintToleration"
     if not required_nodes(pod).matches(place.labels, node.name):
         return "NodeAffinity"
-    if any(clash(_ports(pod), _ports(other)) for other in place.pods):
+    if any(ports_conflict(_ports(pod), _ports(other)) for other in place.pods):
         return "NodePorts"
     if not _fits(pod, place):
         return "NodeResourcesFit"

@@ -69,14 +69,14 @@ def _dry_run(
     ceiling = view.pod.priority
     lower = [
         pod for pod in view.nodes.pods_on(row).values()
-        if pod.priority < ceiling and not (pod.stands_in or spares(pod))
+        if pod.priority < ceiling and not (pod.is_reserve_pod or spares(pod))
     ]  # fmt: skip
     if not lower:
         return Code.UNRESOLVABLE, ("No preemption victims found for incoming pod",), [], 0
     code, reasons = _verdict(rejection, view, row, lower)
     if code is not Code.PASS:
         return code, reasons, [], 0
-    lower.sort(key=lambda pod: (-pod.priority, pod.started(view.now)))
+    lower.sort(key=lambda pod: (-pod.priority, pod.start_time_or(view.now)))
     beyond = _beyond(lower, view.world.budgets.values())
     order = [p for p in lower if p.uid in beyond] + [p for p in lower if p.uid not in beyond]
     gone = list(order)
@@ -87,7 +87,7 @@ def _dry_run(
     if not gone:
         node = view.nodes.names[row]
         return Code.ERROR, (f'expected at least one victim pod on node "{node}"',), [], 0
-    gone.sort(key=lambda pod: (-pod.priority, pod.started(view.now)))
+    gone.sort(key=lambda pod: (-pod.priority, pod.start_time_or(view.now)))
     return Code.PASS, (), gone, sum(pod.uid in beyond for pod in gone)
 
 
@@ -129,6 +129,6 @@ def _beyond(victims: Iterable[PodInfo], budgets: Iterable[PodDisruptionBudget]) 
 
 def _loss(victims: Sequence[PodInfo], guarded: int, now: float) -> tuple[float, ...]:
     highest = max((pod.priority for pod in victims), default=-_SHIFT)
-    starts = [pod.started(now) for pod in victims if pod.priority == highest]
+    starts = [pod.start_time_or(now) for pod in victims if pod.priority == highest]
     total = sum(pod.priority + _SHIFT for pod in victims)
     return (guarded, highest, total, len(victims), -min(starts, default=now))

@@ -84,7 +84,7 @@ def _without_a_node(
         names = ", ".join(profiles)
         return None, [f"{head}: spec.template.spec.schedulerName is {found.scheduler_name}; "
                       f"Holdfast places those for {names}"]  # fmt: skip
-    snapshot = Snapshot(build_world(objects), reserve_pod(found), stands_in=True)
+    snapshot = Snapshot(build_world(objects), reserve_pod(found), is_reserve_pod=True)
     decision = snapshot.explain(profiles, now, preempt=True) | {"pod": found.name}
     if decision["schedulable"]:
         return decision, [

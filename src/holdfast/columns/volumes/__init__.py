@@ -1,12 +1,11 @@
-"""Volumes, claims and classes; which node reaches which volume; what is attached where.
+"""Volumes, claims and storage classes; which node can use a volume; what is attached where.
 
-Lives here: ``Volumes`` (the ledger, one room of the world: objects as last told, with the bindings
-promised but not yet written laid over them), ``Attachments`` (volumes per driver and row against
-the node's limits), and which volume a claim may take. May not live here: verdicts and their words,
-I/O, clocks.
+Lives here: ``Volumes`` (all storage objects, with assumed bindings that are not written yet),
+``Attachments`` (attached volumes per driver and row, and the nodes' limits), and which volume a
+claim may bind. May not live here: verdicts and their messages, I/O, clocks.
 """
 
 from holdfast.columns.volumes.attachments import Attachments
-from holdfast.columns.volumes.ledger import Promise, Volumes
+from holdfast.columns.volumes.ledger import PodVolumes, Volumes
 
-__all__ = ["Attachments", "Promise", "Volumes"]
+__all__ = ["Attachments", "PodVolumes", "Volumes"]

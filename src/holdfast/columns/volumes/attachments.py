@@ -1,7 +1,7 @@
-"""How many volumes of each CSI driver a node has attached, against how many it can.
+"""The number of attached volumes per CSI driver and node, and the nodes' limits.
 
-A row counts the distinct volumes of its pods, and those of VolumeAttachments besides. Columns are
-brought up to date only when somebody asks, and only for the rows where something moved.
+A row counts the distinct volumes of its pods and of its VolumeAttachments. Columns are refreshed on
+demand, and only for rows where something changed.
 """
 
 from __future__ import annotations
@@ -14,30 +14,32 @@ from numpy.typing import NDArray
 
 from holdfast.api.storage import CSINode, VolumeAttachment
 from holdfast.api.volume_sources import CSIVolumeHandle
-from holdfast.columns.mounts import Mounter
+from holdfast.columns.mounts import MountingPod
 from holdfast.columns.node_table import NodeTable
 
 UNLIMITED = -1
 Column = NDArray[np.int32]
-Resolve = Callable[[Mounter], frozenset[CSIVolumeHandle]]
+Resolve = Callable[[MountingPod], frozenset[CSIVolumeHandle]]
 Locate = Callable[[str, str], CSIVolumeHandle | None]
-Doubt = Callable[[Mounter], str]
-_NOTHING: frozenset[CSIVolumeHandle] = frozenset()
-_NOWHERE: frozenset[int] = frozenset()
+CountingError = Callable[[MountingPod], str]
+_NO_HANDLES: frozenset[CSIVolumeHandle] = frozenset()
+_NO_ROWS: frozenset[int] = frozenset()
 
 
 class Attachments:
     """Volumes per driver and row.
 
-    ``resolve`` names a pod's volumes, ``locate`` the volume of an attachment by its attacher and
-    persistent volume, ``doubt`` says why a pod's volumes cannot be counted, if so.
+    ``resolve`` returns a pod's volumes, ``locate`` the volume of an attachment by its attacher and
+    persistent volume, ``counting_error_of`` why a pod's volumes cannot be counted, or "".
     """
 
-    def __init__(self, nodes: NodeTable, resolve: Resolve, locate: Locate, doubt: Doubt) -> None:
+    def __init__(
+        self, nodes: NodeTable, resolve: Resolve, locate: Locate, counting_error_of: CountingError
+    ) -> None:
         self._nodes = nodes
         self._resolve = resolve
         self._locate = locate
-        self._doubt = doubt
+        self._counting_error_of = counting_error_of
         self._drivers: dict[str, CSINode] = {}
         self._of_node: dict[str, dict[str, VolumeAttachment]] = {}
         self._by_name: dict[str, VolumeAttachment] = {}
@@ -45,7 +47,7 @@ class Attachments:
         self._forget()
 
     def _forget(self) -> None:
-        """Work everything out anew when next asked."""
+        """Drop all columns; they are computed again on demand."""
         self._cursors: tuple[int, int] | None = None
         self._stale: set[int] = set()
         self._capacity = self._nodes.capacity
@@ -54,48 +56,48 @@ class Attachments:
         self._mounted: dict[int, frozenset[CSIVolumeHandle]] = {}
         self._rows_of: dict[CSIVolumeHandle, set[int]] = {}
         self._known: dict[int, tuple[Mapping[str, int], Mapping[str, int]]] = {}
-        self._doubts: dict[int, str] = {}
+        self._counting_errors: dict[int, str] = {}
 
-    # --- what others read -------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------
 
     def limit(self, driver: str) -> Column | None:
-        """How many volumes of the driver each row can attach, UNLIMITED without a limit.
+        """Return how many volumes of the driver each row can attach, UNLIMITED without a limit.
 
-        None if no row has one.
+        None if no row has a limit.
         """
         self.refresh()
         return self._limits.get(driver)
 
     def count(self, driver: str) -> Column:
-        """How many it has attached."""
+        """Return how many volumes of the driver each row has attached."""
         self.refresh()
         return self._column(self._counts, driver, 0)
 
-    def doubts(self) -> Mapping[int, str]:
-        """Rows with limits whose pods' volumes cannot be counted, and why."""
+    def counting_errors(self) -> Mapping[int, str]:
+        """Return, by row, why the volumes of its pods cannot be counted; rows with limits only."""
         self.refresh()
-        return self._doubts
+        return self._counting_errors
 
-    def doubt_about(self, row: int, pods: Iterable[Mounter]) -> str:
-        """Why these pods' volumes cannot be counted on the row, or ""; no limit, no matter."""
+    def counting_error(self, row: int, pods: Iterable[MountingPod]) -> str:
+        """Return why these pods' volumes cannot be counted, or ""; "" too without a limit."""
         limits, _ = self._known.get(row, ({}, {}))
-        return next(filter(None, map(self._doubt, pods)), "") if limits else ""
+        return next(filter(None, map(self._counting_error_of, pods)), "") if limits else ""
 
     def rows_with(self, handle: CSIVolumeHandle) -> Iterable[int]:
-        """Rows with a pod that mounts the volume."""
+        """Return the rows with a pod that mounts the volume."""
         self.refresh()
-        return self._rows_of.get(handle, _NOWHERE)
+        return self._rows_of.get(handle, _NO_ROWS)
 
     def mounted(
-        self, row: int, pods: Iterable[Mounter]
+        self, row: int, pods: Iterable[MountingPod]
     ) -> tuple[frozenset[CSIVolumeHandle], Counter[str]]:
-        """What these pods would mount on the row, and how many volumes it would have attached."""
-        handles = _NOTHING.union(*(self._resolve(pod) for pod in pods))
+        """Return what these pods would mount, and the row's attached volumes by driver then."""
+        handles = _NO_HANDLES.union(*(self._resolve(pod) for pod in pods))
         attached = handles | self._attached(self._nodes.names[row])
         return handles, Counter(handle.driver for handle in attached)
 
     def refresh(self) -> None:
-        """Bring the columns up to date."""
+        """Recompute the rows that changed."""
         nodes = self._nodes
         now = (nodes.mount_journal.seq, nodes.node_journal.seq)
         if self._capacity != nodes.capacity:
@@ -110,31 +112,31 @@ class Attachments:
             rows = rows.union(nodes.node_journal.since(self._cursors[1]).tolist())
         self._cursors, self._stale = now, set()
         for row in rows:
-            self._work_out(row)
+            self._recompute(row)
 
-    # --- what happens -----------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------
 
-    def upsert_drivers(self, csi_node: CSINode) -> None:
-        """A node says which drivers it has."""
+    def upsert_csi_node(self, csi_node: CSINode) -> None:
+        """Store which drivers and limits a node has."""
         self._drivers[csi_node.name] = csi_node
-        self.touch_node(csi_node.name)
+        self.mark_node_stale(csi_node.name)
 
-    def delete_drivers(self, name: str) -> None:
-        """It does not say so any more."""
+    def delete_csi_node(self, name: str) -> None:
+        """Delete the drivers and limits of a node."""
         self._drivers.pop(name, None)
-        self.touch_node(name)
+        self.mark_node_stale(name)
 
     def upsert(self, attachment: VolumeAttachment) -> None:
-        """A volume is attached to a node."""
+        """Store an attachment of a volume to a node."""
         name, spec = attachment.name, attachment.spec
         self.delete(name)
         self._by_name[name] = attachment
         self._of_node.setdefault(spec.node_name, {})[name] = attachment
         self._of_volume.setdefault(spec.source.persistent_volume_name, set()).add(name)
-        self.touch_node(spec.node_name)
+        self.mark_node_stale(spec.node_name)
 
     def delete(self, name: str) -> None:
-        """It is attached no more."""
+        """Delete an attachment; an unknown one is ignored."""
         gone = self._by_name.pop(name, None)
         if gone is None:
             return
@@ -145,35 +147,37 @@ class Attachments:
         self._of_volume[volume].discard(name)
         if not self._of_volume[volume]:
             del self._of_volume[volume]
-        self.touch_node(node)
+        self.mark_node_stale(node)
 
-    def touch_node(self, name: str) -> None:
-        """Look at a node again."""
+    def mark_node_stale(self, name: str) -> None:
+        """Recompute a node's row at the next refresh."""
         row = self._nodes.row_of.get(name)
         if row is not None:
             self._stale.add(row)
 
-    def touch(self, rows: Iterable[int]) -> None:
-        """Look at rows again, because what their pods mount is another volume now."""
+    def mark_stale(self, rows: Iterable[int]) -> None:
+        """Recompute rows at the next refresh: their pods' claims have other volumes."""
         self._stale.update(rows)
 
-    def touch_volume(self, name: str) -> None:
-        """Look again at the nodes a persistent volume is attached to."""
+    def mark_volume_stale(self, name: str) -> None:
+        """Recompute the nodes a persistent volume is attached to."""
         for attachment in self._of_volume.get(name, ()):
-            self.touch_node(self._by_name[attachment].spec.node_name)
+            self.mark_node_stale(self._by_name[attachment].spec.node_name)
 
-    def fork(self, nodes: NodeTable, resolve: Resolve, locate: Locate, doubt: Doubt) -> Attachments:
-        """An independent copy over a forked picture; columns are worked out when asked for."""
-        copy = Attachments(nodes, resolve, locate, doubt)
+    def fork(
+        self, nodes: NodeTable, resolve: Resolve, locate: Locate, counting_error_of: CountingError
+    ) -> Attachments:
+        """Return an independent copy over a forked node table, without computed columns."""
+        copy = Attachments(nodes, resolve, locate, counting_error_of)
         copy._drivers = dict(self._drivers)
         copy._of_node = {node: dict(attached) for node, attached in self._of_node.items()}
         copy._by_name = dict(self._by_name)
         copy._of_volume = {volume: set(names) for volume, names in self._of_volume.items()}
         return copy
 
-    # --- working it out ---------------------------------------------------------------------
+    # --- computing rows ---------------------------------------------------------------------
 
-    def _work_out(self, row: int) -> None:
+    def _recompute(self, row: int) -> None:
         nodes = self._nodes
         mine = self._drivers.get(nodes.names[row]) if nodes.alive[row] else None
         limits = mine.limits if mine is not None else {}
@@ -190,13 +194,13 @@ class Attachments:
             self._column(self._counts, driver, 0)[row] = count
         if limits or counts:
             self._known[row] = (limits, counts)
-        self._doubts.pop(row, None)
-        if words := self.doubt_about(row, pods):
-            self._doubts[row] = words
+        self._counting_errors.pop(row, None)
+        if words := self.counting_error(row, pods):
+            self._counting_errors[row] = words
         self._mount(row, handles)
 
     def _mount(self, row: int, handles: frozenset[CSIVolumeHandle]) -> None:
-        for handle in self._mounted.pop(row, _NOTHING) - handles:
+        for handle in self._mounted.pop(row, _NO_HANDLES) - handles:
             self._rows_of[handle].discard(row)
             if not self._rows_of[handle]:
                 del self._rows_of[handle]

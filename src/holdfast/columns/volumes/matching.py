@@ -1,4 +1,4 @@
-"""Which volume a claim may take, and from which nodes a volume can be reached."""
+"""Which volume a claim may bind, and which nodes can use a volume."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _FILESYSTEM = "Filesystem"
 
 
 def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Tell whether a volume is kept for a claim, by a user or by a binding under way."""
+    """Return whether a volume's claimRef names the claim; its uid counts only if it is set."""
     kept = volume.spec.claim_ref
     if kept is None or (kept.namespace, kept.name) != (claim.namespace, claim.name):
         return False
     return not kept.uid or kept.uid == claim.uid
 
 
-def could_serve(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Tell whether a volume is large enough, of the right mode and not somebody else's."""
+def is_suitable(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Return whether a volume has the size, mode and class for a claim and no other claim."""
     if volume.spec.claim_ref is not None and not is_bound_to(volume, claim):
         return False
     return (
@@ -51,12 +51,11 @@ def could_serve(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 def candidates(
     volumes: Iterable[PersistentVolume], claim: PersistentVolumeClaim
 ) -> tuple[PersistentVolume | None, list[PersistentVolume]]:
-    """Find the volume kept for a claim, if any, and the free ones it may take, smallest first.
+    """Return the volume that is bound to the claim, if any, and the free ones, smallest first.
 
-    Where they can be reached is not looked at. Raises BadRequest or Invalid if the claim's
-    selector is none.
+    Node affinity is not checked. Raises BadRequest or Invalid for a bad selector of the claim.
     """
-    serving = [volume for volume in volumes if could_serve(volume, claim)]
+    serving = [volume for volume in volumes if is_suitable(volume, claim)]
     kept = min((v for v in serving if is_bound_to(v, claim)), key=_name, default=None)
     if kept is not None:
         return kept, []
@@ -80,8 +79,8 @@ def _of_labels(selector: LabelSelector | None) -> Selector | None:
     return None if selector is None else from_selector(selector)
 
 
-class Reach:
-    """Which rows reach a volume, by its node affinity; remembered until a node changes."""
+class VolumeTopology:
+    """The rows that match a volume's node affinity, cached until a node changes."""
 
     __slots__ = ("_known", "_nodes", "_seq")
 
@@ -91,23 +90,23 @@ class Reach:
         self._known: dict[NodeSelector | None, Rows] = {}
 
     def rows(self, affinity: NodeSelector | None) -> Rows:
-        """Rows that reach it, ascending. Not to be written to."""
+        """Return the matching rows, ascending. Do not modify the result."""
         seq = self._nodes.node_journal.seq
         if self._seq != seq:
             self._seq = seq
             self._known = {}
         found = self._known.get(affinity)
         if found is None:
-            found = self._known[affinity] = self._work_out(affinity)
+            found = self._known[affinity] = self._compute(affinity)
         return found
 
     def mask(self, affinity: NodeSelector | None) -> Mask:
-        """The same as a mask over all rows."""
+        """Return the same as a mask over all rows."""
         mask = np.zeros(self._nodes.capacity, np.bool_)
         mask[self.rows(affinity)] = True
         return mask
 
-    def _work_out(self, affinity: NodeSelector | None) -> Rows:
+    def _compute(self, affinity: NodeSelector | None) -> Rows:
         nodes = self._nodes
         if affinity is None:
             return nodes.rows
@@ -117,13 +116,13 @@ class Reach:
         return rows
 
 
-def reaches(labels: Mapping[str, str], affinity: NodeSelector | None) -> bool:
-    """Tell whether a node with these labels reaches a volume; its fields are not looked at."""
+def matches_node_affinity(labels: Mapping[str, str], affinity: NodeSelector | None) -> bool:
+    """Return whether a node with these labels can use a volume; fields are ignored."""
     return affinity is None or compile_selector(affinity).matches(labels, "")
 
 
-def allowed(nodes: NodeTable, storage_class: StorageClass) -> Mask:
-    """Tell for which rows the class allows volumes to be provisioned."""
+def rows_allowed_by(nodes: NodeTable, storage_class: StorageClass) -> Mask:
+    """Return for which rows the class's allowed topologies permit provisioning."""
     if not storage_class.allowed_topologies:
         return np.ones(nodes.capacity, np.bool_)
     mask = np.zeros(nodes.capacity, np.bool_)
@@ -137,8 +136,10 @@ def allowed(nodes: NodeTable, storage_class: StorageClass) -> Mask:
     return mask
 
 
-def roomy(nodes: NodeTable, capacities: Iterable[CSIStorageCapacity], size: int) -> Mask:
-    """Tell which rows can get a new volume of ``size`` bytes from one of the capacities."""
+def rows_with_capacity(
+    nodes: NodeTable, capacities: Iterable[CSIStorageCapacity], size: int
+) -> Mask:
+    """Return which rows can get a new volume of ``size`` bytes from one of the capacities."""
     mask = np.zeros(nodes.capacity, np.bool_)
     for capacity in capacities:
         if capacity.max_volume_size is not None and capacity.max_volume_size >= size:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from holdfast.api.labels import Selector, selector_or_nothing
 from holdfast.api.workloads import PodDisruptionBudget
-from holdfast.columns.importance import Importance
 from holdfast.columns.pod_info import PodInfo
+from holdfast.columns.ranked_pods import RankedPods
 from holdfast.columns.request_fit import SomeRows
 from holdfast.framework.world import World
 
@@ -20,14 +20,14 @@ _MOST_KNOWN = 65536
 _MANY = 8
 
 
-class Standing(NamedTuple):
+class BudgetStatus(NamedTuple):
     """What of a budget moves: how many may still go, and who is already on the way."""
 
     allowed: int
     disrupted: frozenset[str]
 
 
-class Budgets:
+class DisruptionBudgets:
     """The budgets that choose anybody, and which of them each pod is under.
 
     An empty selector matches nothing here, nor does one that cannot be read; a pod without labels
@@ -42,7 +42,7 @@ class Budgets:
         self._keys: tuple[str, ...] = ()
         self._sets: list[tuple[int, ...]] = [()]
         self._set_of: dict[tuple[str | None, ...], int] = {}
-        self.standings: tuple[Standing, ...] = ()
+        self.statuses: tuple[BudgetStatus, ...] = ()
         self.version = 0
 
     def refresh(self) -> None:
@@ -61,10 +61,10 @@ class Budgets:
         if chosen != self._chosen:
             self._chosen = chosen
             self._keys = tuple(sorted({key for _, s in chosen for key in s.keys}))
-            self._world.nodes.show_labels(frozenset(self._keys))
+            self._world.nodes.add_selector_keys(frozenset(self._keys))
             self._sets, self._set_of = [()], {}
             self.version += 1
-        self.standings = tuple(_standing(budget) for budget, _ in usable)
+        self.statuses = tuple(_status(budget) for budget, _ in usable)
 
     def violating(self, pods: Sequence[PodInfo], begin: int = 0) -> set[int]:
         """Places of pods beyond a budget, were all from ``begin`` on evicted in this order.
@@ -72,38 +72,38 @@ class Budgets:
         They are counted from ``begin``.
         """
         beyond: set[int] = set()
-        if not self.standings:
+        if not self.statuses:
             return beyond
-        left = [standing.allowed for standing in self.standings]
+        left = [status.allowed for status in self.statuses]
         for place, victim in enumerate(pods[begin:]):
             for i in self._sets[self._set(victim)]:
-                if victim.name not in self.standings[i].disrupted:
+                if victim.name not in self.statuses[i].disrupted:
                     left[i] -= 1
                     if left[i] < 0:
                         beyond.add(place)
         return beyond
 
-    def beyond(self, ranks: Importance, rows: SomeRows, lower: Bools) -> Bools | None:
+    def violating_columns(self, ranked: RankedPods, rows: SomeRows, lower: Bools) -> Bools | None:
         """The same for whole columns of victims: [place, row]; None if nobody is beyond.
 
         Place by place, so that it costs the same for ten budgets and for a thousand.
         """
-        if not self.standings:
+        if not self.statuses:
             return None
-        sets = ranks.grid("budgets", self._set, self.version).columns()[: len(lower), rows]
-        nowhere = len(self.standings)
-        allowed = np.array([s.allowed for s in self.standings] + [2**31], np.int64)
+        sets = ranked.values_of("budgets", self._set, self.version).columns()[: len(lower), rows]
+        nowhere = len(self.statuses)
+        allowed = np.array([s.allowed for s in self.statuses] + [2**31], np.int64)
         counts = np.zeros((lower.shape[1], nowhere + 1), np.int32)
         at = np.arange(lower.shape[1])
         found = np.zeros_like(lower)
         memberships = self._memberships(nowhere)
-        sparing = any(s.disrupted for s in self.standings)
+        sparing = any(s.disrupted for s in self.statuses)
         for place in range(len(lower)):
             for budget_of in memberships:
                 budget = budget_of[sets[place]]
                 counted = lower[place] & (budget < nowhere)
                 if sparing:
-                    self._spare(ranks, rows, place, budget, counted)
+                    self._spare(ranked, rows, place, budget, counted)
                 count = counts[at, budget] + counted
                 counts[at, budget] = count
                 found[place] |= counted & (count > allowed[budget])
@@ -115,14 +115,14 @@ class Budgets:
         padded = [members + (nowhere,) * (most - len(members)) for members in self._sets]
         return np.array(padded, np.intp).T
 
-    def touched(self, before: Sequence[Standing], ranks: Importance, size: int) -> Bools:
+    def changed_rows(self, before: Sequence[BudgetStatus], ranked: RankedPods, size: int) -> Bools:
         """Rows where somebody may be beyond a budget now and was not, or the reverse."""
-        changed = sum(old != new for old, new in zip(before, self.standings, strict=True))
+        changed = sum(old != new for old, new in zip(before, self.statuses, strict=True))
         if changed > _MANY:
             return np.ones(size, np.bool_)
-        sets = ranks.grid("budgets", self._set, self.version).columns()[:, :size]
+        sets = ranked.values_of("budgets", self._set, self.version).columns()[:, :size]
         found = np.zeros(size, np.bool_)
-        for i, (old, new) in enumerate(zip(before, self.standings, strict=True)):
+        for i, (old, new) in enumerate(zip(before, self.statuses, strict=True)):
             if old == new:
                 continue
             there = np.count_nonzero(_table(self._sets, i)[sets], axis=0)
@@ -132,7 +132,7 @@ class Budgets:
 
     def _spare(
         self,
-        ranks: Importance,
+        ranked: RankedPods,
         rows: SomeRows,
         place: int,
         budget: NDArray[np.intp],
@@ -141,8 +141,8 @@ class Budgets:
         """Leave out pods that are already being disrupted."""
         numbers = np.arange(len(counted)) if isinstance(rows, slice) else rows
         for at in counted.nonzero()[0].tolist():
-            disrupted = self.standings[budget[at]].disrupted
-            if disrupted and ranks.pods[numbers[at]][place].name in disrupted:
+            disrupted = self.statuses[budget[at]].disrupted
+            if disrupted and ranked.pods[numbers[at]][place].name in disrupted:
                 counted[at] = False
 
     def _set(self, pod: PodInfo) -> int:
@@ -170,9 +170,9 @@ def _table(sets: Sequence[tuple[int, ...]], budget: int) -> Bools:
     return np.array([budget in members for members in sets], np.bool_)
 
 
-def _standing(budget: PodDisruptionBudget) -> Standing:
+def _status(budget: PodDisruptionBudget) -> BudgetStatus:
     status = budget.status
-    return Standing(status.disruptions_allowed, frozenset(status.disrupted_pods))
+    return BudgetStatus(status.disruptions_allowed, frozenset(status.disrupted_pods))
 
 
 def _chooses_nobody(selector: Selector) -> bool:

@@ -25,8 +25,8 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.view import View
-from holdfast.plugins.default_preemption.ranking import loss_of
-from holdfast.plugins.default_preemption.search import NOT_HELPFUL, Search
+from holdfast.plugins.default_preemption.ranking import cost_of
+from holdfast.plugins.default_preemption.search import NOT_HELPFUL, CandidateSearch
 from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS
 
 NEVER = "preemption: not eligible due to preemptionPolicy=Never."
@@ -78,14 +78,14 @@ class DefaultPreemption:
         refusal = self._not_eligible(pod, rejection, view)
         if refusal is not None:
             return PostFilterResult(self.name, refusal)
-        if not view.nodes.pods_below(pod.priority):
+        if not view.nodes.has_pods_below(pod.priority):
             # The common case: everybody is as important. No need to look at any node.
             tried = int(np.count_nonzero(rejection.codes == Code.UNSCHEDULABLE))
             return self._no_use(
                 rejection, {NOT_HELPFUL: rejection.nodes - tried, NO_VICTIMS: tried}
             )
-        search = Search(rejection, view)
-        if pod.stands_in and (node := _room_being_made(search, rejection, view)):
+        search = CandidateSearch(rejection, view)
+        if pod.is_reserve_pod and (node := _room_being_made(search, rejection, view)):
             return PostFilterResult(self.name, nominated_node=node, code=Code.PASS)
         found = search.best()
         if view.world.auditor is not None:
@@ -103,8 +103,8 @@ class DefaultPreemption:
         best = search.candidate(rows[0])
         return PostFilterResult(
             self.name, nominated_node=best.node, victims=best.victims, code=Code.PASS,
-            candidates=Later(search.candidates),
-            tied_nodes=Later(lambda: [names[row] for row in rows]),
+            candidates=LazySequence(search.candidates),
+            tied_nodes=LazySequence(lambda: [names[row] for row in rows]),
         )  # fmt: skip
 
     def _agreed(
@@ -116,9 +116,9 @@ class DefaultPreemption:
         candidates = agreement.still_accepted(found)
         if not candidates:
             return PostFilterResult(self.name, NO_CANDIDATE)
-        losses = [loss_of(candidate, now) for candidate in candidates]
-        best = candidates[losses.index(min(losses))]
-        tied = [c.node for c, loss in zip(candidates, losses, strict=True) if loss == min(losses)]
+        costs = [cost_of(candidate, now) for candidate in candidates]
+        best = candidates[costs.index(min(costs))]
+        tied = [c.node for c, cost in zip(candidates, costs, strict=True) if cost == min(costs)]
         return PostFilterResult(
             self.name, nominated_node=best.node, victims=best.victims, code=Code.PASS,
             candidates=tuple(candidates), tied_nodes=tuple(tied),
@@ -135,7 +135,7 @@ class DefaultPreemption:
         rules = [
             plugin for plugin, _ in rejection.filters if implements(plugin, PreemptionRulesPlugin)
         ]
-        if pod.stands_in and not rules:
+        if pod.is_reserve_pod and not rules:
             return ""
         for plugin in rules:
             forbidden: str | None = plugin.preemption_refusal(rejection)
@@ -159,7 +159,7 @@ class DefaultPreemption:
         return False
 
 
-def _room_being_made(search: Search, rejection: Rejection, view: View) -> str:
+def _room_being_made(search: CandidateSearch, rejection: Rejection, view: View) -> str:
     """A node where room enough is being made and promised to nobody, or "".
 
     A reservation's own promise lives in memory: after a restart this is how it is found again,
@@ -182,7 +182,7 @@ def _is_leaving(pod: Pod) -> bool:
     )
 
 
-class Later(Sequence[T]):
+class LazySequence(Sequence[T]):
     """Looks like the sequence that ``make`` answers with; asks it once, and only if need be."""
 
     __slots__ = ("_found", "_make")

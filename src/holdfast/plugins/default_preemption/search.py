@@ -36,57 +36,67 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.rejection import Rejection, Status, count_reasons
 from holdfast.framework.view import View
-from holdfast.plugins.default_preemption.demand import Limited
-from holdfast.plugins.default_preemption.ranking import NO_USE, NOTHING, Loss, at_least, loss_of
-from holdfast.plugins.default_preemption.trial import Trial, trials_of
-from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS, Question, dry_run
+from holdfast.plugins.default_preemption.dry_run_columns import DryRunColumns, dry_run_cache_of
+from holdfast.plugins.default_preemption.ranking import (
+    LOWEST_COST,
+    NOT_A_CANDIDATE,
+    PreemptionCost,
+    cost_of,
+    lower_bound,
+)
+from holdfast.plugins.default_preemption.requirements import CollectedLimits
+from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS, DryRunContext, dry_run
 
 Bools = NDArray[np.bool_]
 _MAY_HELP = int(Code.UNSCHEDULABLE)
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
-class Search:
+class CandidateSearch:
     """One preemptor's search over the rows that eviction could help."""
 
     def __init__(self, rejection: Rejection, view: View) -> None:
-        trials = trials_of(view.world)
-        trials.budgets.refresh()
+        dry_run_cache = dry_run_cache_of(view.world)
+        dry_run_cache.budgets.refresh()
         self._view = view
         self._size = view.nodes.size
         self._rejection = rejection
-        self._question = Question(view, rejection.filters, trials.budgets, spares_of(rejection))
+        self._context = DryRunContext(
+            view, rejection.filters, dry_run_cache.budgets, spares_of(rejection)
+        )
         self._outcomes: dict[int, Candidate | Status] = {}
         self._room = _by_room(rejection)
         self._needs: RequiredResources | None = None
-        self._trial: Trial | None = None
-        self._limited = Limited(rejection.filters if self._room is not None else ())
+        self._dry_run_columns: DryRunColumns | None = None
+        self._limited = CollectedLimits(rejection.filters if self._room is not None else ())
         if self._room is not None:
             plugin, state = self._room
             self._needs = plugin.required_resources(state)
-            self._trial = trials.of(view.pod.priority, self._needs, self._limited.limits)
+            self._dry_run_columns = dry_run_cache.of(
+                view.pod.priority, self._needs, self._limited.limits
+            )
         self._others = [pair for pair in rejection.filters if not self._counted(pair[0])]
         self._unbounded = self._beyond_room()
         self._hard = self._find_hard()
         self._fits: Bools | None = None
 
-    def best(self) -> tuple[list[int], Loss] | None:
+    def best(self) -> tuple[list[int], PreemptionCost] | None:
         """The rows where least is lost, ascending, and what; None if there is no such row."""
-        best: Loss | None = None
+        best: PreemptionCost | None = None
         rows: list[int] = []
-        if self._trial is not None:
-            rows = self._trial.losses.cheapest(self._is_plain, self._plain)
+        if self._dry_run_columns is not None:
+            rows = self._dry_run_columns.costs.cheapest(self._is_plain, self._plain)
             if rows:
-                best = self._trial.losses.loss(rows[0], self._view.now)
+                best = self._dry_run_columns.costs.cost(rows[0], self._view.now)
         for bound, row in self._bounds():
             if best is not None and bound > best:
                 break
             outcome = self.outcome(row)
             if isinstance(outcome, Candidate):
-                loss = loss_of(outcome, self._view.now)
-                if best is None or loss < best:
-                    best, rows = loss, []
-                if loss == best:
+                cost = cost_of(outcome, self._view.now)
+                if best is None or cost < best:
+                    best, rows = cost, []
+                if cost == best:
                     rows.append(row)
         return None if best is None else (sorted(rows), best)
 
@@ -96,26 +106,28 @@ class Search:
             outcome = self.outcome(row)
             assert isinstance(outcome, Candidate)
             return outcome
-        assert self._trial is not None
-        uids, violations = self._trial.victims(row)
+        assert self._dry_run_columns is not None
+        uids, violations = self._dry_run_columns.victims(row)
         there = self._view.nodes.pods_on(row)
         return Candidate(self._view.nodes.names[row], tuple(there[uid] for uid in uids), violations)
 
     def candidates(self) -> list[Candidate]:
         """Every row where the pod would fit, tried for real if need be."""
         rows = [row for row in self._hard_rows() if isinstance(self.outcome(row), Candidate)]
-        if self._trial is not None:
-            plain = self._plain() & (self._trial.losses.weight[: self._size] < NO_USE)
+        if self._dry_run_columns is not None:
+            plain = self._plain() & (
+                self._dry_run_columns.costs.weight[: self._size] < NOT_A_CANDIDATE
+            )
             rows += plain.nonzero()[0].tolist()
         return [self.candidate(row) for row in sorted(rows)]
 
     def faults(self, rows: Iterable[int]) -> Iterator[str]:
         """Name what is wrong with the trial, or with rows it gave: trying them finds others."""
-        if self._trial is None:
+        if self._dry_run_columns is None:
             return
-        yield from self._trial.faults(self._view.now)
+        yield from self._dry_run_columns.faults(self._view.now)
         for row in rows:
-            tried, found = dry_run(self._question, row), self.candidate(row)
+            tried, found = dry_run(self._context, row), self.candidate(row)
             if isinstance(tried, Status):
                 yield f"{found.node}: room can be made, tried alone {tried.reasons}"
             elif (set(tried.victims), tried.violations) != (set(found.victims), found.violations):
@@ -133,8 +145,8 @@ class Search:
                 errors.append(_failure(outcome.plugin, outcome.reasons))
             else:
                 words.update(outcome.reasons)
-        if self._trial is not None:
-            self._plain_words(self._trial, words, errors)
+        if self._dry_run_columns is not None:
+            self._plain_words(self._dry_run_columns, words, errors)
         return {reason: count for reason, count in words.items() if count}, errors
 
     def _tried(self) -> Bools:
@@ -174,15 +186,17 @@ class Search:
             return False
         return all([not _verdict(plugin, state, row) for plugin, state in self._others])
 
-    def _plain_words(self, trial: Trial, words: Counter[str], errors: list[str]) -> None:
+    def _plain_words(
+        self, dry_run_columns: DryRunColumns, words: Counter[str], errors: list[str]
+    ) -> None:
         left = self._easy()
-        alone = left & (trial.lower[: self._size] == 0)
+        alone = left & (dry_run_columns.lower[: self._size] == 0)
         words[NO_VICTIMS] += int(np.count_nonzero(alone))
         left &= ~alone
         for plugin, state in self._rejection.filters:
             rows = left.nonzero()[0]
             if self._counted(plugin):
-                short = trial.short[rows] & self._bits(trial, plugin)
+                short = dry_run_columns.short[rows] & self._bits(dry_run_columns, plugin)
                 verdicts = (short != 0).astype(np.int8)
                 words.update(self._shortages(plugin, state, rows[short != 0], short[short != 0]))
             else:
@@ -204,23 +218,26 @@ class Search:
             alike = rows[short == pattern]
             row = int(alike[0])
             beside = self._view.world.nominations.ahead_of(self._view.pod, row)
-            change = PodChange({row: [*beside.values()]}, {row: self._question.lower_on(row)})
+            change = PodChange({row: [*beside.values()]}, {row: self._context.lower_on(row)})
             for reason in plugin.reasons(state, row, change):
                 words[reason] += len(alike)
         return words
 
-    def _bits(self, trial: Trial, plugin: Plugin) -> int:
+    def _bits(self, dry_run_columns: DryRunColumns, plugin: Plugin) -> int:
         """What of all that may be short is this filter's word."""
         if self._is_room(plugin):
-            return trial.demand.room_bits()
-        return trial.demand.limit_bits(*self._limited.places[plugin.name])
+            return dry_run_columns.requirements.room_bits()
+        return dry_run_columns.requirements.limit_bits(*self._limited.places[plugin.name])
 
     # --- rows where filters look at pods in other ways ------------------------------------------
 
     def _find_hard(self) -> Bools | None:
         """Rows that must be tried for real to know; None if there is no such row."""
         hard = self._unbounded
-        for more in (self._resting(), None if self._trial is None else self._trial.idle_rows()):
+        for more in (
+            self._resting(),
+            None if self._dry_run_columns is None else self._dry_run_columns.idle_rows(),
+        ):
             # Where nobody has to go it is not for want of room that the row will not do.
             if more is not None:
                 hard = more if hard is None else hard | more
@@ -232,17 +249,17 @@ class Search:
     def _beyond_room(self) -> Bools | None:
         """Rows of which the trial tells nothing: not the needs, not the order, not who is near."""
         size = self._size
-        if self._trial is None or self._needs is None:
+        if self._dry_run_columns is None or self._needs is None:
             return np.ones(size, np.bool_)
         beyond: list[Bools] = []
-        ranks = self._view.nodes.importance()
+        ranked = self._view.nodes.ranked_pods()
         if self._needs.unknown_rows is not None:
             beyond.append(self._needs.unknown_rows[:size])
         beyond.extend(apart[:size] for apart in self._limited.unknown_rows)
-        if ranks.latest >= self._view.now:
-            beyond.append(ranks.newest[:size] >= self._view.now)
-        if (spares := self._question.protected_victims) is not None:
-            spared = ranks.grid("spared", lambda pod: int(spares(pod)), spares)
+        if ranked.latest_start >= self._view.now:
+            beyond.append(ranked.newest_start[:size] >= self._view.now)
+        if (spares := self._context.protected_victims) is not None:
+            spared = ranked.values_of("spared", lambda pod: int(spares(pod)), spares)
             beyond.append(spared.totals[:size] > 0)
         if self._rejection.statuses and EXTENDER in self._rejection.statuses.plugins():
             # What an extender refuses has room enough: only trying shows that evicting is no use.
@@ -278,23 +295,25 @@ class Search:
             found[-1][rows] = True
         return np.logical_or.reduce(found) if found else None
 
-    def _bounds(self) -> list[tuple[Loss, int]]:
+    def _bounds(self) -> list[tuple[PreemptionCost, int]]:
         """Hard rows with what they cost at least, the cheapest first."""
         bounds = []
         unbounded = self._unbounded
         for row in self._hard_rows():
-            trial = None if unbounded is not None and unbounded[row] else self._trial
-            if trial is None or trial.idle[row]:
-                bounds.append((NOTHING, row))
-            elif trial.losses.weight[row] != NO_USE:
-                bounds.append((at_least(trial.losses.loss(row, self._view.now)), row))
+            dry_run_columns = (
+                None if unbounded is not None and unbounded[row] else self._dry_run_columns
+            )
+            if dry_run_columns is None or dry_run_columns.no_victims_needed[row]:
+                bounds.append((LOWEST_COST, row))
+            elif dry_run_columns.costs.weight[row] != NOT_A_CANDIDATE:
+                bounds.append((lower_bound(dry_run_columns.costs.cost(row, self._view.now)), row))
         return sorted(bounds)
 
     def outcome(self, row: int) -> Candidate | Status:
         """What trying one row for real comes to."""
         found = self._outcomes.get(row)
         if found is None:
-            found = self._outcomes[row] = dry_run(self._question, row)
+            found = self._outcomes[row] = dry_run(self._context, row)
         return found
 
     def _is_room(self, plugin: Plugin) -> bool:

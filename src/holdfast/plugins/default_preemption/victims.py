@@ -1,6 +1,6 @@
 """Which pods must leave a row: take all lower ones away, then restore those there is room for.
 
-``dry_run`` asks the filters about one row, pod by pod. ``let_back`` and ``let_back_columns`` do the
+``dry_run`` asks the filters about one row, pod by pod. ``reprieve`` and ``reprieve_columns`` do the
 same by amounts alone, for one row and for columns of rows.
 """
 
@@ -20,7 +20,7 @@ from holdfast.engine.nominated_pods import FilterPair, run_filter_plugins_with_n
 from holdfast.framework.plugin import Candidate, Code, PodChange, Scope
 from holdfast.framework.rejection import Status
 from holdfast.framework.view import View
-from holdfast.plugins.default_preemption.budgets import Budgets
+from holdfast.plugins.default_preemption.budgets import DisruptionBudgets
 
 NAME = "DefaultPreemption"
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -29,12 +29,12 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DryRunContext:
     """What stays the same from node to node."""
 
     view: View
     filters: Sequence[FilterPair]
-    budgets: Budgets
+    budgets: DisruptionBudgets
     protected_victims: Callable[[PodInfo], bool] | None = None
     """Who is never evicted for this pod."""
 
@@ -42,7 +42,7 @@ class Question:
         """Pods that might have to go. What stands in for a reservation is no pod."""
         ceiling = self.view.pod.priority
         there = self.view.nodes.pods_on(row).values()
-        lower = [pod for pod in there if pod.priority < ceiling and not pod.stands_in]
+        lower = [pod for pod in there if pod.priority < ceiling and not pod.is_reserve_pod]
         return (
             [p for p in lower if not self.protected_victims(p)]
             if self.protected_victims is not None
@@ -56,7 +56,7 @@ class Question:
             self.filters, row, beside, PodChange(removed={row: gone})
         )
 
-    def about_pods(self) -> Question:
+    def about_pods(self) -> DryRunContext:
         """The same without the filters that look at the node alone: no eviction moves those."""
         moving = tuple(
             (plugin, state)
@@ -66,45 +66,45 @@ class Question:
         return replace(self, filters=moving)
 
 
-def dry_run(question: Question, row: int) -> Candidate | Status:
+def dry_run(context: DryRunContext, row: int) -> Candidate | Status:
     """Find the fewest and least important victims on a row, or say why it is no use."""
-    nodes, now = question.view.nodes, question.view.now
-    lower = question.lower_on(row)
+    nodes, now = context.view.nodes, context.view.now
+    lower = context.lower_on(row)
     if not lower:
         return Status(NAME, Code.UNRESOLVABLE, (NO_VICTIMS,))
-    word = question.objection(row, lower)
+    word = context.objection(row, lower)
     if word is not None:
         return word
-    lower.sort(key=lambda pod: importance(pod, now))
-    beyond = {lower[place].uid for place in question.budgets.violating(lower)}
+    lower.sort(key=lambda pod: importance_key(pod, now))
+    beyond = {lower[place].uid for place in context.budgets.violating(lower)}
     order = [p for p in lower if p.uid in beyond] + [p for p in lower if p.uid not in beyond]
     gone = list(order)
-    question = question.about_pods()
+    context = context.about_pods()
     for pod in order:
         without = [p for p in gone if p is not pod]
-        if question.objection(row, without) is None:
+        if context.objection(row, without) is None:
             gone = without
     if not gone:
         # An extender refuses the node; that no plugin does, evicting nobody would show.
         words = f'expected at least one victim pod on node "{nodes.names[row]}"'
         return Status(NAME, Code.ERROR, (words,))
-    victims = tuple(sorted(gone, key=lambda pod: importance(pod, now)))
+    victims = tuple(sorted(gone, key=lambda pod: importance_key(pod, now)))
     return Candidate(nodes.names[row], victims, sum(p.uid in beyond for p in victims))
 
 
-def importance(pod: PodInfo, now: float) -> tuple[int, float]:
+def importance_key(pod: PodInfo, now: float) -> tuple[int, float]:
     """Smaller is more important: higher priority first, then whoever started earlier."""
-    return (-pod.priority, pod.started(now))
+    return (-pod.priority, pod.start_time_or(now))
 
 
-def let_back(
+def reprieve(
     count: int, first: Collection[int], asked: Sequence[Sequence[int]], left: list[int], slots: int
 ) -> list[int]:
     """Of so many pods, of which some come first, find those for whom no room is left.
 
     ``proposed`` has a list of amounts a resource, ``left`` what is left of it.
 
-    >>> let_back(3, (), [[2, 1, 1]], [3], 9)
+    >>> reprieve(3, (), [[2, 1, 1]], [3], 9)
     [2]
     """
     order: Sequence[int] = range(count)
@@ -142,7 +142,7 @@ def _take(asked: Sequence[Sequence[int]], at: int, left: list[int]) -> bool:
     return True
 
 
-class Rest(NamedTuple):
+class Balance(NamedTuple):
     """What is left of one sort of room on each row, and what each pod takes of it: [place, row].
 
     ``taken`` is 0 wherever nobody is leaving.
@@ -152,7 +152,7 @@ class Rest(NamedTuple):
     taken: Ints
 
 
-def let_back_columns(leaving: Bools, first: Bools | None, rests: Sequence[Rest]) -> Bools:
+def reprieve_columns(leaving: Bools, first: Bools | None, rests: Sequence[Balance]) -> Bools:
     """The same over columns of pods, [place, row]; what is left is used up."""
     gone = leaving.copy()
     if first is None:
@@ -164,7 +164,7 @@ def let_back_columns(leaving: Bools, first: Bools | None, rests: Sequence[Rest])
     return gone
 
 
-def _let_all_back(gone: Bools, rests: Sequence[Rest]) -> int:
+def _let_all_back(gone: Bools, rests: Sequence[Balance]) -> int:
     """Let whole places back, as long as there is room on every row; answers where that ends."""
     for place in range(len(gone)):
         for i, (left, taken) in enumerate(rests):
@@ -177,7 +177,7 @@ def _let_all_back(gone: Bools, rests: Sequence[Rest]) -> int:
     return len(gone)
 
 
-def _let_some_back(gone: Bools, asking: Bools, rests: Sequence[Rest], begin: int = 0) -> None:
+def _let_some_back(gone: Bools, asking: Bools, rests: Sequence[Balance], begin: int = 0) -> None:
     """Let back, place by place, those who ask and for whom there is room on their row."""
     for place in range(begin, len(gone)):
         fits = asking[place].copy()

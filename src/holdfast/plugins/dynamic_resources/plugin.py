@@ -100,7 +100,7 @@ class DynamicResources:
             return Skip()
         if inventory is None:
             return Reject(Code.UNRESOLVABLE, ("this scheduler does not watch devices",))
-        if pod.stands_in:
+        if pod.is_reserve_pod:
             return Reject(Code.UNRESOLVABLE, ("reservations of devices are not built yet",))
         try:
             claims = claims_of_pod(pod.pod, inventory.claims)

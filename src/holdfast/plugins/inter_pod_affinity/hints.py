@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms, read_affinity_terms
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.terms import PodTerms, Term, read_terms
 from holdfast.framework.plugin import ClusterEvent
 
 
-def worth_a_try(event: ClusterEvent, pod: PodInfo, nodes: NodeTable) -> bool:
+def event_helps(event: ClusterEvent, pod: PodInfo, nodes: NodeTable) -> bool:
     """Tell whether a pod this plugin rejected should be looked at again."""
     if event.resource == "Node":
         relevant = event.action in ("Add", "UpdateNodeLabel")
-        return relevant and _node_helps(pod.terms, event.old, event.new)
+        return relevant and _node_helps(pod.affinity_terms, event.old, event.new)
     if not event.is_pod_event or event.action not in ("Add", "UpdatePodLabel", "Delete"):
         return False
     if event.old is not None and event.is_for_pod(pod):
@@ -28,13 +28,13 @@ def worth_a_try(event: ClusterEvent, pod: PodInfo, nodes: NodeTable) -> bool:
 
 
 def _pod_helps(pod: PodInfo, old: Pod | None, new: Pod | None, nodes: NodeTable) -> bool:
-    terms = pod.terms
+    terms = pod.affinity_terms
 
     def wanted(other: Pod) -> bool:
-        return _all_mean(terms.required, other, nodes)
+        return _all_mean(terms.required_affinity, other, nodes)
 
     def unwanted(other: Pod) -> bool:
-        return _all_mean(terms.forbidden, other, nodes)
+        return _all_mean(terms.required_anti_affinity, other, nodes)
 
     if old is not None and new is not None:
         return (not wanted(old) and wanted(new)) or (unwanted(old) and not unwanted(new))
@@ -42,31 +42,41 @@ def _pod_helps(pod: PodInfo, old: Pod | None, new: Pod | None, nodes: NodeTable)
         return wanted(new)
     if old is None:
         return False
-    theirs = read_terms(old.spec.affinity, old.metadata.namespace).forbidden
+    theirs = read_affinity_terms(old.spec.affinity, old.metadata.namespace).required_anti_affinity
     return unwanted(old) or _all_mean(theirs, pod.pod, nodes)
 
 
-def _all_mean(terms: Sequence[Term], pod: Pod, nodes: NodeTable) -> bool:
+def _all_mean(terms: Sequence[AffinityTerm], pod: Pod, nodes: NodeTable) -> bool:
     """Tell whether every term means the pod; no terms mean nobody."""
     meta = pod.metadata
     its = nodes.namespaces.get(meta.namespace, {})
     return bool(terms) and all(
-        term.choice.matches(meta.namespace, its, meta.labels) for term in terms
+        term.pod_selector.matches(meta.namespace, its, meta.labels) for term in terms
     )
 
 
-def _node_helps(terms: PodTerms, old: Node | None, new: Node | None) -> bool:
+def _node_helps(terms: AffinityTerms, old: Node | None, new: Node | None) -> bool:
     if new is None:
         return False
     after = new.metadata.labels
     if old is None:
-        return bool(terms.forbidden) or any(term.key in after for term in terms.required)
+        return bool(terms.required_anti_affinity) or any(
+            term.topology_key in after for term in terms.required_affinity
+        )
     before = old.metadata.labels
     moved = {
-        term.key
-        for term in (*terms.required, *terms.forbidden)
-        if term.key in before and term.key in after and before[term.key] != after[term.key]
+        term.topology_key
+        for term in (*terms.required_affinity, *terms.required_anti_affinity)
+        if term.topology_key in before
+        and term.topology_key in after
+        and before[term.topology_key] != after[term.topology_key]
     }
-    came = any(term.key not in before and term.key in after for term in terms.required)
-    went = any(term.key in before and term.key not in after for term in terms.forbidden)
+    came = any(
+        term.topology_key not in before and term.topology_key in after
+        for term in terms.required_affinity
+    )
+    went = any(
+        term.topology_key in before and term.topology_key not in after
+        for term in terms.required_anti_affinity
+    )
     return bool(moved) or came or went

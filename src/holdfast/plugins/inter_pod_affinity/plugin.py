@@ -30,15 +30,15 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
-from holdfast.plugins.inter_pod_affinity.hints import worth_a_try
+from holdfast.plugins.inter_pod_affinity.hints import event_helps
 from holdfast.plugins.inter_pod_affinity.limits import limits_of
-from holdfast.plugins.inter_pod_affinity.state import AffinityCount, AffinityState, digest
+from holdfast.plugins.inter_pod_affinity.state import AffinityCount, AffinityState, affinity_state
 
 AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
-SHUNNED = "node(s) didn't satisfy existing pods anti-affinity rules"
+EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
-_REASONS = ("", AFFINITY, ANTI_AFFINITY, SHUNNED)
+_REASONS = ("", AFFINITY, ANTI_AFFINITY, EXISTING_ANTI_AFFINITY)
 _CODES = np.array([Code.PASS, Code.UNRESOLVABLE, Code.UNSCHEDULABLE, Code.UNSCHEDULABLE], np.int8)
 _UNRESOLVABLE = np.int8(Code.UNRESOLVABLE)
 _MOST = 100
@@ -55,7 +55,7 @@ class InterPodAffinity:
     name: ClassVar[str] = "InterPodAffinity"
     traits: ClassVar[Traits] = Traits(
         scope=Scope.DOMAIN,
-        epochs=("counters", "held", "namespaces"),
+        epochs=("counters", "existing_terms", "namespaces"),
         events_to_register={
             "Node": ("Add", "UpdateNodeLabel"),
             "AssignedPod": ("Add", "UpdatePodLabel", "Delete"),
@@ -79,18 +79,22 @@ class InterPodAffinity:
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """The terms, and the pod's kind if anybody's terms look at it; most pods read alike."""
-        if not pod.terms and not pod.terms.mistakes and not view.nodes.held_about(pod):
+        if (
+            not pod.affinity_terms
+            and not pod.affinity_terms.mistakes
+            and not view.nodes.existing_terms_for(pod)
+        ):
             return None
-        return (view.nodes.kind_of(pod).id, pod.terms, view.unseen)
+        return (view.nodes.label_group_of(pod).id, pod.affinity_terms, view.unseen)
 
     def pre_filter(self, pod: PodInfo, view: View) -> Skip | Reject | PreFilterState:
         """Find the counters; nothing to say about a pod that nobody speaks of."""
-        if pod.terms.mistakes:
-            return Reject(Code.UNRESOLVABLE, (f"parsing pod: {pod.terms.mistakes}",))
-        state = digest(view, self._hard_weight, ignore_held_wishes=self._ignore)
-        if not state.filters and not state.wishes:
+        if pod.affinity_terms.mistakes:
+            return Reject(Code.UNRESOLVABLE, (f"parsing pod: {pod.affinity_terms.mistakes}",))
+        state = affinity_state(view, self._hard_weight, ignore_existing_preferred=self._ignore)
+        if not state.filters and not state.preferred:
             return Skip()
-        return PreFilterState(state, filters=state.filters, scores=bool(state.wishes))
+        return PreFilterState(state, filters=state.filters, scores=bool(state.preferred))
 
     def filter(
         self, state: AffinityState, rows: AnyRows, change: PodChange = NO_CHANGE
@@ -114,8 +118,8 @@ class InterPodAffinity:
     def depends_on_pods(self, state: AffinityState) -> NDArray[np.bool_]:
         """Where pods stand that a term means, or that hold one about this pod."""
         found = np.zeros(state.nodes.capacity, np.bool_)
-        counted = [c.domains for c in (*state.near, *state.far)]
-        for domains in (*counted, *(term.domains for term in state.shunned)):
+        counted = [c.domains for c in (*state.affinity, *state.anti_affinity)]
+        for domains in (*counted, *(term.domains for term in state.existing_anti_affinity)):
             found |= domains.per_row > 0
         return found
 
@@ -145,7 +149,7 @@ class InterPodAffinity:
 
     def pre_score(self, state: AffinityState, _feasible: Rows) -> Skip | None:
         """Nothing to add up while no pod concerned stands in any domain."""
-        for _, parts in state.wishes:
+        for _, parts in state.preferred:
             for _, domains in parts:
                 domains.refresh()
                 if domains.total:
@@ -155,7 +159,7 @@ class InterPodAffinity:
     def score(self, state: AffinityState, rows: AnyRows) -> RawScores:
         """Weights of all wishes that come true in the row's domains, ours and others'."""
         total: RawScores | None = None
-        for label, parts in state.wishes:
+        for label, parts in state.preferred:
             sums: RawScores | None = None
             for weight, domains in parts:
                 domains.refresh()
@@ -178,7 +182,7 @@ class InterPodAffinity:
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Pods that begin or cease to match, and nodes that change their domain."""
-        return worth_a_try(event, pod, view.nodes)
+        return event_helps(event, pod, view.nodes)
 
 
 def _tables(state: AffinityState) -> dict[LabelColumn, Verdicts]:
@@ -195,9 +199,9 @@ def _tables(state: AffinityState) -> dict[LabelColumn, Verdicts]:
 
 def _far_from(state: AffinityState, *, held: bool = True) -> Iterator[tuple[LabelColumn, Verdicts]]:
     """Where pods are that this one forbids or, with ``held``, that forbid this one."""
-    groups = [counted.domains for counted in state.far]
+    groups = [counted.domains for counted in state.anti_affinity]
     if held:
-        groups += [term.domains for term in state.shunned]
+        groups += [term.domains for term in state.existing_anti_affinity]
     for domains in groups:
         domains.refresh()
         if domains.total:
@@ -206,10 +210,10 @@ def _far_from(state: AffinityState, *, held: bool = True) -> Iterator[tuple[Labe
 
 def _near_to(state: AffinityState) -> Iterator[tuple[LabelColumn, Verdicts]]:
     """Where the key is missing or, unless the pod is the first, the pods it needs."""
-    for counted in state.near:
+    for counted in state.affinity:
         counted.domains.refresh()
-    first = state.self_sufficient and not any(c.domains.total for c in state.near)
-    for counted in state.near:
+    first = state.matches_own_terms and not any(c.domains.total for c in state.affinity)
+    for counted in state.affinity:
         domains = counted.domains
         missing = (domains.padded <= 0).view(np.int8)
         if first:
@@ -221,21 +225,21 @@ def _near_to(state: AffinityState) -> Iterator[tuple[LabelColumn, Verdicts]]:
 
 def _objection(state: AffinityState, row: int, change: PodChange) -> int:
     nodes = state.nodes
-    if state.near and not _near_at(state, row, change):
+    if state.affinity and not _near_at(state, row, change):
         return 1
-    if any(counted.around(nodes, row, change) > 0 for counted in state.far):
+    if any(counted.in_domain_of(nodes, row, change) > 0 for counted in state.anti_affinity):
         return 2
-    return 3 if state.shunned_at(row, change) else 0
+    return 3 if state.violates_existing_at(row, change) else 0
 
 
 def _near_at(state: AffinityState, row: int, change: PodChange) -> bool:
-    nodes, near = state.nodes, state.near
-    if any(counted.domains.label.at[row] < 0 for counted in near):
+    nodes, affinity = state.nodes, state.affinity
+    if any(counted.domains.label.at[row] < 0 for counted in affinity):
         return False
-    if all(counted.around(nodes, row, change) > 0 for counted in near):
+    if all(counted.in_domain_of(nodes, row, change) > 0 for counted in affinity):
         return True
-    return state.self_sufficient and not any(_some(c, state, change) for c in near)
+    return state.matches_own_terms and not any(_some(c, state, change) for c in affinity)
 
 
 def _some(counted: AffinityCount, state: AffinityState, change: PodChange) -> bool:
-    return counted.anywhere(state.nodes, change) > 0
+    return counted.in_any_domain(state.nodes, change) > 0

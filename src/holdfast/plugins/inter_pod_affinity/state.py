@@ -6,26 +6,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from holdfast.api.labels import EVERYTHING
-from holdfast.columns.held import TermRole
+from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms, PodSelector
+from holdfast.columns.existing_terms import TermRole
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.terms import PodChoice, PodTerms, Term
 from holdfast.columns.unseen import AnyCount, AnyDomains, AnyTerm
 from holdfast.framework.plugin import PodChange
 from holdfast.framework.view import View
 
-Choices = tuple[PodChoice, ...]
+Choices = tuple[PodSelector, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AffinityCount:
     """Pods that all of ``choices`` mean, per domain of one topology key."""
 
-    choices: Choices
+    pod_selectors: Choices
     domains: AnyDomains
 
-    def around(self, nodes: NodeTable, row: int, change: PodChange) -> int:
+    def in_domain_of(self, nodes: NodeTable, row: int, change: PodChange) -> int:
         """How many there are in the row's domain, were the change to happen."""
         self.domains.refresh()
         here = self.domains.label.at[row]
@@ -34,7 +34,7 @@ class AffinityCount:
         found = self.domains.at(row)
         return found + self._moved(nodes, change, here) if change else found
 
-    def anywhere(self, nodes: NodeTable, change: PodChange) -> int:
+    def in_any_domain(self, nodes: NodeTable, change: PodChange) -> int:
         """How many there are in any domain, were the change to happen."""
         self.domains.refresh()
         return self.domains.total + (self._moved(nodes, change, None) if change else 0)
@@ -46,14 +46,16 @@ class AffinityCount:
             for row, pods in side.items():
                 there = label.at[row]
                 if there >= 0 and here in (None, there):
-                    moved += sign * sum(means(nodes, self.choices, pod) for pod in pods)
+                    moved += sign * sum(matches_all(nodes, self.pod_selectors, pod) for pod in pods)
         return moved
 
 
-def means(nodes: NodeTable, choices: Choices, pod: PodInfo) -> bool:
+def matches_all(nodes: NodeTable, pod_selectors: Choices, pod: PodInfo) -> bool:
     """Tell whether all choices mean a pod."""
     its = nodes.namespaces.get(pod.namespace, {})
-    return all(choice.matches(pod.namespace, its, pod.labels) for choice in choices)
+    return all(
+        pod_selector.matches(pod.namespace, its, pod.labels) for pod_selector in pod_selectors
+    )
 
 
 Weighed = tuple[int, AnyDomains]
@@ -72,21 +74,21 @@ class AffinityState:
     """
 
     nodes: NodeTable
-    near: tuple[AffinityCount, ...] = ()
-    self_sufficient: bool = False
-    far: tuple[AffinityCount, ...] = ()
-    shunned: tuple[AnyTerm, ...] = ()
-    wishes: tuple[tuple[LabelColumn, tuple[Weighed, ...]], ...] = ()
+    affinity: tuple[AffinityCount, ...] = ()
+    matches_own_terms: bool = False
+    anti_affinity: tuple[AffinityCount, ...] = ()
+    existing_anti_affinity: tuple[AnyTerm, ...] = ()
+    preferred: tuple[tuple[LabelColumn, tuple[Weighed, ...]], ...] = ()
     pod: PodInfo | None = field(default=None, compare=False)
 
     @property
     def filters(self) -> bool:
         """Whether any node could be ruled out."""
-        return bool(self.near or self.far or self.shunned)
+        return bool(self.affinity or self.anti_affinity or self.existing_anti_affinity)
 
-    def shunned_at(self, row: int, change: PodChange) -> bool:
+    def violates_existing_at(self, row: int, change: PodChange) -> bool:
         """Tell whether a pod around the row would not have this one near."""
-        for held in self.shunned:
+        for held in self.existing_anti_affinity:
             held.domains.refresh()
             here = held.domains.at(row)
             if here and here > self._let_go(held, row, change):
@@ -97,7 +99,7 @@ class AffinityState:
         """How many holders of the term in the row's domain the change takes away."""
         label = held.domains.label
         return sum(
-            pod.terms.forbidden.count(held.term)
+            pod.affinity_terms.required_anti_affinity.count(held.term)
             for other, pods in change.removed.items()
             if label.at[other] == label.at[row]
             for pod in pods
@@ -106,43 +108,51 @@ class AffinityState:
     def _hypothetically_shunned(self, row: int, change: PodChange) -> bool:
         for other, pods in change.added.items():
             for pod in pods:
-                for term in pod.terms.forbidden:
-                    label = self.nodes.label_column(term.key)
+                for term in pod.affinity_terms.required_anti_affinity:
+                    label = self.nodes.label_column(term.topology_key)
                     here = label.at[row]
-                    if here >= 0 and here == label.at[other] and self.meant_by(term):
+                    if here >= 0 and here == label.at[other] and self.is_matched_by(term):
                         return True
         return False
 
-    def meant_by(self, term: Term) -> bool:
+    def is_matched_by(self, term: AffinityTerm) -> bool:
         """Tell whether a term means the pod."""
         assert self.pod is not None
-        return means(self.nodes, (term.choice,), self.pod)
+        return matches_all(self.nodes, (term.pod_selector,), self.pod)
 
 
-def digest(view: View, hard_weight: int, *, ignore_held_wishes: bool) -> AffinityState:
+def affinity_state(
+    view: View, hard_weight: int, *, ignore_existing_preferred: bool
+) -> AffinityState:
     """Find the counters behind a pod's terms and the held terms that speak of it."""
     pod, nodes = view.pod, view.nodes
-    terms = _own(pod.terms)
+    terms = _own(pod.affinity_terms)
     # Counting makes labels visible, after which the pod may be of another kind: held terms last.
     # All of them at once: each time, every pod is sorted into its kind anew.
-    nodes.show_labels(terms.label_keys)
-    near, far = _near(terms, view), tuple(_far(terms.forbidden, view))
-    own = [(t.weight, t.key, _count(view, (t.choice,), t.key)) for t in terms.wishes]
-    held = view.held_about()
-    if not (ignore_held_wishes and not terms.wishes):
-        own += [(w, h.term.key, h.domains) for h in held if (w := _weight(h, hard_weight))]
+    nodes.add_selector_keys(terms.label_keys)
+    affinity, anti_affinity = (
+        _affinity(terms, view),
+        tuple(_anti_affinity(terms.required_anti_affinity, view)),
+    )
+    own = [
+        (t.weight, t.topology_key, _count(view, (t.pod_selector,), t.topology_key))
+        for t in terms.preferred
+    ]
+    held = view.existing_terms_for()
+    if not (ignore_existing_preferred and not terms.preferred):
+        own += [(w, h.term.topology_key, h.domains) for h in held if (w := _weight(h, hard_weight))]
     return AffinityState(
         nodes=nodes,
-        near=near,
-        self_sufficient=bool(near) and means(nodes, near[0].choices, pod),
-        far=far,
-        shunned=tuple(h for h in held if h.role is TermRole.FORBIDS),
-        wishes=_by_key(own, nodes),
+        affinity=affinity,
+        matches_own_terms=bool(affinity) and matches_all(nodes, affinity[0].pod_selectors, pod),
+        anti_affinity=anti_affinity,
+        existing_anti_affinity=tuple(h for h in held if h.role is TermRole.REQUIRED_ANTI_AFFINITY),
+        preferred=_by_key(own, nodes),
         pod=pod,
     )
 
 
-def _own(terms: PodTerms) -> PodTerms:
+def _own(terms: AffinityTerms) -> AffinityTerms:
     """A waiting pod's terms as they are held against pods that stand.
 
     The pods' namespaces are asked for their labels, and so is one without any: as upstream's, a
@@ -150,42 +160,49 @@ def _own(terms: PodTerms) -> PodTerms:
     """
     if not any(_reaches_all(term) for group in _groups(terms) for term in group):
         return terms
-    required, forbidden, wishes = (
+    required_affinity, required_anti_affinity, preferred = (
         tuple(_everywhere(term) if _reaches_all(term) else term for term in group)
         for group in _groups(terms)
     )
-    return replace(terms, required=required, forbidden=forbidden, wishes=wishes)
+    return replace(
+        terms,
+        required_affinity=required_affinity,
+        required_anti_affinity=required_anti_affinity,
+        preferred=preferred,
+    )
 
 
-def _groups(terms: PodTerms) -> tuple[tuple[Term, ...], ...]:
-    return terms.required, terms.forbidden, terms.wishes
+def _groups(terms: AffinityTerms) -> tuple[tuple[AffinityTerm, ...], ...]:
+    return terms.required_affinity, terms.required_anti_affinity, terms.preferred
 
 
-def _reaches_all(term: Term) -> bool:
-    selector = term.choice.namespace_selector
+def _reaches_all(term: AffinityTerm) -> bool:
+    selector = term.pod_selector.namespace_selector
     return not selector.everything and selector.matches({})
 
 
-def _everywhere(term: Term) -> Term:
-    return replace(term, choice=replace(term.choice, namespace_selector=EVERYTHING))
+def _everywhere(term: AffinityTerm) -> AffinityTerm:
+    return replace(term, pod_selector=replace(term.pod_selector, namespace_selector=EVERYTHING))
 
 
-def _near(terms: PodTerms, view: View) -> tuple[AffinityCount, ...]:
-    if not terms.required:
+def _affinity(terms: AffinityTerms, view: View) -> tuple[AffinityCount, ...]:
+    if not terms.required_affinity:
         return ()
-    choices = tuple(dict.fromkeys(term.choice for term in terms.required))
-    keys = dict.fromkeys(term.key for term in terms.required)
-    counter = view.count(choices)
-    return tuple(AffinityCount(choices, _by_domain(view, counter, key)) for key in keys)
+    pod_selectors = tuple(dict.fromkeys(term.pod_selector for term in terms.required_affinity))
+    keys = dict.fromkeys(term.topology_key for term in terms.required_affinity)
+    counter = view.count(pod_selectors)
+    return tuple(AffinityCount(pod_selectors, _by_domain(view, counter, key)) for key in keys)
 
 
-def _far(terms: Iterable[Term], view: View) -> Iterable[AffinityCount]:
+def _anti_affinity(terms: Iterable[AffinityTerm], view: View) -> Iterable[AffinityCount]:
     for term in dict.fromkeys(terms):
-        yield AffinityCount((term.choice,), _count(view, (term.choice,), term.key))
+        yield AffinityCount(
+            (term.pod_selector,), _count(view, (term.pod_selector,), term.topology_key)
+        )
 
 
-def _count(view: View, choices: Choices, key: str) -> AnyDomains:
-    return _by_domain(view, view.count(choices), key)
+def _count(view: View, pod_selectors: Choices, key: str) -> AnyDomains:
+    return _by_domain(view, view.count(pod_selectors), key)
 
 
 def _by_domain(view: View, counter: AnyCount, key: str) -> AnyDomains:
@@ -196,9 +213,9 @@ def _by_domain(view: View, counter: AnyCount, key: str) -> AnyDomains:
 
 
 def _weight(held: AnyTerm, hard_weight: int) -> int:
-    if held.role is TermRole.WISHES:
+    if held.role is TermRole.PREFERRED:
         return held.term.weight
-    return hard_weight if held.role is TermRole.NEEDS else 0
+    return hard_weight if held.role is TermRole.REQUIRED_AFFINITY else 0
 
 
 def _by_key(

@@ -10,7 +10,7 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
-from holdfast.columns.request_fit import spare_of
+from holdfast.columns.request_fit import remaining_of
 from holdfast.devices.inventory import IMPLICIT_PREFIX
 
 Backs = Callable[[str], bool]
@@ -26,7 +26,7 @@ def fits_empty(asked: RequestsByName, node: Node, backs: Backs) -> bool:
     if has.get("pods", 0) < 1:
         return False
     return all(
-        spare_of(own := has.get(name, 0), amount, own, backed=backs(name)) >= 0
+        remaining_of(own := has.get(name, 0), amount, own, device_backed=backs(name)) >= 0
         for name, amount in asked.items()
     )
 

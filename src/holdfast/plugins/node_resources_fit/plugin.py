@@ -37,7 +37,7 @@ from holdfast.plugins.node_resources_fit.arguments import FitArgs, read_args
 from holdfast.plugins.node_resources_fit.strategies import Scorer
 
 TOO_MANY = "Too many pods"
-IN_VAIN = "node(s) preemption failed due to insufficient resources"
+PREEMPTION_FAILED = "node(s) preemption failed due to insufficient resources"
 # Upstream's scorer does not look at what the pod asks for as a whole; its filter does.
 _BY_CONTAINERS = PodResourcesOptions(pod_level=False)
 
@@ -47,10 +47,10 @@ class FitState(NamedTuple):
 
     fit: RequestFit
     request: RequestedAmounts
-    backed: frozenset[int]
+    device_backed: frozenset[int]
     names: ResourceNames
-    left: NDArray[np.bool_] | None
-    left_rows: frozenset[int]
+    reserved_rows: NDArray[np.bool_] | None
+    reserved_row_set: frozenset[int]
     scorer: Scorer
     score_at: Callable[[int], float]
     offers: Offers
@@ -100,16 +100,26 @@ class NodeResourcesFit:
         devices = view.world.devices
         ids = (id_ for id_, _, _ in terms)
         served = devices.device_backed_resources(ids) if self._scalars else {}
-        left, left_rows = None, frozenset[int]()
+        reserved_rows, reserved_row_set = None, frozenset[int]()
         matched = view.matched_reservations
         if matched is not None and len(matched.rows):
-            left = np.zeros(nodes.capacity, np.bool_)
-            left[matched.rows] = True
-            left_rows = frozenset(matched.rows.tolist())
-        backed = view.world.devices.device_backed(needs)
+            reserved_rows = np.zeros(nodes.capacity, np.bool_)
+            reserved_rows[matched.rows] = True
+            reserved_row_set = frozenset(matched.rows.tolist())
+        device_backed = view.world.devices.device_backed(needs)
         scorer = Scorer(self._args, amounts, terms, served, view.lifted)
-        fit, offers = RequestFit.of(amounts, needs, backed), view.world.offers
-        return FitState(fit, needs, backed, names, left, left_rows, scorer, scorer.of_row(), offers)
+        fit, offers = RequestFit.of(amounts, needs, device_backed), view.world.offers
+        return FitState(
+            fit,
+            needs,
+            device_backed,
+            names,
+            reserved_rows,
+            reserved_row_set,
+            scorer,
+            scorer.of_row(),
+            offers,
+        )
 
     def ignores_resource(self, name: str) -> bool:
         """Tell whether a resource is left to somebody else to count, by configuration."""
@@ -133,11 +143,11 @@ class NodeResourcesFit:
     def filter(self, state: FitState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Unschedulable where room is short, unresolvable where there never was enough."""
         fits = state.fit.fits(rows)
-        if state.left is not None:
-            fits |= state.left[rows]
+        if state.reserved_rows is not None:
+            fits |= state.reserved_rows[rows]
         verdicts: Verdicts = (~fits).view(np.int8)
         if state.request and np.count_nonzero(fits) < len(fits):
-            verdicts[~(state.fit.may_fit(rows) | fits)] = Code.UNRESOLVABLE
+            verdicts[~(state.fit.fits_if_empty(rows) | fits)] = Code.UNRESOLVABLE
         if change:
             for position, row in change.positions_in(rows):
                 verdicts[position] = self.filter_row(state, row, change)
@@ -154,7 +164,7 @@ class NodeResourcesFit:
 
     def filter_row(self, state: FitState, row: int, change: PodChange) -> int:
         """The same as filter for one row, under a change."""
-        if row in state.left_rows:
+        if row in state.reserved_row_set:
             return 0
         short = _shortages(state, row, change)
         if any(shortage.unresolvable for shortage in short):
@@ -163,7 +173,7 @@ class NodeResourcesFit:
 
     def required_resources(self, state: FitState) -> RequiredResources:
         """The request; rows with a matched offer are judged by what is held there too."""
-        return RequiredResources(state.request, state.backed, state.left)
+        return RequiredResources(state.request, state.device_backed, state.reserved_rows)
 
     def depends_on_pods(self, state: FitState) -> NDArray[np.bool_] | None:
         """What a pod draws on an offer does not become free when it leaves."""
@@ -180,7 +190,7 @@ class NodeResourcesFit:
         """
         short = _shortages(state, row, change)
         if change and short and not _shortages(state, row, change, _freed_at_all):
-            return (IN_VAIN,)
+            return (PREEMPTION_FAILED,)
         return tuple(state.reason(shortage.resource) for shortage in short)
 
     def count_reasons(self, state: FitState, rows: Rows) -> Mapping[str, int]:
@@ -192,13 +202,13 @@ class NodeResourcesFit:
         words = (TOO_MANY, *[f"Insufficient {state.names[r]}" for r, _ in state.request])
         counts = {
             reason: int(np.count_nonzero(asked & (spare < 0)))
-            for reason, spare in zip(words, state.fit.spare(every), strict=True)
+            for reason, spare in zip(words, state.fit.remaining(every), strict=True)
         }
         return {reason: count for reason, count in counts.items() if count}
 
     def reason_groups(self, state: FitState, rows: AnyRows) -> NDArray[np.int64]:
         """A bit for each thing that is short."""
-        return short_bits(state.fit.spare(rows))
+        return short_bits(state.fit.remaining(rows))
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """A node with more room, a pod or reservation that left or shrank, a device class."""

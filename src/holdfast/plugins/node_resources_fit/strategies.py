@@ -55,17 +55,17 @@ def by_shape(shape: FunctionShape) -> ResourceScorer:
     def level(c: Any, q: Any) -> Any:
         used = most(c, q)
         if isinstance(used, float):
-            return float(broken_line(shape, int(used)))
-        table = np.array([broken_line(shape, p) for p in range(101)], np.float64)
+            return float(broken_linear(shape, int(used)))
+        table = np.array([broken_linear(shape, p) for p in range(101)], np.float64)
         return table[used.astype(np.intp)]
 
     return level
 
 
-def broken_line(shape: FunctionShape, p: int) -> int:
+def broken_linear(shape: FunctionShape, p: int) -> int:
     """The line's value at p, in integers that truncate toward zero.
 
-    >>> broken_line(((0, 0), (100, 100)), 62)
+    >>> broken_linear(((0, 0), (100, 100)), 62)
     62
     """
     for i, (used, score) in enumerate(shape):
@@ -122,7 +122,9 @@ class Scorer:
         return scores
 
     def _many_taken(self, rows: AnyRows) -> RawScores:
-        if self._usual and not (self._amounts.zeros[CPU] or self._amounts.zeros[MEMORY]):
+        if self._usual and not (
+            self._amounts.nodes_without[CPU] or self._amounts.nodes_without[MEMORY]
+        ):
             return self._many_usual(rows)
         return self._many_general(rows)
 
@@ -138,7 +140,7 @@ class Scorer:
             else:
                 more = asked if lifted is None else asked - lifted.many(id_, rows)
                 level = self._level(self._amounts.divisor[id_][rows], used[rows] + more)
-                if self._amounts.zeros[id_]:
+                if self._amounts.nodes_without[id_]:
                     counts = weight * (self._amounts.allocatable[id_][rows] > 0)
             if self._ratio:
                 counts = counts * (level > 0)
@@ -149,7 +151,7 @@ class Scorer:
     def _many_usual(self, rows: AnyRows) -> RawScores:
         """The same for LeastAllocated over cpu and memory alike."""
         amounts = self._amounts
-        spare = amounts.cpu_memory(amounts.spare, rows)
+        spare = amounts.cpu_memory(amounts.free_times_100, rows)
         have = amounts.cpu_memory(amounts.divisor, rows)
         (*_, cpu), (*_, memory) = self._cells
         scores = _left(spare[CPU], cpu, have[CPU])
@@ -206,7 +208,7 @@ class Scorer:
             return self._one_general(row, less)
         if less:
             cpu, memory = cpu - less.get(CPU, 0), memory - less.get(MEMORY, 0)
-        spare_cpu, spare_memory = self._amounts.spare_at
+        spare_cpu, spare_memory = self._amounts.free_times_100_at
         left, rest = spare_cpu[row] - 100.0 * cpu, spare_memory[row] - 100.0 * memory
         sums = left // have if left > 0.0 else 0.0
         if rest > 0.0:
@@ -227,7 +229,7 @@ class Scorer:
 
 
 def _left(spare: RawScores, asked: float, have: RawScores) -> RawScores:
-    """How many hundredths stay free of one resource, of which ``spare`` is a hundredfold."""
+    """Return the percentage of a resource that stays free, rounded down, at least 0."""
     left = spare - 100.0 * asked
     left /= have
     np.maximum(left, 0.0, out=left)

@@ -37,7 +37,7 @@ class Constraint:
     honor_affinity: bool
     honor_taints: bool
     matches_self: bool
-    hidden_keys: frozenset[str]
+    extra_keys: frozenset[str]
     """Label keys the pod was looked up under that the selector does not mention."""
 
     @property
@@ -55,7 +55,7 @@ class Constraints:
 
     hard: tuple[Constraint, ...] = ()
     soft: tuple[Constraint, ...] = ()
-    lenient: bool = False
+    system_defaulted: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.hard or self.soft)
@@ -63,7 +63,7 @@ class Constraints:
     @property
     def label_keys(self) -> frozenset[str]:
         """Label keys of pods that some constraint looks at."""
-        parts = [one for c in (*self.hard, *self.soft) for one in (c.selector.keys, c.hidden_keys)]
+        parts = [one for c in (*self.hard, *self.soft) for one in (c.selector.keys, c.extra_keys)]
         return frozenset[str]().union(*parts)
 
 
@@ -81,11 +81,11 @@ class Defaults:
     constraints: tuple[TopologySpreadConstraint, ...] = SYSTEM_DEFAULTS
     system: bool = True
 
-    def given_to(self, pod: Pod, selector: Selector) -> Constraints:
+    def apply_to(self, pod: Pod, selector: Selector) -> Constraints:
         """Apply them among the pods that ``selector`` finds; nobody selected, nothing applies."""
         if selector.everything or not self.constraints:
             return NO_CONSTRAINTS
-        return _parted(self.constraints, pod, selector, lenient=self.system)
+        return _parted(self.constraints, pod, selector, system_defaulted=self.system)
 
 
 def own_constraints(pod: Pod) -> Constraints:
@@ -98,7 +98,7 @@ def _parted(
     pod: Pod,
     selector: Selector | None,
     *,
-    lenient: bool = False,
+    system_defaulted: bool = False,
 ) -> Constraints:
     hard, soft = [], []
     for constraint in constraints:
@@ -107,7 +107,7 @@ def _parted(
             hard.append(read)
         elif constraint.when_unsatisfiable == SOFT:
             soft.append(read)
-    return Constraints(tuple(hard), tuple(soft), lenient)
+    return Constraints(tuple(hard), tuple(soft), system_defaulted)
 
 
 def _read(
@@ -127,7 +127,7 @@ def _read(
         honor_affinity=(constraint.node_affinity_policy or "Honor") == "Honor",
         honor_taints=(constraint.node_taints_policy or "Ignore") == "Honor",
         matches_self=selector.matches(labels),
-        hidden_keys=frozenset(keys) - selector.keys,
+        extra_keys=frozenset(keys) - selector.keys,
     )
 
 

@@ -10,16 +10,16 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.plugins.pod_topology_spread.constraints import Constraint
 
-NODE_NEWS = ("Add", "Delete", "UpdateNodeLabel", "UpdateNodeTaint")
-POD_NEWS = ("Add", "Delete", "UpdatePodLabel", "UpdatePodToleration")
+NODE_ACTIONS = ("Add", "Delete", "UpdateNodeLabel", "UpdateNodeTaint")
+POD_ACTIONS = ("Add", "Delete", "UpdatePodLabel", "UpdatePodToleration")
 Hard = Sequence[Constraint]
 
 
-def worth_a_try(event: ClusterEvent, pod: PodInfo, hard: Hard) -> bool:
+def event_helps(event: ClusterEvent, pod: PodInfo, hard: Hard) -> bool:
     """Tell whether a pod this plugin rejected should be looked at again."""
     if event.resource == "Node":
-        return event.action in NODE_NEWS and _node_matters(event.old, event.new, hard)
-    if not event.is_pod_event or event.action not in POD_NEWS:
+        return event.action in NODE_ACTIONS and _node_matters(event.old, event.new, hard)
+    if not event.is_pod_event or event.action not in POD_ACTIONS:
         return False
     there = [one for one in (event.old, event.new) if one is not None]
     if not all(_concerns(one, pod) for one in there):

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.preemption_support import ALWAYS, NEVER, PodLimit, PodLimits
-from holdfast.plugins.pod_topology_spread.counted import Counted
+from holdfast.plugins.pod_topology_spread.constraint_counts import ConstraintCounts
 
 
-def limits_of(nodes: NodeTable, constraints: Iterable[Counted]) -> PodLimits:
+def limits_of(nodes: NodeTable, constraints: Iterable[ConstraintCounts]) -> PodLimits:
     """Only so many may stay that the row's domain is not too far ahead of the others."""
     found = []
     for counted in constraints:
@@ -23,11 +23,11 @@ def limits_of(nodes: NodeTable, constraints: Iterable[Counted]) -> PodLimits:
         if left is None:
             return PodLimits((), np.ones(nodes.capacity, np.bool_))
         key = ("spread", counted.namespace, counted.constraint.selector)
-        found.append(PodLimit(key, left, partial(_count, counted), by_kind=True))
+        found.append(PodLimit(key, left, partial(_count, counted), by_label_group=True))
     return PodLimits(tuple(found))
 
 
-def _left(nodes: NodeTable, counted: Counted) -> NDArray[np.int64] | None:
+def _left(nodes: NodeTable, counted: ConstraintCounts) -> NDArray[np.int64] | None:
     """How many more could come to each row, were nothing to change elsewhere."""
     counted.domains.refresh()
     counts, ids = counted.domains.counts, counted.label.ids
@@ -42,7 +42,7 @@ def _left(nodes: NodeTable, counted: Counted) -> NDArray[np.int64] | None:
     return np.where(counting, left, np.where(left < 0, NEVER, ALWAYS))
 
 
-def _lowest_elsewhere(counted: Counted) -> NDArray[np.float64]:
+def _lowest_elsewhere(counted: ConstraintCounts) -> NDArray[np.float64]:
     """For each domain the fewest pods in any other that counts."""
     counts, mask = counted.domains.counts, counted.domains.present
     present = np.arange(len(counts)) if mask is None else mask.nonzero()[0]
@@ -56,5 +56,5 @@ def _lowest_elsewhere(counted: Counted) -> NDArray[np.float64]:
     return lowest
 
 
-def _count(counted: Counted, pod: PodInfo) -> int:
+def _count(counted: ConstraintCounts, pod: PodInfo) -> int:
     return int(counted.counts_pod(pod))

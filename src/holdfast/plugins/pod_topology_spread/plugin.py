@@ -33,6 +33,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 from holdfast.plugins.pod_topology_spread.arguments import read_args
+from holdfast.plugins.pod_topology_spread.constraint_counts import ConstraintCounts
 from holdfast.plugins.pod_topology_spread.constraints import (
     NO_CONSTRAINTS,
     Constraint,
@@ -40,10 +41,9 @@ from holdfast.plugins.pod_topology_spread.constraints import (
     Eligibility,
     own_constraints,
 )
-from holdfast.plugins.pod_topology_spread.counted import Counted
-from holdfast.plugins.pod_topology_spread.hints import NODE_NEWS, POD_NEWS, worth_a_try
+from holdfast.plugins.pod_topology_spread.hints import NODE_ACTIONS, POD_ACTIONS, event_helps
 from holdfast.plugins.pod_topology_spread.limits import limits_of
-from holdfast.plugins.pod_topology_spread.scoring import HOSTNAME, Wish, Wishes
+from holdfast.plugins.pod_topology_spread.scoring import HOSTNAME, SoftConstraint, SoftConstraints
 
 REASON = "node(s) didn't match pod topology spread constraints"
 MISSING = f"{REASON} (missing required label)"
@@ -54,8 +54,8 @@ class SpreadState:
     """All constraints of a class of pods."""
 
     nodes: NodeTable
-    counted: tuple[Counted, ...]
-    soft: Wishes
+    counted: tuple[ConstraintCounts, ...]
+    soft: SoftConstraints
 
 
 Eligibilities = Callable[[bool, bool], Eligibility]
@@ -70,9 +70,9 @@ class PodTopologySpread:
         scope=Scope.DOMAIN,
         epochs=("counters", "selectors"),
         events_to_register={
-            "Node": NODE_NEWS,
-            "AssignedPod": POD_NEWS,
-            "UnschedulablePod": POD_NEWS,
+            "Node": NODE_ACTIONS,
+            "AssignedPod": POD_ACTIONS,
+            "UnschedulablePod": POD_ACTIONS,
         },
         reads_outside_spec=True,  # Services and the pod's owner decide the default selector
         ignores_requests=True,
@@ -96,7 +96,7 @@ class PodTopologySpread:
             return own_constraints(pod.pod)
         if not self._defaults.constraints:
             return NO_CONSTRAINTS
-        return self._defaults.given_to(pod.pod, view.world.selectors.of(pod))
+        return self._defaults.apply_to(pod.pod, view.world.selectors.of(pod))
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """The constraints, and what decides which nodes and pods count."""
@@ -119,15 +119,21 @@ class PodTopologySpread:
             return Skip()
         nodes, hard, soft = view.nodes, constraints.hard, constraints.soft
         # All of them at once: each time, every pod is sorted into its kind anew.
-        nodes.show_labels(constraints.label_keys)
+        nodes.add_selector_keys(constraints.label_keys)
         eligible = _eligibilities(pod.pod, (c.key for c in hard))
         counted = tuple(self._count(c, eligible, view) for c in hard)
-        eligible = _eligibilities(pod.pod, () if constraints.lenient else (c.key for c in soft))
+        eligible = _eligibilities(
+            pod.pod, () if constraints.system_defaulted else (c.key for c in soft)
+        )
         wishes = tuple(self._wish(c, eligible, view) for c in soft)
-        state = SpreadState(nodes, counted, Wishes(nodes, wishes, constraints.lenient))
+        state = SpreadState(
+            nodes, counted, SoftConstraints(nodes, wishes, constraints.system_defaulted)
+        )
         return PreFilterState(state, filters=bool(hard), scores=bool(soft))
 
-    def _count(self, constraint: Constraint, eligible: Eligibilities, view: View) -> Counted:
+    def _count(
+        self, constraint: Constraint, eligible: Eligibilities, view: View
+    ) -> ConstraintCounts:
         pod, nodes = view.pod, view.nodes
         eligibility = eligible(constraint.honor_affinity, constraint.honor_taints)
         counter = view.counter(pod.namespace, constraint.counted)
@@ -136,19 +142,19 @@ class PodTopologySpread:
             constraint.key, eligibility, label, lambda: eligibility.rows(nodes), nodes.node_journal
         )
         moving = nodes.counter(pod.namespace, constraint.selector)
-        return Counted(constraint, pod.namespace, domains, label, eligibility, moving)
+        return ConstraintCounts(constraint, pod.namespace, domains, label, eligibility, moving)
 
-    def _wish(self, constraint: Constraint, eligible: Eligibilities, view: View) -> Wish:
+    def _wish(self, constraint: Constraint, eligible: Eligibilities, view: View) -> SoftConstraint:
         nodes = view.nodes
         counter = view.counter(view.pod.namespace, constraint.counted)
         if constraint.key == HOSTNAME:
-            return Wish(constraint, nodes.label_column(HOSTNAME), None, counter)
+            return SoftConstraint(constraint, nodes.label_column(HOSTNAME), None, counter)
         counted = self._count(constraint, eligible, view)
-        return Wish(constraint, counted.label, counted.domains, counter)
+        return SoftConstraint(constraint, counted.label, counted.domains, counter)
 
     def pre_score(self, state: SpreadState, feasible: Rows) -> None:
         """Weigh the constraints by the domains that are left."""
-        state.soft.measure(feasible)
+        state.soft.update_weights(feasible)
 
     def score(self, state: SpreadState, rows: AnyRows) -> RawScores:
         """How crowded the row's domains are, by all soft constraints."""
@@ -166,7 +172,7 @@ class PodTopologySpread:
         """Unresolvable without the label, unschedulable where it would be too uneven."""
         verdicts: Verdicts | None = None
         for counted in state.counted:
-            uneven = counted.too_uneven(counted.counts(state.nodes, change))
+            uneven = counted.exceeds_max_skew(counted.counts(state.nodes, change))
             table = np.empty(len(uneven) + 1, np.int8)
             table[:-1] = uneven
             table[-1] = Code.UNRESOLVABLE  # value id -1, no label, reads the last cell
@@ -208,7 +214,7 @@ class PodTopologySpread:
             hard = self.constraints(pod, view).hard
         except (BadRequest, Invalid):
             return True
-        return worth_a_try(event, pod, hard)
+        return event_helps(event, pod, hard)
 
 
 def _eligibilities(pod: Pod, keys: Iterable[str]) -> Eligibilities:

@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.counters import SelectorCount
-from holdfast.columns.levels import PODS_TOLD_APART
 from holdfast.columns.node_labels import Ids, LabelColumn
 from holdfast.columns.node_table import NodeTable
+from holdfast.columns.row_buckets import BUCKETS_PER_VALUE
 from holdfast.columns.unseen import AnyCount, AnyDomains
 from holdfast.framework.plugin import AnyRows, RawScores, Rows
 from holdfast.plugins.pod_topology_spread.constraints import Constraint
 
 HOSTNAME = "kubernetes.io/hostname"
-_PODS = np.arange(PODS_TOLD_APART, dtype=np.float64)
+_PODS = np.arange(BUCKETS_PER_VALUE, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SoftConstraint:
     """A soft constraint with what it counts: a hostname per row, anything else per domain."""
 
     constraint: Constraint
@@ -53,24 +53,24 @@ class Wish:
 
 
 @dataclass(slots=True)
-class Wishes:
+class SoftConstraints:
     """All soft constraints of a class of pods.
 
     ``weights`` depend on which rows are feasible and are measured anew before each scoring.
     """
 
     nodes: NodeTable
-    wishes: tuple[Wish, ...]
-    lenient: bool
+    constraints: tuple[SoftConstraint, ...]
+    system_defaulted: bool
     weights: tuple[float, ...] | None = field(default=None, compare=False)
     _measured: tuple[int, AnyRows] = field(default=(-1, slice(0, 0)), compare=False)
     _looked: tuple[int, tuple[bool, ...]] = field(default=(-1, ()), compare=False)
     _pair: tuple[int, int] | None = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._pair = _host_and_other(self.wishes)
+        self._pair = _host_and_other(self.constraints)
 
-    def measure(self, feasible: AnyRows) -> None:
+    def update_weights(self, feasible: AnyRows) -> None:
         """Weigh each constraint by how many domains the feasible rows are in."""
         # The same rows as before, or again all of them, and no node changed: the same domains.
         seq, (measured, rows) = self.nodes.node_journal.seq, self._measured
@@ -81,20 +81,20 @@ class Wishes:
         self.weights = self._weigh(self.nodes.rows if isinstance(feasible, slice) else feasible)
 
     def _weigh(self, rows: Any) -> tuple[float, ...]:
-        lacking = self.lacking(rows)
-        if lacking is not None:
-            rows = rows[~lacking]
+        ignored_rows = self.ignored_rows(rows)
+        if ignored_rows is not None:
+            rows = rows[~ignored_rows]
         return tuple(
             math.log((len(rows) if w.domains is None else _distinct(w.label.ids[rows])) + 2)
-            for w in self.wishes
+            for w in self.constraints
         )
 
-    def lacking(self, rows: AnyRows) -> NDArray[np.bool_] | None:
+    def ignored_rows(self, rows: AnyRows) -> NDArray[np.bool_] | None:
         """Rows that are set aside because they lack a key, or None if there is none."""
-        if self.lenient or not any(self._missing()):
+        if self.system_defaulted or not any(self._missing()):
             return None
         missing: Any = False
-        for wish in self.wishes:
+        for wish in self.constraints:
             missing = missing | (wish.label.ids[rows] < 0)
         return missing if np.any(missing) else None
 
@@ -103,7 +103,7 @@ class Wishes:
         seq = self.nodes.node_journal.seq
         if self._looked[0] != seq:
             rows = self.nodes.rows
-            missing = tuple(bool((wish.label.ids[rows] < 0).any()) for wish in self.wishes)
+            missing = tuple(bool((wish.label.ids[rows] < 0).any()) for wish in self.constraints)
             self._looked = (seq, missing)
         return self._looked[1]
 
@@ -112,16 +112,18 @@ class Wishes:
         weights = self.weights or self._weigh(self.nodes.rows)
         parts = [
             wish.parts(rows, weight, everywhere=not missing)
-            for wish, weight, missing in zip(self.wishes, weights, self._missing(), strict=True)
+            for wish, weight, missing in zip(
+                self.constraints, weights, self._missing(), strict=True
+            )
         ]
         total = parts[0] + parts[1] if len(parts) > 1 else parts[0].copy()
         for part in parts[2:]:
             total += part
         total += 0.5
         np.floor(total, out=total)
-        lacking = self.lacking(rows)
-        if lacking is not None:
-            total[lacking] = 0.0
+        ignored_rows = self.ignored_rows(rows)
+        if ignored_rows is not None:
+            total[ignored_rows] = 0.0
         return total
 
     def score_table(self, rows: AnyRows) -> tuple[Rows, RawScores] | None:
@@ -133,42 +135,42 @@ class Wishes:
             return None
         here, there = self._pair
         missing = self._missing()
-        if missing[here] or (missing[there] and not self.lenient):
+        if missing[here] or (missing[there] and not self.system_defaulted):
             return None
-        host, other = self.wishes[here], self.wishes[there]
+        host, other = self.constraints[here], self.constraints[there]
         assert isinstance(host.counter, SelectorCount)
-        levels = host.counter.levels(other.label, self.nodes.node_journal)
-        if not levels.refresh(self.nodes.size):
+        buckets = host.counter.buckets(other.label, self.nodes.node_journal)
+        if not buckets.refresh(self.nodes.size):
             return None
         on_host = _PODS * self.weights[here]
         on_host += float(host.constraint.max_skew - 1)
         raw: RawScores = np.add.outer(other.table(self.weights[there]), on_host).ravel()
         raw += 0.5
         np.floor(raw, out=raw)
-        places, rows_at = levels.of[rows], levels.rows_at
+        places, rows_at = buckets.of[rows], buckets.rows_at
         if not isinstance(rows, slice):
             rows_at = np.bincount(places, minlength=len(raw))
         return places, _turned_round(raw, raw.compress(rows_at > 0))
 
     def normalize_score(self, rows: AnyRows, raw: RawScores) -> RawScores:
         """Turn it round: the least gets the most; rows set aside get nothing."""
-        lacking = self.lacking(rows)
-        counted = raw if lacking is None else raw[~lacking]
+        ignored_rows = self.ignored_rows(rows)
+        counted = raw if ignored_rows is None else raw[~ignored_rows]
         if not len(counted):
             return np.zeros(len(raw))
         final = _turned_round(raw, counted)
-        if lacking is not None:
-            final[lacking] = 0.0
+        if ignored_rows is not None:
+            final[ignored_rows] = 0.0
         return final
 
 
-def _host_and_other(wishes: tuple[Wish, ...]) -> tuple[int, int] | None:
+def _host_and_other(constraints: tuple[SoftConstraint, ...]) -> tuple[int, int] | None:
     """Which of two wishes is about hostnames and which is not; None if it is not like that."""
-    hosts = [i for i, wish in enumerate(wishes) if wish.domains is None]
-    if len(wishes) != 2 or len(hosts) != 1:
+    hosts = [i for i, wish in enumerate(constraints) if wish.domains is None]
+    if len(constraints) != 2 or len(hosts) != 1:
         return None
     here = hosts[0]
-    return (here, 1 - here) if isinstance(wishes[here].counter, SelectorCount) else None
+    return (here, 1 - here) if isinstance(constraints[here].counter, SelectorCount) else None
 
 
 def _turned_round(raw: RawScores, counted: RawScores) -> RawScores:

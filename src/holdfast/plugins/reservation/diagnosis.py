@@ -178,7 +178,7 @@ def count(offers: Offers, pod: PodInfo, nodes: NodeTable) -> dict[int, NodeCount
     One that is taken is not to be had.
     """
     found: dict[int, NodeCounts] = {}
-    groups = [] if pod.stands_in or ignores(pod) else offers.index.owned_by(pod.pod)
+    groups = [] if pod.is_reserve_pod or ignores(pod) else offers.index.owned_by(pod.pod)
     if not groups:
         return found
     wishes, columns = ReservationWishes.of(pod), offers.columns

@@ -27,8 +27,8 @@ OWN_OPENS = "preemption: not eligible due to a reservation for this pod about to
 def why_not(rejection: Rejection, *, enabled: bool) -> str | None:
     """Tell why nobody may be evicted for a rejected pod; None if somebody may."""
     pod, view = rejection.pod, rejection.view
-    if pod.stands_in:
-        view.nodes.show_labels(frozenset((names.DISABLE_PREEMPTIBLE,)))
+    if pod.is_reserve_pod:
+        view.nodes.add_selector_keys(frozenset((names.DISABLE_PREEMPTIBLE,)))
         return None if enabled else ""
     opens = any(
         rejection.codes[view.nodes.row_of[offer.node]] == Code.UNSCHEDULABLE

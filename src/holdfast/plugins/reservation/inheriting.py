@@ -60,7 +60,7 @@ _MOST_KEPT = 1024
 class Seen(NamedTuple):
     """How things are on every row, as of some news."""
 
-    news: tuple[int, int]
+    pods_version: tuple[int, int]
     verdicts: Verdicts
     scores: RawScores
     candidates: dict[int, list[PodInfo]]
@@ -84,7 +84,7 @@ class InheritState:
 
     def seen(self) -> Seen:
         """How things are now; worked out once until there is news."""
-        if self._seen is None or self._seen.news != self.nodes.news:
+        if self._seen is None or self._seen.pods_version != self.nodes.pods_version:
             self._seen = _look(self)
         return self._seen
 
@@ -130,7 +130,7 @@ def prepare_heir(
         return Reject(Code.UNRESOLVABLE, (NO_CLUSTER_MODE,))
     will = will_of(reservation, pod, prefers_none=ways.prefer_no_pre_allocated_pods)
     heritable = Heritable.to(reservation, ways.cluster_mode)
-    view.nodes.show_labels(heritable.label_keys)
+    view.nodes.add_selector_keys(heritable.label_keys)
     state = InheritState(view.nodes, site.offers, will, heritable, site)
     if not will.required:
         return state
@@ -192,16 +192,16 @@ def _look(state: InheritState) -> Seen:
     every = slice(0, nodes.capacity)
     fit = RequestFit.of(nodes.amounts, tuple(will.reserved.items()), frozenset())
     lacking = np.zeros(nodes.capacity, np.int64)
-    for need, spare in zip(fit.needs, fit.spare(every), strict=True):
+    for need, spare in zip(fit.needs, fit.remaining(every), strict=True):
         missing = np.clip(-spare, 0, need.wanted)
         lacking = np.maximum(lacking, np.maximum(100 * missing // need.wanted, missing > 0))
-    short, never = lacking > 0, ~fit.may_fit(every) | (nodes.allocatable[PODS] == 0)
+    short, never = lacking > 0, ~fit.fits_if_empty(every) | (nodes.allocatable[PODS] == 0)
     found = np.where(short & never, Code.UNRESOLVABLE, Code.PASS).astype(np.int8)
     if will.required:
         found[:] = Code.UNSCHEDULABLE
     scores = np.where(short, -lacking, 100 if will.multiple else 0).astype(np.float64)
     there = candidates(state.heritable, will, nodes, state.offers)
-    seen = Seen(nodes.news, found, scores, there, {})
+    seen = Seen(nodes.pods_version, found, scores, there, {})
     state._seen = seen
     for row in there:
         heir = seen.heirs[row] = state.at(row)

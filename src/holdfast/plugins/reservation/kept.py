@@ -62,7 +62,7 @@ class Kept:
     def before(self, row: int) -> OneRow | None:
         """What was found on a row before the change that came last, if that alone came since."""
         journal = self._state.nodes.journal
-        last = journal.seq == self._cursor + 1 and journal.last == row
+        last = journal.seq == self._cursor + 1 and journal.last_row == row
         return self._judged.get(row) if last else None
 
     def at(self, row: int) -> tuple[int, float]:

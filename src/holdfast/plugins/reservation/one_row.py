@@ -75,7 +75,7 @@ def judge(state: OwnerState, row: int, back: FreedCapacity = NOTHING) -> OneRow 
     site = state.sites.get(row) or _look_up(state, row)
     if not site.terms:
         return None
-    spare = state.spare.spare_at(row)
+    spare = state.spare.remaining_at(row)
     lefts = [[column[terms.slot] for column in terms.left_at] for terms in site.terms]
     if back is not NOTHING or state.offers.waiting:
         spare = _corrected(state, row, spare, back)

@@ -33,7 +33,7 @@ class OwnerState:
     named: bool = False
     """It asks for one offer by its name."""
     ports: frozenset[HostPort] = frozenset()
-    backed: frozenset[int] = frozenset()
+    device_backed: frozenset[int] = frozenset()
     """Resources that devices serve on nodes which have none of their own: no room is needed."""
     nominations: Nominations | None = None
     falls_back: bool = False
@@ -59,7 +59,7 @@ class OwnerState:
 
     def __post_init__(self) -> None:
         self.needs = ((PODS, 1), *self.request)
-        self.spare = RequestFit.of(self.nodes.amounts, self.request, self.backed)
+        self.spare = RequestFit.of(self.nodes.amounts, self.request, self.device_backed)
         self.compared = {r: amount for r, amount in self.request if r not in self.ignored}
         self.ignoring = self.match.ignoring
         self.required = self.must or self.ignoring

@@ -165,7 +165,7 @@ def _takable(state: OwnerState, back: FreedCapacity) -> Bools:
 def _spare(state: OwnerState, back: FreedCapacity) -> list[Ints]:
     """What matched rows have to spare beside each need, as far as nobody holds it."""
     rows, found = state.match.rows, []
-    for (resource, wanted), spare in zip(state.needs, state.spare.spare(rows), strict=True):
+    for (resource, wanted), spare in zip(state.needs, state.spare.remaining(rows), strict=True):
         amount: Ints = spare + back.to_rows(rows, resource)
         # Offers that wait for room that is not free take none from what other offers have.
         for node in state.offers.waiting:

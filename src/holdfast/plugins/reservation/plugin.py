@@ -84,7 +84,7 @@ class ReservationPlugin:
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Which offers match, what is asked for, and what the annotations demand."""
         notes = pod.pod.metadata.annotations
-        if pod.stands_in:
+        if pod.is_reserve_pod:
             return what_it_brings(pod, view)
         matched = view.matched_reservations
         if matched is None and not notes:
@@ -103,7 +103,7 @@ class ReservationPlugin:
         self, pod: PodInfo, view: View
     ) -> AnyState | PreFilterState | PreFilterResult | Skip | Reject:
         """Tell reserve pods, owners and everybody else apart."""
-        if pod.stands_in:
+        if pod.is_reserve_pod:
             return prepare_heir(pod, view, self.args.pre_allocation_config)
         try:
             affinity = None if ignores(pod) else ReservationWishes.of(pod).affinity
@@ -123,8 +123,8 @@ class ReservationPlugin:
         state = OwnerState(
             view.nodes, view.world.offers, matched, request, must=affinity is not None,
             named=affinity is not None and bool(affinity.name), ports=pod.host_ports,
-            backed=view.world.devices.device_backed(pod.request), falls_back=self.args.falls_back,
-            ignored=ignored, nominations=view.world.nominations,
+            device_backed=view.world.devices.device_backed(pod.request),
+            falls_back=self.args.falls_back, ignored=ignored, nominations=view.world.nominations,
         )  # fmt: skip
         # Where order labels count, the lowest of the whole cluster decides.
         part = PreFilterState(state, row_scope=not state.ordered)
@@ -213,7 +213,7 @@ class ReservationPlugin:
     ) -> PostFilterResult:
         """Sum up what became of the pod's reservations; nothing can be done about it here."""
         pod = view.pod
-        if pod.stands_in:
+        if pod.is_reserve_pod:
             return PostFilterResult(self.name, remedy(pod, view, rejection))
         counts = diagnosis.count(view.world.offers, pod, view.nodes)
         must = names.AFFINITY in pod.pod.metadata.annotations and not ignores(pod)
@@ -230,7 +230,7 @@ class ReservationPlugin:
 
     def protected_victims(self, pod: PodInfo) -> Callable[[PodInfo], bool] | None:
         """For a reservation nobody is evicted who says that it must not be."""
-        return evicting.spared if pod.stands_in else None
+        return evicting.spared if pod.is_reserve_pod else None
 
     def reserve(self, state: AnyState, placement: Placement) -> Reject | None:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
@@ -276,7 +276,7 @@ class ReservationPlugin:
 
     def bind(self, state: AnyState | None, placement: Placement) -> ApiCalls | Skip:
         """Bind reserve pods by their status; ordinary pods are the next binder's."""
-        if not placement.pod.stands_in:
+        if not placement.pod.is_reserve_pod:
             return Skip()
         heir = state.chosen if isinstance(state, InheritState) else None
         return bind_reservation(placement, heir)

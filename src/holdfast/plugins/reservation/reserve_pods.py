@@ -81,13 +81,13 @@ def what_it_brings(pod: PodInfo, view: View) -> Hashable:
     spec = found.spec
     if spec.pre_allocation:
         # One that inherits is like no other, and looks at pods everywhere.
-        return (pinned, pod.uid, found.metadata.resource_version, view.nodes.news)
+        return (pinned, pod.uid, found.metadata.resource_version, view.nodes.pods_version)
     return (pinned, spec.allocate_policy, spec.template is None)
 
 
 def inherits(pod: PodInfo, view: View) -> bool:
     """Whether it is a reserve pod that may take room others still have."""
-    found = view.world.offers.pending.get(pod.uid) if pod.stands_in else None
+    found = view.world.offers.pending.get(pod.uid) if pod.is_reserve_pod else None
     return found is not None and found.spec.pre_allocation
 
 

@@ -18,7 +18,7 @@ from holdfast.api.storage import (
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.volumes import Promise, Volumes
+from holdfast.columns.volumes import PodVolumes, Volumes
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
@@ -36,15 +36,20 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
-from holdfast.plugins.volume_binding.choice import (
+from holdfast.plugins.volume_binding.row_volumes import (
     BIND,
     CONFLICT,
     MISSING,
     SPACE,
-    Choice,
+    RowVolumes,
     VolumeClaims,
 )
-from holdfast.plugins.volume_binding.writing import VolumesToBind, bind_volumes, given_to, kept_for
+from holdfast.plugins.volume_binding.volume_writes import (
+    VolumesToBind,
+    bind_volumes,
+    with_claim_ref,
+    with_selected_node,
+)
 
 REASONS = {
     CONFLICT: "node(s) didn't match PersistentVolume's node affinity",
@@ -59,7 +64,7 @@ BIND_TIMEOUT = 600
 class _State:
     """The pod's claims, and what each row could do about them, worked out when first asked."""
 
-    __slots__ = ("_choice", "_seq", "bound", "nodes", "volumes", "waiting")
+    __slots__ = ("_row_volumes", "_seq", "bound", "nodes", "volumes", "waiting")
 
     def __init__(
         self, nodes: NodeTable, volumes: Volumes, bound: VolumeClaims, waiting: VolumeClaims
@@ -69,16 +74,16 @@ class _State:
         self.bound = bound
         self.waiting = waiting
         self._seq = -1
-        self._choice: Choice | None = None
+        self._row_volumes: RowVolumes | None = None
 
     @property
-    def choice(self) -> Choice:
+    def row_volumes(self) -> RowVolumes:
         """The choice as nodes are now; a change of claims or volumes makes a new state."""
         seq = self.nodes.node_journal.seq
-        if self._choice is None or self._seq != seq:
+        if self._row_volumes is None or self._seq != seq:
             self._seq = seq
-            self._choice = Choice(self.nodes, self.volumes, self.bound, self.waiting)
-        return self._choice
+            self._row_volumes = RowVolumes(self.nodes, self.volumes, self.bound, self.waiting)
+        return self._row_volumes
 
 
 class _Args(PluginArgs, frozen=True):
@@ -144,7 +149,7 @@ class VolumeBinding:
         state = _sorted_out(view.nodes, volumes, tuple(claims))
         if isinstance(state, _State):
             try:
-                _ = state.choice
+                _ = state.row_volumes
             except (BadRequest, Invalid) as wrong:
                 words = f"error creating internal label selector for claim: {wrong}"
                 return Reject(Code.ERROR, (words,))
@@ -152,24 +157,24 @@ class VolumeBinding:
 
     def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
         """Unresolvable where a volume cannot be reached, found or made."""
-        faults = state.choice.faults[rows]
+        faults = state.row_volumes.faults[rows]
         return np.where(faults == 0, Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
 
     def filter_row(self, state: _State, row: int, _change: PodChange) -> int:
         """The same for one row."""
-        return Code.UNRESOLVABLE if state.choice.faults[row] else Code.PASS
+        return Code.UNRESOLVABLE if state.row_volumes.faults[row] else Code.PASS
 
     def depends_on_pods(self, _state: _State) -> None:
         """Nowhere: it looks at nodes and volumes."""
 
     def reasons(self, state: _State, row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """Everything that is wrong with the row."""
-        faults = int(state.choice.faults[row])
+        faults = int(state.row_volumes.faults[row])
         return tuple(words for bit, words in REASONS.items() if faults & bit)
 
     def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
         """Count each reason."""
-        faults = state.choice.faults[rows]
+        faults = state.row_volumes.faults[rows]
         return {w: int(np.count_nonzero(faults & bit)) for bit, w in REASONS.items()}
 
     def reserve(self, state: _State, placement: Placement) -> Reject | None:
@@ -177,29 +182,35 @@ class VolumeBinding:
 
         A reservation holds room, not volumes: its owners bind them.
         """
-        if not state.waiting or placement.pod.stands_in:
+        if not state.waiting or placement.pod.is_reserve_pod:
             return None
-        choice = state.choice
-        kept = [(kept_for(v, claim), claim) for v, claim in choice.kept(placement.row)]
-        made = [given_to(claim, placement.node) for claim in choice.provisioned(placement.row)]
-        state.volumes.promise(placement.pod.uid, Promise(tuple(kept), tuple(made)))
+        row_volumes = state.row_volumes
+        kept = [
+            (with_claim_ref(v, claim), claim)
+            for v, claim in row_volumes.static_bindings(placement.row)
+        ]
+        made = [
+            with_selected_node(claim, placement.node)
+            for claim in row_volumes.dynamic_provisions(placement.row)
+        ]
+        state.volumes.assume(placement.pod.uid, PodVolumes(tuple(kept), tuple(made)))
         return None
 
     def unreserve(self, state: _State, placement: Placement) -> None:
         """Withdraw the promise."""
-        state.volumes.withdraw(placement.pod.uid)
+        state.volumes.revert(placement.pod.uid)
 
     def pre_bind(self, state: _State, placement: Placement) -> ApiCalls:
         """Write what was promised and wait until it is true."""
         pod, volumes = placement.pod, state.volumes
-        promise = volumes.promised(pod.uid)
+        promise = volumes.assumed(pod.uid)
         if promise is None:
             return
         row = state.nodes.row_of.get(placement.node)
         node = None if row is None else state.nodes.nodes[row]
         if node is not None:
             yield from bind_volumes(VolumesToBind(pod, node, promise), self._timeout)
-        volumes.settle(pod.uid)
+        volumes.confirm(pod.uid)
 
     def undo_pre_bind(self, _state: _State, _placement: Placement) -> ApiCalls:
         """Take nothing back: the volume controller finishes or frees what was begun."""

@@ -19,7 +19,7 @@ Counts = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ConstraintCounts:
     """A constraint with the counters behind it."""
 
     constraint: Constraint
@@ -50,7 +50,7 @@ class Counted:
         same = pod.namespace == self.namespace
         return same and self.constraint.selector.matches(pod.labels)
 
-    def too_uneven(self, counts: Counts) -> NDArray[np.bool_]:
+    def exceeds_max_skew(self, counts: Counts) -> NDArray[np.bool_]:
         """Tell, per domain, whether one more pod there is one too many."""
         there = self.domains.present
         present = counts if there is None else counts.compress(there)

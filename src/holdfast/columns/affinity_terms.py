@@ -1,7 +1,7 @@
-"""Pod affinity as the columns see it: which pods a term speaks of, and over which topology.
+"""Pod affinity terms: which pods a term matches, and over which topology key.
 
-A term is read once per spec and namespace. ``matchLabelKeys`` and ``mismatchLabelKeys`` are not
-looked at: the API server has merged them into the selector when the pod was made.
+Terms are read once per spec and namespace. ``matchLabelKeys`` and ``mismatchLabelKeys`` are
+ignored: the API server merged them into the selector when the pod was created.
 """
 
 from __future__ import annotations
@@ -17,83 +17,85 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class PodChoice:
-    """Which pods: by namespace (its name, or its labels) and by their own labels."""
+class PodSelector:
+    """Selects pods by namespace (its name or its labels) and by their own labels."""
 
     namespaces: frozenset[str]
     selector: Selector
     namespace_selector: Selector = NOTHING
 
     def matches(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
-        """Tell whether a pod is meant; a namespace nobody told us about has no labels."""
+        """Return whether a pod matches; an unknown namespace counts as one without labels."""
         reached = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
         return reached and self.selector.matches(labels)
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    """Pods to be near to or far from; ``weight`` is 0 for a requirement, negative for "far"."""
+class AffinityTerm:
+    """One term; ``weight`` is 0 if it is required, negative if it is anti-affinity."""
 
-    choice: PodChoice
-    key: str
+    pod_selector: PodSelector
+    topology_key: str
     weight: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PodTerms:
-    """All pod affinity of a pod: what it requires, forbids and wishes.
+class AffinityTerms:
+    """All affinity and anti-affinity terms of a pod.
 
-    ``mistakes`` says what could not be read; the group of terms concerned is then empty. One
-    object serves all pods of a spec and namespace, so it goes by identity.
+    ``mistakes`` is the error of terms that cannot be parsed; the group they are in is then empty.
+    Pods with equal specs in one namespace share one object, so it is compared by identity.
     """
 
-    required: tuple[Term, ...] = ()
-    forbidden: tuple[Term, ...] = ()
-    wishes: tuple[Term, ...] = ()
+    required_affinity: tuple[AffinityTerm, ...] = ()
+    required_anti_affinity: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[AffinityTerm, ...] = ()
     mistakes: str = ""
     label_keys: frozenset[str] = frozenset()
-    """Pod label keys that some term looks at."""
+    """Pod label keys that the terms' selectors use."""
 
     def __bool__(self) -> bool:
-        return bool(self.required or self.forbidden or self.wishes)
+        return bool(self.required_affinity or self.required_anti_affinity or self.preferred)
 
 
-NO_TERMS = PodTerms()
+NO_TERMS = AffinityTerms()
 
 
-def read_terms(affinity: Affinity | None, namespace: str) -> PodTerms:
-    """Read a pod's terms; what is wrong with them is kept as words, for the pod to hear."""
+def read_affinity_terms(affinity: Affinity | None, namespace: str) -> AffinityTerms:
+    """Parse a pod's terms; errors are returned in ``mistakes``, not raised."""
     if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
         return NO_TERMS
     near = affinity.pod_affinity or PodAffinity()
     far = affinity.pod_anti_affinity or PodAffinity()
     mistakes: list[str] = []
 
-    def plain(group: str, terms: Sequence[PodAffinityTerm]) -> tuple[Term, ...]:
+    def plain(group: str, terms: Sequence[PodAffinityTerm]) -> tuple[AffinityTerm, ...]:
         return _read(group, ((term, 0) for term in terms), namespace, mistakes)
 
     def weighed(
         group: str, terms: Sequence[WeightedPodAffinityTerm], sign: int
-    ) -> tuple[Term, ...]:
+    ) -> tuple[AffinityTerm, ...]:
         pairs = ((term.pod_affinity_term, sign * term.weight) for term in terms)
         return _read(group, pairs, namespace, mistakes)
 
-    required = plain(
+    required_affinity = plain(
         "requiredAffinityTerms", near.required_during_scheduling_ignored_during_execution
     )
-    forbidden = plain(
+    required_anti_affinity = plain(
         "requiredAntiAffinityTerms", far.required_during_scheduling_ignored_during_execution
     )
-    wishes = weighed(
+    preferred = weighed(
         "preferredAffinityTerms", near.preferred_during_scheduling_ignored_during_execution, 1
     )
-    fears = weighed(
+    preferred_anti = weighed(
         "preferredAntiAffinityTerms", far.preferred_during_scheduling_ignored_during_execution, -1
     )
     words = mistakes[0] if len(mistakes) == 1 else f"[{', '.join(mistakes)}]" if mistakes else ""
-    terms = (*required, *forbidden, *wishes, *fears)
-    keys = frozenset(key for term in terms for key in term.choice.selector.keys)
-    return PodTerms(required, forbidden, (*wishes, *fears), words, keys)
+    terms = (*required_affinity, *required_anti_affinity, *preferred, *preferred_anti)
+    keys = frozenset(key for term in terms for key in term.pod_selector.selector.keys)
+    return AffinityTerms(
+        required_affinity, required_anti_affinity, (*preferred, *preferred_anti), words, keys
+    )
 
 
 def _read(
@@ -101,17 +103,19 @@ def _read(
     terms: Iterable[tuple[PodAffinityTerm, int]],
     namespace: str,
     mistakes: list[str],
-) -> tuple[Term, ...]:
+) -> tuple[AffinityTerm, ...]:
     try:
-        return tuple(Term(_choice(term, namespace), term.topology_key, w) for term, w in terms)
+        return tuple(
+            AffinityTerm(_pod_selector(term, namespace), term.topology_key, w) for term, w in terms
+        )
     except (BadRequest, Invalid) as wrong:
         mistakes.append(f"{group}: {wrong}")
         return ()
 
 
-def _choice(term: PodAffinityTerm, namespace: str) -> PodChoice:
+def _pod_selector(term: PodAffinityTerm, namespace: str) -> PodSelector:
     own = not term.namespaces and term.namespace_selector is None
-    return PodChoice(
+    return PodSelector(
         frozenset((namespace,) if own else term.namespaces),
         from_selector(term.label_selector),
         from_selector(term.namespace_selector),

@@ -12,15 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.grid import Grid
-from holdfast.columns.importance import Importance
 from holdfast.columns.pod_info import PodInfo
+from holdfast.columns.pod_values import PodValues
+from holdfast.columns.ranked_pods import RankedPods
 from holdfast.columns.request_fit import ENOUGH, RequestFit, SomeRows, short_bits, short_bits_at
 from holdfast.engine.nominated_pods import FilterPair
 from holdfast.framework.plugin import RequiredResources, RequiredResourcesPlugin, implements
 from holdfast.framework.preemption_support import NEVER, PodLimit, PodLimits, PodLimitsPlugin
 from holdfast.framework.world import World
-from holdfast.plugins.default_preemption.victims import Rest
+from holdfast.plugins.default_preemption.victims import Balance
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -32,24 +32,24 @@ _MOST_LIMITS = 16
 """Beyond that many, rows are tried one by one: the bits of what is short are used up."""
 
 
-class Asked(NamedTuple):
+class RowBalance(NamedTuple):
     """What one row has left beside the pod were everybody lower gone, and what those ask for."""
 
     short: int
     slots: int
     columns: list[Sequence[int]]
-    remaining: list[int]
+    left: list[int]
 
 
-class AskedOfMany(NamedTuple):
+class RowBalances(NamedTuple):
     """The same of many rows: pods that are lower, bits of what is short, what is left to take."""
 
     there: Ints
     short: Ints
-    rests: list[Rest]
+    rests: list[Balance]
 
 
-class Demand:
+class Requirements:
     """The needs and limits of a class of pods of one priority; limits may be replaced by newer."""
 
     def __init__(self, world: World, ceiling: int, needs: RequiredResources) -> None:
@@ -82,26 +82,28 @@ class Demand:
         """The bits of some limits, by place."""
         return ((1 << 2 * (end - begin)) - 1) << (self._first + 2 * begin)
 
-    def _grid(self, limit: PodLimit, ranks: Importance) -> Grid:
-        return ranks.grid(limit.key, limit.count_of, limit.version, by_kind=limit.by_kind)
+    def _grid(self, limit: PodLimit, ranked: RankedPods) -> PodValues:
+        return ranked.values_of(
+            limit.key, limit.count_of, limit.version, by_label_group=limit.by_label_group
+        )
 
-    def at(self, row: int, ranks: Importance, begin: int, end: int) -> Asked:
+    def at(self, row: int, ranked: RankedPods, begin: int, end: int) -> RowBalance:
         """Ask one row, on which pods from ``begin`` to ``end`` might go."""
-        left = self._fit.spare_at(row)
+        left = self._fit.remaining_at(row)
         ahead = self._world.nominations.with_priority(self._ceiling, row)
         if ahead:
-            taken = self._fit.taken_by(ahead)
+            taken = self._fit.requests_of(ahead)
             left = [rest - gone for rest, gone in zip(left, taken, strict=True)]
         left[0] += end - begin
         columns: list[Sequence[int]] = []
         for place, resource in enumerate(self._resources, 1):
-            asked = ranks.amounts(resource).rows[row]
+            asked = ranked.amounts(resource).rows[row]
             asked = asked[begin:] if begin else asked
             left[place] += sum(asked)
             columns.append(asked)
         short = short_bits_at(left, self._first - 1)
         for i, limit in enumerate(self.limits):
-            asked = self._grid(limit, ranks).rows[row]
+            asked = self._grid(limit, ranked).rows[row]
             asked = asked[begin:] if begin else asked
             rest = int(limit.remaining[row]) + sum(asked)
             if not limit.requires_pods:
@@ -109,15 +111,15 @@ class Demand:
                 columns.append(asked)
                 left.append(rest)
             short |= (int(rest < 0) | int(rest < _HOPELESS) << 1) << (self._first + 2 * i)
-        return Asked(short, left[0], columns, left[1:])
+        return RowBalance(short, left[0], columns, left[1:])
 
-    def of(self, rows: SomeRows, ranks: Importance, lower: Bools) -> AskedOfMany:
+    def of(self, rows: SomeRows, ranked: RankedPods, lower: Bools) -> RowBalances:
         """Ask many rows; ``lower`` are those who might go, [place, row]."""
         deep = len(lower)
-        grids = [ranks.amounts(resource) for resource in self._resources]
-        grids += [self._grid(limit, ranks) for limit in self.limits]
+        grids = [ranked.amounts(resource) for resource in self._resources]
+        grids += [self._grid(limit, ranked) for limit in self.limits]
         asked = [grid.columns()[:deep, rows] for grid in grids]
-        there, given = ranks.count[rows], [grid.totals[rows] for grid in grids]
+        there, given = ranked.count[rows], [grid.totals[rows] for grid in grids]
         if deep and (~lower[0] & (there > 0)).any():
             # Not everybody is less important. (Where nobody stands nothing is asked for anyway.)
             there = lower.sum(axis=0)
@@ -128,14 +130,14 @@ class Demand:
         # Rows that lack something are left alone; what becomes of them is of no interest.
         for rest in left:
             rest[short > 0] = ENOUGH
-        rests = [] if (left[0] >= there).all() else [Rest(left[0], lower.astype(np.int64))]
+        rests = [] if (left[0] >= there).all() else [Balance(left[0], lower.astype(np.int64))]
         anchors = [False] * len(self._resources) + [limit.requires_pods for limit in self.limits]
         rests += [
-            Rest(rest, taken)
+            Balance(rest, taken)
             for rest, taken, anchor in zip(left[1:], asked, anchors, strict=True)
             if not anchor
         ]
-        return AskedOfMany(there, short, rests)
+        return RowBalances(there, short, rests)
 
     def _short(self, left: list[Ints]) -> Ints:
         room, first = 1 + len(self._resources), self._first
@@ -148,7 +150,7 @@ class Demand:
     def _left(self, rows: SomeRows, there: Ints, given: list[Ints]) -> list[Ints]:
         """What would be left of slots, needs and limits beside the pod, were all lower gone."""
         nominations, room = self._world.nominations, len(self._resources)
-        gains = zip(self._fit.spare(rows), (there, *given[:room]), strict=True)
+        gains = zip(self._fit.remaining(rows), (there, *given[:room]), strict=True)
         left = [rest + gained for rest, gained in gains]
         if nominations:
             coming = nominations.columns.requested(self._ceiling, self._resources)
@@ -161,7 +163,7 @@ class Demand:
         return left
 
 
-class Limited:
+class CollectedLimits:
     """``places`` tells which of the limits are whose, by the plugin's name.
 
     The limits say nothing about ``unknown_rows``. ``incomplete_for`` tells whether they are too

@@ -24,8 +24,8 @@ from holdfast.api.storage import (
     PersistentVolumeClaim,
 )
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.volumes import Promise
-from holdfast.columns.volumes.matching import is_bound_to, reaches
+from holdfast.columns.volumes import PodVolumes
+from holdfast.columns.volumes.matching import is_bound_to, matches_node_affinity
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.framework.plugin import ApiCall, ApiCalls
 
@@ -44,10 +44,10 @@ class VolumesToBind:
 
     pod: PodInfo
     node: Node
-    promise: Promise
+    assume: PodVolumes
 
 
-def kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
     """A volume as it is once it names the claim it is for."""
     meta = volume.metadata
     if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in meta.annotations:
@@ -65,7 +65,7 @@ def kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persiste
     return msgspec.structs.replace(volume, metadata=meta, spec=spec)
 
 
-def given_to(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
+def with_selected_node(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
     """A claim as it is once it names the node its volume is to be made for."""
     marks = {**claim.metadata.annotations, SELECTED_NODE: node}
     meta = msgspec.structs.replace(claim.metadata, annotations=marks)
@@ -74,11 +74,11 @@ def given_to(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
 
 def bind_volumes(waiting: VolumesToBind, timeout: int) -> ApiCalls:
     """Tell volumes and claims what they are for, then wait until all is bound."""
-    for volume, _claim in waiting.promise.kept:
+    for volume, _claim in waiting.assume.static_bindings:
         change = {"spec": {"claimRef": json_values(volume.spec.claim_ref)}}
         path = PERSISTENT_VOLUMES.path(name=volume.name)
         yield ApiCall("patch", path, _guarded(volume, change), MERGE)
-    for claim in waiting.promise.provisioned:
+    for claim in waiting.assume.dynamic_provisions:
         yield ApiCall("patch", _path(claim), _guarded(claim, {}), MERGE)
     # There is no clock here: the time limit is kept by counting.
     for _ in range(max(1, round(timeout / POLL_SECONDS))):
@@ -94,10 +94,10 @@ def _all_bound(waiting: VolumesToBind) -> Progress:
         yield ApiCall("get", PODS.path(pod.namespace, pod.name))
     except NotFound as gone:
         raise VolumesUnbound(f"binding volumes: pod does not exist any more: {gone}") from gone
-    for volume, claim in waiting.promise.kept:
+    for volume, claim in waiting.assume.static_bindings:
         if not (yield from _is_kept(waiting, volume, claim)):
             return False
-    for claim in waiting.promise.provisioned:
+    for claim in waiting.assume.dynamic_provisions:
         if not (yield from _is_provisioned(waiting, claim)):
             return False
     return True
@@ -141,7 +141,7 @@ def _is_provisioned(waiting: VolumesToBind, claim: PersistentVolumeClaim) -> Pro
 
 def _check_reach(waiting: VolumesToBind, volume: PersistentVolume) -> None:
     node = waiting.node
-    if not reaches(node.metadata.labels, volume.reachable_from):
+    if not matches_node_affinity(node.metadata.labels, volume.reachable_from):
         raise VolumesUnbound(
             f'binding volumes: pv "{volume.name}" node affinity doesn\'t match node '
             f'"{node.name}": no matching NodeSelectorTerms'

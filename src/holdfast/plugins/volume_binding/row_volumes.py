@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from holdfast.api.storage import NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.volumes import Volumes
-from holdfast.columns.volumes.matching import Mask, allowed, candidates, roomy
+from holdfast.columns.volumes.matching import Mask, candidates, rows_allowed_by, rows_with_capacity
 
 CONFLICT, BIND, SPACE, MISSING = 1, 2, 4, 8
 """What may be wrong with a row, in the order it is told."""
@@ -27,7 +27,7 @@ _NOT_OFFERED = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class ClaimMatch:
     """The volume each row would give to one claim: an index into ``volumes``, -1 for none."""
 
     claim: PersistentVolumeClaim
@@ -42,7 +42,7 @@ class Match:
         return given
 
 
-class Choice:
+class RowVolumes:
     """What is wrong with each row, and which volumes the others would give."""
 
     def __init__(
@@ -51,13 +51,13 @@ class Choice:
         self._nodes = nodes
         self._volumes = volumes
         self.faults: Faults = np.zeros(nodes.capacity, np.uint8)
-        self.matches: list[Match] = []
+        self.matches: list[ClaimMatch] = []
         self._needs: list[tuple[PersistentVolumeClaim, Mask]] = []
         self._follow(bound)
         if waiting:
             self._choose(waiting)
 
-    def kept(self, row: int) -> list[tuple[PersistentVolume, PersistentVolumeClaim]]:
+    def static_bindings(self, row: int) -> list[tuple[PersistentVolume, PersistentVolumeClaim]]:
         """The volumes that would be bound if the pod went to the row, one a claim."""
         found: dict[str, tuple[PersistentVolume, PersistentVolumeClaim]] = {}
         for match in self.matches:
@@ -65,9 +65,9 @@ class Choice:
                 found.setdefault(match.claim.key, (match.volumes[match.index[row]], match.claim))
         return list(found.values())
 
-    def provisioned(self, row: int) -> list[PersistentVolumeClaim]:
+    def dynamic_provisions(self, row: int) -> list[PersistentVolumeClaim]:
         """The claims for which a volume would be made, those with a volume left out."""
-        kept = {claim.key for _, claim in self.kept(row)}
+        kept = {claim.key for _, claim in self.static_bindings(row)}
         needed = {claim.key: claim for claim, rows in self._needs if rows[row]}
         return [claim for key, claim in needed.items() if key not in kept]
 
@@ -79,7 +79,7 @@ class Choice:
             if volume is None:
                 self.faults[undecided] |= MISSING
                 return
-            reached = self._volumes.reached(volume)
+            reached = self._volumes.rows_reaching(volume)
             self.faults[undecided & ~reached] |= CONFLICT
             undecided &= reached
 
@@ -108,13 +108,13 @@ class Choice:
                 here &= chosen
         return here
 
-    def _match(self, claim: PersistentVolumeClaim, here: Mask) -> Match:
+    def _match(self, claim: PersistentVolumeClaim, here: Mask) -> ClaimMatch:
         kept, free = candidates(self._volumes.volumes_of(claim.storage_class), claim)
         volumes = free if kept is None else [kept]
         index = np.full(self._nodes.capacity, _NONE, np.int32)
         lacking = here.copy()
         for i, volume in enumerate(volumes):
-            rows = self._volumes.reach.rows(volume.reachable_from)
+            rows = self._volumes.topology.rows(volume.reachable_from)
             rows = rows[lacking[rows]]
             for earlier in self.matches:
                 rows = rows[~earlier.took(volume, rows)]
@@ -122,7 +122,7 @@ class Choice:
             lacking[rows] = False
             if len(rows) and not lacking.any():
                 break
-        return Match(claim, volumes, index, {v.name: i for i, v in enumerate(volumes)})
+        return ClaimMatch(claim, volumes, index, {v.name: i for i, v in enumerate(volumes)})
 
     def _provision(self, here: Mask) -> None:
         """Claims without a volume must get one made; the first that cannot settles the fault."""
@@ -142,7 +142,7 @@ class Choice:
         storage_class = self._volumes.classes[claim.storage_class]
         if storage_class.provisioner in ("", NO_PROVISIONER):
             return np.zeros(self._nodes.capacity, np.bool_)
-        return allowed(self._nodes, storage_class)
+        return rows_allowed_by(self._nodes, storage_class)
 
     def _has_room(self, claim: PersistentVolumeClaim) -> Mask:
         storage_class = self._volumes.classes[claim.storage_class]
@@ -151,4 +151,4 @@ class Choice:
         if not tells or "storage" not in claim.spec.resources.requests:
             return np.ones(self._nodes.capacity, np.bool_)
         capacities = self._volumes.capacities_of(storage_class.name)
-        return roomy(self._nodes, capacities, claim.size.value())
+        return rows_with_capacity(self._nodes, capacities, claim.size.value())

@@ -1,0 +1,84 @@
+"""Groups of pods with the same namespace and the same labels under selector keys.
+
+Selectors are matched against groups, not against pods: fifty thousand pods of five hundred
+workloads are five hundred groups. Only *selector keys* count, the label keys that some selector
+uses: the ordinal label of a StatefulSet's pods makes no groups while no selector uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from holdfast.columns.counters import SelectorCount
+
+_MAX_GROUPS = 8192
+GroupKey = tuple[str, tuple[tuple[str, str], ...]]
+
+
+@dataclass(slots=True, eq=False)
+class LabelGroup:
+    """One group: the counters of its pods, and the row of each pod by uid."""
+
+    id: int
+    namespace: str
+    labels: Mapping[str, str]
+    counters: list[SelectorCount] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)
+
+
+class LabelGroups:
+    """All groups; ids are never reused."""
+
+    __slots__ = ("_groups", "_next", "selector_keys")
+
+    def __init__(self) -> None:
+        self.selector_keys: frozenset[str] = frozenset()
+        self._groups: dict[GroupKey, LabelGroup] = {}
+        self._next = 0
+
+    def of(
+        self,
+        namespace: str,
+        labels: Mapping[str, str],
+        counters: Iterable[SelectorCount],
+        namespaces: Mapping[str, Mapping[str, str]],
+    ) -> LabelGroup:
+        """Return the group of a pod; a new group is matched against the existing counters."""
+        key = self.key_of(namespace, labels)
+        group = self._groups.get(key)
+        if group is None:
+            if len(self._groups) >= _MAX_GROUPS:
+                self._groups = {k: v for k, v in self._groups.items() if v.rows}
+            group = self._groups[key] = LabelGroup(self._next, namespace, dict(key[1]))
+            self._next += 1
+            namespace_labels = namespaces.get(namespace, {})
+            group.counters = [
+                c for c in counters if c.selects(namespace, namespace_labels, group.labels)
+            ]
+        return group
+
+    def key_of(self, namespace: str, labels: Mapping[str, str]) -> GroupKey:
+        """Return the key of a pod's group: namespace and labels under selector keys."""
+        keys = self.selector_keys
+        if not keys or not labels:
+            return (namespace, ())
+        seen = [pair for pair in labels.items() if pair[0] in keys]
+        if len(seen) > 1:
+            seen.sort()
+        return (namespace, tuple(seen))
+
+    def add_selector_keys(self, keys: Iterable[str]) -> bool:
+        """Add selector keys; return whether any is new. If so, all pods must be grouped again."""
+        wider = self.selector_keys | frozenset(keys)
+        if wider == self.selector_keys:
+            return False
+        self.selector_keys = wider
+        self._groups = {}
+        return True
+
+    def __iter__(self) -> Iterator[LabelGroup]:
+        return iter(self._groups.values())
+
+    def __len__(self) -> int:
+        return len(self._groups)

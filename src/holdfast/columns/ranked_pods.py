@@ -1,0 +1,205 @@
+"""The pods of each row by rank, most important first.
+
+Preemption reads this to find victims on all rows at once. Rows that changed are ranked again only
+when ``refresh`` is called.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.amounts import RequestedAmounts
+from holdfast.columns.journal import JournalReader
+from holdfast.columns.pod_info import PodInfo, start_times
+from holdfast.columns.pod_values import PodValues
+
+if TYPE_CHECKING:
+    from holdfast.columns.node_table import NodeTable
+
+NO_POD_PRIORITY = 2**40
+"""The priority at ranks without a pod: above any pod's."""
+NOT_STARTED = math.inf
+_MAX_VALUES = 64
+ReadValue = Callable[[PodInfo], int]
+
+
+class RankedPods:
+    """Values per row and rank; rank 0 is the most important pod of a row.
+
+    A higher priority is more important, then an earlier start; a pod that has not started comes
+    last among pods of equal priority. That is right as long as no pod started in the future:
+    ``newest_start`` is the latest start per row, ``latest_start`` the latest of all rows. ``count``
+    is the number of pods per row. Reserve pods are left out: they cannot be evicted.
+    """
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._journal_reader = JournalReader(nodes.journal, nodes.order_journal)
+        self._capacity = nodes.capacity  # a table that grows makes new RankedPods
+        self.pods: list[list[PodInfo]] = [[] for _ in range(self._capacity)]
+        """The pods of each row, by rank."""
+        self._values: dict[Hashable, tuple[Any, ReadValue, PodValues]] = {}
+        self.priority = PodValues(self._capacity, empty=NO_POD_PRIORITY)
+        self.started = PodValues(self._capacity, "d", NOT_STARTED)
+        self.newest_start: NDArray[np.float64] = np.full(self._capacity, -math.inf)
+        self.latest_start = -math.inf
+        self.count: NDArray[np.int64] = np.zeros(self._capacity, np.int64)
+
+    def refresh(self) -> None:
+        """Rank the rows that changed since the last call."""
+        stale = self._journal_reader.stale(self._nodes.size)
+        if isinstance(stale, slice):
+            self._rank_all()
+            return
+        for row in stale:
+            self._rank(int(row))
+
+    def values_of(
+        self, key: Hashable, read: ReadValue, version: Any = None, *, by_label_group: bool = False
+    ) -> PodValues:
+        """Return what ``read`` returns for each pod, 0 at ranks without one.
+
+        The values are kept until ``version`` changes. ``by_label_group``: all pods of a label group
+        have the same value.
+        """
+        known = self._values.pop(key, None)
+        if known is not None and known[0] == version:
+            self._values[key] = known  # used last, dropped last
+            return known[2]
+        if len(self._values) >= _MAX_VALUES:
+            oldest = next((k for k in self._values if not isinstance(k, int)), None)
+            self._values.pop(oldest, None)
+        made = PodValues(self._capacity)
+        self._values[key] = (version, read, made)
+        for row, pods in enumerate(self.pods):
+            if pods:
+                # A field that was not read so far may have changed without a journal entry.
+                now = self._nodes.pods_on(row)
+                self.pods[row] = [now[pod.uid] for pod in pods]
+        ranked = list(chain.from_iterable(self.pods))
+        if by_label_group:
+            made.fill(self._read_groups(read, ranked), self.count)
+        else:
+            made.fill(read_values(read, ranked), self.count)
+        return made
+
+    def _read_groups(self, read: ReadValue, pods: list[PodInfo]) -> NDArray[np.int64]:
+        """Read one pod of each label group."""
+        groups = self._nodes.label_group_ids(pods)
+        values = {group: read(pod) for group, pod in dict(zip(groups, pods, strict=True)).items()}
+        return np.array([values[group] for group in groups], np.int64)
+
+    def amounts(self, resource: int) -> PodValues:
+        """Return the requested amount of a resource of each pod."""
+        known = self._values.get(resource)
+        if known is not None:
+            return known[2]
+        made = PodValues(self._capacity)
+        self._values[resource] = (None, RequestedAmount(resource), made)
+        # Every change of a request is in the journal, so the pods read last are current.
+        made.fill(
+            read_values(RequestedAmount(resource), chain.from_iterable(self.pods)), self.count
+        )
+        return made
+
+    def _rank_all(self) -> None:
+        """Rank every row, in arrays."""
+        there = [
+            [pod for pod in self._nodes.pods_on(row).values() if not pod.is_reserve_pod]
+            for row in range(self._nodes.size)
+        ]
+        flat = list(chain.from_iterable(there))
+        self.count[: len(there)] = [*map(len, there)]
+        priority = np.array([pod.priority for pod in flat], np.int64)
+        began = np.array(start_times(flat), np.float64)
+        rows = np.repeat(np.arange(self._capacity), self.count)
+        # Row and priority in one number: a priority has 32 bits.
+        order = np.lexsort((began, (rows << 33) - priority))
+        ranked = [flat[i] for i in order.tolist()]
+        ends = self.count.cumsum().tolist()
+        self.pods = [
+            ranked[end - n : end] for n, end in zip(self.count.tolist(), ends, strict=True)
+        ]
+        self.newest_start[:] = -math.inf
+        np.maximum.at(self.newest_start, rows, np.where(began == NOT_STARTED, -math.inf, began))
+        self.latest_start = float(self.newest_start.max(initial=-math.inf))
+        self.priority.fill(priority[order], self.count)
+        self.started.fill(began[order], self.count)
+        for _, read, grid in self._values.values():
+            grid.fill(read_values(read, ranked), self.count)
+
+    def _rank(self, row: int) -> None:
+        there, before = self._nodes.pods_on(row), self.pods[row]
+        # Compared by identity: reading the pods, which lie all over the memory, would be slow.
+        present = set(map(id, there.values()))
+        left = [rank for rank, pod in enumerate(before) if id(pod) not in present]
+        stayed = len(before) - len(left)
+        if stayed == len(there) or stayed == sum(not p.is_reserve_pod for p in there.values()):
+            if left:
+                self._remove_ranks(row, left)
+            return
+        self._write(row, [pod for pod in there.values() if not pod.is_reserve_pod])
+
+    def _write(self, row: int, there: list[PodInfo]) -> None:
+        ranked = [(-pod.priority, pod.start_time, i) for i, pod in enumerate(there)]
+        ranked.sort()
+        pods = [there[i] for _, _, i in ranked]
+        starts = [began for _, began, _ in ranked]
+        newest = max((s for s in starts if s != NOT_STARTED), default=-math.inf)
+        self.pods[row] = pods
+        self.count[row] = len(pods)
+        self.newest_start[row] = newest
+        self.latest_start = max(self.latest_start, newest)
+        self.priority.write(row, [-minus for minus, _, _ in ranked])
+        self.started.write(row, starts)
+        for _, read, grid in self._values.values():
+            grid.write(row, [read(pod) for pod in pods])
+
+    def _remove_ranks(self, row: int, left: list[int]) -> None:
+        """Remove pods from a row that got no new ones; the others move up."""
+        # ``newest_start`` stays: if it is too late, the row is only dry-run without need.
+        pods = self.pods[row]
+        for rank in reversed(left):
+            del pods[rank]
+        self.count[row] = len(pods)
+        self.priority.drop(row, left)
+        self.started.drop(row, left)
+        for _, _, grid in self._values.values():
+            grid.drop(row, left)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedAmount:
+    """Reads the amount of a resource that a pod requests."""
+
+    resource: int
+
+    def __call__(self, pod: PodInfo) -> int:
+        """Return the amount of one pod."""
+        return self.of(pod.request)
+
+    def of(self, request: RequestedAmounts) -> int:
+        """Return the amount in one request."""
+        for resource, amount in request:
+            if resource == self.resource:
+                return amount
+        return 0
+
+
+def read_values(read: ReadValue, pods: Iterable[PodInfo]) -> NDArray[np.int64]:
+    """Return the values of many pods, in their order."""
+    if not isinstance(read, RequestedAmount):
+        return np.array([read(pod) for pod in pods], np.int64)
+    # Pods of equal specs share their request object: each object is read once.
+    requests = [pod.request for pod in pods]
+    keys = [*map(id, requests)]
+    distinct = dict(zip(keys, requests, strict=True))
+    amounts = {key: read.of(request) for key, request in distinct.items()}
+    return np.array([amounts[key] for key in keys], np.int64)
