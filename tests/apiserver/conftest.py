@@ -5,6 +5,6 @@ from apiserver.server_fixture import start_server
 
 @pytest.fixture
 async def api(tmp_path):
-    """A running API server with an admin session."""
+    """Start an API server with an admin session."""
     async with start_server(tmp_path) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Objects that no API server of today would store, written to a store all the same."""
+"""Write invalid objects directly to a store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.store import Store
 
 
 async def store_directly(directory, *objects):
-    """Write objects as an older server may have left them."""
+    """Store objects without validation, as an older server may have stored them."""
     store = Store.open(directory, SystemClock())
     for key, obj in objects:
         meta = obj.get("metadata")

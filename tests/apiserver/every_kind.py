@@ -1,7 +1,7 @@
-"""One small valid object of every kind that can be stored, and one change of it that is allowed.
+"""A small valid object of every stored kind, and a valid change of it.
 
-Each row is (apiVersion, kind, object without its head, merge patch). The patch is empty where a
-kind has no field but its metadata that may change.
+Each row is (apiVersion, kind, object without apiVersion and kind, merge patch). The patch is empty
+for a kind of which only the metadata may change.
 """
 
 import base64
@@ -69,7 +69,7 @@ _ROWS: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
     ("v1", "PersistentVolume", {"spec": _VOLUME},
      {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}),
     ("v1", "PersistentVolumeClaim", {"spec": VOLUME_CLAIM}, {}),
-    # A pod that names no service account cannot be replaced by its own file, here as upstream.
+    # As upstream, a pod without a service account cannot be replaced by its own manifest.
     ("v1", "Pod", {"spec": {**_POD, "serviceAccountName": "default"}},
      {"spec": {"containers": [{"name": "c", "image": "other"}]}}),
     ("v1", "PodTemplate", {"template": _TEMPLATE}, {"template": {"spec": {"hostname": "h"}}}),
@@ -164,16 +164,16 @@ _ROWS: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
 
 NAMES = {"IPAddress": "10.0.0.9", "APIService": "v1.metrics.example.com"}
 WIDGETS = definition()
-"""The CustomResourceDefinition of Widget; it is the sample of its own kind as well."""
+"""The CRD of Widget, which is also the sample of the kind CustomResourceDefinition."""
 
 
 def objects() -> list[dict[str, Any]]:
-    """One object of every kind but CustomResourceDefinition."""
+    """Return an object of every kind but CustomResourceDefinition."""
     return [_named(*row[:3]) for row in _ROWS]
 
 
 def changes() -> list[dict[str, Any]]:
-    """The merge patches, in the order of ``objects``."""
+    """Return the merge patches in the order of ``objects``."""
     return [row[3] for row in _ROWS]
 
 

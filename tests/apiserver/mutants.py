@@ -1,4 +1,4 @@
-"""Objects with one field removed, null, of a wrong type or empty."""
+"""Mutants: objects with one field removed, null, of a wrong type or empty."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WRONG: tuple[Any, ...] = (None, "", "x", 7, -1.5, True, [], {}, [None], ["x"], {
 
 
 def paths(value: Any, above: Path = ()) -> Iterator[Path]:
-    """Yield the path of everything below a value."""
+    """Yield the paths of all values in a value."""
     below = value.items() if isinstance(value, dict) else enumerate(value)
     for name, one in below:
         yield (*above, name)
@@ -21,7 +21,7 @@ def paths(value: Any, above: Path = ()) -> Iterator[Path]:
 
 
 def mutant(obj: Any, path: Path, value: Any) -> Any:
-    """Copy an object with another value at a path, or without what is there."""
+    """Return a copy of an object with another value at a path, or without the path."""
     made = copy.deepcopy(obj)
     holder = made
     for step in path[:-1]:
@@ -36,9 +36,9 @@ def mutant(obj: Any, path: Path, value: Any) -> Any:
 def mutants(
     obj: Any, wrong: tuple[Any, ...] = WRONG, each: int | None = None
 ) -> Iterator[tuple[str, Any]]:
-    """Yield every mutant of an object, with words for what was done to it.
+    """Yield the mutants of an object, each with a description.
 
-    With ``each`` a path gets only that many of the wrong values, the next path the ones after.
+    With ``each`` every path gets only that many of the wrong values, in turn.
     """
     for number, path in enumerate(paths(obj)):
         yield f"{path} removed", mutant(obj, path, REMOVED)

@@ -1,4 +1,4 @@
-"""A client that sends bytes as they are, to a server that may close at any moment."""
+"""A client that sends raw bytes to a server that may close the connection at any time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from tls_client import client_context
 
 GUARD_SECONDS = 30.0
-"""No test waits this long unless something hangs."""
+"""Timeout of every read; longer than any test needs."""
 
 
 class RawClient:
@@ -20,7 +20,7 @@ class RawClient:
         self.reader, self.writer, self.host = reader, writer, host
 
     async def send(self, text: str | bytes) -> None:
-        """Send bytes, or text with HOST filled in and line ends made CRLF; U+DCFF is byte FF."""
+        """Send bytes, or text with HOST replaced and CRLF line ends; U+DCFF is sent as byte FF."""
         if isinstance(text, str):
             text = text.replace("HOST", self.host).replace("\n", "\r\n")
             text = text.encode(errors="surrogateescape")
@@ -28,7 +28,7 @@ class RawClient:
         await self.writer.drain()
 
     async def head(self) -> str:
-        """Read the header of an answer; empty if the connection was closed before."""
+        """Read the header of a response; empty if the connection is closed before."""
         async with asyncio.timeout(GUARD_SECONDS):
             try:
                 return (await self.reader.readuntil(b"\r\n\r\n")).decode()
@@ -36,12 +36,12 @@ class RawClient:
                 return ""
 
     async def status(self) -> int:
-        """Read the status of an answer; 0 if the connection was closed before."""
+        """Read the status of a response; 0 if the connection is closed before."""
         head = await self.head()
         return int(head.split()[1]) if head else 0
 
     async def rest(self) -> bytes:
-        """Read until the server closes."""
+        """Read until the server closes the connection."""
         async with asyncio.timeout(GUARD_SECONDS):
             try:
                 return await self.reader.read()
@@ -62,7 +62,7 @@ async def connect(api, *, tls: bool = True, admin: bool = False):
 
 
 async def ask(api, text, **options):
-    """Send one request on a connection of its own; return the status."""
+    """Send one request on a new connection and return the status."""
     async with connect(api, **options) as client:
         await client.send(text)
         return await client.status()

@@ -1,15 +1,15 @@
-"""What single kinds are asked beyond a sample's life: their own checks, warnings and verbs.
+"""Recorded requests of single kinds: their own checks, warnings and verbs.
 
-Each request is (title, method, path, body, query); a path that begins with no slash is below the
-kind's collection, and a body that is no dict is (sample, merge patch).
+Each request is (title, method, path, body, query); a path without a leading slash is below the
+collection of the kind, and a body that is not a dict is (sample, merge patch).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from apiserver.recorded_life import DRY, MERGE, Kind, Life, merged
-from apiserver.shapes import binding, pod
+from apiserver.recorded_lifecycle import DRY, MERGE, Kind, Lifecycle, merged
+from apiserver.sample_objects import binding, pod
 
 Raw = dict[str, Any]
 _NONE: dict[str, str] = {}
@@ -28,7 +28,7 @@ def _template(**container: Any) -> Raw:
 
 
 def _new(title: str, change: Raw) -> tuple[str, str, str, Any, Raw]:
-    """Create the sample with a change, as a dry run and under another name."""
+    """Create the sample with a change, as a dry run and with another name."""
     return title, "POST", "", merged({"metadata": {"name": "extra"}}, change), DRY
 
 
@@ -252,11 +252,13 @@ EXTRAS: dict[str, tuple[tuple[str, str, str, Any, Raw], ...]] = {
 }  # fmt: skip
 
 
-async def record_extras(life: Life, kind: Kind) -> None:
-    """Ask what is asked of this kind alone."""
+async def record_extras(lifecycle: Lifecycle, kind: Kind) -> None:
+    """Send the extra requests of a kind."""
     for title, method, path, change, query in EXTRAS.get(kind.plural, ()):
-        where = path if path.startswith("/") else "/".join(filter(None, (life.all, path)))
+        where = path if path.startswith("/") else "/".join(filter(None, (lifecycle.all, path)))
         body = change
         if method == "POST" and not path:
-            body = merged(life.sample, change)
-        await life.to.ask(title, method, where, body, MERGE if method == "PATCH" else None, **query)
+            body = merged(lifecycle.sample, change)
+        await lifecycle.to.ask(
+            title, method, where, body, MERGE if method == "PATCH" else None, **query
+        )

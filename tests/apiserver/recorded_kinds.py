@@ -1,11 +1,11 @@
-"""Every served kind with a sample of it, read from discovery, and a kind with two versions."""
+"""All kinds in discovery, each with a sample object, and a custom kind with two versions."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from apiserver import every_kind
-from apiserver.recorded_life import Kind
+from apiserver.recorded_lifecycle import Kind
 from apiserver.server_fixture import RunningServer
 
 Raw = dict[str, Any]
@@ -76,7 +76,7 @@ def _samples() -> dict[tuple[str, str], tuple[Raw, Raw]]:
         for obj, change in zip(every_kind.objects(), every_kind.changes(), strict=True)
     }
     request = found["certificates.k8s.io/v1", "CertificateSigningRequest"][0]
-    request["spec"] = request["spec"] | {"request": "YQ=="}  # the sample's is random
+    request["spec"] = request["spec"] | {"request": "YQ=="}  # that of the sample is random
     for api_version, kind, body, change in _MORE:
         head = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "sample"}}
         found[api_version, kind] = (head | body, change)
@@ -87,7 +87,7 @@ def _samples() -> dict[tuple[str, str], tuple[Raw, Raw]]:
 
 
 async def read_kinds(api: RunningServer) -> list[Kind]:
-    """Every kind that discovery lists and that can be listed itself."""
+    """Return all kinds in discovery that can be listed."""
     samples = _samples()
     kinds = []
     for path in ("/api", "/apis"):

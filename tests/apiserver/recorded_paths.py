@@ -1,4 +1,4 @@
-"""What belongs to no single kind: discovery, OpenAPI, reviews, bindings, protobuf bodies."""
+"""Recorded requests that belong to no single kind: discovery, OpenAPI, reviews, protobuf."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from apiserver.recorded_kinds import AGGREGATED
-from apiserver.recorded_life import DRY, Kind
+from apiserver.recorded_lifecycle import DRY, Kind
 from apiserver.recorder import Recorder, digest
+from apiserver.sample_objects import binding, pod
 from apiserver.server_fixture import RunningServer
-from apiserver.shapes import binding, pod
 
 _BODIES = Path(__file__).parent / "data" / "protobuf_bodies.json"
 _AUTHN, _AUTHZ = "/apis/authentication.k8s.io/v1", "/apis/authorization.k8s.io/v1"
@@ -19,7 +19,7 @@ _ASKED = {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace":
 
 
 async def record_discovery(api: RunningServer, to: Recorder) -> None:
-    """Discovery whole, OpenAPI as digests."""
+    """Record discovery in full, OpenAPI as digests."""
     for path in ("/", "/version", "/api", "/apis", "/api/v1", "/apis/apps", "/healthz", "/livez",
                  "/readyz?verbose", "/nowhere", "/apis/none.example.com"):  # fmt: skip
         await to.ask(path, "GET", path)
@@ -50,7 +50,7 @@ async def record_discovery(api: RunningServer, to: Recorder) -> None:
 
 
 async def record_reviews(api: RunningServer, to: Recorder) -> None:
-    """Kinds that answer and keep nothing."""
+    """Record kinds that are not stored."""
     local = _AUTHZ + "/namespaces/default/localsubjectaccessreviews"
     asked = (
         (f"{_AUTHN}/selfsubjectreviews", {}),
@@ -76,7 +76,7 @@ async def record_reviews(api: RunningServer, to: Recorder) -> None:
 
 
 async def record_protobuf(api: RunningServer, kinds: list[Kind], to: Recorder) -> None:
-    """Create from bodies as Go clients send them, as dry runs."""
+    """Record dry runs with protobuf bodies of Go clients."""
     paths = {(k.sample["apiVersion"], k.sample["kind"]): k.path() for k in kinds}
     for case in json.loads(_BODIES.read_text())["kubectl"]:
         obj = case["object"]
@@ -88,7 +88,7 @@ async def record_protobuf(api: RunningServer, kinds: list[Kind], to: Recorder) -
 
 
 async def record_initial(api: RunningServer, kinds: list[Kind], to: Recorder) -> None:
-    """The objects that a new cluster has, one line each."""
+    """Record the bootstrap objects, one line each."""
     for kind in kinds:
         items: list[Any] = (await api.call("GET", kind.path(""))).json["items"]
         if items and not (kind.plural == "events" and kind.group):

@@ -1,9 +1,8 @@
-"""Send requests to a running API server and write its answers down as text that can be compared.
+"""Send requests to an API server and record its responses as comparable text.
 
-What differs from run to run is replaced by what it stands for: uids and resource versions by their
-order of appearance, times by the seconds since the recording began, generated names by their stem.
-An answer is written as one line a field, and of a second answer of the same kind only the lines
-that differ from the one before.
+Values that differ between runs are replaced: uids and resource versions by their order of
+appearance, times by the seconds since the start, generated names by their prefix. A response is
+recorded as one line per field; of later responses of the same kind only the changed lines.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from apiserver.server_fixture import Answer, RunningServer
 from holdfast.api.timestamps import parse_rfc3339
 
 GENERATED = "generated-"
-_LEFT_OUT = {"date", "content-length", "server", "audit-id"}
+_IGNORED_HEADERS = {"date", "content-length", "server", "audit-id"}
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"20(?:23-11|23-12)-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _NAME = re.compile(GENERATED + r"[a-z0-9]{5}")
@@ -26,11 +25,11 @@ _IN_YAML = re.compile(r"(?<=resourceVersion: ')\d+(?=')")
 _CACHING = "no-cache, private"
 _STATUS = [("kind", "Status"), ("apiVersion", "v1"), ("metadata", {})]
 _LONG = 400
-"""Longer texts are written as their beginning and a digest."""
+"""Longer texts are truncated, with a digest."""
 
 
 class Recorder:
-    """The answers of one file."""
+    """The recorded responses of one file."""
 
     def __init__(self, api: RunningServer, now: float) -> None:
         self.lines: list[str] = []
@@ -48,7 +47,7 @@ class Recorder:
         self, title: str, method: str, path: str, body: Any = None,
         headers: dict[str, str] | None = None, **query: str,
     ) -> Answer:  # fmt: skip
-        """Send a request and write its answer down under a title."""
+        """Send a request and record its response under a title."""
         answer = await self._api.call(method, path, body, headers=headers, **query)
         asked = "&".join(f"{key}={self._plain(value)}" for key, value in query.items())
         self.lines += ["", f"# {title}", f"{method} {path}{'?' if asked else ''}{asked}"]
@@ -60,16 +59,16 @@ class Recorder:
         self, title: str, method: str, path: str, body: Any = None,
         headers: dict[str, str] | None = None, **query: str,
     ) -> Answer:  # fmt: skip
-        """Send a request and write its answer down in one line: the status, and why if it failed.
+        """Send a request and record its response in one line: the status, and an error.
 
-        Of a write that succeeds the line also has the generation and the warnings.
+        For a successful write the line also has the generation and the warnings.
         """
         answer = await self._api.call(method, path, body, headers=headers, **query)
         self.lines.append(f"{title}: {answer.status}{self._outcome(answer)}")
         return answer
 
     async def methods(self, path: str, **query: str) -> None:
-        """Send an empty body with every method; methods of the same answer share a line."""
+        """Send an empty body with every method; methods with the same response share a line."""
         found: dict[str, list[str]] = {}
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
             media = "merge-patch+json" if method == "PATCH" else "json"
@@ -82,23 +81,25 @@ class Recorder:
             self.lines.append(f"{path.rpartition('/')[2]} {' '.join(methods)}: {outcome}")
 
     def note(self, line: str) -> None:
-        """Write a line of one's own."""
+        """Record a given line."""
         self.lines.append(line)
 
     def line(self, value: Any) -> None:
-        """Write a value down in one line; a long one ends with its digest."""
-        self.lines.append(self._short(self._stable(value)))
+        """Record a value in one line; a long one is truncated, with a digest."""
+        self.lines.append(self._truncated(self._without_differences(value)))
 
     def events(self, title: str, events: list[Any]) -> None:
-        """Write down what a watch told."""
+        """Record the events of a watch."""
         self.lines += ["", f"# {title}"]
         for event in events:
             self.lines.append(event["type"])
             self.lines += self._changed(event["object"])
 
     def _head(self, answer: Answer) -> list[str]:
-        """The status and media type in one line, then the headers that are not always there."""
-        kept = {k.lower(): v for k, v in answer.headers.items() if k.lower() not in _LEFT_OUT}
+        """Return the status and media type in one line, then the unusual headers."""
+        kept = {
+            k.lower(): v for k, v in answer.headers.items() if k.lower() not in _IGNORED_HEADERS
+        }
         media, caching = kept.pop("content-type", ""), kept.pop("cache-control", "none")
         if caching != _CACHING:
             kept["cache-control"] = caching
@@ -117,7 +118,7 @@ class Recorder:
             return f" {answer.body.decode()!r}"
         body = answer.json
         if body.get("kind") == "Status":
-            return " " + self._short(self._stable(body.get("message", "")))
+            return " " + self._truncated(self._without_differences(body.get("message", "")))
         if "items" in body:
             return f" {len(body['items'])} items"
         generation = body.get("metadata", {}).get("generation")
@@ -125,8 +126,8 @@ class Recorder:
         return told + "".join(f"\n  {w}" for w in answer.headers.getall("warning", ()))
 
     def _changed(self, body: Any) -> list[str]:
-        """The fields of a body that differ from the last one of its kind."""
-        return self._compared(self._stable(body))
+        """Return the fields of a body that differ from the last body of its kind."""
+        return self._compared(self._without_differences(body))
 
     def _compared(self, body: Any) -> list[str]:
         if not isinstance(body, dict):
@@ -142,7 +143,7 @@ class Recorder:
     def _of_fields(self, kind: str, fields: dict[str, Any]) -> list[str]:
         before = self._last.get(kind)
         self._last[kind] = fields
-        shown = {path: f"{path}: {self._short(value)}" for path, value in fields.items()}
+        shown = {path: f"{path}: {self._truncated(value)}" for path, value in fields.items()}
         if before is None:
             return list(shown.values())
         if list(before.items()) == list(fields.items()):
@@ -153,18 +154,18 @@ class Recorder:
                   if path in before and before[path] != fields[path]]  # fmt: skip
         return lines or [f"(the last {kind} in another order)"]
 
-    def _short(self, value: Any) -> str:
+    def _truncated(self, value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False)
         if len(text) <= _LONG:
             return text
         return f"{text[:_LONG]}... {len(text)} characters, {digest(text.encode())}"
 
-    def _stable(self, value: Any, key: str = "") -> Any:
-        """Replace what differs from run to run."""
+    def _without_differences(self, value: Any, key: str = "") -> Any:
+        """Replace values that differ between runs."""
         if isinstance(value, dict):
-            return {k: self._stable(v, k) for k, v in value.items()}
+            return {k: self._without_differences(v, k) for k, v in value.items()}
         if isinstance(value, list):
-            return [self._stable(v) for v in value]
+            return [self._without_differences(v) for v in value]
         if not isinstance(value, str):
             return value
         if key == "resourceVersion" and value.isdigit():
@@ -184,7 +185,7 @@ class Recorder:
 
 
 def _leaves(value: Any, path: str) -> list[tuple[str, Any]]:
-    """Every value in an object that holds no other, with its path; in the order of the answer.
+    """Return the scalars and empty collections in a value with their paths, in order.
 
     >>> _leaves({"a": [{"b": 1}, {}]}, "")
     [('a[0].b', 1), ('a[1]', {})]
@@ -198,5 +199,5 @@ def _leaves(value: Any, path: str) -> list[tuple[str, Any]]:
 
 
 def digest(content: bytes) -> str:
-    """Name a content by its hash."""
+    """Return a hash of bytes."""
     return "sha256 " + hashlib.sha256(content).hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""A real API server on a free port in a temporary directory, for any test that needs one.
+"""An API server on a free port with a temporary data directory, for tests.
 
-``start_server(directory)`` gives a ``RunningServer``; tests use the ``api`` fixture of conftest.
+``start_server(directory)`` yields a ``RunningServer``; most tests use the fixture ``api``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tls_client import client_context
 
 @dataclass
 class Answer:
-    """What came back over HTTPS."""
+    """A response over HTTPS."""
 
     status: int
     headers: Any
@@ -53,7 +53,7 @@ class Answer:
 
 @dataclass
 class RunningServer:
-    """A server, its front, and an HTTPS session as admin."""
+    """A server, its HTTPS listener, and an HTTPS session as admin."""
 
     directory: Path
     store: Store
@@ -72,14 +72,14 @@ class RunningServer:
         return self.front.url
 
     def client(self, user: User = ADMIN) -> Client:
-        """A typed client without a wire."""
+        """Return a typed client with the in-process transport."""
         return Client(InProcessTransport(self.server, user))
 
     async def call(
         self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None,
         session: aiohttp.ClientSession | None = None, **query: str,
     ) -> Answer:  # fmt: skip
-        """One request over HTTPS; a body that is no bytes is sent as JSON."""
+        """Send a request over HTTPS; a body that is not bytes is sent as JSON."""
         data = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
         sent = {"content-type": "application/json"} if data is not None else {}
         sending = io.BytesIO(data) if data and len(data) > 1_000_000 else data
@@ -89,22 +89,22 @@ class RunningServer:
             return Answer(response.status, response.headers, await response.read())
 
     async def create(self, path: str, body: Any, **query: str) -> Any:
-        """Create something that must succeed."""
+        """Create an object, which must succeed, and return it."""
         answer = await self.call("POST", path, body, **query)
         assert answer.status == 201, answer.body
         return answer.json
 
     @asynccontextmanager
     async def watch(self, path: str, *, headers: dict[str, str] | None = None, **query: str):
-        """Follow a collection over HTTPS; yields a Watching."""
+        """Watch a collection over HTTPS; yields a OpenWatch."""
         async with self.session.get(
             self.url + path, params={"watch": "true", **query}, headers=headers,
             timeout=aiohttp.ClientTimeout(total=None),
         ) as response:  # fmt: skip
-            yield Watching(response)
+            yield OpenWatch(response)
 
     async def kubectl(self, *args: str, stdin: str = "") -> Output:
-        """Run the real kubectl as admin."""
+        """Run kubectl as admin."""
         home = self.directory / "home"
         home.mkdir(exist_ok=True)
         process = await asyncio.create_subprocess_exec(
@@ -118,21 +118,21 @@ class RunningServer:
 
 @dataclass
 class Output:
-    """What a command printed."""
+    """The output of a command."""
 
     code: int
     out: str
     err: str
 
 
-class Watching:
-    """An open watch, one event at a time."""
+class OpenWatch:
+    """An open watch."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response
 
     async def next(self, timeout: float = 10.0) -> Any:
-        """The next event; None at the end of the stream."""
+        """Return the next event; None at the end of the stream."""
         line = await asyncio.wait_for(self.response.content.readline(), timeout)
         return msgspec.json.decode(line) if line else None
 
@@ -146,11 +146,11 @@ async def start_server(
     limits: FrontLimits | None = None, fault: WriteFault | None = None,
     kinds: Iterable[KindDescriptor] = BUILT_IN,
 ):  # fmt: skip
-    """Run a server on a free port until the block ends; the directory can be started again."""
+    """Run a server on a free port until the block ends; the directory can be used again."""
     clock = clock or SystemClock()
     kept = retention or Retention()
     store = Store.open(directory / "store", clock, retention=kept, fault=fault)
-    # Certificates are judged by the machine's time, whatever clock the server runs on.
+    # Certificates are validated with the system clock, not with the clock of the server.
     credentials = ensure_credentials(directory / "pki", SystemClock().now())
     server = ApiServer.create(store, clock, rng=random.Random(1), kinds=kinds)
     await server.start()

@@ -1,4 +1,4 @@
-"""The same talk with a real kube-apiserver and with ours: the same answers, but for known ones."""
+"""The same requests to a real kube-apiserver and to ours: the same responses, with exceptions."""
 
 import re
 import shutil
@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from apiserver.dialogue import STEPS
+from apiserver.upstream_requests import STEPS
 from real.control_plane import ControlPlane, program
 
 pytestmark = [
@@ -18,7 +18,7 @@ pytestmark = [
         reason="no upstream binaries",
     ),
 ]
-# What no two clusters share, and the service account that this control plane has switched off.
+# Fields that differ between clusters, and the service account plugin, which is disabled here.
 UNSHARED = {"uid", "resourceVersion", "creationTimestamp", "managedFields", "deletionTimestamp",
             "lastTransitionTime", "serviceAccount", "serviceAccountName"}  # fmt: skip
 UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -26,7 +26,7 @@ VERSION = re.compile(r"ResourceVersion in record \(\d+\)")
 
 
 def shared(value):
-    """Leave out what differs between any two clusters, and what is empty."""
+    """Return a value without fields that differ between clusters and without empty values."""
     if isinstance(value, dict):
         kept = {k: shared(v) for k, v in value.items() if k not in UNSHARED}
         return {k: v for k, v in kept.items() if v not in ({}, [])}
@@ -51,7 +51,7 @@ async def ask(session, url, step):
         return response.status, text
 
 
-async def test_the_same_words_get_the_same_answers(api, tmp_path):
+async def test_the_same_requests_get_the_same_responses(api, tmp_path):
     plane = ControlPlane(tmp_path / "real").start()
     unlike, alike = [], []
     try:

@@ -1,8 +1,8 @@
-"""What nobody should be able to store, and what must never be answered with an internal error."""
+"""Invalid input is rejected and never causes an internal error."""
 
 import pytest
 
-from apiserver.shapes import PODS, configmap, pod
+from apiserver.sample_objects import PODS, configmap, pod
 
 APPS = "/apis/apps/v1/namespaces/default"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -46,7 +46,7 @@ MISSHAPEN = {
 
 
 @pytest.mark.parametrize("odd", MISSHAPEN.values(), ids=MISSHAPEN)
-async def test_a_misshapen_pod_is_refused_and_spoils_no_list(api, odd):
+async def test_a_pod_with_wrong_types_is_rejected_and_lists_still_work(api, odd):
     refused = await api.call("POST", PODS, odd)
     assert refused.status == 400, refused.body
     assert refused.json["message"].startswith('Pod in version "v1" cannot be handled as a Pod: ')
@@ -55,7 +55,7 @@ async def test_a_misshapen_pod_is_refused_and_spoils_no_list(api, odd):
     assert b'"good"' in (await api.call("GET", PODS, headers=table)).body
 
 
-async def test_the_words_are_those_of_kubernetes(api):
+async def test_the_messages_are_those_of_kubernetes(api):
     refused = await api.call("POST", PODS, MISSHAPEN["port"])
     assert refused.json["message"].endswith(
         "json: cannot unmarshal string into Go struct field "
@@ -64,14 +64,14 @@ async def test_the_words_are_those_of_kubernetes(api):
 
 
 @pytest.mark.parametrize("media", ["merge-patch", "strategic-merge-patch"])
-async def test_a_patch_cannot_misshape_either(api, media):
+async def test_a_patch_to_wrong_types_is_rejected(api, media):
     await api.create(PODS, pod("a"))
     patch = {"metadata": {"finalizers": "abc"}}
     headers = {"content-type": f"application/{media}+json"}
     assert (await api.call("PATCH", f"{PODS}/a", patch, headers=headers)).status == 400
 
 
-async def test_nulls_are_as_good_as_nothing(api):
+async def test_nulls_count_as_absent(api):
     odd = with_metadata(creationTimestamp=None, labels=None) | {"status": None}
     odd["spec"]["tolerations"] = None
     assert (await api.create(PODS, odd))["metadata"]["name"] == "odd"
@@ -94,13 +94,13 @@ async def test_nulls_are_as_good_as_nothing(api):
          {"metadata": {"name": "r"}, "rules": [5]}),
     ],
 )  # fmt: skip
-async def test_every_body_is_read_by_its_type(api, path, body):
+async def test_every_body_is_checked_against_its_kind(api, path, body):
     await api.create(PODS, pod("a"))
     answer = await api.call("POST", path, body)
     assert answer.status == 400, answer.body
 
 
-async def test_finalize_and_scale_read_theirs_too(api):
+async def test_bodies_of_finalize_and_scale_are_checked_too(api):
     space = {"metadata": {"name": "default"}, "spec": 5}
     assert (await api.call("PUT", "/api/v1/namespaces/default/finalize", space)).status == 400
     await api.create(f"{APPS}/deployments", {"metadata": {"name": "d"}, "spec": {
@@ -114,7 +114,7 @@ async def test_finalize_and_scale_read_theirs_too(api):
     assert (await api.call("GET", scale)).json["spec"]["replicas"] == 2
 
 
-async def test_numbers_beyond_all_measure_are_refused_or_cut(api):
+async def test_huge_numbers_are_rejected_or_limited(api):
     digits = b"metadata: {name: a}\nspec: {priority: " + b"9" * 5000 + b"}"
     assert (await api.call("POST", PODS, digits, headers=YAML)).status == 400
     await api.create(PODS, pod("a"))
@@ -124,13 +124,13 @@ async def test_numbers_beyond_all_measure_are_refused_or_cut(api):
     assert (await api.call("DELETE", f"{PODS}/a", options)).status == 200
 
 
-async def test_a_long_selector_is_no_reason_to_hang_up(api):
+async def test_a_long_selector_does_not_close_the_connection(api):
     keys = ",".join(f"key-{i}!=a" for i in range(2000))
     assert (await api.call("GET", PODS, labelSelector=keys)).status == 200
 
 
 @pytest.mark.parametrize("group", ["apps", "resource.k8s.io", "events.k8s.io"])
-async def test_a_custom_resource_does_not_take_the_place_of_a_built_in_one(api, group):
+async def test_a_custom_resource_cannot_replace_a_built_in_one(api, group):
     plural = {"apps": "deployments", "resource.k8s.io": "resourceclaims"}.get(group, "events")
     schema = {"openAPIV3Schema": {"type": "object"}}
     crd = {
@@ -177,7 +177,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("field", "path", "body"), UNREADABLE.values(), ids=UNREADABLE)
-async def test_what_scheduling_could_not_read_is_refused_by_its_field(api, field, path, body):
+async def test_invalid_scheduling_fields_are_rejected_with_their_path(api, field, path, body):
     refused = await api.call("POST", path, body)
     assert refused.status == 422, refused.body
     assert field in refused.json["message"]

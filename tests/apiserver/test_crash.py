@@ -3,16 +3,16 @@ import asyncio
 import aiohttp
 import msgspec
 
-from apiserver.lonely_server import server_process
+from apiserver.sample_objects import CONFIGMAPS, configmap
 from apiserver.server_fixture import start_server
-from apiserver.shapes import CONFIGMAPS, configmap
+from apiserver.server_subprocess import server_process
 from holdfast.apiserver.access.credentials import ensure_credentials
 from holdfast.clock import SystemClock
 from tls_client import client_context
 
 
 async def create_until_it_dies(url, context, process, wanted):
-    """Create a thousand objects at once; kill the server when some are acknowledged."""
+    """Create a thousand objects concurrently; kill the server when some are acknowledged."""
     acknowledged = {}
 
     async def one(session, name):
@@ -31,7 +31,7 @@ async def create_until_it_dies(url, context, process, wanted):
     return acknowledged
 
 
-async def test_A049_what_was_acknowledged_survives_a_kill_and_no_version_is_used_twice(tmp_path):
+async def test_A049_acknowledged_writes_survive_a_kill_and_no_version_is_used_twice(tmp_path):
     credentials = ensure_credentials(tmp_path / "pki", SystemClock().now())
     async with server_process(tmp_path) as (process, url):
         context = client_context(credentials)

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
+from apiserver.sample_objects import NAMESPACES
 from apiserver.server_fixture import start_server
-from apiserver.shapes import NAMESPACES
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
@@ -63,7 +63,7 @@ async def test_a_definition_is_established_and_served_at_once(api):
     assert [r["name"] for r in rows] == ["widgets", "widgets/status", "widgets/scale"]
 
 
-async def test_unknown_fields_go_defaults_come_wrong_types_are_named(widgets):
+async def test_unknown_fields_are_dropped_defaults_set_and_wrong_types_rejected(widgets):
     made = await widgets.create(WIDGETS, widget(size=2, nonsense=1))
     assert made["spec"] == {"size": 2, "colour": "red"}
     assert made["metadata"]["generation"] == 1
@@ -79,7 +79,7 @@ async def test_unknown_fields_go_defaults_come_wrong_types_are_named(widgets):
     assert low.status == 422
 
 
-async def test_status_is_apart_and_its_metadata_is_not_taken(widgets):
+async def test_a_write_of_the_status_changes_no_metadata(widgets):
     await widgets.create(WIDGETS, {**widget(size=1), "status": {"replicas": 9}})
     path = f"{WIDGETS}/w"
     assert "status" not in (await widgets.call("GET", path)).json
@@ -110,7 +110,7 @@ async def test_printer_columns_and_selectable_fields(widgets):
     assert [i["metadata"]["name"] for i in found.json["items"]] == ["b"]
 
 
-async def test_strategic_patches_are_not_for_custom_resources(widgets):
+async def test_strategic_merge_patches_of_custom_resources_are_rejected(widgets):
     await widgets.create(WIDGETS, widget(size=1))
     headers = {"content-type": "application/strategic-merge-patch+json"}
     answer = await widgets.call("PATCH", f"{WIDGETS}/w", {"spec": {"size": 2}}, headers=headers)
@@ -119,7 +119,7 @@ async def test_strategic_patches_are_not_for_custom_resources(widgets):
     assert unversioned.status == 422
 
 
-async def test_deleting_a_definition_takes_its_objects_along(widgets):
+async def test_deleting_a_crd_deletes_its_objects(widgets):
     await widgets.create(WIDGETS, widget("plain"))
     held = widget("held")
     held["metadata"]["finalizers"] = ["example.com/hold"]
@@ -137,7 +137,7 @@ async def test_deleting_a_definition_takes_its_objects_along(widgets):
     assert (await widgets.call("GET", WIDGETS)).status == 404
 
 
-async def test_a_definition_goes_though_a_finalizer_is_removed_during_its_clean_up(widgets):
+async def test_a_crd_is_deleted_when_a_finalizer_is_removed_during_its_clean_up(widgets):
     held = widget("a-held")
     held["metadata"]["finalizers"] = ["example.com/hold"]
     await widgets.create(WIDGETS, held)
@@ -162,7 +162,7 @@ async def test_definitions_and_objects_survive_a_restart(tmp_path):
         assert (await api.call("GET", f"{WIDGETS}/w")).json == made
 
 
-async def test_a_definition_that_is_wrong_is_refused(api):
+async def test_an_invalid_crd_is_rejected(api):
     for wrong, field in (
         ({"scope": "Sideways"}, "spec.scope"),
         ({"names": {"plural": "others", "kind": "Widget"}}, "metadata.name"),
@@ -175,7 +175,7 @@ async def test_a_definition_that_is_wrong_is_refused(api):
         assert answer.json["details"]["causes"][0]["field"] == field
 
 
-async def test_holdfasts_own_definitions_are_there_from_the_start(api):
+async def test_the_crds_of_holdfast_exist_from_the_start(api):
     names = [i["metadata"]["name"] for i in (await api.call("GET", CRDS)).json["items"]]
     assert names == [
         "reservations.scheduling.koordinator.sh", "resourcepolicies.scheduling.sigs.x-k8s.io",
@@ -187,7 +187,7 @@ async def test_holdfasts_own_definitions_are_there_from_the_start(api):
         assert (await api.call("GET", path)).status == 200
 
 
-async def test_a_second_version_shows_the_same_object(api):
+async def test_a_second_version_returns_the_same_object(api):
     body = definition()
     second = {**body["spec"]["versions"][0], "name": "v2", "storage": False}
     body["spec"]["versions"].append(second)
@@ -206,7 +206,7 @@ async def test_a_second_version_shows_the_same_object(api):
     assert again.json["metadata"]["generation"] == 2
 
 
-async def test_definitions_may_be_made_side_by_side(api):
+async def test_crds_can_be_created_concurrently(api):
     async def make(i):
         body = definition(names={"plural": f"w{i}s", "kind": f"W{i}"})
         body["metadata"]["name"] = f"w{i}s.example.com"
@@ -217,7 +217,7 @@ async def test_definitions_may_be_made_side_by_side(api):
     assert (await api.call("GET", NAMESPACES)).status == 200
 
 
-async def test_clients_are_told_to_prefer_the_newest_stable_version(api):
+async def test_the_preferred_version_is_the_newest_stable_one(api):
     body = definition()
     (version,) = body["spec"]["versions"]
     versions = [version | {"name": name, "storage": name == "v1"}

@@ -1,4 +1,4 @@
-"""A CustomResourceDefinition that is wrong harms nothing but itself, and loses no objects."""
+"""An invalid CustomResourceDefinition affects only itself, and loses no objects."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ INCOMPLETE = (
 )  # fmt: skip
 
 
-async def test_an_incomplete_version_is_refused_by_its_field(api):
+async def test_an_incomplete_version_is_rejected_with_its_field(api):
     for number, (part, field) in enumerate(INCOMPLETE):
         body = definition()
         body["spec"]["versions"][0] |= part
@@ -76,7 +76,7 @@ async def test_an_incomplete_version_is_refused_by_its_field(api):
         await api.create(WIDGETS, widget(f"w{number}", size=1))
 
 
-async def test_upstreams_words_for_what_is_missing(api):
+async def test_the_messages_for_missing_fields_are_upstreams(api):
     body = definition()
     version = body["spec"]["versions"][0]
     version["additionalPrinterColumns"] = [{}]
@@ -93,14 +93,14 @@ async def test_upstreams_words_for_what_is_missing(api):
     )
 
 
-def test_a_schema_that_is_none_is_refused_by_the_path_of_the_schema():
+def test_an_invalid_schema_is_rejected_with_its_path():
     body = definition()
     body["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": []}
     cause = "spec.versions[0].schema.openAPIV3Schema: Invalid value: []: must be a schema"
     assert cause in map(str, check_definition(body))
 
 
-async def test_a_version_that_does_not_say_whether_it_is_served_is_not(api):
+async def test_a_version_without_served_is_not_served(api):
     body = definition()
     del body["spec"]["versions"][0]["served"]
     made = await api.create(CRDS, body)
@@ -108,7 +108,7 @@ async def test_a_version_that_does_not_say_whether_it_is_served_is_not(api):
     assert (await api.call("GET", WIDGETS)).status == 404
 
 
-async def test_a_former_storage_version_stays(api):
+async def test_a_former_storage_version_cannot_be_removed(api):
     body = definition()
     await api.create(CRDS, body)
     body["spec"]["versions"][0]["name"] = "v2"
@@ -131,7 +131,7 @@ async def test_a_definition_without_its_finalizer_takes_its_objects_along(api, r
     assert (await api.call("GET", WIDGETS)).json["items"] == []
 
 
-async def test_the_finalizer_of_a_dying_definition_is_the_servers(api):
+async def test_a_client_cannot_remove_the_finalizer_of_a_crd_under_deletion(api):
     await api.create(CRDS, definition())
     held = widget(size=1)
     held["metadata"]["finalizers"] = [HOLD]
@@ -165,7 +165,7 @@ def leftover_widget(name="w", **meta):
     return ObjectKey("example.com", "widgets", "default", name), body
 
 
-async def test_objects_of_a_definition_that_is_long_gone_do_not_reappear(tmp_path):
+async def test_objects_of_a_deleted_crd_do_not_reappear(tmp_path):
     await store_directly(tmp_path / "store", leftover_widget(finalizers=[HOLD]))
     async with start_server(tmp_path) as api:
         await api.create(CRDS, definition())
@@ -234,7 +234,7 @@ def another_definition(number):
     return body
 
 
-async def test_a_definition_is_deleted_and_made_again_beside_other_writes(api):
+async def test_a_crd_is_deleted_and_created_again_during_other_writes(api):
     async def write_others(number):
         for _ in range(10):
             await api.create(CRDS, another_definition(number))
@@ -251,7 +251,7 @@ async def test_a_definition_is_deleted_and_made_again_beside_other_writes(api):
     assert (await api.call("GET", CRDS)).status == 200
 
 
-async def test_a_null_among_the_values_of_a_property_outlives_a_restart(tmp_path, caplog):
+async def test_a_null_in_an_enum_survives_a_restart(tmp_path, caplog):
     body = with_property("mode")
     schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     mode = {"type": "string", "nullable": True, "enum": ["a", None]}
@@ -268,7 +268,7 @@ async def test_a_null_among_the_values_of_a_property_outlives_a_restart(tmp_path
     assert "wrong types" not in caplog.text
 
 
-def test_objects_as_kubernetes_writes_them_are_read_whole():
+def test_crds_written_by_kubernetes_are_read_completely():
     kind = "io.k8s.api.policy.v1.PodDisruptionBudget"
     disrupted = {"status": {"disruptedPods": {"pod": None}}}
     assert (

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a CustomResourceDefinition: it is refused, or it works."""
+"""A mutant of a CustomResourceDefinition is rejected, or it works."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def full():
 
 
 def named(body, number):
-    """Give a mutant a name of its own where it has none yet, so that many are stored."""
+    """Give a mutant a unique name if it has the original one, so that many can be stored."""
     meta, spec = body.get("metadata"), body.get("spec")
     names = spec.get("names") if isinstance(spec, dict) else None
     if isinstance(meta, dict) and meta.get("name") == "widgets.example.com":

@@ -1,6 +1,6 @@
 import pytest
 
-from apiserver.shapes import CONFIGMAPS, NAMESPACES, PODS, binding, configmap, pod
+from apiserver.sample_objects import CONFIGMAPS, NAMESPACES, PODS, binding, configmap, pod
 from holdfast.api.timestamps import parse_rfc3339
 
 MERGE = {"content-type": "application/merge-patch+json"}
@@ -16,7 +16,7 @@ async def gone(api, path):
     return (await api.call("GET", path)).status == 404
 
 
-async def test_an_unscheduled_pod_goes_at_once_and_is_shown(api):
+async def test_an_unscheduled_pod_is_deleted_at_once_and_returned(api):
     made = await api.create(PODS, pod("a"))
     answer = await api.call("DELETE", f"{PODS}/a")
     assert answer.status == 200
@@ -25,7 +25,7 @@ async def test_an_unscheduled_pod_goes_at_once_and_is_shown(api):
     assert await gone(api, f"{PODS}/a")
 
 
-async def test_other_kinds_answer_with_a_status(api):
+async def test_deletion_of_other_kinds_returns_a_status(api):
     made = await api.create(CONFIGMAPS, configmap("a"))
     answer = await api.call("DELETE", f"{CONFIGMAPS}/a")
     assert answer.body == (
@@ -42,7 +42,7 @@ async def test_other_kinds_answer_with_a_status(api):
     )
 
 
-async def test_a_bound_pod_lingers_for_its_grace_which_may_only_shrink(api):
+async def test_a_bound_pod_has_a_grace_period_that_may_only_become_shorter(api):
     await bound(api)
     path = f"{PODS}/a"
     first = (await api.call("DELETE", path)).json["metadata"]
@@ -66,13 +66,13 @@ async def test_a_bound_pod_lingers_for_its_grace_which_may_only_shrink(api):
         ({}, {"gracePeriodSeconds": -1}, 1),
     ],
 )
-async def test_grace_comes_from_the_options_or_the_pod(api, spec, options, grace):
+async def test_the_grace_period_is_that_of_the_options_or_the_pod(api, spec, options, grace):
     await bound(api, **spec)
     answer = await api.call("DELETE", f"{PODS}/a", options)
     assert answer.json["metadata"]["deletionGracePeriodSeconds"] == grace
 
 
-async def test_a_finished_pod_needs_no_grace(api):
+async def test_a_finished_pod_has_no_grace_period(api):
     await bound(api)
     done = {"status": {"phase": "Succeeded"}}
     await api.call("PATCH", f"{PODS}/a/status", done, headers=MERGE)
@@ -80,7 +80,7 @@ async def test_a_finished_pod_needs_no_grace(api):
     assert await gone(api, f"{PODS}/a")
 
 
-async def test_A033_a_finalizer_keeps_an_object_until_it_is_taken_away(api):
+async def test_A033_an_object_with_a_finalizer_is_deleted_when_the_finalizer_is_removed(api):
     body = configmap("a")
     body["metadata"]["finalizers"] = ["example.com/hold"]
     await api.create(CONFIGMAPS, body)
@@ -98,7 +98,7 @@ async def test_A033_a_finalizer_keeps_an_object_until_it_is_taken_away(api):
     assert await gone(api, path)
 
 
-async def test_a_pod_with_a_finalizer_waits_for_both_grace_and_finalizer(api):
+async def test_a_pod_with_a_finalizer_waits_for_the_grace_period_and_the_finalizer(api):
     await bound(api)
     hold = {"metadata": {"finalizers": ["example.com/hold"]}}
     await api.call("PATCH", f"{PODS}/a", hold, headers=MERGE)
@@ -133,7 +133,7 @@ async def test_propagation_is_left_to_the_garbage_collector(api, policy, finaliz
     assert await gone(api, f"{REPLICASETS}/r")
 
 
-async def test_options_that_contradict_each_other_are_refused(api):
+async def test_contradicting_options_are_rejected(api):
     await api.create(CONFIGMAPS, configmap("a"))
     for options in (
         {"propagationPolicy": "Sideways"},
@@ -153,7 +153,7 @@ async def test_a_collection_is_deleted_by_selector(api):
     assert [i["metadata"]["name"] for i in left] == ["c"]
 
 
-async def test_the_first_namespaces_stay(api):
+async def test_the_system_namespaces_cannot_be_deleted(api):
     assert (await api.call("DELETE", f"{NAMESPACES}/default")).status == 403
 
 
@@ -183,7 +183,7 @@ async def budget(api, name, **status):
     return f"{path}/{name}"
 
 
-async def test_eviction_deletes_with_grace_when_no_budget_minds(api):
+async def test_eviction_without_a_budget_deletes_with_grace_period(api):
     await running(api)
     assert (await evict(api)).status == 201
     left = (await api.call("GET", f"{PODS}/a")).json
@@ -191,7 +191,7 @@ async def test_eviction_deletes_with_grace_when_no_budget_minds(api):
     assert left["status"]["conditions"][-1]["reason"] == "EvictionByEvictionAPI"
 
 
-async def test_eviction_waits_for_room_in_the_budget(api):
+async def test_eviction_is_rejected_while_the_budget_allows_no_disruption(api):
     await running(api)
     path = await budget(api, "b", disruptionsAllowed=0, desiredHealthy=1, currentHealthy=1)
     answer = await evict(api)
@@ -208,7 +208,7 @@ async def test_eviction_waits_for_room_in_the_budget(api):
     assert set(status["disruptedPods"]) == {"a"}
 
 
-async def test_a_budget_that_is_not_worked_out_yet_allows_nothing(api):
+async def test_a_budget_that_is_not_processed_yet_allows_no_disruption(api):
     await running(api)
     path = await budget(api, "b")
     for status, code, after in (
@@ -228,7 +228,7 @@ async def test_two_budgets_for_one_pod_are_an_error(api):
     assert (await evict(api)).status == 500
 
 
-async def test_a_pending_pod_needs_no_budget(api):
+async def test_a_pending_pod_is_evicted_without_the_budget(api):
     body = pod("a")
     body["metadata"]["labels"] = {"app": "x"}
     await api.create(PODS, body)

@@ -1,12 +1,12 @@
 import pytest
 
-from apiserver.shapes import PODS, pod
+from apiserver.sample_objects import PODS, pod
 
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 V2BETA1 = V2.replace("v=v2", "v=v2beta1")
 
 
-async def test_aggregated_discovery_names_every_group_and_is_not_sent_twice(api):
+async def test_aggregated_discovery_lists_every_group_and_supports_etags(api):
     accept = {"accept": f"{V2},{V2BETA1},application/json"}
     core = await api.call("GET", "/api", headers=accept)
     assert core.headers["content-type"] == V2
@@ -27,7 +27,7 @@ async def test_aggregated_discovery_names_every_group_and_is_not_sent_twice(api)
     assert (again.status, again.body) == (304, b"")
 
 
-async def test_the_older_aggregated_form_is_there_for_those_who_ask(api):
+async def test_v2beta1_of_aggregated_discovery_is_supported(api):
     answer = await api.call("GET", "/apis", headers={"accept": V2BETA1})
     assert answer.headers["content-type"] == V2BETA1
     assert answer.json["apiVersion"] == "apidiscovery.k8s.io/v2beta1"
@@ -41,7 +41,7 @@ async def test_the_older_aggregated_form_is_there_for_those_who_ask(api):
         ("/api/v1", "APIResourceList"), ("/api/v1/", "APIResourceList"),
     ],
 )  # fmt: skip
-async def test_A003_legacy_documents_with_and_without_a_slash(api, path, kind):
+async def test_A003_legacy_documents_with_and_without_a_trailing_slash(api, path, kind):
     answer = await api.call("GET", path)
     assert answer.status == 200
     assert answer.json["kind"] == kind
@@ -83,6 +83,6 @@ async def test_health_version_and_metrics(api):
     assert "apiserver_request_duration_seconds_bucket" in text
 
 
-async def test_a_stopped_server_says_so(api):
+async def test_a_stopped_server_returns_503(api):
     await api.server.stop()
     assert (await api.call("GET", PODS)).status == 503

@@ -1,7 +1,7 @@
-"""Events live for an hour after they were last written."""
+"""Events are deleted an hour after their last write."""
 
+from apiserver.sample_objects import pod
 from apiserver.server_fixture import start_server
-from apiserver.shapes import pod
 from holdfast.testing.clock import VirtualClock
 
 EVENTS = "/api/v1/namespaces/default/events"
@@ -16,7 +16,7 @@ async def names(api):
     return [e["metadata"]["name"] for e in (await api.call("GET", EVENTS)).json["items"]]
 
 
-async def test_an_event_is_gone_after_an_hour_and_a_renewed_one_is_not(tmp_path):
+async def test_an_event_is_deleted_after_an_hour_and_a_renewed_one_is_kept(tmp_path):
     clock = VirtualClock()
     async with start_server(tmp_path, clock=clock) as api:
         clock.busy.append(lambda: api.store.busy)
@@ -36,7 +36,7 @@ async def test_an_event_is_gone_after_an_hour_and_a_renewed_one_is_not(tmp_path)
         assert (await api.call("GET", "/api/v1/namespaces/default/pods/p")).status == 200
 
 
-async def test_what_grew_old_while_nobody_was_there_goes_at_the_start(tmp_path):
+async def test_events_that_expired_while_the_server_was_down_are_deleted_at_the_start(tmp_path):
     clock = VirtualClock()
     async with start_server(tmp_path, clock=clock) as api:
         await api.create(EVENTS, event("old"))

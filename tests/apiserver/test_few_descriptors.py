@@ -1,4 +1,4 @@
-"""A server process with few file descriptors and many clients that hold them."""
+"""A server process with few file descriptors and many open connections."""
 
 import asyncio
 import signal
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from apiserver.raw_http import connect
-from apiserver.shapes import PODS
+from apiserver.sample_objects import PODS
 from holdfast.apiserver.access.credentials import ensure_credentials
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport

@@ -1,4 +1,4 @@
-"""What a client without credentials, or one too many, can do to the others: nothing."""
+"""Clients without credentials, or too many clients, do not affect the others."""
 
 import asyncio
 import resource
@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from apiserver.raw_http import GUARD_SECONDS, ask, connect
+from apiserver.sample_objects import CONFIGMAPS, PODS, configmap, pod
 from apiserver.server_fixture import start_server
-from apiserver.shapes import CONFIGMAPS, PODS, configmap, pod
 from holdfast.apiserver.user import ADMIN, ANONYMOUS, User
 from holdfast.apiserver.wire.connections import Connections
 from holdfast.apiserver.wire.in_flight import InFlightLimits
@@ -47,7 +47,7 @@ async def test_a_forbidden_request_is_answered_before_its_body_comes(api):
     assert await ask(api, half) == 403
 
 
-async def test_the_rest_of_a_refused_body_is_not_taken_for_a_header(tmp_path):
+async def test_the_rest_of_a_rejected_body_is_not_parsed_as_a_header(tmp_path):
     few = {"header_bytes": 2000, "linger_seconds": 0.3}
     async with server(tmp_path, **few) as api, connect(api) as client:
         await client.send(HALF_POST)
@@ -72,7 +72,7 @@ async def test_the_rest_of_a_refused_body_is_not_read(tmp_path):
                 while True:
                     await client.send(b"a" * 100_000)
                     sent += 100_000
-        assert sent < 100_000_000  # what the buffers of both sides hold
+        assert sent < 100_000_000  # more than the buffers of both sides
 
 
 async def test_half_sent_anonymous_posts_do_not_refuse_the_admin(tmp_path):
@@ -226,12 +226,12 @@ async def test_a_user_has_a_quarter_of_all_connections():
     assert opened[5].over_limit
 
 
-async def test_a_connection_over_the_limit_is_closed_with_its_refusal(tmp_path):
+async def test_a_connection_over_the_limit_is_closed_after_the_rejection(tmp_path):
     async with server(tmp_path, connections=8) as api, AsyncExitStack() as stack:
         token = api.credentials.create_token(User("eve", ("system:authenticated",)))
         head = f"host: HOST\nauthorization: Bearer {token}\n\n"
         allowed = f"POST {REVIEWS} HTTP/1.1\nexpect: 100-continue\ncontent-length: 9\n{head}"
-        for _ in range(2):  # a quarter of all, each with a request in flight
+        for _ in range(2):  # a quarter of all connections, each with a request in flight
             client = await stack.enter_async_context(connect(api))
             await client.send(allowed)
             assert (await client.head()).startswith("HTTP/1.1 100")
@@ -251,7 +251,7 @@ def test_an_address_takes_its_own_places_only():
 async def test_accepting_without_descriptors_waits_and_logs_once(api, monkeypatch, caplog):
     tries = []
     enough = asyncio.Event()
-    original = Listener._cannot_accept
+    original = Listener._accept_failed
 
     def counted(self, *args):
         tries.append(args)
@@ -259,7 +259,7 @@ async def test_accepting_without_descriptors_waits_and_logs_once(api, monkeypatc
             enough.set()
         original(self, *args)
 
-    monkeypatch.setattr(Listener, "_cannot_accept", counted)
+    monkeypatch.setattr(Listener, "_accept_failed", counted)
     monkeypatch.setattr("holdfast.apiserver.wire.listener._RETRY_SECONDS", 0.01)
     client = socket.socket()
     client.setblocking(False)
@@ -313,7 +313,7 @@ async def session_of(api, name):
 
 @asynccontextmanager
 async def half_body(api, name, length):
-    """A request of a user whose body begins and does not end; its memory is reserved."""
+    """Start a request whose body does not end; memory for the body is reserved."""
     token = api.credentials.create_token(User(name, ("system:authenticated",)))
     head = f"POST {CONFIGMAPS} HTTP/1.1\nhost: HOST\nauthorization: Bearer {token}\n"
     async with connect(api) as client:

@@ -1,4 +1,4 @@
-"""Bodies made to exhaust a parser: each is refused and the server goes on answering."""
+"""Bodies that try to exhaust a parser are rejected, and the server goes on."""
 
 import base64
 import io
@@ -7,8 +7,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from apiserver.lonely_server import server_process
-from apiserver.shapes import CONFIGMAPS, PODS, configmap
+from apiserver.sample_objects import CONFIGMAPS, PODS, configmap
+from apiserver.server_subprocess import server_process
 from holdfast.apiserver.access.credentials import ensure_credentials
 from holdfast.clock import SystemClock
 from tls_client import client_context
@@ -110,7 +110,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
-async def test_a_body_that_is_no_object_of_the_kind_is_refused(api, body):
+async def test_a_body_that_is_not_an_object_of_the_kind_is_rejected(api, body):
     refused = await api.call("POST", CONFIGMAPS, body)
     assert refused.status in (400, 422), refused.body
     assert refused.json["kind"] == "Status"
@@ -132,7 +132,7 @@ async def test_yaml_that_is_no_json_is_refused(api, body):
     assert "error converting YAML to JSON: " in refused.json["message"]
 
 
-async def test_yaml_reads_scalars_as_kubernetes_does(api):
+async def test_yaml_scalars_are_decoded_as_in_kubernetes(api):
     text = b"metadata: {name: a, annotations: {t: 2001-01-01, m: 1:30, o: 'on'}}\ndata: {1: 'true'}"
     made = await api.call("POST", CONFIGMAPS, text, headers={"content-type": YAML})
     assert made.status == 201, made.body

@@ -1,8 +1,8 @@
-"""Regular expressions, paths and formats made to backtrack for ever."""
+"""Regular expressions, paths and formats that would take exponential time."""
 
 import pytest
 
-from apiserver.structural_shapes import CRDS, THINGS, definition
+from apiserver.sample_crd import CRDS, THINGS, definition
 from holdfast.api import durations
 from holdfast.api.quantity import Quantity
 from holdfast.apiserver.schema import jsonpath
@@ -43,7 +43,7 @@ async def test_a_rule_matches_in_linear_time(api):
     ("a{1001}", "invalid repeat count: `{1001}`"),
     ("\\", "trailing backslash at end of expression: ``"),
 ])  # fmt: skip
-async def test_a_pattern_go_could_not_read_is_refused_in_its_words(api, pattern, words):
+async def test_a_pattern_that_go_cannot_compile_is_rejected_with_its_message(api, pattern, words):
     schema = {"text": {"type": "string", "pattern": pattern}}
     refused = await api.call("POST", CRDS, definition(schema))
     assert refused.status == 422
@@ -93,6 +93,6 @@ def test_a_duration_is_short():
     "quantity(self).isGreaterThan(quantity('1'))",
     "{}['" + " " * 9_000 + "']",
 ])  # fmt: skip
-def test_a_rule_over_forged_amounts_fails_at_once(rule):
+def test_a_rule_with_huge_quantities_fails_at_once(rule):
     with pytest.raises(EvaluationError):
         compile_expression(rule).value(RuleInput("9" * 5000))

@@ -1,10 +1,10 @@
-"""Patches made to grow an object, or the work of applying them, beyond all measure."""
+"""Patches that would make an object, or the cost of applying them, huge."""
 
 import msgspec
 import pytest
 
-from apiserver.shapes import CONFIGMAPS, PODS, configmap, pod
-from apiserver.structural_shapes import CRDS, THINGS, definition
+from apiserver.sample_crd import CRDS, THINGS, definition
+from apiserver.sample_objects import CONFIGMAPS, PODS, configmap, pod
 from holdfast.api import scheme
 from holdfast.apiserver.schema.strategic_merge_patch import strategic_merge
 from holdfast.apiserver.verbs.json_patch import apply_json_patch
@@ -83,7 +83,7 @@ RFC_6902 = [
 
 
 @pytest.mark.parametrize(("document", "operations", "result"), RFC_6902)
-def test_json_patch_does_what_rfc_6902_says(document, operations, result):
+def test_json_patch_follows_rfc_6902(document, operations, result):
     assert apply_json_patch(document, operations) == result
 
 
@@ -108,7 +108,7 @@ def test_a_copied_value_is_not_shared():
     {"op": "test", "path": "/l/0", "value": True}, {"op": "test", "path": "/z", "value": None},
     {"op": "zzz", "path": "/a"}, {},
 ])  # fmt: skip
-def test_an_operation_that_cannot_be_done_is_invalid(operation):
+def test_an_operation_that_fails_is_invalid(operation):
     with pytest.raises(Invalid):
         apply_json_patch({"l": [1], "s": "x", "n": None, "o": {}}, [operation])
 
@@ -117,19 +117,19 @@ def test_an_operation_that_cannot_be_done_is_invalid(operation):
     {}, "a", 5, None, [5], [None], [[]], ["a"], [{"op": 1}], [{"op": "add", "path": 1}],
     [{"op": "copy", "from": {}, "path": "/a"}],
 ])  # fmt: skip
-def test_what_is_no_json_patch_is_a_bad_request(change):
+def test_a_malformed_json_patch_is_a_bad_request(change):
     with pytest.raises(BadRequest, match="error decoding patch: json: cannot unmarshal"):
         apply_json_patch({}, change)
 
 
-def test_moving_the_items_of_a_long_list_has_a_limit():
+def test_moving_list_items_is_limited():
     first = {"op": "add", "path": "/l/0", "value": 1}
     with pytest.raises(TooLarge):
         apply_json_patch({"l": [0] * 500_000}, [first] * 10_000)
 
 
 def test_directives_on_long_lists_take_linear_time():
-    """With 20,000 names on either side a quadratic search takes half a minute and more."""
+    """With 20,000 names on both sides a quadratic search would take more than half a minute."""
     names = [f"example.com/{i}" for i in range(20_000)]
     held = {"metadata": {"finalizers": names}}
     change = {"metadata": {"$deleteFromPrimitiveList/finalizers": names[::-1][:-1]}}
@@ -146,7 +146,7 @@ def test_directives_on_long_lists_take_linear_time():
     {"$patch": "delete"},
     [1], 5,
 ])  # fmt: skip
-async def test_a_strategic_patch_that_makes_no_sense_is_refused(api, change):
+async def test_an_invalid_strategic_merge_patch_is_rejected(api, change):
     held = pod("a")
     held["metadata"]["finalizers"] = ["example.com/x"]
     await api.create(PODS, held)

@@ -1,4 +1,4 @@
-"""The descriptors of the built-in kinds, taken together."""
+"""Checks of all descriptors of the built-in kinds."""
 
 from collections import Counter
 
@@ -28,16 +28,16 @@ def test_typed_resources_are_built_in_and_custom_ones_are_not():
     assert custom.isdisjoint(RESOURCES)
 
 
-def test_a_short_name_means_one_kind():
+def test_a_short_name_belongs_to_one_kind():
     meanings = {(name, r.kind) for r in RESOURCES for name in r.short_names}
     assert max(Counter(name for name, _ in meanings).values()) == 1
 
 
-def test_fields_said_to_be_indexed_are_those_that_the_store_indexes():
+def test_fields_marked_as_indexed_are_indexed_by_the_store():
     sample = b'{"metadata":{},"spec":{"nodeName":"n"},"involvedObject":{"name":"p"}}'
     for descriptor in BUILT_IN:
-        said = {name for name, field in descriptor.selectable_fields.items() if field.indexed}
-        assert said == set(
+        marked = {name for name, field in descriptor.selectable_fields.items() if field.indexed}
+        assert marked == set(
             index_object(ObjectKey(*descriptor.group_resource, "", "x"), sample).fields
         ), descriptor.group_resource
 

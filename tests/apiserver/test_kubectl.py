@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from apiserver.shapes import PODS, binding
+from apiserver.sample_objects import PODS, binding
 from kubectl_program import find_kubectl
 
 pytestmark = pytest.mark.kubectl

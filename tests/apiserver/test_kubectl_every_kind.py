@@ -1,6 +1,6 @@
-"""Every kind that is served, through the whole life that the real kubectl gives an object.
+"""Every served kind with the real kubectl: create, apply, edit, patch, replace, delete.
 
-Each command takes all objects at once: a kubectl call a kind and step would take minutes.
+Each command gets all objects at once, because one kubectl call per kind would take minutes.
 """
 
 import json
@@ -31,11 +31,11 @@ def listing(objects):
 
 @pytest.fixture
 async def kubectl(api):
-    """Run kubectl over a list of objects."""
+    """Run kubectl with a list of objects."""
     await api.create(CRDS, every_kind.WIDGETS)
 
     async def run(verb, objects, *args, code=0):
-        """Run a command that must end with a code; returns what it printed."""
+        """Run a command, check its exit code and return its output."""
         done = await api.kubectl(verb, *args, "-f", "-", stdin=listing(objects))
         assert done.code == code, done.err
         assert "rror" not in done.err, done.err
@@ -45,7 +45,7 @@ async def kubectl(api):
 
 
 def said(out, word):
-    """Count the objects of which kubectl says a word, as ``kind/name`` or ``kind "name"``."""
+    """Count the objects with a result word, such as ``configured``, in the output of kubectl."""
     return len(re.findall(rf'^(\S+/\S+|\S+ "\S+") {word}\b', out, re.M))
 
 
@@ -75,7 +75,7 @@ async def test_every_kind_is_applied_changed_and_applied_again(kubectl, api):
     assert said(await kubectl("apply", changed), "configured") == everything
     before = api.store.revision
     again = await kubectl("apply", changed)
-    # "configured" where a list was completed with defaults: the patch is sent, nothing changes.
+    # "configured" for lists with defaults: a patch is sent, but nothing changes.
     assert said(again, "unchanged") + said(again, "configured") == everything
     assert api.store.revision == before
     assert said(await kubectl("delete", changed, "--wait=false"), "deleted") == everything
@@ -104,7 +104,7 @@ async def test_every_kind_is_edited_patched_replaced_and_deleted(kubectl, api, m
 
 
 @pytest.mark.kubectl
-async def test_a_custom_resource_takes_no_strategic_merge_patch(kubectl, api):
+async def test_a_strategic_merge_patch_of_a_custom_resource_is_rejected(kubectl, api):
     widget = next(o for o in every_kind.objects() if o["kind"] == "Widget")
     await kubectl("create", [widget])
     refused = await api.kubectl(

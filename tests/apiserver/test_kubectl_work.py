@@ -1,11 +1,11 @@
-"""Daily work with the real kubectl: change, apply, wait, drain, explain."""
+"""Common kubectl commands: edit, apply, wait, drain, explain."""
 
 import asyncio
 import json
 
 import pytest
 
-from apiserver.shapes import CONFIGMAPS, PODS, binding, pod
+from apiserver.sample_objects import CONFIGMAPS, PODS, binding, pod
 from apiserver.test_custom_resources import CRDS, definition
 from kubectl_program import find_kubectl, minor_version
 
@@ -16,7 +16,7 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 @pytest.fixture
 def kubectl(api):
-    """Run kubectl; a command that must succeed says why if it does not."""
+    """Run kubectl; fail with its error output if it must succeed."""
 
     async def run(*args, fails=False, stdin=""):
         answer = await api.kubectl(*args, stdin=stdin)
@@ -55,7 +55,7 @@ async def running(api, name, node, **spec):
     await api.call("PATCH", f"{PODS}/{name}/status", ready, headers=MERGE)
 
 
-async def test_A002_api_resources_are_listed_and_not_sent_twice(api, kubectl):
+async def test_A002_api_resources_are_listed_and_cached(api, kubectl):
     listed = await kubectl("api-resources")
     rows = [line.split() for line in listed.out.splitlines()]
     assert ["pods", "po", "v1", "true", "Pod"] in rows
@@ -76,7 +76,7 @@ async def test_A007_unknown_fields_are_errors_or_warnings(api, kubectl):
     assert "foo" not in (await api.call("GET", f"{PODS}/a")).json["spec"]
 
 
-async def test_A008_no_replicas_survive_the_binary_form(api, kubectl):
+async def test_A008_zero_replicas_are_kept_in_protobuf(api, kubectl):
     await kubectl("create", "deployment", "d", "--image=x", "--replicas=0")
     assert (await api.call("GET", f"{DEPLOYMENTS}/d")).json["spec"]["replicas"] == 0
 
@@ -89,7 +89,7 @@ async def test_A010_who_am_i_and_what_may_i(api, kubectl):
     assert "pods" not in bobs.out
 
 
-async def test_A011_apply_changes_only_what_the_file_changed(api, kubectl):
+async def test_A011_apply_changes_only_the_changed_fields_of_the_manifest(api, kubectl):
     first = deployment(container("b", "1"), container("a", "2"))
     await kubectl("apply", "-f", "-", stdin=first)
     second = deployment(container("b", "1"), container("a", "3"))
@@ -97,7 +97,7 @@ async def test_A011_apply_changes_only_what_the_file_changed(api, kubectl):
     assert await containers_of(api) == [("b", "1"), ("a", "3")]
 
 
-async def test_A012_apply_removes_what_left_the_file_and_nothing_of_others(api, kubectl):
+async def test_A012_apply_removes_fields_that_left_the_manifest_and_no_others(api, kubectl):
     first = deployment(container("a", "1"), container("b", "2"))
     await kubectl("apply", "-f", "-", stdin=first)
     added = {"spec": {"template": {"spec": {"containers": [container("other", "9")]}}}}
@@ -106,7 +106,7 @@ async def test_A012_apply_removes_what_left_the_file_and_nothing_of_others(api, 
     assert sorted(await containers_of(api)) == [("a", "1"), ("other", "9")]
 
 
-async def test_A015_diff_tells_without_touching(api, kubectl):
+async def test_A015_diff_changes_nothing(api, kubectl):
     same, other = deployment(container("a", "1")), deployment(container("a", "2"))
     await kubectl("apply", "-f", "-", stdin=same)
     before = api.store.revision
@@ -117,7 +117,7 @@ async def test_A015_diff_tells_without_touching(api, kubectl):
     assert api.store.revision == before
 
 
-async def test_A016_three_ways_to_patch_and_a_test_that_fails(api, kubectl):
+async def test_A016_three_patch_types_and_a_test_operation_that_fails(api, kubectl):
     await api.create(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"x": "1"}})
     for kind, change in (
         ("strategic", {"data": {"s": "1"}}), ("merge", {"data": {"m": "1"}}),
@@ -133,7 +133,7 @@ async def test_A016_three_ways_to_patch_and_a_test_that_fails(api, kubectl):
     assert stored["data"] == {"x": "1", "s": "1", "m": "1", "j": "1"}
 
 
-async def test_A017_an_editor_can_change_a_pod(api, kubectl, monkeypatch):
+async def test_A017_kubectl_edit_changes_a_pod(api, kubectl, monkeypatch):
     await api.create(PODS, pod("a"))
     monkeypatch.setenv("KUBE_EDITOR", "sed -i s/nginx/other/")
     await kubectl("edit", "pod", "a")
@@ -156,7 +156,7 @@ async def test_A018_labels_and_annotations_change_the_version_not_the_generation
 
 
 async def waiting(api, kubectl, *args):
-    """Start a kubectl wait and return once its watch stands."""
+    """Start kubectl wait and return once its watch is open."""
     before = len(api.server.context.watches)
     task = asyncio.create_task(kubectl("wait", "--timeout=60s", *args))
     while len(api.server.context.watches) == before and not task.done():
@@ -196,7 +196,9 @@ async def test_A030_wait_for_ready_and_for_deletion(api, kubectl):
     await gone
 
 
-async def test_A032_unscheduled_pods_go_at_once_and_bound_ones_linger(api, kubectl):
+async def test_A032_unscheduled_pods_are_deleted_at_once_and_bound_ones_after_the_grace_period(
+    api, kubectl
+):
     await api.create(PODS, pod("free"))
     await kubectl("delete", "pod", "free")
     assert (await api.call("GET", f"{PODS}/free")).status == 404
@@ -239,7 +241,7 @@ async def test_A039_nodes_are_cordoned_tainted_and_drained_as_budgets_allow(api,
     await kubectl("uncordon", "n1")
 
 
-async def test_A042_describe_shows_events_lease_and_sums(api, kubectl):
+async def test_A042_describe_shows_events_lease_and_allocated_resources(api, kubectl):
     status = {"capacity": {"cpu": "4", "pods": "9"}}
     await api.create("/api/v1/nodes", {"metadata": {"name": "n1"}, "status": status})
     await running(api, "a", "n1")
@@ -260,7 +262,7 @@ async def test_A042_describe_shows_events_lease_and_sums(api, kubectl):
     assert "(1 in total)" in node
 
 
-async def test_A043_explain_knows_pods_and_a_kind_just_defined(api, kubectl):
+async def test_A043_explain_works_for_pods_and_a_new_custom_resource(api, kubectl):
     shown = (await kubectl("explain", "pod.spec.containers")).out
     assert "FIELD: containers <[]Container>" in shown
     await api.create(CRDS, definition())

@@ -1,8 +1,8 @@
-"""Objects with thousands of entries in a list are refused, with the field named."""
+"""Objects with thousands of entries in a list are rejected with the field."""
 
 import pytest
 
-from apiserver.shapes import PODS, configmap, pod
+from apiserver.sample_objects import PODS, configmap, pod
 from apiserver.test_bad_input import APPS, BUDGETS, RESERVATIONS, reservation
 from apiserver.test_custom_resources import MERGE
 from holdfast.testing import a_deployment, a_node

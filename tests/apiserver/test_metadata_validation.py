@@ -1,8 +1,8 @@
-"""Owner references and finalizers are checked as Kubernetes checks them; nulls are left out."""
+"""Owner references and finalizers are validated as in Kubernetes; nulls are dropped."""
 
 import pytest
 
-from apiserver.shapes import CONFIGMAPS, PODS, configmap
+from apiserver.sample_objects import CONFIGMAPS, PODS, configmap
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 
@@ -13,7 +13,7 @@ def owned(*owners):
 
 @pytest.mark.parametrize("part", ["kind", "name", "uid"])
 @pytest.mark.parametrize("value", [None, ""])
-async def test_an_owner_reference_needs_all_its_parts(api, part, value):
+async def test_an_owner_reference_needs_all_its_fields(api, part, value):
     refused = await api.call("POST", CONFIGMAPS, owned(OWNER | {part: value}))
     assert refused.status == 422, refused.body
     words = f'metadata.ownerReferences.{part}: Invalid value: "": must not be empty'
@@ -27,14 +27,14 @@ async def test_an_owner_reference_needs_a_version(api, api_version):
     assert "version must not be empty" in refused.json["message"]
 
 
-async def test_only_one_owner_controls(api):
+async def test_only_one_owner_may_be_the_controller(api):
     owners = [OWNER | {"controller": True, "name": name} for name in ("a", "b")]
     refused = await api.call("POST", CONFIGMAPS, owned(*owners))
     assert refused.status == 422
     assert "Only one reference can have Controller set to true" in refused.json["message"]
 
 
-async def test_an_event_owns_nothing(api):
+async def test_an_event_cannot_be_an_owner(api):
     refused = await api.call("POST", CONFIGMAPS, owned(OWNER | {"kind": "Event"}))
     assert refused.status == 422
     assert "/v1, Kind=Event is disallowed from being an owner" in refused.json["message"]
@@ -68,7 +68,7 @@ async def test_a_null_in_a_list_or_map_of_scalars_is_the_zero_value(api):
 
 
 @pytest.mark.parametrize("part", ["finalize", "status"])
-async def test_an_object_without_a_namespace_is_given_none(api, part):
+async def test_a_cluster_scoped_object_gets_no_namespace(api, part):
     space = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "x"}}
     await api.call("POST", "/api/v1/namespaces", space)
     space["metadata"]["namespace"] = "other"

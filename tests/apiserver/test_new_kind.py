@@ -1,11 +1,11 @@
-"""A built-in kind is one entry: everything below is said by ``BOATS`` and its older version."""
+"""A built-in kind needs only a descriptor: all behaviour below follows from ``BOATS``."""
 
 import asyncio
 
 import pytest
 
+from apiserver.sample_objects import NAMESPACES
 from apiserver.server_fixture import start_server
-from apiserver.shapes import NAMESPACES
 from holdfast.api import field_errors
 from holdfast.api.resource import Resource
 from holdfast.apiserver.descriptor import (
@@ -106,7 +106,7 @@ async def test_it_is_discovered_in_both_versions_the_stable_one_first(harbour):
     assert [row["name"] for row in rows] == ["boats", "boats/status"]
 
 
-async def test_a_new_one_is_completed_admitted_and_read_back(harbour):
+async def test_a_new_object_is_defaulted_admitted_and_returned(harbour):
     made = await harbour.create(PATH, boat(berth="a1", crew=2))
     assert made["spec"] == {"berth": "a1", "crew": 2, "flag": "plain"}
     assert made["metadata"]["labels"] == {"registered-by": "kubernetes-admin"}
@@ -119,7 +119,7 @@ async def test_a_new_one_is_completed_admitted_and_read_back(harbour):
     )
 
 
-async def test_what_breaks_its_rules_is_refused(harbour):
+async def test_an_invalid_object_is_rejected(harbour):
     wrong = await harbour.call("POST", PATH, boat(crew=0))
     assert wrong.json["message"] == (
         'Boat.harbour.example "ada" is invalid: spec.crew: Invalid value: 0: must be at least 1'
@@ -132,7 +132,7 @@ async def test_what_breaks_its_rules_is_refused(harbour):
     assert (await harbour.call("GET", PATH)).json["items"] == []
 
 
-async def test_admitters_and_unbuilt_fields_warn(harbour):
+async def test_admission_plugins_and_unimplemented_fields_warn(harbour):
     answer = await harbour.call("POST", PATH, boat(flag="yellow", sails=2))
     warned = answer.headers.getall("warning")
     assert [text in warned[0] for text in ("quarantine", "Sails are not set")] == [True, True]
@@ -155,7 +155,7 @@ async def test_its_table_has_its_columns(harbour):
     assert table["rows"][0]["cells"][:2] == ["ada", "plain"]
 
 
-async def test_its_fields_select(harbour):
+async def test_its_selectable_fields_work(harbour):
     await harbour.create(PATH, boat("ada", berth="a1"))
     await harbour.create(PATH, boat("bea", berth="b2"))
 
@@ -170,7 +170,7 @@ async def test_its_fields_select(harbour):
     assert refused.json["message"] == "field label not supported: spec.flag"
 
 
-async def test_each_version_reads_and_writes_the_same_objects_in_its_own_words(harbour):
+async def test_each_version_reads_and_writes_the_same_objects(harbour):
     async with harbour.watch(PATH) as new, harbour.watch(OLD_PATH) as old:
         made = await harbour.create(OLD_PATH, boat(dock="a1"))
         assert (made["apiVersion"], made["spec"]) == (
@@ -195,7 +195,7 @@ async def test_each_version_reads_and_writes_the_same_objects_in_its_own_words(h
     assert b'"berth":"a1"' in stored.value
 
 
-async def test_deleting_answers_with_the_object_and_spares_what_is_protected(harbour):
+async def test_deletion_returns_the_object_and_rejects_protected_names(harbour):
     for called in ("ada", "flagship"):
         await harbour.create(PATH, boat(called))
     gone = await harbour.call("DELETE", f"{PATH}/ada")
@@ -218,7 +218,7 @@ async def test_it_is_read_again_after_a_restart(tmp_path):
         assert changed.json["spec"] == {"berth": "a1", "flag": "plain", "crew": 3}
 
 
-async def test_the_content_of_a_namespace_that_ends_includes_it(harbour):
+async def test_deleting_a_namespace_deletes_its_objects_of_the_kind(harbour):
     await harbour.create(NAMESPACES, {"metadata": {"name": "dry"}})
     assert (await harbour.call("DELETE", f"{NAMESPACES}/dry")).status == 200
     late = await harbour.call("POST", PATH.replace("default", "dry"), boat())

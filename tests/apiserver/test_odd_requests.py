@@ -1,11 +1,11 @@
-"""Requests that are odd, broken or not HTTP get an answer, and leave no log."""
+"""Odd and invalid requests get a response and leave no log."""
 
 import logging
 
 import pytest
 
 from apiserver.raw_http import ask, connect
-from apiserver.shapes import CONFIGMAPS, PODS
+from apiserver.sample_objects import CONFIGMAPS, PODS
 
 
 async def test_expect_continue_is_answered_once_authorized(api):

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from apiserver.shapes import PODS, binding, pod
+from apiserver.sample_objects import PODS, binding, pod
 
 MERGE = {"content-type": "application/merge-patch+json"}
 
@@ -45,7 +45,7 @@ async def test_A038_a_gated_pod_cannot_be_bound(api):
     assert answer.json["message"].endswith("pod a has non-empty .spec.schedulingGates")
 
 
-async def test_a_dying_pod_cannot_be_bound(api):
+async def test_a_pod_under_deletion_cannot_be_bound(api):
     body = pod("a")
     body["metadata"]["finalizers"] = ["example.com/hold"]
     await api.create(PODS, body)
@@ -65,20 +65,20 @@ async def test_a_dying_pod_cannot_be_bound(api):
         (binding("a", "n1", resourceVersion="1"), 409),
     ],
 )
-async def test_a_binding_that_does_not_fit_is_refused(api, body, status):
+async def test_an_invalid_binding_is_rejected(api, body, status):
     await api.create(PODS, pod("a"))
     answer = await bind(api, body)
     assert answer.status == status, answer.body
     assert "nodeName" not in (await api.call("GET", f"{PODS}/a")).json["spec"]
 
 
-async def test_of_many_binders_one_wins(api):
+async def test_of_concurrent_bindings_one_succeeds(api):
     await api.create(PODS, pod("a"))
     answers = await asyncio.gather(*(bind(api, binding("a", f"n{i}")) for i in range(20)))
     assert sorted(a.status for a in answers) == [201] + [409] * 19
 
 
-async def test_the_collection_of_bindings_binds_too(api):
+async def test_a_binding_can_be_posted_to_the_collection(api):
     await api.create(PODS, pod("a"))
     path = "/api/v1/namespaces/default/bindings"
     assert (await api.call("POST", path, binding("a", "n1"))).status == 201

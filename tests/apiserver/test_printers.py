@@ -1,4 +1,4 @@
-"""The cells that ``kubectl get`` shows, by cases of upstream's printers where it has them."""
+"""The cells of ``kubectl get``, by test cases of upstream's printers where they exist."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from holdfast.apiserver.kinds.printers.workloads import AUTOSCALER, CONTROLLER_R
 
 NOW = 1_700_000_000.0
 EARLIER = "2023-11-14T22:03:20Z"
-"""Ten minutes before NOW."""
+"""Return the time ten minutes before NOW."""
 READY = {"type": "Ready", "status": "True"}
 INITIALIZED = {"type": "Initialized", "status": "True"}
 
@@ -38,7 +38,7 @@ def waiting(reason, restarts=0, **more):
 
 
 def a_pod(*main, init=(), sidecars=0, deleted=False, **status):
-    """A pod with two containers; of its init containers the first few are sidecars."""
+    """Return a pod with two containers; the first init containers are sidecars."""
     policies = ["Always"] * sidecars + [None] * (len(init) - sidecars)
     setup = [{"name": f"i{i}", "restartPolicy": policy} for i, policy in enumerate(policies)]
     named = [{**one, "name": f"i{i}"} for i, one in enumerate(init)]
@@ -84,12 +84,12 @@ def a_pod(*main, init=(), sidecars=0, deleted=False, **status):
          "0/2", "SchedulingGated", "0"),
     ],
 )  # fmt: skip
-def test_a_pod_is_summed_up_from_its_containers(pod, ready, status, restarts):
+def test_the_status_of_a_pod_follows_from_its_containers(pod, ready, status, restarts):
     shown = cells(POD, pod)
     assert (shown["Ready"], shown["Status"], shown["Restarts"]) == (ready, status, restarts)
 
 
-def test_a_pod_tells_when_it_was_restarted_last():
+def test_the_time_of_the_last_restart_is_shown():
     def crashed(at):
         return running(2, lastState={"terminated": {"finishedAt": at}})
 
@@ -146,7 +146,7 @@ def test_an_autoscaler_shows_two_metrics_and_counts_the_others(metrics, shown):
     assert cells(AUTOSCALER, obj)["Targets"] == shown
 
 
-def test_an_autoscaler_of_version_1_knows_the_percentage_of_cpu_only():
+def test_an_autoscaler_of_v1_shows_the_percentage_of_cpu():
     obj = {"spec": {"targetCPUUtilizationPercentage": 80,
                     "scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 5},
            "status": {"currentReplicas": 3}}  # fmt: skip
@@ -167,12 +167,12 @@ def test_an_autoscaler_of_version_1_knows_the_percentage_of_cpu_only():
         ({}, {"startTime": EARLIER, "completionTime": "2023-11-14T22:03:50Z"}, "0/1", "30s"),
     ],
 )
-def test_a_job_tells_how_far_it_is(spec, status, completions, duration):
+def test_a_job_shows_its_completions(spec, status, completions, duration):
     shown = cells(JOB, {"spec": spec, "status": status})
     assert (shown["Completions"], shown["Duration"]) == (completions, duration)
 
 
-def test_a_job_that_is_over_says_so_before_it_goes():
+def test_the_status_of_a_finished_job_wins_over_terminating():
     def status(*held, **meta):
         conditions = [{"type": kind, "status": "True"} for kind in held]
         return cells(JOB, {"metadata": meta, "status": {"conditions": conditions}})["Status"]
@@ -183,7 +183,7 @@ def test_a_job_that_is_over_says_so_before_it_goes():
     assert status("Complete", deletionTimestamp=EARLIER) == "Complete"
 
 
-def test_a_revision_names_its_controller():
+def test_a_controller_revision_shows_its_controller():
     owners = [
         {"kind": "Other", "name": "o"},
         {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "controller": True},

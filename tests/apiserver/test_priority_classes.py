@@ -1,12 +1,12 @@
-"""A PriorityClass never keeps pods from being created, whatever it says or lacks."""
+"""An invalid stored PriorityClass does not prevent the creation of pods."""
 
 from __future__ import annotations
 
 import pytest
 
 from apiserver.direct_store import store_directly
+from apiserver.sample_objects import PODS, pod
 from apiserver.server_fixture import start_server
-from apiserver.shapes import PODS, pod
 from holdfast.store import ObjectKey
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -19,7 +19,7 @@ async def test_a_class_without_value_has_the_value_zero(api):
     assert (spec["priorityClassName"], spec["priority"]) == ("plain", 0)
 
 
-async def test_wrong_values_are_refused(api):
+async def test_wrong_values_are_rejected(api):
     for value in (10**30, 1 << 31, "7", 1.5, True, [1]):
         body = {"metadata": {"name": "plain"}, "globalDefault": True, "value": value}
         assert (await api.call("POST", CLASSES, body)).status == 400
@@ -42,7 +42,7 @@ async def test_a_stored_class_with_a_wrong_value_counts_as_zero(tmp_path, value)
         await api.create(CLASSES, other)
 
 
-async def test_a_stored_class_with_a_wrong_value_is_named_in_the_log_once(tmp_path, caplog):
+async def test_a_stored_class_with_a_wrong_value_is_logged_once(tmp_path, caplog):
     body = {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1",
             "metadata": {"name": "logged"}, "globalDefault": True, "value": "7"}  # fmt: skip
     key = ObjectKey("scheduling.k8s.io", "priorityclasses", "", "logged")

@@ -1,4 +1,4 @@
-"""/readyz while the store cannot commit, and the revisions of a store that lost some."""
+"""/readyz while the store cannot commit, and watches after revisions were lost."""
 
 import asyncio
 import shutil
@@ -6,12 +6,12 @@ import sqlite3
 
 import pytest
 
+from apiserver.sample_objects import CONFIGMAPS, configmap
 from apiserver.server_fixture import start_server
-from apiserver.shapes import CONFIGMAPS, configmap
 
 
 class Disk:
-    """A disk that can be full, or a file that can be broken."""
+    """A fault for transactions: a full disk or a damaged file."""
 
     def __init__(self):
         self.error = None
@@ -79,14 +79,14 @@ async def test_a_check_that_does_not_exist_is_not_found(api, path):
     assert (await api.call("GET", path)).status == 404
 
 
-async def test_a_watch_from_a_lost_revision_is_expired_and_no_revision_is_given_twice(tmp_path):
-    """A crash, after which the write-ahead log is empty."""
+async def test_a_watch_from_a_lost_revision_is_expired_and_no_revision_is_assigned_twice(tmp_path):
+    """Copy the data directory with an empty write-ahead log, as after a crash."""
     async with start_server(tmp_path / "first") as api:
         made = await api.create(CONFIGMAPS, configmap("lost"))
         lost = int(made["metadata"]["resourceVersion"])
         shutil.copytree(tmp_path / "first", tmp_path / "second")
     (tmp_path / "second" / "store" / "store.db-wal").write_bytes(b"")
-    for round_ in range(2):  # the second time after a clean stop
+    for round_ in range(2):  # the second round is after a clean stop
         async with start_server(tmp_path / "second") as api:
             for query in ({"watch": "true"}, {"watch": "true", "allowWatchBookmarks": "true"}):
                 answer = await api.call("GET", CONFIGMAPS, resourceVersion=str(lost), **query)

@@ -1,7 +1,7 @@
 import pytest
 
+from apiserver.sample_objects import CONFIGMAPS, PODS, binding, configmap, labelled, pod
 from apiserver.server_fixture import start_server
-from apiserver.shapes import CONFIGMAPS, PODS, binding, configmap, labelled, pod
 from holdfast.store import Retention
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -27,7 +27,7 @@ async def pages(api, limit, **query):
             return
 
 
-async def test_pages_are_of_one_version_whatever_happens_between_them(api):
+async def test_all_pages_of_a_list_are_of_one_revision(api):
     for i in range(25):
         await api.create(CONFIGMAPS, configmap(f"c{i:02}"))
     turn = 0
@@ -40,7 +40,7 @@ async def test_pages_are_of_one_version_whatever_happens_between_them(api):
     assert left == [15, 5, None]
 
 
-async def test_A023_an_old_token_is_expired_and_offers_to_go_on(tmp_path):
+async def test_A023_an_expired_token_returns_a_token_that_continues(tmp_path):
     async with start_server(tmp_path, retention=Retention(seconds=0, min_events=1)) as api:
         for i in range(6):
             await api.create(CONFIGMAPS, configmap(f"c{i}"))
@@ -56,7 +56,7 @@ async def test_A023_an_old_token_is_expired_and_offers_to_go_on(tmp_path):
         assert names(rest) == [f"c{i}" for i in range(2, 10)]
 
 
-async def test_a_token_that_is_none_is_refused(api):
+async def test_an_invalid_token_is_rejected(api):
     assert (await api.call("GET", CONFIGMAPS, **{"continue": "!!"})).status == 400
 
 
@@ -70,7 +70,7 @@ async def test_a_token_that_is_none_is_refused(api):
         ("app notin (x)", ["c", "d"]),
     ],
 )
-async def test_label_selectors_select(api, selector, found):
+async def test_label_selectors(api, selector, found):
     for name, labels in (
         ("a", {"app": "x", "tier": "1"}), ("b", {"app": "x", "tier": "2"}), ("c", {"app": "y"}),
         ("d", {}),
@@ -90,20 +90,20 @@ async def test_label_selectors_select(api, selector, found):
         ("status.phase=Pending,spec.schedulerName=other", ["b"]),
     ],
 )
-async def test_field_selectors_select(api, selector, found):
+async def test_field_selectors(api, selector, found):
     await api.create(PODS, pod("a"))
     await api.create(PODS, pod("b", schedulerName="other"))
     await api.call("POST", f"{PODS}/a/binding", binding("a", "n1"))
     assert names(await api.call("GET", "/api/v1/pods", fieldSelector=selector)) == found
 
 
-async def test_an_unknown_field_is_named_in_the_refusal(api):
+async def test_an_unsupported_field_is_in_the_error(api):
     answer = await api.call("GET", PODS, fieldSelector="spec.foo=1")
     assert answer.status == 400
     assert answer.json["message"] == "field label not supported: spec.foo"
 
 
-async def test_events_are_found_by_what_they_are_about(api):
+async def test_events_are_found_by_their_involved_object(api):
     events = "/api/v1/namespaces/default/events"
     for name in ("a", "b"):
         about = {"kind": "Pod", "namespace": "default", "name": name, "uid": f"u-{name}"}
@@ -115,7 +115,7 @@ async def test_events_are_found_by_what_they_are_about(api):
     assert names(await api.call("GET", events, fieldSelector=selector)) == ["a"]
 
 
-async def test_lists_by_version(api):
+async def test_lists_with_resource_versions(api):
     await api.create(PODS, pod("a"))
     version = (await api.call("GET", PODS)).json["metadata"]["resourceVersion"]
     await api.create(PODS, pod("b"))
@@ -151,7 +151,7 @@ async def test_one_object_and_lists_as_tables(api):
     assert with_object.json["rows"][0]["object"]["spec"]["containers"]
 
 
-async def test_an_unknown_includeObject_is_refused_before_anything_is_stored(api):
+async def test_an_unknown_includeObject_is_rejected_before_anything_is_stored(api):
     odd = {"headers": {"accept": TABLE}, "includeObject": "x"}
     for query in ({}, {"watch": "true"}):
         assert (await api.call("GET", PODS, **odd, **query)).status == 400
@@ -159,7 +159,7 @@ async def test_an_unknown_includeObject_is_refused_before_anything_is_stored(api
     assert (await api.call("GET", f"{PODS}/a")).status == 404
 
 
-async def test_metadata_alone(api):
+async def test_partial_object_metadata(api):
     await api.create(PODS, labelled("a", app="x"))
     form = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
     listed = (await api.call("GET", PODS, headers={"accept": form})).json
@@ -167,14 +167,14 @@ async def test_metadata_alone(api):
     assert set(listed["items"][0]) == {"kind", "apiVersion", "metadata"}
 
 
-async def test_large_answers_are_packed_for_those_who_can_unpack(api):
+async def test_large_responses_are_compressed_if_accepted(api):
     for i in range(3):
         await api.create(CONFIGMAPS, configmap(f"c{i}", x="y" * 100_000))
     packed = await api.call("GET", CONFIGMAPS, headers={"accept-encoding": "gzip"})
     plain = await api.call("GET", CONFIGMAPS, headers={"accept-encoding": "identity"})
     assert packed.headers["content-encoding"] == "gzip"
     assert "content-encoding" not in plain.headers
-    assert packed.body == plain.body  # the session unpacks
+    assert packed.body == plain.body  # the session decompresses
 
 
 async def test_scale_is_read_and_set(api):
@@ -200,7 +200,7 @@ async def test_scale_is_read_and_set(api):
 
 
 @pytest.mark.parametrize("part", ["exec", "attach", "portforward", "log", "resize"])
-async def test_what_is_not_built_says_so(api, part):
+async def test_subresources_that_are_not_implemented_return_501(api, part):
     await api.create(PODS, pod("a"))
     answer = await api.call("GET", f"{PODS}/a/{part}")
     assert (answer.status, answer.json["reason"]) == (501, "NotImplemented")

@@ -1,4 +1,4 @@
-"""The real kube-scheduler and kube-controller-manager live on our API server."""
+"""The real kube-scheduler and kube-controller-manager with our API server."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.shapes import NAMESPACES, PODS, pod
+from apiserver.sample_objects import NAMESPACES, PODS, pod
 
 BIN = Path.home() / ".cache/holdfast/bin/v1.36.2"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -32,7 +32,7 @@ async def component(api, name, *flags):
 
 
 async def until(api, path, holds, **query):
-    """Follow a collection until its list satisfies a condition."""
+    """Watch a collection until its list meets a condition."""
     listed = (await api.call("GET", path, **query)).json
     while not holds(listed["items"]):
         version = listed["metadata"]["resourceVersion"]
@@ -42,7 +42,7 @@ async def until(api, path, holds, **query):
     return listed["items"]
 
 
-async def test_the_real_scheduler_places_a_pod_and_says_so(api):
+async def test_the_real_scheduler_binds_a_pod_and_writes_an_event(api):
     status = {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"}}
     await api.create("/api/v1/nodes", {"metadata": {"name": "n1"}, "status": status})
     async with component(api, "kube-scheduler"):
@@ -54,7 +54,7 @@ async def test_the_real_scheduler_places_a_pod_and_says_so(api):
     assert (said[0]["reason"], said[0]["regarding"]["name"]) == ("Scheduled", "a")
 
 
-async def test_the_real_controllers_roll_out_collect_garbage_and_empty_namespaces(api):
+async def test_the_real_controllers_roll_out_collect_garbage_and_delete_namespaces(api):
     left_out = "*,-serviceaccount-token-controller,-node-ipam-controller,-node-route-controller"
     async with component(api, "kube-controller-manager", "--controllers", left_out):
         template = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}

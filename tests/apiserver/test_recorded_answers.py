@@ -1,7 +1,7 @@
-"""The answers of every kind to every verb, compared with those that were recorded.
+"""The responses of every kind to every verb, compared with the recorded ones.
 
-``pytest tests/apiserver/test_recorded_answers.py --record`` writes them anew: do that only for a
-change of behaviour that is meant, and read the difference.
+``pytest tests/apiserver/test_recorded_answers.py --record`` records them again: do that only for an
+intended change of behaviour, and read the difference.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import pytest
 from apiserver import recorded_paths
 from apiserver.recorded_extras import record_extras
 from apiserver.recorded_kinds import GADGETS, read_kinds
-from apiserver.recorded_life import Life
+from apiserver.recorded_lifecycle import Lifecycle
 from apiserver.recorder import Recorder
 from apiserver.server_fixture import start_server
 from apiserver.test_custom_resources import CRDS
@@ -23,11 +23,11 @@ from holdfast.testing import VirtualClock
 RECORDED = Path(__file__).parent / "recorded"
 NAMES = sorted(path.name for path in RECORDED.glob("*.txt"))
 MOST_LINES = 200
-"""Of a difference that is longer the rest is not shown."""
+"""The most lines of a difference that are shown."""
 
 
 async def record_all(directory):
-    """Ask everything of one server; returns the text of every file."""
+    """Send all requests to one server; return the text of every file."""
     clock = VirtualClock()
     async with start_server(directory, clock=clock) as api:
         await api.create(CRDS, GADGETS)
@@ -43,16 +43,16 @@ async def record_all(directory):
             await record(api, to)
             files[f"{name}.txt"] = to.text
         for kind in kinds:
-            life = Life(api, clock, kind)
-            await life.record()
-            await record_extras(life, kind)
-            files[kind.file] = life.to.text
+            lifecycle = Lifecycle(api, clock, kind)
+            await lifecycle.record()
+            await record_extras(lifecycle, kind)
+            files[kind.file] = lifecycle.to.text
     return files
 
 
 @pytest.fixture(scope="module")
 def answers(request):
-    """Everything asked, by file; written down with ``--record``."""
+    """Return the recorded text by file; with ``--record`` it is written."""
     with tempfile.TemporaryDirectory() as directory:
         files = asyncio.run(record_all(Path(directory)))
     if request.config.getoption("--record"):
@@ -66,7 +66,7 @@ def answers(request):
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_answers_are_as_recorded(answers):
-    """One test for all kinds: every worker would ask everything again for its share of them."""
+    """Compare all kinds in one test, because each test worker would repeat all requests."""
     differences = [
         line
         for name in NAMES

@@ -1,4 +1,4 @@
-"""Warnings to whoever writes a Reservation that is let in and says something in vain."""
+"""Warnings about parts of a valid Reservation that have no effect."""
 
 from holdfast.testing import a_reservation
 
@@ -12,14 +12,14 @@ async def warned(api, method, path, body, **options):
     return answer.headers.get("warning", "")
 
 
-async def test_a_misspelt_field_of_the_template_is_told(api):
+async def test_an_unknown_field_of_the_template_is_warned_of(api):
     raw = a_reservation("r")
     raw["spec"]["template"]["spec"]["contaners"] = []
     said = await warned(api, "POST", RESERVATIONS, raw)
     assert said == r'299 - "unknown field \"spec.template.spec.contaners\""'
 
 
-async def test_what_an_edit_does_not_do_is_told(api):
+async def test_an_edit_without_effect_is_warned_of(api):
     assert await warned(api, "POST", RESERVATIONS, a_reservation("r")) == ""
     placed = {"status": {"phase": "Available", "nodeName": "n1"}}
     path = f"{RESERVATIONS}/r"

@@ -1,4 +1,4 @@
-"""Role bindings: who may write them, and what they may refer to."""
+"""Role bindings: permissions to write them, and the roles they may refer to."""
 
 import pytest
 
@@ -39,7 +39,7 @@ async def test_a_binding_to_a_role_that_does_not_exist_yet_is_not_found(api, kin
             assert made.json["reason"] == "NotFound"
             details = {"name": "later", "group": "rbac.authorization.k8s.io", "kind": resource}
             assert made.json["details"] == details
-            # The admin may; changing what the admin made is refused all the same.
+            # The admin may create it; a change of the roleRef is rejected anyway.
             await api.create(where, binding_to(kind, "later"))
             label = {"metadata": {"labels": {"a": "b"}}}
             put = await api.call(
@@ -47,7 +47,7 @@ async def test_a_binding_to_a_role_that_does_not_exist_yet_is_not_found(api, kin
             )
             patched = await api.call("PATCH", f"{where}/early", label, headers=MERGE, session=ann)
             assert (put.status, patched.status) == (404, 404)
-            # What garbage collection changes is let through, as upstream does.
+            # As upstream, changes of fields for garbage collection are allowed.
             held = {"metadata": {"finalizers": ["example.com/hold"]}}
             kept = await api.call("PATCH", f"{where}/early", held, headers=MERGE, session=ann)
             assert kept.status == 200, kept.body
@@ -80,7 +80,7 @@ async def test_a_cluster_role_binding_cannot_refer_to_a_role(api):
     )
 
 
-async def test_a_binding_without_a_role_or_with_broken_subjects_is_refused(api):
+async def test_a_binding_without_a_role_or_with_invalid_subjects_is_rejected(api):
     body = binding_to("Nonsense", "")
     body["subjects"] = [{"kind": "ServiceAccount", "name": "a"}, {"kind": "Crowd", "name": "b"}, {}]
     refused = await api.call("POST", f"{RBAC}/clusterrolebindings", body)

@@ -1,8 +1,8 @@
-"""CEL rules of CRDs that cost too much, through the API server."""
+"""CEL rules of CRDs that exceed the cost limits."""
 
 import pytest
 
-from apiserver.structural_shapes import CRDS, THINGS, definition
+from apiserver.sample_crd import CRDS, THINGS, definition
 
 COST = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run"
 
@@ -80,7 +80,7 @@ async def test_a_message_that_cannot_be_shown_is_replaced(api, expression):
     assert 'text: Invalid value: "abc": wrong' in refused.json["message"]
 
 
-async def test_a_message_that_costs_too_much_ends_validation(api):
+async def test_a_message_expression_over_the_cost_limit_stops_validation(api):
     expression = "self" + ".replace('', '0123456789')" * 9
     schema = {"type": "string", **rules("false", messageExpression=expression)}
     await api.create(CRDS, definition({"text": schema}))

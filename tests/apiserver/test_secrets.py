@@ -1,4 +1,4 @@
-"""Secrets keep text as data; Secrets and ConfigMaps that are immutable keep what they have."""
+"""stringData of Secrets becomes data; immutable Secrets and ConfigMaps cannot change."""
 
 import base64
 
@@ -16,7 +16,7 @@ def secret(**more):
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, **more}
 
 
-async def test_text_becomes_data_and_wins_over_it(api):
+async def test_string_data_overrides_data(api):
     data = {"a": coded("old"), "b": coded("kept")}
     made = await api.create(SECRETS, secret(data=data, stringData={"a": "né\n", "c": None}))
     assert made["data"] == {"a": coded("né\n"), "b": coded("kept"), "c": ""}
@@ -25,7 +25,7 @@ async def test_text_becomes_data_and_wins_over_it(api):
 
 
 @pytest.mark.parametrize("media", ["merge-patch", "strategic-merge-patch"])
-async def test_a_patch_of_text_changes_data(api, media):
+async def test_a_patch_of_string_data_changes_data(api, media):
     await api.create(SECRETS, secret(data={"a": coded("old")}))
     patch = {"stringData": {"a": "new"}}
     headers = {"content-type": f"application/{media}+json"}
@@ -34,7 +34,7 @@ async def test_a_patch_of_text_changes_data(api, media):
 
 
 @pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
-async def test_data_that_is_immutable_stays(api, kind):
+async def test_immutable_data_cannot_change(api, kind):
     path = f"/api/v1/namespaces/default/{kind.lower()}s"
     await api.create(path, secret(kind=kind, data={"a": "b2xk"}, immutable=True))
     changes = [{"data": {"a": "bmV3"}}, {"data": None}, {"immutable": None}, {"immutable": False},
@@ -47,7 +47,7 @@ async def test_data_that_is_immutable_stays(api, kind):
     assert (await api.call("PATCH", f"{path}/s", labels, headers=MERGE)).status == 200
 
 
-async def test_the_type_stays(api):
+async def test_the_type_cannot_change(api):
     await api.create(SECRETS, secret())
     change = {"type": "example.com/other"}
     assert (await api.call("PATCH", f"{SECRETS}/s", change, headers=MERGE)).status == 422

@@ -5,8 +5,8 @@ import aiohttp
 import pytest
 import yaml
 
+from apiserver.sample_objects import NAMESPACES, PODS, pod
 from apiserver.server_fixture import start_server
-from apiserver.shapes import NAMESPACES, PODS, pod
 from holdfast.apiserver.access.certificates import make_authority, make_client_certificate
 from holdfast.apiserver.user import component_user
 from tls_client import client_context
@@ -15,7 +15,7 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def session_for(api, user=None, groups=(), token=""):
-    """A session with a certificate for a user, or with a token, or with nothing."""
+    """Open a session with a certificate for a user, with a token, or without credentials."""
     context = client_context(api.credentials, certificate=False)
     if user:
         pair = make_client_certificate(api.credentials.authority, user, groups, _now(api))
@@ -47,16 +47,16 @@ def token_of(api):
     return next(u["user"]["token"] for u in config["users"] if "token" in u["user"])
 
 
-async def test_nobody_sees_health_and_version_and_nothing_else(api):
-    async with session_for(api) as nobody:
+async def test_anonymous_clients_may_read_health_and_version_only(api):
+    async with session_for(api) as anonymous:
         for path in ("/healthz", "/livez", "/readyz", "/version"):
-            assert (await api.call("GET", path, session=nobody)).status == 200
+            assert (await api.call("GET", path, session=anonymous)).status == 200
         for path in (PODS, "/api", "/apis", "/metrics", "/openapi/v3"):
-            answer = await api.call("GET", path, session=nobody)
+            answer = await api.call("GET", path, session=anonymous)
             assert (answer.status, answer.json["message"]) == (401, "Unauthorized")
 
 
-async def test_tokens_are_known_by_hash_only(api):
+async def test_only_hashes_of_tokens_are_stored(api):
     token = token_of(api)
     kept = (api.credentials.directory / "tokens.json").read_text()
     assert token not in kept
@@ -102,8 +102,8 @@ async def test_old_tls_is_refused(api, newest, served):
                 await api.call("GET", "/healthz", session=old)
 
 
-async def test_a_certificate_of_another_authority_is_no_way_in(api):
-    other = make_authority("somebody else", _now(api))
+async def test_a_certificate_of_another_authority_is_rejected(api):
+    other = make_authority("another authority", _now(api))
     pair = make_client_certificate(other, "eve", ["system:masters"], _now(api))
     for part, data in (("crt", pair.certificate), ("key", pair.key)):
         (api.directory / f"eve.{part}").write_bytes(data)
@@ -114,14 +114,14 @@ async def test_a_certificate_of_another_authority_is_no_way_in(api):
             await api.call("GET", "/healthz", session=eve)
 
 
-async def test_requests_meant_for_another_host_are_refused(api):
+async def test_requests_for_another_host_are_rejected(api):
     for headers in ({"host": "evil.example.com"}, {"origin": "https://evil.example.com"}):
         assert (await api.call("GET", "/version", headers=headers)).status == 403
     for host in ("localhost:1", "127.0.0.1", "[::1]:6443"):
         assert (await api.call("GET", "/version", headers={"host": host})).status == 200
 
 
-async def test_without_a_role_everything_is_denied_in_upstreams_words(api):
+async def test_without_a_role_everything_is_denied_with_upstreams_message(api):
     async with session_for(api, "bob") as bob:
         answer = await api.call("GET", PODS, session=bob)
         assert answer.status == 403
@@ -140,7 +140,7 @@ async def test_without_a_role_everything_is_denied_in_upstreams_words(api):
         assert (await api.call("GET", "/apis", session=bob)).status == 200
 
 
-async def test_a_role_allows_what_it_says_where_it_says(api):
+async def test_a_role_allows_its_rules_in_its_namespace(api):
     await grant(api, "bob", ["get", "list"], ["pods"])
     await api.create(NAMESPACES, {"metadata": {"name": "other"}})
     await api.create(PODS, pod("a"))
@@ -156,7 +156,7 @@ async def test_a_role_allows_what_it_says_where_it_says(api):
         assert (await api.call("GET", PODS, session=bob)).status == 403
 
 
-async def test_groups_names_and_subresources_count(api):
+async def test_groups_names_and_subresources_of_rules_are_checked(api):
     rules = [
         {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"],
          "resourceNames": ["a"]},
@@ -187,7 +187,7 @@ async def test_the_scheduler_may_bind_and_not_read_secrets(api):
         assert (await api.call("GET", path, session=scheduler)).status == 403
 
 
-async def test_reviews_answer_who_and_whether(api):
+async def test_reviews_return_the_user_and_its_access(api):
     await grant(api, "bob", ["get"], ["pods"])
     review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     async with session_for(api, "bob", ["dev"]) as bob:
@@ -222,8 +222,8 @@ async def test_impersonation_needs_the_verb(api):
         assert 'cannot impersonate resource "users"' in answer.json["message"]
 
 
-async def test_a_namespace_in_the_path_of_a_cluster_resource_opens_no_door(api):
-    """A namespace's owner may do anything in it; a node is not in it, whatever the path says."""
+async def test_a_namespace_in_the_path_of_a_cluster_resource_gives_no_access(api):
+    """All rights in a namespace give no rights for nodes, even with the namespace in the path."""
     await grant(api, "eve", ["*"], ["*"], groups=("*",))
     nodes, crowns = "/api/v1/namespaces/default/nodes", f"{RBAC}/namespaces/default"
     binding = {
@@ -243,7 +243,7 @@ async def test_a_namespace_in_the_path_of_a_cluster_resource_opens_no_door(api):
         assert (await api.call("GET", "/api/v1/nodes", session=eve)).status == 403
 
 
-async def test_nobody_grants_what_they_do_not_hold(api):
+async def test_a_user_cannot_grant_permissions_it_does_not_have(api):
     await grant(
         api, "ann", ["create", "update", "patch", "list"], ["roles", "rolebindings"],
         groups=("rbac.authorization.k8s.io",),
@@ -279,7 +279,7 @@ async def test_nobody_grants_what_they_do_not_hold(api):
         assert (await api.call("PUT", f"{where}/roles/thief", renamed, session=ann)).status == 200
 
 
-async def test_nobody_grants_across_the_cluster_what_they_do_not_hold(api):
+async def test_a_user_cannot_grant_permissions_in_the_cluster_it_does_not_have(api):
     group = "rbac.authorization.k8s.io"
     held = {"verbs": ["create", "list"], "apiGroups": [group],
             "resources": ["clusterroles", "clusterrolebindings"]}  # fmt: skip
@@ -327,7 +327,7 @@ async def test_the_verbs_escalate_and_bind_let_a_user_grant_more(api):
         assert (await api.call("POST", f"{where}/rolebindings", binding, session=ann)).status == 201
 
 
-async def test_impersonation_is_asked_for_whole_or_refused(api):
+async def test_incomplete_impersonation_is_rejected(api):
     bot = "system:serviceaccount:default:bot"
     await grant(api, "ann", ["impersonate"], ["users"])
     review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -354,7 +354,7 @@ async def test_impersonation_is_asked_for_whole_or_refused(api):
         assert (await act({"impersonate-user": bot}, ann)).status == 403
 
 
-async def test_editors_read_but_do_not_write_what_belongs_to_the_cluster(api):
+async def test_editors_may_read_but_not_write_resources_of_the_cluster(api):
     await api.create(f"{RBAC}/namespaces/default/rolebindings", {
         "metadata": {"name": "ed"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},

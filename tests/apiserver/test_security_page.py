@@ -1,4 +1,4 @@
-"""docs/security.md names limits and tests that exist."""
+"""The limits and tests in docs/security.md exist."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ NAMED = sorted(set(re.findall(r"`([\w/]+\.py)::(test_\w+)`", PAGE)))
 
 
 @pytest.mark.parametrize(("file", "test"), NAMED)
-def test_every_test_the_page_names_exists(file, test):
+def test_every_test_on_the_page_exists(file, test):
     where = ROOT if file.startswith("tests/") else ROOT / "tests"
     path = where / file if "/" in file else Path(__file__).with_name(file)
     assert f"def {test}(" in path.read_text()

@@ -1,8 +1,8 @@
-"""A data directory that an earlier build wrote, and the bytes that this build writes.
+"""A data directory of an earlier build can be read, and stored bytes do not change.
 
-``recorded/store.tar.xz`` holds a data directory with one object of every kind that there was when
-it was made. This build must open it, show every object unchanged, and write the same bytes for the
-same requests. ``--record`` writes the archive only where there is none.
+``recorded/store.tar.xz`` contains a data directory with one object of every kind at that time. This
+build must open it, return every object unchanged, and store the same bytes for the same requests.
+``--record`` writes the archive only if it does not exist.
 """
 
 import io
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from apiserver.recorded_kinds import GADGETS, read_kinds
-from apiserver.recorded_life import MARKED, renamed, with_label
+from apiserver.recorded_lifecycle import MARKED, renamed, with_label
 from apiserver.recorder import Recorder
 from apiserver.server_fixture import start_server
 from apiserver.test_custom_resources import CRDS
@@ -38,7 +38,7 @@ async def write_all(directory):
 
 
 def stored_values(directory):
-    """Every stored object's bytes, but for its uid and version, by its key."""
+    """Return the bytes of every stored object by key, without uid and resourceVersion."""
     query = "SELECT grp, resource, ns, name, val FROM obj JOIN res ON res = id"
     database = sqlite3.connect(directory / "store" / "store.db")
     try:
@@ -58,7 +58,7 @@ def pack(directory):
 
 @pytest.fixture
 async def earlier(tmp_path, request):
-    """The recorded data directory, unpacked."""
+    """Extract the recorded data directory."""
     if request.config.getoption("--record") and not ARCHIVE.exists():
         await write_all(tmp_path / "new")
         pack(tmp_path / "new")
@@ -73,7 +73,7 @@ async def test_the_same_requests_write_the_same_bytes(tmp_path, earlier):
     assert {key: now.get(key) for key in before} == before
 
 
-async def test_a_data_directory_of_an_earlier_build_is_shown_unchanged(earlier, request):
+async def test_objects_of_an_earlier_build_are_returned_unchanged(earlier, request):
     before = stored_values(earlier)
     clock = VirtualClock()
     async with start_server(earlier, clock=clock) as api:

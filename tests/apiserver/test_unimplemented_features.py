@@ -1,4 +1,4 @@
-"""What is stored but not acted on is answered with a warning, from the table that the docs show."""
+"""Kinds and fields without effect cause warnings, and docs/status.md lists them."""
 
 import re
 from pathlib import Path
@@ -50,7 +50,7 @@ ITEMS = {
     "devices": {"name": "gpu-0", "bindingFailureConditions": ["example.com/failed"]},
     "units": {"name": "first"},
 }
-"""What else an item of a list needs in which a field is set."""
+"""Fields that a list item needs besides the one that is set."""
 ACTED_ON = {
     ("", "bindings"): "the API server binds the pod",
     ("", "configmaps"): "data",
@@ -88,7 +88,7 @@ ACTED_ON = {
     ("resource.k8s.io", "resourceclaimtemplates"): "the claim controllers",
     ("resource.k8s.io", "resourceslices"): "the scheduler",
 }
-"""The built-in kinds without a warning, and what acts on each; data needs nothing that does."""
+"""The built-in kinds without a warning, and the component that acts on each."""
 ROWS = [(where, field) for where, fields in FIELDS.items() for field in fields]
 
 
@@ -101,12 +101,12 @@ def warnings_of(answer):
     return re.findall(r'299 - "((?:[^"\\]|\\.)*)"', answer.headers.get("warning", ""))
 
 
-def told(sentence):
+def expected_warning(sentence):
     return f"{sentence} (docs/status.md)"
 
 
 def setting(path, value):
-    """The merge patch that sets a value at a path; a list on the way has one item."""
+    """Return the merge patch that sets a value at a path; lists have one item."""
     head, *rest = path
     if not rest:
         return {head: value}
@@ -115,35 +115,37 @@ def setting(path, value):
     return {head: setting(rest, value)}
 
 
-async def say(api, where, obj):
-    """Create an object without keeping it, strictly; returns what the answer warns of."""
+async def create_warnings(api, where, obj):
+    """Create an object as a dry run with strict validation; return the warnings."""
     query = {"dryRun": "All", "fieldValidation": "Strict"}
     answer = await api.call("POST", collection(where), obj, **query)
     assert answer.status == 201, answer.body
     return warnings_of(answer)
 
 
-def test_every_kind_is_acted_on_or_warned_of():
+def test_every_kind_has_an_acting_component_or_a_warning():
     served = {(s.resource.group, s.resource.plural) for s in BUILT_IN}
     assert set(KINDS) | set(ACTED_ON) == served
     assert not set(KINDS) & set(ACTED_ON)
     assert set(FIELDS) <= served | {("scheduling.sigs.x-k8s.io", "resourcepolicies")}
 
 
-async def test_a_kind_that_is_not_acted_on_is_warned_of_and_no_other(api):
+async def test_exactly_the_kinds_without_effect_cause_warnings(api):
     for where, sample in SAMPLES.items():
-        expected = [told(KINDS[where])] if where in KINDS else []
-        assert await say(api, where, sample) == expected, where
+        expected = [expected_warning(KINDS[where])] if where in KINDS else []
+        assert await create_warnings(api, where, sample) == expected, where
 
 
-async def test_a_field_that_is_not_acted_on_is_warned_of(api):
+async def test_fields_without_effect_cause_warnings(api):
     for where, field in ROWS:
         for value in field.values or (VALUES[field.path[-1]],):
             obj = merge_patch(SAMPLES[where], setting(field.path, value))
-            assert await say(api, where, obj) == [told(field.warning)], field.path
+            assert await create_warnings(api, where, obj) == [expected_warning(field.warning)], (
+                field.path
+            )
 
 
-async def test_a_change_of_the_spec_is_warned_of_and_one_of_metadata_or_status_is_not(api):
+async def test_changes_of_the_spec_cause_warnings_and_changes_of_metadata_or_status_do_not(api):
     jobs = collection(("batch", "jobs"))
     made = await api.call("POST", jobs, SAMPLES["batch", "jobs"])
     assert len(warnings_of(made)) == 1
@@ -161,16 +163,18 @@ async def test_a_change_of_the_spec_is_warned_of_and_one_of_metadata_or_status_i
     assert len(warnings_of(await api.call("PUT", f"{jobs}/sample", changed))) == 1
 
 
-async def test_values_that_are_acted_on_are_not_warned_of(api):
+async def test_values_with_effect_cause_no_warnings(api):
     policies = ("scheduling.sigs.x-k8s.io", "resourcepolicies")
     same = {"preemptPolicy": "AfterAllUnits", "matchPolicy": {"ignorePreviousPod": False},
             "whenTryNextUnits": {"policy": "LackResourceOrExceedMax"}}  # fmt: skip
-    assert await say(api, policies, merge_patch(SAMPLES[policies], {"spec": same})) == []
+    assert (
+        await create_warnings(api, policies, merge_patch(SAMPLES[policies], {"spec": same})) == []
+    )
     taint = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
-    assert await say(api, ("", "nodes"), merge_patch(SAMPLES["", "nodes"], taint)) == []
+    assert await create_warnings(api, ("", "nodes"), merge_patch(SAMPLES["", "nodes"], taint)) == []
 
 
-async def test_components_of_the_cluster_are_not_warned(api):
+async def test_components_of_the_cluster_get_no_warnings(api):
     path, body = collection(("batch", "jobs")), SAMPLES["batch", "jobs"]
     for user, count in (
         (component_user("system:kube-controller-manager", MASTERS), 0),
@@ -186,9 +190,9 @@ async def test_components_of_the_cluster_are_not_warned(api):
 async def test_kubectl_shows_the_warnings(api):
     made = await api.kubectl("create", "job", "j", "--image=busybox")
     assert made.out == "job.batch/j created\n"
-    assert made.err == f"Warning: {told(KINDS['batch', 'jobs'])}\n"
+    assert made.err == f"Warning: {expected_warning(KINDS['batch', 'jobs'])}\n"
     exposed = await api.kubectl("create", "service", "clusterip", "s", "--tcp=80")
-    assert exposed.err == f"Warning: {told(KINDS['', 'services'])}\n"
+    assert exposed.err == f"Warning: {expected_warning(KINDS['', 'services'])}\n"
 
 
 def kind_of(where):
@@ -196,13 +200,13 @@ def kind_of(where):
 
 
 def expected_rows():
-    """The rows that docs/status.md must have, written as it writes them."""
+    """Return the table rows that docs/status.md must contain."""
     for where, sentence in KINDS.items():
         yield f"| {kind_of(where)} | {sentence} |"
-    by_sentence = {}
+    by_warning = {}
     for where, field in ROWS:
-        by_sentence.setdefault(field.warning, {}).setdefault(where, []).append(field)
-    for sentence, places in by_sentence.items():
+        by_warning.setdefault(field.warning, {}).setdefault(where, []).append(field)
+    for sentence, places in by_warning.items():
         kinds = ", ".join(kind_of(where) for where in places)
         shown = []
         for field in next(iter(places.values())):

@@ -1,8 +1,8 @@
-"""Warnings that quote a client's own words are escaped, cut and counted."""
+"""Warnings with data of a client are escaped, truncated and counted."""
 
 import pytest
 
-from apiserver.shapes import CONFIGMAPS, PODS, configmap, pod
+from apiserver.sample_objects import CONFIGMAPS, PODS, configmap, pod
 from holdfast.apiserver.wire.warning_header import HEADER_LIMIT, warning_header
 
 NAMES = {
@@ -37,19 +37,19 @@ async def test_ten_thousand_unknown_fields_make_a_header_clients_can_read(api):
     assert refused.json["message"].count("unknown field") == 100
 
 
-async def test_a_duplicate_field_is_named_once(api):
+async def test_a_duplicate_field_is_listed_once(api):
     body = b'{"metadata":{"name":"a"},"data":{"k":"1","k":"2","k":"3"}}'
     refused = await api.call("POST", CONFIGMAPS, body, fieldValidation="Strict")
     assert refused.json["message"].endswith('strict decoding error: duplicate field "data.k"')
 
 
-async def test_the_path_of_an_unknown_field_is_cut(api):
+async def test_a_long_path_of_an_unknown_field_is_truncated(api):
     made = await api.call("POST", PODS, pod("a") | {"x" * 1_000_000: 1})
     assert made.status == 201
     assert 0 < len(made.headers["warning"]) < 1000
 
 
-def test_what_does_not_fit_is_counted():
+def test_warnings_that_do_not_fit_are_counted():
     shown = warning_header(f"{i:04} " + "é" * 300 for i in range(1000))
     assert len(shown.encode()) < HEADER_LIMIT + 100
     left = 1000 - shown.count("é" * 251)
@@ -57,7 +57,7 @@ def test_what_does_not_fit_is_counted():
     assert "é" * 252 not in shown
 
 
-def test_warnings_that_fit_are_left_alone():
+def test_warnings_that_fit_are_unchanged():
     assert warning_header(["a", "b", "a", ""]) == '299 - "a", 299 - "b"'
     assert warning_header(["a\nb\tc\x00"]) == '299 - "a b c "'
     assert warning_header(["x" * 3000]) == f'299 - "{"x" * 3000}"'

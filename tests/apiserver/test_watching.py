@@ -3,8 +3,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from apiserver.sample_objects import CONFIGMAPS, PODS, configmap, labelled, pod
 from apiserver.server_fixture import start_server
-from apiserver.shapes import CONFIGMAPS, PODS, configmap, labelled, pod
 from holdfast.apiserver.user import ADMIN
 from holdfast.apiserver.verbs.watch import BATCH_BYTES
 from holdfast.client.transport import Request
@@ -20,7 +20,7 @@ def brief(events):
     return [(e["type"], e["object"]["metadata"]["name"]) for e in events]
 
 
-async def test_A026_a_watch_replays_exactly_what_came_after_its_version_also_after_a_restart(
+async def test_A026_a_watch_replays_exactly_the_events_after_its_version_also_after_a_restart(
     tmp_path,
 ):
     async with start_server(tmp_path) as api:
@@ -38,7 +38,7 @@ async def test_A026_a_watch_replays_exactly_what_came_after_its_version_also_aft
         assert brief(await w.take(1)) == [("ADDED", "two")]
 
 
-async def test_A028_a_streaming_list_sends_the_state_a_marked_bookmark_then_what_happens(api):
+async def test_A028_a_streaming_list_sends_the_initial_events_a_bookmark_then_new_events(api):
     for name in ("a", "b"):
         await api.create(PODS, pod(name))
     query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan",
@@ -58,7 +58,7 @@ async def test_A028_a_streaming_list_sends_the_state_a_marked_bookmark_then_what
         assert brief(await w.take(1)) == [("ADDED", "c")]
 
 
-async def test_A028_a_streaming_list_without_a_match_rule_is_refused(api):
+async def test_A028_a_streaming_list_without_resource_version_match_is_rejected(api):
     answer = await api.call("GET", PODS, watch="true", sendInitialEvents="true")
     assert answer.status == 422
     assert answer.json["message"] == (
@@ -77,11 +77,11 @@ async def test_A028_a_streaming_list_without_a_match_rule_is_refused(api):
         ({"labelSelector": "a in"}, 400),
     ],
 )
-async def test_a_watch_that_makes_no_sense_is_refused(api, query, status):
+async def test_a_watch_with_invalid_options_is_rejected(api, query, status):
     assert (await api.call("GET", PODS, watch="true", **query)).status == status
 
 
-async def test_without_a_version_the_present_state_comes_first(api):
+async def test_without_a_version_the_initial_events_come_first(api):
     await api.create(PODS, pod("a"))
     async with api.watch(PODS) as w:
         assert brief(await w.take(1)) == [("ADDED", "a")]
@@ -89,7 +89,7 @@ async def test_without_a_version_the_present_state_comes_first(api):
         assert brief(await w.take(1)) == [("DELETED", "a")]
 
 
-async def test_leaving_a_selector_is_a_deletion_and_entering_it_an_addition(api):
+async def test_an_object_that_stops_matching_is_deleted_and_one_that_starts_is_added(api):
     await api.create(PODS, labelled("a", app="x"))
     merge = {"content-type": "application/merge-patch+json"}
     async with api.watch(PODS, labelSelector="app=x", resourceVersion=await version(api)) as w:
@@ -103,7 +103,7 @@ async def test_leaving_a_selector_is_a_deletion_and_entering_it_an_addition(api)
         ]  # fmt: skip
 
 
-async def test_a_field_selector_follows_pods_onto_a_node(api):
+async def test_a_watch_by_node_name_gets_pods_when_they_are_bound(api):
     await api.create(PODS, pod("a"))
     start = await version(api)
     async with api.watch(
@@ -124,7 +124,7 @@ async def test_compacted_history_is_a_410(tmp_path):
         assert (answer.status, answer.json["reason"]) == (410, "Expired")
 
 
-async def test_A031_bookmarks_come_on_an_idle_watch_and_it_ends_cleanly_in_time(tmp_path):
+async def test_A031_an_idle_watch_gets_bookmarks_and_ends_at_its_timeout(tmp_path):
     clock = VirtualClock()
     async with (
         start_server(tmp_path, clock=clock) as api,
@@ -147,7 +147,7 @@ async def test_A031_bookmarks_come_on_an_idle_watch_and_it_ends_cleanly_in_time(
             assert await reading is None
 
 
-async def test_a_peer_that_hangs_up_leaves_no_watch_behind(api):
+async def test_a_closed_connection_ends_its_watch(api):
     async with api.watch(PODS, resourceVersion="0"):
         assert len(api.server.context.watches) == 1
     while api.server.context.watches:
@@ -177,8 +177,8 @@ async def test_table_watchers_see_columns_once(api):
 
 
 @pytest.mark.long
-async def test_A050_fifty_watchers_miss_nothing_of_1500_creations(api):
-    """Each sees every object once, in the order of the versions."""
+async def test_A050_fifty_watchers_get_all_of_1500_creations(api):
+    """Check that each watcher gets every object once, in the order of revisions."""
     async with AsyncExitStack() as open_watches:
         watching = [
             await open_watches.enter_async_context(api.watch(CONFIGMAPS, resourceVersion="0"))

@@ -1,4 +1,4 @@
-"""Numbers that a controller could not work with are refused, in upstream's words."""
+"""Invalid numbers in workloads are rejected with upstream's messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_roll_out_by_something_that_is_no_number(api):
         assert message in cause["message"]
 
 
-async def test_a_roll_out_must_be_able_to_move(api):
+async def test_a_roll_out_that_cannot_progress_is_rejected(api):
     limits = {"maxSurge": "0%", "maxUnavailable": 0}
     body = deployment(strategy={"type": "RollingUpdate", "rollingUpdate": limits})
     answer = await api.call("POST", DEPLOYMENTS, body)

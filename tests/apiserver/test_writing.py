@@ -2,14 +2,14 @@ import asyncio
 
 import pytest
 
-from apiserver.shapes import CONFIGMAPS, NAMESPACES, PODS, configmap, pod
+from apiserver.sample_objects import CONFIGMAPS, NAMESPACES, PODS, configmap, pod
 
 MERGE = {"content-type": "application/merge-patch+json"}
 JSON_PATCH = {"content-type": "application/json-patch+json"}
 STRATEGIC = {"content-type": "application/strategic-merge-patch+json"}
 
 
-async def test_a_new_object_gets_an_identity_whatever_it_claims(api):
+async def test_a_new_object_gets_uid_and_times_from_the_server(api):
     body = configmap("a", x="1")
     body["metadata"] |= {"uid": "mine", "creationTimestamp": "1999-01-01T00:00:00Z",
                          "generation": 7, "deletionTimestamp": "1999-01-01T00:00:00Z"}  # fmt: skip
@@ -31,7 +31,7 @@ async def test_a_hundred_generated_names_are_distinct(api):
     assert all(name.startswith("web-") and len(name) == 9 for name in names)
 
 
-async def test_a_generated_name_that_is_taken_is_made_again(api):
+async def test_a_generated_name_that_exists_is_generated_again(api):
     class Loaded:
         def __init__(self, *suffixes):
             self.suffixes = list(suffixes)
@@ -78,7 +78,7 @@ async def test_A006_creating_twice_is_already_exists_byte_for_byte(api):
         (PODS, pod("a", priorityClassName="none"), 403, "no PriorityClass with name none"),
     ],
 )  # fmt: skip
-async def test_what_is_wrong_is_refused_with_words(api, path, body, status, words):
+async def test_invalid_objects_are_rejected_with_a_message(api, path, body, status, words):
     answer = await api.call("POST", path, body)
     assert answer.status == status, answer.body
     assert words in answer.json["message"]
@@ -98,7 +98,7 @@ async def test_nothing_is_created_in_a_terminating_namespace(api):
     assert answer.json["details"]["causes"][0]["reason"] == "NamespaceTerminating"
 
 
-async def test_a_namespace_goes_when_its_finalizer_does(api):
+async def test_a_namespace_is_deleted_when_its_finalizer_is_removed(api):
     made = await api.create(NAMESPACES, {"metadata": {"name": "going"}})
     assert made["spec"]["finalizers"] == ["kubernetes"]
     assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": "going"}
@@ -133,7 +133,7 @@ async def test_an_update_that_changes_nothing_keeps_the_version(api):
     assert api.store.revision == before
 
 
-async def test_an_update_without_a_version_wins_except_where_versions_are_required(api):
+async def test_an_update_without_a_version_is_unconditional_unless_the_kind_requires_one(api):
     await api.create(CONFIGMAPS, configmap("a", x="1"))
     assert (await api.call("PUT", f"{CONFIGMAPS}/a", configmap("a", x="2"))).status == 200
     leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -147,13 +147,13 @@ async def test_an_update_without_a_version_wins_except_where_versions_are_requir
 @pytest.mark.parametrize(
     ("change", "status"), [({"uid": "x"}, 409), ({"name": "b"}, 400), ({"namespace": "x"}, 400)]
 )
-async def test_an_update_may_not_change_who_an_object_is(api, change, status):
+async def test_an_update_cannot_change_the_identity_of_an_object(api, change, status):
     made = await api.create(CONFIGMAPS, configmap("a"))
     made["metadata"] |= change
     assert (await api.call("PUT", f"{CONFIGMAPS}/a", made)).status == status
 
 
-async def test_A041_spec_and_status_are_written_apart(api):
+async def test_A041_spec_and_status_are_written_separately(api):
     made = await api.create(PODS, pod("a"))
     made["status"]["phase"] = "Running"
     made["spec"]["containers"][0]["image"] = "other"
@@ -223,14 +223,14 @@ async def test_a_strategic_patch_merges_containers_by_name(api):
         ("application/merge-patch+json", {"metadata": {"resourceVersion": "1"}}, 409),
     ],
 )
-async def test_patches_that_cannot_be_are_refused(api, media, body, status):
+async def test_invalid_patches_are_rejected(api, media, body, status):
     await api.create(CONFIGMAPS, configmap("a", x="1"))
     headers = {"content-type": media}
     answer = await api.call("PATCH", f"{CONFIGMAPS}/a", body, headers=headers)
     assert answer.status == status, answer.body
 
 
-async def test_concurrent_patches_all_count(api):
+async def test_concurrent_patches_are_all_applied(api):
     await api.create(CONFIGMAPS, configmap("a"))
     changes = [{"data": {f"k{i}": "v"}} for i in range(40)]
     await asyncio.gather(
@@ -240,7 +240,7 @@ async def test_concurrent_patches_all_count(api):
     assert len(data) == 40
 
 
-async def test_a_dry_run_says_what_would_be_and_keeps_nothing(api):
+async def test_a_dry_run_returns_the_object_and_stores_nothing(api):
     before = api.store.revision
     answer = await api.call("POST", PODS, pod("a"), dryRun="All")
     assert answer.status == 201
@@ -259,7 +259,7 @@ async def test_a_dry_run_says_what_would_be_and_keeps_nothing(api):
     assert (await api.call("POST", PODS, pod("a"), dryRun="Some")).status == 422
 
 
-async def test_pods_are_completed_before_anybody_schedules_them(api):
+async def test_admission_sets_defaults_of_pods(api):
     made = await api.create(PODS, pod("a", schedulingGates=[{"name": "g"}]))
     spec = made["spec"]
     assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
@@ -273,7 +273,7 @@ async def test_pods_are_completed_before_anybody_schedules_them(api):
     assert critical["spec"]["priority"] == 2000001000
 
 
-async def test_the_default_priority_class_counts_for_pods_that_name_none(api):
+async def test_pods_without_a_priority_class_get_the_default_one(api):
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     await api.create(classes, {"metadata": {"name": "low"}, "value": 7, "globalDefault": True,
                                "preemptionPolicy": "Never"})  # fmt: skip
@@ -290,13 +290,13 @@ async def test_the_default_priority_class_counts_for_pods_that_name_none(api):
 
 
 @pytest.mark.parametrize(("name", "value"), [("system-mine", 1), ("high", 1_000_000_001)])
-async def test_the_top_priorities_are_the_systems(api, name, value):
+async def test_only_system_priority_classes_may_have_the_highest_values(api, name, value):
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     answer = await api.call("POST", classes, {"metadata": {"name": name}, "value": value})
     assert answer.status == 422
 
 
-async def test_a_priority_class_keeps_its_value(api):
+async def test_the_value_of_a_priority_class_cannot_change(api):
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     await api.create(classes, {"metadata": {"name": "low"}, "value": 7})
     answer = await api.call("PATCH", f"{classes}/low", {"value": 8}, headers=MERGE)
@@ -304,12 +304,12 @@ async def test_a_priority_class_keeps_its_value(api):
     assert answer.json["details"]["causes"][0]["field"] == "value"
 
 
-async def test_nothing_is_posted_to_an_objects_own_path(api):
+async def test_a_post_to_the_path_of_an_object_is_rejected(api):
     assert (await api.call("POST", f"{PODS}/a", pod("a"))).status == 405
     assert (await api.call("PUT", PODS, pod("a"))).status == 405
 
 
-async def test_of_a_pod_only_little_may_change(api):
+async def test_most_fields_of_a_pod_cannot_change(api):
     made = await api.create(PODS, pod("a", schedulingGates=[{"name": "g"}]))
     made["spec"]["schedulerName"] = "other"
     answer = await api.call("PUT", f"{PODS}/a", made)
@@ -321,7 +321,7 @@ async def test_of_a_pod_only_little_may_change(api):
     assert (await api.call("PATCH", f"{PODS}/a", regate, headers=MERGE)).status == 422
 
 
-async def test_large_and_deep_bodies_are_refused(api):
+async def test_large_and_deeply_nested_bodies_are_rejected(api):
     big = configmap("a", x="y" * (3 * 1024 * 1024 + 10))
     assert (await api.call("POST", CONFIGMAPS, big)).status == 413
     middle = configmap("a", x="y" * (2 * 1024 * 1024))
@@ -331,7 +331,7 @@ async def test_large_and_deep_bodies_are_refused(api):
         assert (await api.call("POST", CONFIGMAPS, deep)).status == 400
 
 
-async def test_yaml_is_read_and_written(api):
+async def test_yaml_bodies_and_responses(api):
     text = b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\ndata: {day: '2001-01-01'}\n"
     yaml = {"content-type": "application/yaml", "accept": "application/yaml"}
     answer = await api.call("POST", CONFIGMAPS, text, headers=yaml)
@@ -344,7 +344,7 @@ async def test_yaml_is_read_and_written(api):
     assert (await api.call("POST", CONFIGMAPS, twice, headers=yaml)).status == 400
 
 
-async def test_unknown_forms_are_refused(api):
+async def test_unknown_media_types_are_rejected(api):
     answer = await api.call("GET", PODS, headers={"accept": "image/png"})
     assert answer.status == 406
     answer = await api.call("POST", PODS, b"x", headers={"content-type": "text/csv"})

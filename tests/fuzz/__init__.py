@@ -1,7 +1,7 @@
-"""Send the API server what no client should, and check that nothing breaks.
+"""Fuzz the API server: send random requests and check that nothing breaks.
 
-``kinds`` reads what the server publishes of itself; ``seeds``, ``values`` and ``mutation`` make
-objects of it, ``bodies`` writes them, ``fuzzer`` chooses requests, ``target`` is the cluster they
-are sent to, ``checks`` look at it afterwards, ``campaign`` ties these together and ``run`` is the
-command: ``python tests/fuzz/run.py --requests 100000 --seed 1``.
+``kinds`` reads discovery and OpenAPI; ``seeds``, ``values`` and ``mutation`` generate objects,
+``bodies`` encodes them, ``fuzzer`` generates requests, ``target`` is the cluster, ``checks`` checks
+responses and the cluster, ``campaign`` combines these and ``run`` is the command:
+``python tests/fuzz/run.py --requests 100000 --seed 1``.
 """

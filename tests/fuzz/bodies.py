@@ -1,4 +1,4 @@
-"""Write an object as a body: JSON, YAML, protobuf, and each of them damaged."""
+"""Encode objects as bodies: JSON, YAML, protobuf, sometimes damaged."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from fuzz.mutation import few_pods
+from fuzz.odd_values import MEDIA, RAW_BODIES
 from fuzz.values import Values
-from fuzz.vocabulary import MEDIA, RAW_BODIES
 from holdfast.apiserver import data
 
 JSON, YAML = "application/json", "application/yaml"
@@ -22,7 +22,7 @@ _INT_OR_STRING = "k8s.io.apimachinery.pkg.util.intstr.IntOrString"
 
 
 def write_body(values: Values, obj: Any) -> tuple[str, bytes]:
-    """Give (content type, body) of an object, damaged once in a while."""
+    """Return (content type, body) of an object, sometimes damaged."""
     few_pods(obj)
     roll = values.rng.random()
     if roll < 0.82:
@@ -48,7 +48,7 @@ def as_json(obj: Any) -> bytes:
 
 
 def as_yaml(values: Values, obj: Any) -> bytes:
-    """JSON is YAML too; what block style cannot say is said that way."""
+    """Return YAML; values that block style cannot represent are written as JSON."""
     if values.chance(0.3):
         return as_json(obj)
     try:
@@ -58,7 +58,7 @@ def as_yaml(values: Values, obj: Any) -> bytes:
 
 
 def damage(values: Values, body: bytes) -> bytes:
-    """Change, drop or repeat bytes."""
+    """Return bytes with some changed, dropped or repeated."""
     if not body:
         return body
     at = values.rng.randrange(len(body))
@@ -73,7 +73,7 @@ def damage(values: Values, body: bytes) -> bytes:
 
 
 def as_protobuf(obj: Any) -> bytes:
-    """Frame an object as Go clients do, as far as its fields have the types of their kind."""
+    """Encode an object as Go clients do; fields of wrong types are left out."""
     api_version = str(obj.get("apiVersion", "")) if isinstance(obj, dict) else ""
     kind = str(obj.get("kind", "")) if isinstance(obj, dict) else ""
     table = data.load("protobuf")

@@ -1,4 +1,4 @@
-"""Send many requests to one cluster and check everything in between."""
+"""Send many random requests to one cluster, with checks in between."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ import aiohttp
 from fuzz.checks import (
     check_components,
     check_lists,
+    check_response,
     check_restart,
     check_still_works,
-    judge,
 )
 from fuzz.fuzzer import Fuzzer, Probe
-from fuzz.target import HANG_SECONDS, Answer, Front, HttpsWire, Target
-from fuzz.trail import Journal
+from fuzz.raw_bytes import check_bytes_response, send_bytes, write_bytes
+from fuzz.request_file import RequestLog
+from fuzz.target import HANG_SECONDS, Answer, HttpsTarget, Sender, Target
 from fuzz.watchdog import Hang, Watchdog
-from fuzz.wire import judge_bytes, send_bytes, write_bytes
 
-JOURNAL = "trail.jsonl"
+REQUEST_LOG = "requests.jsonl"
 GROUP = 8
-"""Requests sent together: what one batch of the store's writer can take."""
+"""Requests that are sent concurrently."""
 CHECK_EVERY = 400
 UNREAD_BODY = 60_000
-"""A larger body that is refused need not be read to its end."""
+"""Bytes; the server need not read a larger body of a rejected request completely."""
 RESTART_EVERY = 1_200
 _FRAME = re.compile(r'File "[^"]*?/((?:holdfast|site-packages|python3[^/]*)/[^"]*)", line (\d+)')
 
 
 @dataclass
 class Fault:
-    """Something that must not be, and the requests that led to it."""
+    """A failed check, and the requests before it."""
 
     what: str
-    trail: list[Probe]
+    requests: list[Probe]
     trace: str = ""
 
     @property
     def signature(self) -> str:
-        """What makes two faults the same: where it was raised, or the words without numbers."""
+        """A key of equal faults: the place of the error, or the text without numbers."""
         frames = _FRAME.findall(self.trace or self.what)
         if frames:
             last = self.trace.strip().rsplit("\n", 1)[-1] if self.trace else ""
@@ -57,7 +57,7 @@ class Fault:
 
 @dataclass
 class Report:
-    """What a campaign did."""
+    """The results of a campaign."""
 
     requests: int = 0
     seconds: float = 0.0
@@ -65,7 +65,7 @@ class Report:
     faults: dict[str, Fault] = field(default_factory=dict)
     refused: int = 0
     connections: int = 0
-    """How many had bytes sent that are no proper request."""
+    """The number of connections on which invalid bytes were sent."""
     slowest: list[tuple[float, str]] = field(default_factory=list)
 
     def add(self, fault: Fault) -> None:
@@ -82,138 +82,140 @@ class Report:
 
 
 class Campaign:
-    """Random requests to one cluster, and checks in between; the seed decides all of it."""
+    """Random requests to one cluster, with checks in between; the seed determines them all."""
 
     def __init__(self, target: Target, seed: int) -> None:
         self.target = target
-        self._journal = Journal(target.root / JOURNAL)
+        self._request_log = RequestLog(target.root / REQUEST_LOG)
         self.report = Report()
-        self.trail: list[Probe] = []
+        self.requests: list[Probe] = []
         self._seed = seed
-        self._dog = Watchdog(target.busy_with)
-        self._front: Front = target
+        self._watchdog = Watchdog(target.busy_with)
+        self._sender: Sender = target
 
     async def run(self, count: int, *, https: bool = False) -> Report:
-        """Send ``count`` requests of chance, with checks and restarts in between."""
+        """Send ``count`` random requests, with checks and restarts in between."""
         kinds, schemas = await self.target.read_kinds()
         fuzzer = Fuzzer(random.Random(self._seed), kinds, schemas)
         began = time.monotonic()
-        with self._dog.watch(), self._until_a_hang():
-            while self.report.requests < count and not self._hopeless:
+        with self._watchdog.watch(), self._catch_hang():
+            while self.report.requests < count and not self._component_failed:
                 size = min(CHECK_EVERY, count - self.report.requests)
                 await self._batch(fuzzer, size, https=https)
                 await self._check()
-            if not self._hopeless:
-                await self._prove()
+            if not self._component_failed:
+                await self._check_still_works()
         self.report.seconds = time.monotonic() - began
-        self._journal.close()
+        self._request_log.close()
         self.report.refused = self.target.logged.refused
         return self.report
 
     async def replay(self, probes: list[Probe]) -> Report:
-        """Send given requests one by one, then check everything."""
-        self._journal.close()
-        with self._dog.watch(), self._until_a_hang():
+        """Send the given requests one by one, then check everything."""
+        self._request_log.close()
+        with self._watchdog.watch(), self._catch_hang():
             for probe in probes:
                 await self._send(probe)
             await self._check(restart=True)
-            if not self._hopeless:
-                await self._prove()
+            if not self._component_failed:
+                await self._check_still_works()
         return self.report
 
     @contextmanager
-    def _until_a_hang(self) -> Iterator[None]:
+    def _catch_hang(self) -> Iterator[None]:
         try:
             yield
         except Hang as endless:
-            self._fault("something does not end", str(endless))
+            self._fault("a request or check does not end", str(endless))
 
     @property
-    def _hopeless(self) -> bool:
-        """Whether a component has died, after which nothing more can be learnt."""
+    def _component_failed(self) -> bool:
+        """Whether a component has failed, so that further requests are useless."""
         return not self.target.components.healthy
 
     async def _batch(self, fuzzer: Fuzzer, count: int, *, https: bool) -> None:
-        wire = await HttpsWire.open(self.target) if https else None
-        self._front = wire or self.target
+        https_target = await HttpsTarget.open(self.target) if https else None
+        self._sender = https_target or self.target
         try:
             for size in _sizes(count, GROUP):
                 probes = [fuzzer.next() for _ in range(size)]
-                self._journal.add(probes)
+                self._request_log.add(probes)
                 answers = await asyncio.gather(*(self._send(probe) for probe in probes))
-                if wire is not None:
-                    await self._send_bytes(wire, write_bytes(fuzzer.values))
+                if https_target is not None:
+                    await self._send_bytes(https_target, write_bytes(fuzzer.values))
                 for probe, answer in zip(probes, answers, strict=True):
                     if answer is not None:
-                        fuzzer.heard(probe, answer.status, answer.body)
+                        fuzzer.observe(probe, answer.status, answer.body)
                 await self.target.clock.settle()
         finally:
-            self._front = self.target
-            if wire is not None:
-                await wire.close()
+            self._sender = self.target
+            if https_target is not None:
+                await https_target.close()
 
     async def _send(self, probe: Probe) -> Answer | None:
-        self.trail.append(probe)
+        self.requests.append(probe)
         began = time.process_time()
         try:
-            answer = await asyncio.wait_for(self._front.send(probe), HANG_SECONDS)
+            answer = await asyncio.wait_for(self._sender.send(probe), HANG_SECONDS)
         except TimeoutError:
             self._fault(f"no answer to {probe.method} {probe.path[:80]} in {HANG_SECONDS:g} s")
             return None
         except Exception as broken:
             if isinstance(broken, aiohttp.ClientError) and len(probe.body) > UNREAD_BODY:
-                self.report.requests += 1  # refused, and hung up on before all of it was sent
+                self.report.requests += 1  # rejected, and closed before the whole body was sent
                 return None
             self._fault(f"{probe.method} {probe.path[:80]}: {type(broken).__name__}: {broken}")
             return None
-        self._note(probe, time.process_time() - began)
+        self._record_time(probe, time.process_time() - began)
         self.report.requests += 1
         self.report.statuses[answer.status] += 1
-        if problem := judge(probe, answer):
+        if problem := check_response(probe, answer):
             trace = self.target.logged.take(f"{probe.method} {probe.path} failed")
             self._fault(f"{probe.method} {probe.path[:200]}: {problem}", trace)
         return answer
 
-    async def _send_bytes(self, wire: HttpsWire, raw: bytes) -> None:
-        answer = await send_bytes(wire.url, wire.context, raw)
-        self._dog.feed()
+    async def _send_bytes(self, https_target: HttpsTarget, raw: bytes) -> None:
+        answer = await send_bytes(https_target.url, https_target.context, raw)
+        self._watchdog.reset()
         self.report.connections += 1
-        if problem := judge_bytes(raw, answer):
+        if problem := check_bytes_response(raw, answer):
             self._fault(problem)
 
-    def _note(self, probe: Probe, seconds: float) -> None:
-        self._dog.feed()
+    def _record_time(self, probe: Probe, seconds: float) -> None:
+        self._watchdog.reset()
         what = f"{probe.method} {probe.path[:80]} ({len(probe.body)} bytes)"
         self.report.slowest = sorted([*self.report.slowest, (seconds, what)], reverse=True)[:10]
-        while self._dog.stacks:
-            self._fault(f"{what} took {seconds:.1f} s of processor time", self._dog.stacks.pop())
+        while self._watchdog.stacks:
+            self._fault(
+                f"{what} took {seconds:.1f} s of processor time", self._watchdog.stacks.pop()
+            )
 
     def _fault(self, what: str, trace: str = "") -> None:
-        self.report.add(Fault(what, list(self.trail), trace))
+        self.report.add(Fault(what, list(self.requests), trace))
 
     async def _check(self, *, restart: bool = False) -> None:
-        """Let components act on what is stored, then look at everything."""
+        """Let the components act on the stored objects, then run all checks."""
         try:
             await self.target.advance(5.0)
-            wrong = await check_components(self.target) + await check_lists(self.target)
-            self._dog.feed()
+            problems = await check_components(self.target) + await check_lists(self.target)
+            self._watchdog.reset()
             due = self.report.requests % RESTART_EVERY < CHECK_EVERY
-            if (restart or due) and not self._hopeless:
-                wrong += await check_restart(self.target)
-                wrong += await check_components(self.target)
-            self._dog.feed()
+            if (restart or due) and not self._component_failed:
+                problems += await check_restart(self.target)
+                problems += await check_components(self.target)
+            self._watchdog.reset()
         except Exception as broken:
-            wrong = [f"a check failed: {type(broken).__name__}: {broken}"]
-        for what in wrong:
+            problems = [f"a check failed: {type(broken).__name__}: {broken}"]
+        for what in problems:
             self._fault(what, what if "Traceback" in what else "")
 
-    async def _prove(self) -> None:
+    async def _check_still_works(self) -> None:
         try:
-            wrong = await check_still_works(self.target, f"proof-{self._seed}")
-            wrong += await check_components(self.target)
+            problems = await check_still_works(self.target, f"proof-{self._seed}")
+            problems += await check_components(self.target)
         except Exception as broken:
-            wrong = [f"a plain pod and Deployment: {type(broken).__name__}: {broken}"]
-        for what in wrong:
+            problems = [f"a plain pod and Deployment: {type(broken).__name__}: {broken}"]
+        for what in problems:
             self._fault(what, what if "Traceback" in what else "")
 
 
@@ -224,12 +226,12 @@ def _sizes(count: int, size: int) -> Iterator[int]:
 
 
 async def campaign(directory: Path, seed: int, count: int, *, https: bool = False) -> Report:
-    """Run a campaign on a cluster of its own."""
+    """Run a campaign on a new cluster."""
     async with Target(directory, seed) as target:
         return await Campaign(target, seed).run(count, https=https)
 
 
 async def replay(directory: Path, probes: list[Probe]) -> Report:
-    """Send given requests to a cluster of their own."""
+    """Send the given requests to a new cluster."""
     async with Target(directory) as target:
         return await Campaign(target, 0).replay(probes)

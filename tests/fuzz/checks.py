@@ -1,4 +1,4 @@
-"""What must hold after any requests: of each answer, and of the cluster as a whole."""
+"""Checks of each response, and of the whole cluster after requests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import yaml
 
 from fuzz.fuzzer import Probe
 from fuzz.kinds import Kind
+from fuzz.odd_values import FORMS
 from fuzz.target import Answer, Target
-from fuzz.vocabulary import FORMS
 from holdfast.api.scheme import DEPLOYMENTS, PODS
 from holdfast.testing import builders as build
 
@@ -24,7 +24,7 @@ SPECIFIED = {
     ): "upstream answers an eviction that two budgets govern so",
     (504, "Timeout: Too large resource version"): "upstream waits for a version to come, so long",
 }
-"""Answers of 500 and more that upstream gives too, by the beginning of their message, and why."""
+"""Responses with status 500 and more that upstream returns too, by the start of their message."""
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _YAML_LIMIT = 20_000
 _INSTALLED = (
@@ -32,11 +32,11 @@ _INSTALLED = (
     "system-cluster-critical", "system-node-critical", "default", "kube-system", "kube-public",
     "kube-node-lease", "kubernetes",
 )  # fmt: skip
-_PROOF_SECONDS = 120.0
+_STILL_WORKS_SECONDS = 120.0
 
 
-def judge(probe: Probe, answer: Answer) -> str:
-    """Say what is wrong with an answer; "" if nothing is."""
+def check_response(probe: Probe, answer: Answer) -> str:
+    """Return what is wrong with a response, "" if nothing is."""
     for name, value in answer.headers.items():
         if _CONTROL.search(name + value):
             return f"header {name} cannot be sent: {value[:80]!r}"
@@ -44,12 +44,12 @@ def judge(probe: Probe, answer: Answer) -> str:
     if probe.method == "HEAD" or answer.status == 304:
         return ""
     if answer.status < 400 and probe.watches and probe.method == "GET":
-        return _judge_stream(answer.body)
+        return _check_stream(answer.body)
     try:
         value = _read(media, answer.body)
     except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as broken:
         return f"answer of {answer.status} is not {media}: {broken}"
-    return _judge_failure(answer.status, media, value) if answer.status >= 400 else ""
+    return _check_failure(answer.status, media, value) if answer.status >= 400 else ""
 
 
 def _read(media: str, body: bytes) -> Any:
@@ -60,7 +60,7 @@ def _read(media: str, body: bytes) -> Any:
     return body.decode()
 
 
-def _judge_failure(status: int, media: str, value: Any) -> str:
+def _check_failure(status: int, media: str, value: Any) -> str:
     if media.startswith("text/plain"):
         return "" if status < 500 else f"answer of {status}: {value[:200]}"
     if not isinstance(value, dict) or value.get("kind") != "Status" or value.get("code") != status:
@@ -73,7 +73,7 @@ def _judge_failure(status: int, media: str, value: Any) -> str:
     return f"answer of {status}: {message[:300]}"
 
 
-def _judge_stream(body: bytes) -> str:
+def _check_stream(body: bytes) -> str:
     for line in body.split(b"\n")[:-1]:
         try:
             event = msgspec.json.decode(line)
@@ -85,7 +85,7 @@ def _judge_stream(body: bytes) -> str:
 
 
 async def check_lists(target: Target) -> list[str]:
-    """Every collection can be listed in every form, and every form has as many items."""
+    """Check that every collection can be listed in every format with the same number of items."""
     kinds, _ = await target.read_kinds()
     return [wrong for kind in kinds if "list" in kind.verbs for wrong in await _list(target, kind)]
 
@@ -97,7 +97,7 @@ async def _list(target: Target, kind: Kind) -> list[str]:
         probe = Probe("GET", kind.path(), {}, {"accept": form})
         if answer.status != 200:
             wrong.append(f"list of {kind.path()} as {form}: {answer.status} {answer.body[:300]!r}")
-        elif problem := judge(probe, answer):
+        elif problem := check_response(probe, answer):
             wrong.append(f"list of {kind.path()} as {form}: {problem}")
         elif form.startswith("application/json"):
             listed = msgspec.json.decode(answer.body)
@@ -108,7 +108,7 @@ async def _list(target: Target, kind: Kind) -> list[str]:
 
 
 async def dump(target: Target) -> dict[str, Any]:
-    """Every stored object, by path."""
+    """Return all stored objects by path."""
     kinds, _ = await target.read_kinds()
     found = {}
     for kind in kinds:
@@ -123,12 +123,12 @@ async def dump(target: Target) -> dict[str, Any]:
 
 
 def _is_installed(meta: dict[str, Any]) -> bool:
-    """Whether every start puts the object right, as upstream does."""
+    """Return whether the object is restored at every start, as upstream does."""
     return meta["name"] in _INSTALLED or "kubernetes.io/bootstrapping" in meta.get("labels", {})
 
 
 async def check_restart(target: Target) -> list[str]:
-    """The server serves the same objects after it was closed and opened again."""
+    """Check that the server returns the same objects after a restart."""
     await target._stop_components()
     try:
         before = await dump(target)
@@ -149,7 +149,7 @@ def _shown(obj: Any) -> str:
 
 
 async def check_components(target: Target) -> list[str]:
-    """Every component lives, and none has failed at an object."""
+    """Check that all components run, and that none has logged an unexpected error."""
     wrong = [f"a component failed: {text}" for text in target.logged.of_components]
     target.logged.of_components.clear()
     if not target.components.healthy:
@@ -158,7 +158,7 @@ async def check_components(target: Target) -> list[str]:
 
 
 async def check_still_works(target: Target, name: str) -> list[str]:
-    """A plain pod is still scheduled and run, a plain Deployment still rolled out."""
+    """Check that a simple pod is still scheduled and run, and a Deployment rolled out."""
     only = {"proof": name}
     taint = {"key": "proof", "value": name, "effect": "NoSchedule"}
     spec = {"node_selector": only, "tolerations": [{"key": "proof", "operator": "Exists"}]}
@@ -167,7 +167,7 @@ async def check_still_works(target: Target, name: str) -> list[str]:
         build.a_pod(name, namespace=name, **spec),
         build.a_deployment(name, namespace=name, replicas=2, **spec),
     )  # fmt: skip
-    await target.advance(_PROOF_SECONDS)
+    await target.advance(_STILL_WORKS_SECONDS)
     wrong = []
     pod = await target.client.get(PODS, name, name)
     if pod.status.phase != "Running":

@@ -1,4 +1,4 @@
-"""Custom resource definitions with random schemas, and the kinds they define."""
+"""CustomResourceDefinitions with random schemas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEFAULTS = (1, "a", {}, [], None, {"a": 1}, True, {"b": None}, [1, "a"])
 
 
 def definition(values: Values) -> Raw:
-    """A definition, sound more often than not."""
+    """Return a CRD, mostly a valid one."""
     plural = values.pick(_PLURALS)
     versions = [
         _version(values, name, storage=position == 0)
@@ -130,7 +130,7 @@ def _leaf(values: Values, depth: int) -> Raw:
 
 
 def defined(obj: Any) -> list[tuple[Kind, Raw]]:
-    """The kinds and schemas of a definition that the server accepted."""
+    """Return the kinds and schemas of an accepted CRD."""
     spec = obj["spec"]
     names = spec["names"]
     return [

@@ -1,4 +1,4 @@
-"""Choose the next request from what the server serves and what it has answered so far."""
+"""Generate requests from the served kinds and from earlier responses."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from fuzz.bodies import write_body
 from fuzz.definitions import GROUP, defined, definition
 from fuzz.kinds import Kind, Schemas
 from fuzz.mutation import annotate, mutate
+from fuzz.odd_values import ACCEPTS, IMPERSONATIONS, NAMES, NAMESPACES, TEXTS
 from fuzz.options import delete_options, list_query, write_query
 from fuzz.patches import write_patch
 from fuzz.seeds import seed
 from fuzz.subresources import write_part
 from fuzz.values import Values
-from fuzz.vocabulary import ACCEPTS, IMPERSONATIONS, NAMES, NAMESPACES, TEXTS
 
 Raw = dict[str, Any]
 _KEPT = 60
 _BUSY = ("pods", "deployments", "replicasets", "nodes", "reservations", "resourceclaims",
          "poddisruptionbudgets", "resourcepolicies", "namespaces")  # fmt: skip
-"""Kinds that a component acts on: half of what is written is one of these."""
+"""Kinds that components act on; half of the writes are of one of these."""
 _PATHS = ("/", "/api", "/apis", "/version", "/healthz", "/livez/ping", "/readyz", "/metrics",
           "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1",
           "/nowhere",
@@ -37,7 +37,7 @@ _PATHS = ("/", "/api", "/apis", "/version", "/healthz", "/livez/ping", "/readyz"
 
 @dataclass
 class Probe:
-    """One request, and what it is for."""
+    """One request."""
 
     method: str
     path: str
@@ -47,7 +47,7 @@ class Probe:
     kind: Kind | None = None
 
     def __post_init__(self) -> None:
-        # What cannot stand in a URL cannot be sent.
+        # Characters that are invalid in a URL cannot be sent.
         self.path = _sendable(self.path)
         self.query = {key: _sendable(value) for key, value in self.query.items()}
 
@@ -61,7 +61,7 @@ def _sendable(text: str) -> str:
 
 
 class Fuzzer:
-    """A source of requests; ``heard`` tells it what became of one."""
+    """Generates requests; ``observe`` is called with each response."""
 
     def __init__(self, rng: random.Random, kinds: list[Kind], schemas: Schemas) -> None:
         self.values = Values(rng, schemas)
@@ -75,11 +75,12 @@ class Fuzzer:
         self._continues: deque[str] = deque(["!!"], maxlen=5)
 
     def next(self) -> Probe:
-        """The next request."""
+        """Return the next request."""
         roll, values = self.values.rng.random(), self.values
         for share, make in (
-            (0.34, self._create), (0.46, self._update), (0.62, self._patch), (0.72, self._part),
-            (0.78, self._delete), (0.79, self._delete_all), (0.83, self._get), (0.91, self._list),
+            (0.34, self._create), (0.46, self._update), (0.62, self._patch),
+            (0.72, self._subresource), (0.78, self._delete), (0.79, self._delete_all),
+            (0.83, self._get), (0.91, self._list),
             (0.96, self._define), (0.98, self._review),
         ):  # fmt: skip
             if roll < share:
@@ -95,8 +96,8 @@ class Fuzzer:
             probe.method = values.pick(("POST", "PUT", "PATCH", "DELETE", "GET", "HEAD", "OPTIONS"))
         return probe
 
-    def heard(self, probe: Probe, status: int, body: bytes) -> None:
-        """Learn from an answer: what is stored, what is served, where a list goes on."""
+    def observe(self, probe: Probe, status: int, body: bytes) -> None:
+        """Remember stored objects, new kinds and continue tokens of a response."""
         unread = probe.watches or probe.kind is None or not body.startswith(b"{")
         if status >= 300 or unread:
             return
@@ -119,7 +120,7 @@ class Fuzzer:
         return values.pick(self._busy if values.chance(0.5) else self._kinds)
 
     def _new(self, kind: Kind) -> Raw:
-        """An object to be stored: a seed or one made by schema, grown, and damaged or not."""
+        """Return an object to create: a seed or a random one, sometimes damaged."""
         values = self.values
         if kind is self._definitions:
             obj: Raw | None = definition(values)
@@ -131,10 +132,10 @@ class Fuzzer:
             name = {"name": values.pick(NAMES)}
             obj["metadata"] = meta | name if values.chance(0.2) else name
         obj |= {"apiVersion": kind.api_version, "kind": kind.kind}
-        self._spoil(kind, obj)
+        self._damage(kind, obj)
         return obj
 
-    def _spoil(self, kind: Kind, obj: Raw) -> None:
+    def _damage(self, kind: Kind, obj: Raw) -> None:
         values = self.values
         for _ in range(values.pick((0, 1, 1, 2, 4))):
             values.grow(kind, obj)
@@ -144,7 +145,7 @@ class Fuzzer:
             annotate(values, obj)
 
     def _target(self) -> tuple[Kind, str, str, Raw | None]:
-        """An object to act on: one that was stored, or a guess."""
+        """Return an object for a request: a stored one, or a random name."""
         values = self.values
         if self.stored and values.chance(0.85):
             kind, obj = values.pick(self.stored)
@@ -168,7 +169,7 @@ class Fuzzer:
         obj = obj or self._new(kind)
         if values.chance(0.5) and isinstance(obj.get("metadata"), dict):
             obj["metadata"].pop("resourceVersion", None)
-        self._spoil(kind, obj)
+        self._damage(kind, obj)
         media, body = write_body(values, obj)
         return Probe("PUT", kind.path(namespace, name), write_query(values),
                     {"content-type": media}, body, kind)  # fmt: skip
@@ -178,12 +179,12 @@ class Fuzzer:
         kind, namespace, name, obj = self._target()
         old = obj or {}
         new = copy.deepcopy(old) if obj else self._new(kind)
-        self._spoil(kind, new)
+        self._damage(kind, new)
         media, body = write_patch(values, old, new, custom=kind.custom)
         return Probe("PATCH", kind.path(namespace, name), write_query(values),
                     {"content-type": media}, body, kind)  # fmt: skip
 
-    def _part(self) -> Probe:
+    def _subresource(self) -> Probe:
         values = self.values
         kind, namespace, name, obj = self._target()
         if not kind.parts and values.chance(0.9):
@@ -193,7 +194,7 @@ class Fuzzer:
             obj["metadata"].pop("resourceVersion", None)
             if part == "status" and values.chance(0.6):
                 obj["status"] = values.field(kind, "status")
-            self._spoil(kind, obj)
+            self._damage(kind, obj)
         method, media, body = write_part(values, part, name, obj or self._new(kind))
         headers = {"content-type": media} if body else {}
         where = kind.path(namespace, name, part)
@@ -224,7 +225,7 @@ class Fuzzer:
         return Probe("GET", kind.path(namespace), query, {}, b"", kind)
 
     def _define(self) -> Probe:
-        """Create, change or delete a definition."""
+        """Create, change or delete a CRD."""
         values, kind = self.values, self._definitions
         obj = self._new(kind)
         meta = obj.get("metadata")
@@ -244,7 +245,7 @@ class Fuzzer:
     def _review(self) -> Probe:
         values, kind = self.values, self.values.pick(self._reviews)
         obj = values.object(kind)
-        self._spoil(kind, obj)
+        self._damage(kind, obj)
         media, body = write_body(values, obj)
         namespace = values.pick(NAMESPACES) if kind.namespaced else ""
         return Probe("POST", kind.path(namespace), {}, {"content-type": media}, body, kind)

@@ -1,4 +1,4 @@
-"""What the server publishes of itself: its kinds from discovery, their schemas from OpenAPI v3."""
+"""The served kinds, from discovery, and their schemas, from OpenAPI v3."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUOTED = re.compile(r"[\"'`]([A-Za-z][\w.:/-]{1,40})[\"'`]")
 
 @dataclass(frozen=True)
 class Kind:
-    """One served resource."""
+    """A served resource."""
 
     group: str
     version: str
@@ -55,11 +55,11 @@ class Schemas:
         return self._roots.get((kind.group, kind.version, kind.kind), {"type": "object"})
 
     def define(self, kind: Kind, schema: dict[str, Any]) -> None:
-        """Learn the schema of a custom resource."""
+        """Add the schema of a custom resource."""
         self._roots[kind.group, kind.version, kind.kind] = schema
 
     def resolve(self, schema: Any) -> dict[str, Any]:
-        """Follow references; what is no schema is one that says nothing."""
+        """Resolve references; return {} for a value that is not a schema."""
         while isinstance(schema, dict):
             one = schema.get("allOf")
             if isinstance(one, list) and len(one) == 1 and "properties" not in schema:
@@ -73,7 +73,7 @@ class Schemas:
 
 @cache
 def words_of(description: str) -> tuple[str, ...]:
-    """The values that a field's description names: quoted ones and capitalised ones.
+    """Return possible values from the description of a field: quoted and capitalised words.
 
     >>> words_of("Valid operators are Exists and Equal.")
     ('Valid', 'Exists', 'Equal')
@@ -83,7 +83,7 @@ def words_of(description: str) -> tuple[str, ...]:
 
 
 def read_discovery(*documents: bytes) -> list[Kind]:
-    """Read aggregated discovery documents."""
+    """Return the kinds in aggregated discovery documents."""
     return [
         Kind(
             group["metadata"].get("name", ""), version["version"], one["resource"],

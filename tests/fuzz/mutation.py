@@ -1,4 +1,4 @@
-"""Damage JSON values: anywhere in them, in the ways that break programs."""
+"""Damage JSON values at random places."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from fuzz.values import Values
-from fuzz.vocabulary import (
+from fuzz.odd_values import (
     COUNTS_OF_PODS,
     FINALIZERS,
     INT_OR_STRINGS,
@@ -23,13 +22,14 @@ from fuzz.vocabulary import (
     TEXTS,
     TIMES,
 )
+from fuzz.values import Values
 
 Place = tuple[Any, Any]
 _LARGE = 10_000
 
 
 def places(value: Any) -> list[Place]:
-    """Every (container, key) in a value, however deep."""
+    """Return every (container, key) in a value, at any depth."""
     found: list[Place] = []
     waiting = [value]
     while waiting:
@@ -43,7 +43,7 @@ def places(value: Any) -> list[Place]:
 
 
 def mutate(values: Values, obj: dict[str, Any]) -> None:
-    """Damage one place of an object, and its metadata now and then."""
+    """Damage one place of an object, and sometimes its metadata."""
     if values.chance(0.2):
         values.pick(_METADATA_ATTACKS)(values, obj)
         return
@@ -55,12 +55,12 @@ def mutate(values: Values, obj: dict[str, Any]) -> None:
     if key in COUNTS_OF_PODS:
         holder[key] = values.pick(REPLICAS)
         return
-    with suppress(RecursionError):  # of a copy, where it is nested deep already
+    with suppress(RecursionError):  # of a copy that is already nested deep
         values.pick(_DAMAGES)(values, holder, key)
 
 
 def few_pods(value: Any) -> Any:
-    """Make a large number of replicas small: so many pods are no fault, but take for ever."""
+    """Replace large numbers of replicas by small ones: creating many pods takes too long."""
     for holder, key in places(value) if isinstance(value, dict | list) else ():
         one = holder[key]
         if key in COUNTS_OF_PODS and isinstance(one, int) and 10 < one < 2**31:
@@ -89,7 +89,7 @@ def _number(values: Values, holder: Any, key: Any) -> None:
 
 
 def _like(values: Values, holder: Any, key: Any) -> None:
-    """Another value of the same sort."""
+    """Replace a value by another of the same type."""
     old = holder[key]
     if isinstance(old, str):
         holder[key] = values.pick((*NAMES, *NAMESPACES))
@@ -108,7 +108,7 @@ def _special(values: Values, holder: Any, key: Any) -> None:
 
 
 def _repeat(values: Values, holder: Any, key: Any) -> None:
-    """Repeat the items of a list, a few times or very often."""
+    """Repeat the items of a list, a few times or many times."""
     if isinstance(holder[key], list) and holder[key]:
         most = _LARGE // (1 + len(places(holder[key])))
         times = min(values.pick((2, 2, 3, 300, 3_000)), most)
@@ -132,7 +132,7 @@ def _unknown_field(values: Values, holder: Any, key: Any) -> None:
 
 
 def _swap(values: Values, holder: Any, key: Any) -> None:
-    """Put a value where a neighbour's was."""
+    """Replace a value by that of another key."""
     if isinstance(holder, dict) and len(holder) > 1:
         holder[key] = copy.deepcopy(holder[values.pick(list(holder))])
 
@@ -144,7 +144,7 @@ _DAMAGES: tuple[Callable[[Values, Any, Any], None], ...] = (
 
 
 def annotate(values: Values, obj: dict[str, Any]) -> None:
-    """Set an annotation or label that the scheduler reads, to sense or nonsense."""
+    """Set an annotation or label that the scheduler reads to a valid or invalid value."""
     where = values.pick(("annotations", "labels"))
     holder = _metadata(obj)
     if not isinstance(holder.get(where), dict):
@@ -161,7 +161,7 @@ def _metadata(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _owners(values: Values, obj: dict[str, Any]) -> None:
-    """Owners that exist, that do not, that are the object itself, or several."""
+    """Set owner references: existing or missing objects, the object itself, or several."""
     meta = _metadata(obj)
     meta["ownerReferences"] = [
         {

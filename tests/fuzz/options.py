@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from fuzz.bodies import as_json
 from fuzz.mutation import mutate
-from fuzz.values import Values
-from fuzz.vocabulary import (
+from fuzz.odd_values import (
     CONTINUES,
     COUNTS,
     FIELD_SELECTORS,
@@ -16,10 +15,11 @@ from fuzz.vocabulary import (
     TEXTS,
     VERSIONS,
 )
+from fuzz.values import Values
 
 
 def write_query(values: Values) -> dict[str, str]:
-    """Query parameters of a write; most have none."""
+    """Return query parameters of a write, mostly none."""
     query: dict[str, str] = {}
     if values.chance(0.08):
         query["dryRun"] = values.pick(("All", "All", "Some", "", "all"))
@@ -33,7 +33,7 @@ def write_query(values: Values) -> dict[str, str]:
 
 
 def list_query(values: Values, continues: Sequence[str]) -> dict[str, str]:
-    """Query parameters of a list, a watch or a deletion of many."""
+    """Return query parameters of a list, a watch or a deletecollection."""
     query: dict[str, str] = {}
     for share, name, choices in (
         (0.3, "labelSelector", SELECTORS),
@@ -55,7 +55,7 @@ def list_query(values: Values, continues: Sequence[str]) -> dict[str, str]:
 
 
 def delete_options(values: Values) -> tuple[str, bytes]:
-    """Give (content type, body) of a deletion."""
+    """Return (content type, body) of a deletion."""
     if values.chance(0.4):
         return "", b""
     options = {"kind": "DeleteOptions", "apiVersion": "v1"}

@@ -1,4 +1,4 @@
-"""Patches of every kind: from one object to another, and nonsense."""
+"""Patches of every type: valid ones from one object to another, and invalid ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from fuzz.bodies import as_json, damage
 from fuzz.mutation import few_pods, mutate
+from fuzz.odd_values import PATCHES, RAW_BODIES, REPLICAS, TEXTS
 from fuzz.values import Values
-from fuzz.vocabulary import PATCHES, RAW_BODIES, REPLICAS, TEXTS
 
 _DIRECTIVES = (
     {"$patch": "replace"}, {"$patch": "delete"}, {"$patch": "nonsense"}, {"$retainKeys": ["a"]},
@@ -18,7 +18,7 @@ _DIRECTIVES = (
 
 
 def write_patch(values: Values, old: Any, new: Any, *, custom: bool) -> tuple[str, bytes]:
-    """Give (content type, body) of a patch that makes ``new`` of ``old``, more or less."""
+    """Return (content type, body) of a patch from ``old`` to ``new``, or a similar one."""
     roll = values.rng.random()
     if roll < 0.03:
         return values.pick(PATCHES), values.pick(RAW_BODIES)
@@ -39,7 +39,7 @@ def write_patch(values: Values, old: Any, new: Any, *, custom: bool) -> tuple[st
 
 
 def difference(old: Any, new: Any) -> Any:
-    """The merge patch from one value to another."""
+    """Return the merge patch from one value to another."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     change = {key: None for key in old if key not in new}
@@ -50,7 +50,7 @@ def difference(old: Any, new: Any) -> Any:
 
 
 def _direct(values: Values, change: Any) -> None:
-    """Put a directive of strategic patches somewhere."""
+    """Add a directive of strategic merge patches at a random place."""
     target = change
     while isinstance(target, dict):
         inner = [v for v in target.values() if isinstance(v, dict | list) and v]
@@ -78,7 +78,7 @@ def _json_patch(values: Values, old: Any, new: Any) -> Any:
 
 
 def _operation(values: Values, old: Any) -> Any:
-    """One operation on a path that exists, or nearly."""
+    """Return an operation on an existing or similar path."""
     made: dict[str, Any] = {
         "op": values.usual(
             ("add", "remove", "replace", "move", "copy", "test", "nonsense", 5), 6, 0.95

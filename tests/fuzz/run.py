@@ -1,8 +1,8 @@
 """Fuzz the API server: ``python tests/fuzz/run.py --requests 100000 --seed 1``.
 
-Clusters of their own are used for a few thousand requests each, every third over HTTPS, each in a
-process of its own, so that a crash is noticed too. A fault is printed with its seed; the requests
-that lead to it, as few as are needed, are written to a file that ``--replay FILE`` sends again.
+Each cluster gets a few thousand requests, every third cluster over HTTPS, and runs in its own
+process, so that a crash is found too. A fault is printed with its seed; a short list of requests
+that cause it is written to a file for ``--replay FILE``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fuzz.campaign import JOURNAL, Fault, Report, campaign, replay
+from fuzz.campaign import REQUEST_LOG, Fault, Report, campaign, replay
 from fuzz.fuzzer import Probe
-from fuzz.trail import read_trail, shorten, write_trail
+from fuzz.request_file import read_requests, shorten, write_requests
 
 PER_CLUSTER = 2_500
 HTTPS_EVERY = 3
@@ -34,14 +34,14 @@ def main() -> int:
     sys.stdout.reconfigure(errors="backslashreplace")
     wanted = _arguments()
     if wanted.replay:
-        return _show(_replay(read_trail(wanted.replay)), wanted)
+        return _show(_replay(read_requests(wanted.replay)), wanted)
     total = Report()
     began = time.monotonic()
     for seed, size, https in _parts(wanted):
-        report = _apart(lambda where, n=seed, s=size, h=https: (_campaign, where, n, s, h))
+        report = _in_process(lambda where, n=seed, s=size, h=https: (_campaign, where, n, s, h))
         for signature, fault in report.faults.items():
             if signature not in total.faults:
-                _tell(fault, seed, wanted)
+                _print_fault(fault, seed, wanted)
         total.merge(report)
         rate = total.requests / (time.monotonic() - began)
         print(f"{total.requests} requests, {rate:.0f}/s, {len(total.faults)} faults", flush=True)
@@ -62,7 +62,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _parts(wanted: argparse.Namespace) -> Iterator[tuple[int, int, bool]]:
-    """(seed, requests, over HTTPS) of each cluster."""
+    """Yield (seed, requests, over HTTPS) of each cluster."""
     if wanted.exactly is not None:
         yield wanted.exactly, wanted.requests, wanted.https
         return
@@ -71,8 +71,8 @@ def _parts(wanted: argparse.Namespace) -> Iterator[tuple[int, int, bool]]:
         yield wanted.seed * 10_000 + number, min(wanted.per_cluster, wanted.requests - sent), https
 
 
-def _apart(task: Callable[[Path], tuple]) -> Report:
-    """Do work in a process of its own; a crash is a fault."""
+def _in_process(task: Callable[[Path], tuple]) -> Report:
+    """Run a task in its own process; a crash is a fault."""
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory(prefix="fuzz-") as where:
         directory = Path(where)
@@ -80,39 +80,39 @@ def _apart(task: Callable[[Path], tuple]) -> Report:
             try:
                 return pool.submit(*task(directory)).result()
             except BrokenProcessPool:
-                trail = read_trail(directory / JOURNAL)
-                return Report(len(trail), faults={CRASHED: Fault(CRASHED, trail)})
+                requests = read_requests(directory / REQUEST_LOG)
+                return Report(len(requests), faults={CRASHED: Fault(CRASHED, requests)})
 
 
 def _campaign(directory: Path, seed: int, size: int, https: bool) -> Report:
-    _quiet()
+    _disable_logging()
     return asyncio.run(campaign(directory, seed, size, https=https))
 
 
 def _replayed(directory: Path, probes: list[Probe]) -> Report:
-    _quiet()
-    write_trail(directory / JOURNAL, probes)
+    _disable_logging()
+    write_requests(directory / REQUEST_LOG, probes)
     return asyncio.run(replay(directory, probes))
 
 
-def _quiet() -> None:
+def _disable_logging() -> None:
     logging.getLogger("holdfast").propagate = False
     logging.getLogger("holdfast").addHandler(logging.NullHandler())
 
 
 def _replay(probes: list[Probe]) -> Report:
-    return _apart(lambda where: (_replayed, where, probes))
+    return _in_process(lambda where: (_replayed, where, probes))
 
 
-def _tell(fault: Fault, seed: int, wanted: argparse.Namespace) -> None:
-    trail = fault.trail
+def _print_fault(fault: Fault, seed: int, wanted: argparse.Namespace) -> None:
+    requests = fault.requests
     if not wanted.no_shrink:
-        trail = shorten(trail, lambda probes: fault.signature in _replay(probes).faults)
+        requests = shorten(requests, lambda probes: fault.signature in _replay(probes).faults)
     name = "".join(c if c.isalnum() else "-" for c in fault.signature)[-80:]
     where = wanted.faults / f"{seed}-{name}.jsonl"
-    write_trail(where, trail)
+    write_requests(where, requests)
     print(f"\nFAULT (seed {seed}): {fault.signature}\n{fault.what[:1500]}\n{fault.trace[-2500:]}")
-    print(f"{len(trail)} requests: --replay {where}\n", flush=True)
+    print(f"{len(requests)} requests: --replay {where}\n", flush=True)
 
 
 def _show(total: Report, wanted: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Small objects that are accepted, one or more a kind: what growing and damaging start from."""
+"""Small valid objects of each kind, to which fields are added and which are damaged."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from fuzz.odd_values import LABEL_KEYS, NAMES
 from fuzz.values import Values
-from fuzz.vocabulary import LABEL_KEYS, NAMES
 from holdfast.testing import builders as build
 from holdfast.testing import device_builders as devices
 from holdfast.testing import storage_builders as storage
@@ -128,11 +128,11 @@ SEEDS: dict[str, Callable[[Values], Raw]] = {
     "events": _fields(involvedObject={"kind": "Pod", "name": "a", "namespace": "default"},
                       reason="Because", type="Normal"),
 }  # fmt: skip
-"""By plural. A kind without one is made from its schema alone."""
+"""By plural; objects of other kinds are generated from the schema."""
 
 
 def seed(values: Values, plural: str) -> Raw | None:
-    """A small valid object with a name of its own, or None for a kind without a seed."""
+    """Return a small valid object with a random name, or None for a kind without a seed."""
     make = SEEDS.get(plural)
     if make is None:
         return None

@@ -1,4 +1,4 @@
-"""Requests on subresources, by the name of the part."""
+"""Requests for subresources."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 from fuzz.bodies import as_json, write_body
 from fuzz.mutation import mutate
+from fuzz.odd_values import NAMES, REPLICAS
 from fuzz.patches import write_patch
 from fuzz.values import Values
-from fuzz.vocabulary import NAMES, REPLICAS
 
 Raw = dict[str, Any]
 
@@ -39,7 +39,7 @@ _OWN = {"scale": _scale, "binding": _binding, "eviction": _eviction, "token": _t
 
 
 def write_part(values: Values, part: str, name: str, obj: Raw) -> tuple[str, str, bytes]:
-    """Give (method, content type, body) for a request on a part of an object."""
+    """Return (method, content type, body) of a request for a subresource."""
     if part in ("log", "exec", "attach", "portforward", "proxy") or values.chance(0.1):
         return values.pick(("GET", "GET", "POST")), "", b""
     if part in ("binding", "eviction", "token"):

@@ -1,4 +1,4 @@
-"""The cluster that requests are sent to: a whole one in this process, on a virtual clock."""
+"""The cluster that requests are sent to: it runs in this process with a virtual clock."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ HANG_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """A response."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
 
-class Front(Protocol):
-    """A way to send requests."""
+class Sender(Protocol):
+    """Sends requests."""
 
     async def send(self, probe: Probe) -> Answer: ...
 
 
-class _Failures(logging.Handler):
-    """Collect what is logged with a traceback: what a component or the server did not foresee.
+class _UnexpectedErrors(logging.Handler):
+    """Collects log records with a traceback: unexpected errors of a component or the server.
 
-    An object that a controller cannot use raises an error of our own, which is foreseen.
+    Errors of our own classes, such as for an object that a controller cannot use, are expected.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class _Failures(logging.Handler):
         self.refused = 0
 
     def take(self, beginning: str) -> str:
-        """The traceback of the server that begins with these words."""
+        """Return the traceback of a record that begins with a text."""
         found = next((text for text in self._of_server if text.startswith(beginning)), "")
         if found:
             self._of_server.remove(found)
@@ -88,8 +88,8 @@ class _Failures(logging.Handler):
             self.of_components.append(self.format(record))
 
 
-class _Overheard:
-    """A transport of components that remembers what they asked for lately."""
+class _RecordingTransport:
+    """A transport that remembers the latest requests of the components."""
 
     def __init__(self, inner: Transport, last: deque[str]) -> None:
         self._inner = inner
@@ -107,14 +107,14 @@ class _Overheard:
 
 
 class Target(Harness):
-    """A cluster with two nodes and a few objects that others can refer to."""
+    """A cluster with two nodes and a few objects for references."""
 
     def __init__(self, directory: Path, seed: int = 0) -> None:
         self._last: deque[str] = deque(maxlen=5_000)
-        wrap = lambda transport, _clock: _Overheard(transport, self._last)  # noqa: E731
+        wrap = lambda transport, _clock: _RecordingTransport(transport, self._last)  # noqa: E731
         super().__init__(directory / "store", seed=seed, wrap=wrap)
         self.root = directory
-        self.logged = _Failures()
+        self.logged = _UnexpectedErrors()
 
     async def __aenter__(self) -> Target:
         logging.getLogger("holdfast").addHandler(self.logged)
@@ -127,14 +127,14 @@ class Target(Harness):
         await super().__aexit__(*end)
 
     def busy_with(self) -> str:
-        """What components asked for most often of late."""
+        """Return the most frequent recent requests of components."""
         return f"{Counter(self._last).most_common(8)}"
 
     def _check(self) -> None:
-        """Check the promises but for those that clients break by binding pods to nodes, shrinking
-        nodes, and allocating devices themselves.
+        """Check the invariants, except those that clients may break.
 
-        The scheduler checks each of its own placements besides.
+        Clients may bind pods, change nodes and allocate devices. The scheduler also checks each
+        of its own placements.
         """
         broken = [
             words for words in invariant_violations(self.world, ours=()) if words[:3] != "I3:"
@@ -149,25 +149,25 @@ class Target(Harness):
         self.client = Client(InProcessTransport(self.server), "test")
 
     async def restart_server(self, while_down: Callable[[], None] = lambda: None) -> None:
-        """Close the store and open it again, with no component running."""
+        """Close the store and open it again, while no component runs."""
         await self._stop_server()
         while_down()
         await self._start_server()
 
     async def send(self, probe: Probe) -> Answer:
-        """Send a request without a wire; of a watch, what there is at once."""
+        """Send a request in process; of a watch, return the events that are available at once."""
         headers = {"accept": "application/json"} | probe.headers
         request = Request(probe.method, probe.path, probe.query, headers, probe.body)
         answer = await self.server.handle(request, ADMIN)
         if isinstance(answer, StreamResponse):
-            return Answer(answer.status, dict(answer.headers), await _beginning(answer))
+            return Answer(answer.status, dict(answer.headers), await _first_events(answer))
         return Answer(answer.status, dict(answer.headers), answer.body)
 
     async def get(self, path: str, accept: str = "application/json", **query: str) -> Answer:
         return await self.send(Probe("GET", path, query, {"accept": accept}))
 
     async def read_kinds(self) -> tuple[list[Kind], Schemas]:
-        """What is served, and the schemas of it."""
+        """Return the served kinds and their schemas."""
         documents = [(await self.get(path, AGGREGATED)).body for path in ("/api", "/apis")]
         kinds = read_discovery(*documents)
         return kinds, await _schemas(self, kinds)
@@ -185,11 +185,11 @@ async def _schemas(target: Target, kinds: list[Kind]) -> Schemas:
 
 
 _documents: dict[tuple[str, str], Any] = {}
-"""Kept between clusters: built-in kinds do not change."""
+"""Cached between clusters, because built-in kinds do not change."""
 
 
-async def _beginning(answer: StreamResponse) -> bytes:
-    """Read a stream until nothing more comes by itself, then hang up."""
+async def _first_events(answer: StreamResponse) -> bytes:
+    """Read a stream until no more data is available, then close it."""
     lines: list[bytes] = []
 
     async def read() -> None:
@@ -206,8 +206,8 @@ async def _beginning(answer: StreamResponse) -> bytes:
     return b"".join(lines)
 
 
-class HttpsWire:
-    """The same server behind its HTTPS front."""
+class HttpsTarget:
+    """The same server over HTTPS."""
 
     def __init__(
         self, front: HttpsServer, session: aiohttp.ClientSession, context: ssl.SSLContext
@@ -217,7 +217,7 @@ class HttpsWire:
         self.context = context
 
     @classmethod
-    async def open(cls, target: Target) -> HttpsWire:
+    async def open(cls, target: Target) -> HttpsTarget:
         credentials = ensure_credentials(target.root / "pki", SystemClock().now())
         front = await serve_https(target.server, "127.0.0.1", 0, credentials)
         context = client_context(credentials)
@@ -250,7 +250,7 @@ class HttpsWire:
 
 
 async def _until_quiet(response: aiohttp.ClientResponse) -> bytes:
-    """What comes first of a watch, which ends only when the virtual clock is moved."""
+    """Return the first events of a watch, which ends only when the virtual clock advances."""
     try:
         return await asyncio.wait_for(response.content.readany(), 0.02)
     except TimeoutError:

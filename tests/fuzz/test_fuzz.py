@@ -1,7 +1,7 @@
-"""Three thousand requests that no client should send, to whole clusters with restarts in between.
+"""Three thousand random requests to clusters, with restarts in between.
 
-``make fuzz ARGS="--requests 100000"`` sends more. What fails here with seed N fails there with
-``--exactly N --requests 1300``, which writes down the requests it takes, as few as are needed.
+``make fuzz ARGS="--requests 100000"`` sends more. A failure here with seed N is reproduced there
+with ``--exactly N --requests 1300``, which writes a short list of requests that cause it.
 """
 
 import pytest
@@ -11,7 +11,7 @@ from fuzz.campaign import campaign
 
 def faults(report):
     return "\n\n".join(
-        f"{fault.signature}\n{fault.what}\n{fault.trace}\nlast request: {fault.trail[-1]}"
+        f"{fault.signature}\n{fault.what}\n{fault.trace}\nlast request: {fault.requests[-1]}"
         for fault in report.faults.values()
     )
 

@@ -1,11 +1,11 @@
-"""What the fuzzer is for: it notices faults, and finds the requests that lead to them."""
+"""The fuzzer finds faults, and the requests that cause them."""
 
 import pytest
 
 from fuzz.bodies import as_json
 from fuzz.campaign import replay
 from fuzz.fuzzer import Probe
-from fuzz.trail import read_trail, shorten, write_trail
+from fuzz.request_file import read_requests, shorten, write_requests
 from holdfast.apiserver import tables
 from holdfast.apiserver.non_resource_paths import NonResourcePaths
 from holdfast.controllers.deployment import DeploymentController
@@ -25,31 +25,31 @@ async def whats(directory, *probes):
     return [fault.what for fault in report.faults.values()]
 
 
-async def test_nothing_is_found_where_nothing_is_wrong(tmp_path):
+async def test_a_correct_cluster_has_no_faults(tmp_path):
     assert await whats(tmp_path, DEPLOYMENT, Probe("GET", "/version")) == []
 
 
-async def test_an_internal_error_is_noticed(tmp_path, monkeypatch):
+async def test_an_internal_error_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(NonResourcePaths, "_listed", broken)
     [what] = await whats(tmp_path, Probe("GET", "/"))
     assert what == "GET /: answer of 500: Internal error occurred: a defect"
 
 
-async def test_a_controller_that_fails_is_noticed(tmp_path, monkeypatch):
+async def test_a_failing_controller_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(DeploymentController, "reconcile", broken)
     found = await whats(tmp_path, DEPLOYMENT)
     assert found[0].startswith("a component failed: deployment-controller: default/web failed")
     assert found[-1] == "a plain Deployment has 0 of 2 replicas"
 
 
-async def test_a_list_that_cannot_be_shown_is_noticed(tmp_path, monkeypatch):
+async def test_a_failing_list_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "_row", broken)
     found = await whats(tmp_path)
     assert any(what.startswith("list of ") and "as=Table" in what for what in found)
 
 
 @pytest.mark.parametrize("needed", [{7}, {2, 7}, {0, 3, 7}])
-def test_a_sequence_is_made_as_short_as_it_can_be(needed):
+def test_a_sequence_of_requests_is_shortened(needed):
     probes = [Probe("GET", f"/{number}") for number in range(8)]
 
     def fails(some):
@@ -59,11 +59,11 @@ def test_a_sequence_is_made_as_short_as_it_can_be(needed):
     assert {int(probe.path[1:]) for probe in found} == needed
 
 
-def test_a_sequence_is_read_as_it_was_written(tmp_path):
+def test_a_file_of_requests_is_read_as_written(tmp_path):
     probes = [
         Probe("GET", "/a", {"q": "é"}),
         Probe("POST", "/b", {}, {"content-type": "x"}, b"\xff\x00"),
         Probe("PUT", "/c", {}, {}, '{"a":"日本"}'.encode()),
     ]
-    write_trail(tmp_path / "trail.jsonl", probes)
-    assert read_trail(tmp_path / "trail.jsonl") == probes
+    write_requests(tmp_path / "trail.jsonl", probes)
+    assert read_requests(tmp_path / "trail.jsonl") == probes

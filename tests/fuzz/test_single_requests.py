@@ -1,4 +1,4 @@
-"""Hypothesis chooses one request at a time and makes what fails small; nothing is stored."""
+"""Single requests chosen by Hypothesis, which minimizes failing ones; nothing is stored."""
 
 import asyncio
 import random
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fuzz.checks import judge
+from fuzz.checks import check_response
 from fuzz.fuzzer import Fuzzer
 from fuzz.target import Target
 
@@ -18,8 +18,8 @@ QUIET = settings(
 )  # fmt: skip
 
 
-class Standing:
-    """A cluster on a loop of its own, with a few objects that requests can be about."""
+class RunningTarget:
+    """A cluster on its own event loop, with a few objects."""
 
     def __init__(self, directory):
         self.loop = asyncio.new_event_loop()
@@ -36,30 +36,30 @@ class Standing:
 
 
 @pytest.fixture(scope="module")
-def standing(tmp_path_factory):
-    made = Standing(tmp_path_factory.mktemp("standing"))
+def running_target(tmp_path_factory):
+    made = RunningTarget(tmp_path_factory.mktemp("standing"))
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def stored(standing):
-    """What the requests of one seed have stored, to be updated, patched and deleted."""
-    fuzzer = Fuzzer(random.Random(1), standing.kinds, standing.schemas)
+def stored(running_target):
+    """Return objects that random requests have stored, to be updated, patched and deleted."""
+    fuzzer = Fuzzer(random.Random(1), running_target.kinds, running_target.schemas)
     while len(fuzzer.stored) < 40:
         probe = fuzzer.next()
-        answer = standing.send(probe)
-        fuzzer.heard(probe, answer.status, answer.body)
+        answer = running_target.send(probe)
+        fuzzer.observe(probe, answer.status, answer.body)
     return list(fuzzer.stored)
 
 
 @pytest.mark.long
 @given(rng=st.randoms(use_true_random=False))
 @QUIET
-def test_no_request_is_answered_with_an_internal_error(standing, stored, rng):
-    fuzzer = Fuzzer(rng, standing.kinds, standing.schemas)
+def test_no_request_causes_an_internal_error(running_target, stored, rng):
+    fuzzer = Fuzzer(rng, running_target.kinds, running_target.schemas)
     fuzzer.stored.extend(stored)
     probe = fuzzer.next()
     probe.query["dryRun"] = "All"
-    answer = standing.send(probe)
-    assert not judge(probe, answer), probe
+    answer = running_target.send(probe)
+    assert not check_response(probe, answer), probe

@@ -1,4 +1,4 @@
-"""Make values of a schema: most of them right, each in its own field's words."""
+"""Generate values by a schema; most of them are valid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any
 
 from fuzz.kinds import Kind, Schemas, words_of
-from fuzz.vocabulary import (
+from fuzz.odd_values import (
     COUNTS_OF_PODS,
     DURATIONS,
     INT_OR_STRINGS,
@@ -50,17 +50,17 @@ _BY_NAME: dict[str, tuple[Any, ...]] = {
 
 
 _IDENTITY = ("apiVersion", "kind", "metadata", "namespace", "resourceVersion", "name", "uid")
-"""Fields that growing leaves alone: most objects without them, or with others, are refused."""
+"""Fields that ``grow`` does not change, because most changes of them are rejected."""
 
 
 class Values:
-    """Draw values from a seeded source of chance."""
+    """Generates values with a seeded random generator."""
 
     def __init__(self, rng: random.Random, schemas: Schemas) -> None:
         self.rng = rng
         self._schemas = schemas
         self.uids: deque[str] = deque(["x", "u1"], maxlen=40)
-        """Of objects that exist, or did."""
+        """The names of objects that exist or existed."""
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
@@ -69,26 +69,26 @@ class Values:
         return choices[self.rng.randrange(len(choices))]
 
     def fresh(self, choices: Any) -> Any:
-        """A copy of one of the choices, which may be damaged later."""
+        """Return a copy of one of the choices, which may be damaged later."""
         return copy.deepcopy(self.pick(choices))
 
     def usual(self, choices: Any, good: int, share: float = 0.8) -> Any:
-        """One of the first ``good`` choices most of the time."""
+        """Return mostly one of the first ``good`` choices."""
         return choices[self.rng.randrange(good)] if self.chance(share) else self.pick(choices)
 
     def object(self, kind: Kind) -> dict[str, Any]:
-        """An object of a kind: its required fields, and others now and then."""
+        """Return an object of a kind with its required fields and some others."""
         made = self.value(self._schemas.of(kind), kind.plural, 0)
         made = made if isinstance(made, dict) else {}
         return made | {"apiVersion": kind.api_version, "kind": kind.kind}
 
     def field(self, kind: Kind, name: str) -> Any:
-        """A value of one field of a kind."""
+        """Return a value of a field of a kind."""
         fields = self._schemas.of(kind).get("properties")
         return self.value(fields.get(name) if isinstance(fields, dict) else None, name, 1)
 
     def grow(self, kind: Kind, obj: dict[str, Any]) -> None:
-        """Add a field that the schema knows somewhere in an object."""
+        """Add a known field at a random place in an object."""
         schema: Any = self._schemas.of(kind)
         where: Any = obj
         name = kind.plural
@@ -110,7 +110,7 @@ class Values:
             return
 
     def value(self, schema: Any, name: str, depth: int) -> Any:
-        """A value of a schema; ``name`` is that of the field it is for."""
+        """Return a value for a schema; ``name`` is the name of the field."""
         schema = self._schemas.resolve(schema)
         if isinstance(enum := schema.get("enum"), list) and enum and self.chance(0.9):
             return self.pick(enum)

@@ -1,6 +1,6 @@
-"""Notice a request that keeps the processor: its stack is kept, and without end it is ended.
+"""Detect requests that take too much processor time: record the stack, then abort them.
 
-Time is the processor's, so that a busy machine is no reason to fail.
+Processor time is measured, so that a busy machine does not cause failures.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ ENDLESS = 6  # times SLOW_SECONDS
 
 
 class Hang(BaseException):
-    """Raised in the midst of what does not end; no handler for exceptions stops it."""
+    """Raised in code that does not end; a BaseException, so that no handler catches it."""
 
 
 class Watchdog:
-    """Count seconds of processor time since the last ``feed``."""
+    """Measures the processor time since the last ``reset``."""
 
     def __init__(self, describe: Callable[[], str] = lambda: "") -> None:
         self.stacks: list[str] = []
         self._describe = describe
         self._rounds = 0
 
-    def feed(self) -> None:
-        """Begin anew: the request is answered."""
+    def reset(self) -> None:
+        """Restart the measurement."""
         self._rounds = 0
         signal.setitimer(signal.ITIMER_PROF, SLOW_SECONDS, SLOW_SECONDS)
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        previous = signal.signal(signal.SIGPROF, self._bark)
-        self.feed()
+        previous = signal.signal(signal.SIGPROF, self._on_timer)
+        self.reset()
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.signal(signal.SIGPROF, previous)
 
-    def _bark(self, _signal: int, frame: FrameType | None) -> None:
+    def _on_timer(self, _signal: int, frame: FrameType | None) -> None:
         self._rounds += 1
         if self._rounds == 1:
             self.stacks.append("".join(traceback.format_stack(frame)[-12:]))

@@ -1,4 +1,4 @@
-"""Stores in a fresh directory with a clock that is moved by hand."""
+"""Fixtures: stores in a temporary directory, with a virtual clock."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def clock():
 
 @pytest.fixture
 async def opened(tmp_path, clock):
-    """Open stores; whatever is still open at the end is closed."""
+    """Return a function that opens stores; open stores are closed after the test."""
     stores = []
 
     def opening(directory=None, **options):

@@ -1,4 +1,4 @@
-"""A process whose files may not grow beyond a limit, which is lifted after the first failure.
+"""A process whose files may not grow beyond a limit; the first failure removes the limit.
 
 Run as ``python -m store.limited_writer DIRECTORY``; prints the name of each acknowledged object.
 """
@@ -14,8 +14,8 @@ from holdfast.store import Store
 from store.store_objects import build, key
 
 
-class HastyClock(SystemClock):
-    """Do not make the test wait for the next trial commit."""
+class FastClock(SystemClock):
+    """A clock that sleeps briefly, so that the test does not wait for the next trial commit."""
 
     async def sleep(self, seconds):
         await asyncio.sleep(0.01)
@@ -31,7 +31,7 @@ async def write(store, name):
 
 
 async def main():
-    store = Store.open(Path(sys.argv[1]), HastyClock())
+    store = Store.open(Path(sys.argv[1]), FastClock())
     limit(600_000)
     number = 0
     try:

@@ -1,4 +1,4 @@
-"""Keys, objects as bytes, and reading watches, for the tests of the store."""
+"""Helpers for tests of the store: keys, objects as bytes, events of a watch."""
 
 import json
 
@@ -10,7 +10,7 @@ def key(name, plural="pods", namespace="default", group=""):
 
 
 def build(name, namespace="default", labels=None, owners=(), node="", **more):
-    """Make the function that makes the bytes, as the API server would."""
+    """Return a function that builds the bytes of an object, as the API server does."""
 
     def made(revision):
         metadata = {
@@ -24,7 +24,7 @@ def build(name, namespace="default", labels=None, owners=(), node="", **more):
 
 
 async def drain(subscription, until):
-    """Read events up to the one of a revision."""
+    """Read the events of a subscription up to a revision."""
     events = []
     async for batch in subscription:
         events += batch
@@ -33,8 +33,8 @@ async def drain(subscription, until):
     raise AssertionError("the subscription ended early")
 
 
-def told(events):
-    """What a watcher is told, as comparable values."""
+def as_tuples(events):
+    """Return events as tuples that can be compared."""
     return [
         (e.revision, e.change.name, e.key.name, e.object.value, e.previous and e.previous.value)
         for e in events

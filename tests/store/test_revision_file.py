@@ -1,4 +1,4 @@
-"""Revisions are never given out twice, whatever becomes of the files between two runs."""
+"""Revisions are never assigned twice, even if files are truncated or replaced between two runs."""
 
 import asyncio
 import random
@@ -24,7 +24,7 @@ async def fill(store, count, prefix="p"):
 
 @pytest.fixture
 def crash(tmp_path):
-    """Copy the files of an open store: what a kill leaves behind."""
+    """Return a function that copies the files of an open store, as a kill would leave them."""
 
     def copy(name="crashed"):
         shutil.copytree(tmp_path / "data", tmp_path / name)
@@ -33,7 +33,7 @@ def crash(tmp_path):
     return copy
 
 
-async def test_after_a_clean_stop_revisions_go_on_without_a_gap(opened, caplog):
+async def test_after_a_clean_stop_revisions_continue_without_a_gap(opened, caplog):
     for start in (0, 3, 6):
         store = opened()
         assert store.revision == start
@@ -44,7 +44,7 @@ async def test_after_a_clean_stop_revisions_go_on_without_a_gap(opened, caplog):
     assert caplog.text == ""
 
 
-async def test_after_a_crash_nothing_is_lost_and_nothing_is_said(opened, crash, caplog):
+async def test_after_a_crash_nothing_is_lost_and_nothing_is_logged(opened, crash, caplog):
     store = opened()
     given = await fill(store, 20)
     again = opened(crash())
@@ -58,7 +58,9 @@ async def test_after_a_crash_nothing_is_lost_and_nothing_is_said(opened, crash, 
 
 
 @pytest.mark.parametrize("cut", ["empty", "missing"])
-async def test_a_cut_log_is_named_and_its_revisions_are_not_given_again(opened, crash, caplog, cut):
+async def test_a_truncated_log_is_reported_and_its_revisions_are_not_assigned_again(
+    opened, crash, caplog, cut
+):
     store = opened()
     given = set((await fill(store, 20)).values())
     left = crash()
@@ -91,7 +93,7 @@ async def test_lost_revisions_stay_expired_after_more_restarts(opened, crash, ca
                 again.check_not_in_gap(revision)
             with pytest.raises(errors.Expired):
                 again.watch("", "pods", revision)
-        if round_:  # the first time nothing is written before the stop
+        if round_:  # nothing is written in the first round
             await fill(again, 3, f"round{round_}-")
         await again.close()
     assert caplog.text.count(LOST) == 2, "until something is committed above the lost revision"
@@ -119,7 +121,7 @@ async def test_a_log_cut_anywhere_never_makes_a_revision_appear_twice(opened, cr
         await again.close()
 
 
-async def test_a_database_put_back_from_an_older_copy(opened, tmp_path, caplog):
+async def test_a_database_replaced_by_an_older_copy_is_reported(opened, tmp_path, caplog):
     store = opened()
     await fill(store, 5)
     await store.close()
@@ -135,7 +137,9 @@ async def test_a_database_put_back_from_an_older_copy(opened, tmp_path, caplog):
         again.watch("", "pods", max(given.values()))
 
 
-async def test_a_database_moved_away_starts_empty_and_above(opened, tmp_path, caplog):
+async def test_after_the_database_is_removed_revisions_continue_above_the_old_ones(
+    opened, tmp_path, caplog
+):
     store = opened()
     await fill(store, 5)
     await store.close()
@@ -149,7 +153,9 @@ async def test_a_database_moved_away_starts_empty_and_above(opened, tmp_path, ca
 @pytest.mark.parametrize(
     "content", [None, b"", b"garbage", b"\x00" * 42, b"-1 -2", b"9" * 20 + b" 5"]
 )
-async def test_a_directory_without_a_mark_opens_as_before(opened, tmp_path, caplog, content):
+async def test_a_directory_without_a_valid_revision_file_can_be_opened(
+    opened, tmp_path, caplog, content
+):
     store = opened()
     await fill(store, 5)
     await store.close()
@@ -161,7 +167,7 @@ async def test_a_directory_without_a_mark_opens_as_before(opened, tmp_path, capl
     assert (await again.create(key("new"), build("new"))).revision == 6
 
 
-async def test_a_restored_backup_is_above_everything_reserved(opened, tmp_path, crash):
+async def test_a_restored_backup_continues_above_all_reserved_revisions(opened, tmp_path, crash):
     store = opened()
     await fill(store, 5)
     await store.backup(tmp_path / "backup.db")
@@ -173,7 +179,7 @@ async def test_a_restored_backup_is_above_everything_reserved(opened, tmp_path, 
     again.check_not_in_gap(again.revision)
 
 
-async def test_one_sync_reserves_many_revisions(tmp_path, monkeypatch):
+async def test_one_fsync_reserves_many_revisions(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr("os.fsync", synced.append)
     mark = RevisionFile(tmp_path / "mark")
@@ -189,7 +195,7 @@ async def test_one_sync_reserves_many_revisions(tmp_path, monkeypatch):
     after_a_crash.close()
 
 
-async def test_a_commit_whose_mark_cannot_be_written_is_refused(opened, clock, monkeypatch):
+async def test_a_commit_whose_revision_cannot_be_reserved_is_rejected(opened, clock, monkeypatch):
     store = opened()
     await fill(store, 1)
 
@@ -206,7 +212,9 @@ async def test_a_commit_whose_mark_cannot_be_written_is_refused(opened, clock, m
     assert names(store.list("", "pods")) == ["a", "p0"]
 
 
-async def test_a_commit_counts_even_if_the_mark_cannot_be_written_afterwards(opened, monkeypatch):
+async def test_a_commit_succeeds_even_if_it_cannot_be_recorded_in_the_revision_file(
+    opened, monkeypatch
+):
     store = opened()
     await fill(store, 1)
 
@@ -218,11 +226,11 @@ async def test_a_commit_counts_even_if_the_mark_cannot_be_written_afterwards(ope
     assert not store.read_only_reason
 
 
-def test_many_gaps_are_kept_in_few():
+def test_old_gaps_are_merged_when_there_are_many():
     gaps = RevisionGaps([])
     for i in range(1, 1001):
         gaps.add(i * 10, i * 10 + 5)
-    assert len(gaps.as_list()) == RevisionGaps.MOST
+    assert len(gaps.as_list()) == RevisionGaps.MAX_GAPS
     for i in range(1, 1001):
         with pytest.raises(errors.Expired):
             gaps.check(i * 10 + 3)
@@ -232,7 +240,7 @@ def test_many_gaps_are_kept_in_few():
 
 @pytest.mark.long
 async def test_kill_9_with_and_without_a_cut_log(tmp_path, clock, caplog):
-    """Round after round on one directory: no false alarm, no revision twice."""
+    """Many rounds on one directory: no false report of a loss, no revision assigned twice."""
     data, dice, given = tmp_path / "data", random.Random(3), {}
     for round_ in range(6):
         child = await asyncio.create_subprocess_exec(

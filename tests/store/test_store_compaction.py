@@ -1,4 +1,4 @@
-"""Forgetting: what is old goes, what is needed stays, and both survive a restart."""
+"""Compaction: old events are deleted, the newest are retained, also across a restart."""
 
 import asyncio
 import sqlite3
@@ -23,7 +23,7 @@ def rows(tmp_path):
     return found
 
 
-async def test_what_is_old_goes_beyond_the_newest_of_each_resource(tmp_path, opened, clock):
+async def test_old_events_are_deleted_except_the_newest_of_each_resource(tmp_path, opened, clock):
     store = opened(retention=Retention(min_events=2))
     await fill(store, "ab", "nodes")
     await fill(store, "abcd")
@@ -35,10 +35,10 @@ async def test_what_is_old_goes_beyond_the_newest_of_each_resource(tmp_path, ope
     assert [e.revision for e in await anext(store.watch("", "pods", 5))] == [6, 7]
     with pytest.raises(errors.Expired, match=r"^too old resource version: 4 \(5\)$"):
         store.watch("", "pods", 4)
-    assert names(store.list("", "pods")) == list("abcde"), "objects are not history"
+    assert names(store.list("", "pods")) == list("abcde"), "objects are not compacted"
 
 
-async def test_what_is_young_stays_however_much_it_is(opened, clock):
+async def test_young_events_are_retained_whatever_their_number(opened, clock):
     store = opened(retention=Retention(min_events=2))
     await fill(store, "abcdef")
     await clock.advance(299)
@@ -49,7 +49,7 @@ async def test_what_is_young_stays_however_much_it_is(opened, clock):
         store.watch("", "pods", 3)
 
 
-async def test_the_floor_survives_a_restart(opened, clock):
+async def test_the_compact_revision_survives_a_restart(opened, clock):
     store = opened(retention=Retention(min_events=1))
     await fill(store, "abc")
     await clock.advance(301)
@@ -74,7 +74,7 @@ async def test_the_store_compacts_by_itself_every_five_minutes(tmp_path, opened,
     await asyncio.gather(keeping, return_exceptions=True)
 
 
-async def test_a_flood_is_compacted_without_waiting_for_the_clock(tmp_path, opened, clock):
+async def test_many_events_are_compacted_at_once(tmp_path, opened, clock):
     store = opened(retention=Retention(min_events=2, max_events=8, max_lag=8))
     await fill(store, map(str, range(30)))
     await clock.settle()
@@ -101,15 +101,15 @@ async def test_large_objects_are_compacted_by_their_bytes(tmp_path, opened, cloc
     assert [e.revision for e in await drain(again.watch("", "pods", 25), 31)] == follow
 
 
-async def test_a_long_log_is_deleted_piece_by_piece_and_may_be_interrupted(
+async def test_a_long_log_is_deleted_in_batches_and_may_be_interrupted(
     tmp_path, opened, clock, monkeypatch
 ):
     monkeypatch.setattr("holdfast.store.database.COMPACTION_ROWS", 2)
-    pieces = []
+    batches = []
 
     def interrupt(connection):
-        pieces.append(connection.total_changes)
-        if len(pieces) == 10:  # eight writes and the first piece went through
+        batches.append(connection.total_changes)
+        if len(batches) == 10:  # after eight writes and the first batch
             raise sqlite3.OperationalError("disk I/O error")
 
     store = opened(retention=Retention(min_events=1), fault=interrupt)
@@ -120,7 +120,7 @@ async def test_a_long_log_is_deleted_piece_by_piece_and_may_be_interrupted(
     assert rows(tmp_path) == [3, 4, 5, 6, 7, 8]
     await store.close()
     database = Database(tmp_path / "data" / "store.db")
-    assert [row.revision for row in database.log()] == [8], "what is below the floor is not read"
+    assert [row.revision for row in database.log()] == [8], "compacted rows are not read"
     database.close()
     again = opened(retention=Retention(min_events=1))
     with pytest.raises(errors.Expired):
@@ -131,7 +131,7 @@ async def test_a_long_log_is_deleted_piece_by_piece_and_may_be_interrupted(
     assert rows(tmp_path) == [9]
 
 
-async def test_a_reader_whose_place_was_forgotten_is_ended(opened, clock):
+async def test_a_subscription_whose_position_was_compacted_ends(opened, clock):
     store = opened(retention=Retention(min_events=1))
     watch = store.watch("", "pods", 0)
     await fill(store, "abc")

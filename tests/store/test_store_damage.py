@@ -1,4 +1,4 @@
-"""Database files that cannot be used: one sentence that names them, and nothing is changed."""
+"""Database files that cannot be used: the error names the file, and nothing is changed."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ ADVICE = "nothing was changed; put a copy made earlier in its place, or move sto
 
 @pytest.fixture
 async def data(opened, tmp_path):
-    """The directory of a closed store whose tables, indexes and long values fill many pages."""
+    """Return the directory of a closed store with tables, indexes and values on many pages."""
     store = opened()
     made = [
         store.create(key(f"p{i}"), build(f"p{i}", pad="x" * (9_000 if i % 9 == 0 else 200)))
@@ -34,8 +34,8 @@ def contents(directory):
     return {path.name: path.read_bytes() for path in files if path.stat().st_size}
 
 
-def refusal(directory, clock, kind=errors.StoreDamaged):
-    """The sentence with which a directory is refused, twice, without a change."""
+def open_error(directory, clock, kind=errors.StoreDamaged):
+    """Open a directory twice; return the error, and check that it changes nothing."""
     before = contents(directory)
     for _ in range(2):
         with pytest.raises(kind) as refused:
@@ -50,7 +50,7 @@ def refusal(directory, clock, kind=errors.StoreDamaged):
 
 
 async def test_a_garbage_page_anywhere_is_a_sentence(data, clock):
-    """Every page in turn; a page that nothing is read from may be garbage unnoticed."""
+    """Try every page; garbage in a page that is not in use may go unnoticed."""
     path, dice, found = data / "store.db", random.Random(5), 0
     sound = path.read_bytes()
     pages = len(sound) // PAGE
@@ -71,8 +71,8 @@ async def test_a_garbage_page_anywhere_is_a_sentence(data, clock):
 
 
 @pytest.mark.parametrize("fill", [b"\x00", b"\xff"])
-async def test_a_blank_page_is_a_sentence_or_changes_nothing(data, clock, opened, fill):
-    """The end of a value in the log may be blank unnoticed if the object itself is sound."""
+async def test_a_blank_page_is_reported_or_changes_nothing(data, clock, opened, fill):
+    """Try every page; the blank end of a value in the log may go unnoticed."""
     path = data / "store.db"
     sound = path.read_bytes()
     store, found = opened(), 0
@@ -92,7 +92,7 @@ async def test_a_blank_page_is_a_sentence_or_changes_nothing(data, clock, opened
     assert found > len(pages) * 0.7
 
 
-async def test_a_value_that_is_no_object_any_more_is_a_sentence(data, clock):
+async def test_a_value_that_is_not_an_object_is_reported(data, clock):
     with closing(sqlite3.connect(data / "store.db")) as connection, connection:
         connection.execute("UPDATE obj SET val = CAST('{\"metadata\": ' AS BLOB) WHERE name = 'p7'")
     with pytest.raises(errors.StoreDamaged, match=r"store\.db is damaged"):
@@ -100,33 +100,33 @@ async def test_a_value_that_is_no_object_any_more_is_a_sentence(data, clock):
 
 
 @pytest.mark.parametrize(
-    "spoil", ["UPDATE obj SET res = 99", "UPDATE log SET res = 99", "UPDATE log SET type = 9"]
+    "damage", ["UPDATE obj SET res = 99", "UPDATE log SET res = 99", "UPDATE log SET type = 9"]
 )
-async def test_rows_that_refer_to_nothing_are_a_sentence(data, clock, spoil):
+async def test_rows_that_refer_to_nothing_are_reported(data, clock, damage):
     with closing(sqlite3.connect(data / "store.db")) as connection, connection:
-        connection.execute(spoil)
+        connection.execute(damage)
     with pytest.raises(errors.StoreDamaged, match=r"store\.db is damaged"):
         Store.open(data, clock)
 
 
 @pytest.mark.parametrize("kept", [0.1, 0.5, 0.9])
-async def test_a_truncated_file_is_a_sentence(data, clock, kept):
+async def test_a_truncated_file_is_reported(data, clock, kept):
     path = data / "store.db"
     os.truncate(path, int(path.stat().st_size * kept) // PAGE * PAGE)
-    assert ADVICE in refusal(data, clock)
+    assert ADVICE in open_error(data, clock)
 
 
-async def test_an_emptied_file_is_a_sentence_and_no_new_store(data, clock):
+async def test_an_emptied_file_is_reported_and_not_used_as_a_new_store(data, clock):
     os.truncate(data / "store.db", 0)
-    assert "is damaged (it is empty; it had revision 150)" in refusal(data, clock)
+    assert "is damaged (it is empty; it had revision 150)" in open_error(data, clock)
 
 
-async def test_a_file_of_something_else_is_a_sentence(data, clock):
+async def test_a_file_of_another_program_is_reported(data, clock):
     (data / "store.db").write_bytes(b"something else entirely" * 1000)
-    assert "is damaged (file is not a database)" in refusal(data, clock)
+    assert "is damaged (file is not a database)" in open_error(data, clock)
 
 
-async def test_a_directory_in_the_place_of_the_file_is_a_sentence(tmp_path, clock):
+async def test_a_directory_in_place_of_the_file_is_reported(tmp_path, clock):
     (tmp_path / "data" / "store.db").mkdir(parents=True)
     with pytest.raises(errors.BadConfiguration, match=r"cannot be used: Is a directory \(.*/store"):
         Store.open(tmp_path / "data", clock)
@@ -134,14 +134,14 @@ async def test_a_directory_in_the_place_of_the_file_is_a_sentence(tmp_path, cloc
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
 @pytest.mark.parametrize("name", ["store.db", "."])
-async def test_what_must_not_be_written_is_a_sentence(data, clock, name):
+async def test_missing_permissions_are_reported(data, clock, name):
     (data / name).chmod(0o500)
     (data / "store.lock").unlink()
     with pytest.raises(errors.BadConfiguration, match="cannot be used: Permission denied"):
         Store.open(data, clock)
 
 
-async def test_a_file_locked_by_another_program_is_a_sentence(data, clock):
+async def test_a_file_locked_by_another_program_is_reported(data, clock):
     with closing(sqlite3.connect(data / "store.db", isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
@@ -153,7 +153,7 @@ async def test_a_file_locked_by_another_program_is_a_sentence(data, clock):
     await store.close()
 
 
-async def test_a_damaged_backup_is_named_and_the_store_is_left_alone(data, tmp_path, opened):
+async def test_a_damaged_backup_is_reported_and_the_store_is_unchanged(data, tmp_path, opened):
     sound = (data / "store.db").read_bytes()
     for cut in (PAGE * 3, len(sound) // 2 // PAGE * PAGE):
         (tmp_path / "backup.db").write_bytes(sound[:cut])
@@ -162,7 +162,7 @@ async def test_a_damaged_backup_is_named_and_the_store_is_left_alone(data, tmp_p
     assert opened().revision == 150
 
 
-async def test_damage_found_while_running_refuses_writes_for_good(opened, clock, caplog):
+async def test_damage_found_while_running_rejects_all_further_writes(opened, clock, caplog):
     broken = sqlite3.DatabaseError("database disk image is malformed")
     broken.sqlite_errorcode = sqlite3.SQLITE_CORRUPT_INDEX
     failing = False
@@ -185,8 +185,8 @@ async def test_damage_found_while_running_refuses_writes_for_good(opened, clock,
     assert caplog.text.count("is damaged") == 1
 
 
-async def test_pages_overwritten_under_a_running_store(data, clock, opened, caplog):
-    """What was read stays readable; nothing that the file cannot hold is acknowledged."""
+async def test_pages_overwritten_under_a_running_store_reject_writes(data, clock, opened, caplog):
+    """Objects in memory stay readable; a write that cannot be stored is not acknowledged."""
     store = opened()
     path = data / "store.db"
     with path.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""Commits that fail: nothing half done, reads go on, writes come back by themselves."""
+"""Failed commits: nothing is stored partly, reads go on, writes are accepted again later."""
 
 import asyncio
 import sqlite3
@@ -15,7 +15,7 @@ WORDS = r"cannot commit \(database or disk is full\).*writes are refused until a
 
 
 class Disk:
-    """A disk that can be filled; also holds a commit until told."""
+    """A fault for transactions: fails while the disk is full, and can block a commit."""
 
     def __init__(self):
         self.full = False
@@ -50,7 +50,7 @@ async def failing(opened, disk):
     return opened(fault=disk)
 
 
-async def test_a_failed_commit_fails_its_batch_and_everything_behind_it(failing, disk, clock):
+async def test_a_failed_commit_fails_its_batch_and_all_queued_writes(failing, disk, clock):
     store = failing
     await store.create(key("kept"), build("kept"))
     await disk.hold()
@@ -66,7 +66,7 @@ async def test_a_failed_commit_fails_its_batch_and_everything_behind_it(failing,
     assert store.latest(key("a")) is None and store.latest(key("b")) is None
 
 
-async def test_what_is_behind_a_failed_commit_fails_even_if_the_disk_is_well_again(
+async def test_writes_queued_behind_a_failed_commit_fail_even_if_the_disk_works_again(
     failing, disk, clock
 ):
     store = failing
@@ -82,7 +82,7 @@ async def test_what_is_behind_a_failed_commit_fails_even_if_the_disk_is_well_aga
     assert (await store.create(key("a"), build("a"))).revision == 3
 
 
-async def test_reads_and_watches_go_on_while_writes_are_refused(failing, disk, clock):
+async def test_reads_and_watches_go_on_while_writes_are_rejected(failing, disk, clock):
     store = failing
     kept = await store.create(key("kept"), build("kept"))
     disk.full = True
@@ -95,7 +95,7 @@ async def test_reads_and_watches_go_on_while_writes_are_refused(failing, disk, c
     assert len(await anext(store.watch("", "pods", 0))) == 1
 
 
-async def test_writes_come_back_once_a_trial_commit_succeeds(failing, disk, clock):
+async def test_writes_are_accepted_again_once_a_trial_commit_succeeds(failing, disk, clock):
     store = failing
     kept = await store.create(key("kept"), build("kept"))
     watch = store.watch("", "pods", 1)
@@ -103,13 +103,13 @@ async def test_writes_come_back_once_a_trial_commit_succeeds(failing, disk, cloc
     with pytest.raises(errors.Unavailable):
         await store.create(key("a"), build("a"))
     await clock.advance(5)
-    assert disk.trials >= 5, "it tries about once a second"
+    assert disk.trials >= 5, "it retries about once a second"
     disk.full = False
     with pytest.raises(errors.Unavailable):
         store.update(kept, build("kept"))
     await clock.advance(1)
     stored = await store.update(kept, build("kept", labels={"n": "2"}))
-    assert stored.revision > 2, "a revision that was given out is not given out again"
+    assert stored.revision > 2, "an assigned revision is not assigned again"
     assert [e.revision for e in await drain(watch, stored.revision)] == [stored.revision]
 
 
@@ -127,18 +127,18 @@ async def test_a_failure_leaves_nothing_on_disk(failing, disk, clock, opened):
     assert names(again.list("", "pods")) == ["kept"] and names(again.list("", "nodes")) == ["m"]
 
 
-async def test_files_that_really_cannot_grow_behave_the_same(tmp_path, opened):
+async def test_a_real_file_size_limit_behaves_like_a_full_disk(tmp_path, opened):
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "store.limited_writer", tmp_path / "data",
         cwd=Path(__file__).parents[1], stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     reported = (await child.stdout.read()).decode().split()
     assert await child.wait() == 0
-    assert len(reported) > 3, "some writes fit, and one was made after the limit was lifted"
+    assert len(reported) > 3, "some writes fit, and one was made after the limit was removed"
     assert names(opened().list("", "pods")) == sorted(reported)
 
 
-async def test_a_commit_that_was_reported_failed_but_reached_the_disk_counts(opened, clock):
+async def test_a_commit_that_is_stored_although_it_reported_an_error_is_applied(opened, clock):
     lie = False
 
     def lying(connection):

@@ -1,4 +1,4 @@
-"""Listing: key order, namespaces, label and field pairs, owners, older revisions."""
+"""Lists: key order, namespaces, labels and fields, owners, older revisions."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ async def test_lists_are_in_the_key_order_of_etcd(store):
     assert store.list("", "pods", "c") == [] == store.list("apps", "pods")
 
 
-async def test_label_pairs_follow_updates(store):
+async def test_the_label_index_follows_updates(store):
     await put(
         store,
         (key("a"), build("a", labels={"app": "web", "tier": "front"})),
@@ -41,7 +41,7 @@ async def test_label_pairs_follow_updates(store):
     assert store.list("", "pods", labels={"tier": "front"}) == []
 
 
-async def test_node_name_is_indexed_and_an_absent_field_reads_as_empty(store):
+async def test_node_name_is_indexed_and_an_absent_field_counts_as_empty(store):
     await put(store, (key("a"), build("a")), (key("b"), build("b", node="n1")))
     assert names(store.list("", "pods", fields={"spec.nodeName": "n1"})) == ["b"]
     assert names(store.list("", "pods", fields={"spec.nodeName": ""})) == ["a"]
@@ -49,7 +49,7 @@ async def test_node_name_is_indexed_and_an_absent_field_reads_as_empty(store):
     assert names(store.list("", "pods", fields={"spec.nodeName": "n1"})) == ["a", "b"]
 
 
-async def test_events_are_found_by_what_they_are_about(store):
+async def test_events_are_found_by_their_involved_object(store):
     about = {"kind": "Pod", "name": "web", "uid": "u1"}
     await put(
         store,
@@ -72,10 +72,10 @@ async def test_dependents_of_an_owner_are_found_across_resources(store):
     await store.update(store.get(key("p")), build("p", owners=["rs"]))
     assert names(store.dependents("d")) == ["rs"] and names(store.dependents("rs")) == ["p"]
     await store.delete(store.get(key("p")), build("p"))
-    assert store.dependents("rs") == [] == store.dependents("nobody")
+    assert store.dependents("rs") == [] == store.dependents("unknown")
 
 
-async def test_the_server_may_bring_its_own_index(opened):
+async def test_a_custom_index_function_can_be_given(opened):
     def index(k, value):
         return IndexEntry(uid=k.name, fields={"status.phase": value.decode()})
 
@@ -92,7 +92,7 @@ def test_an_object_without_the_optional_parts_is_indexed():
     assert odd.uid == "u"
 
 
-async def test_a_list_at_an_older_revision_undoes_what_came_later(store):
+async def test_a_list_at_an_older_revision_undoes_later_events(store):
     await put(store, (key("a"), build("a")), (key("b"), build("b")))
     await store.update(store.get(key("a")), build("a", labels={"n": "3"}))
     await store.delete(store.get(key("b")), build("b"))
@@ -111,7 +111,7 @@ async def test_a_list_at_an_older_revision_undoes_what_came_later(store):
     assert names(store.list_at(2, "", "pods", "default")) == ["a", "b"]
 
 
-async def test_a_list_at_a_forgotten_revision_is_expired(opened, clock):
+async def test_a_list_at_a_compacted_revision_is_expired(opened, clock):
     store = opened(retention=Retention(min_events=1))
     await put(store, *((key(n), build(n)) for n in "abc"))
     await clock.advance(400)

@@ -1,4 +1,4 @@
-"""Durability: nothing acknowledged is lost, no revision is reused, watches resume."""
+"""Durability: no acknowledged write is lost, no revision is reused, watches resume."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.store import Store
-from store.store_objects import build, drain, key, names, told
+from store.store_objects import as_tuples, build, drain, key, names
 
 
 async def test_objects_revision_and_identity_survive_a_restart(opened):
@@ -44,7 +44,7 @@ async def test_a_watch_resumes_after_a_restart_without_a_relist(opened):
     again = opened()
     for revision in range(5):
         replayed = await drain(again.watch("", "pods", revision), 5)
-        assert told(replayed) == told(e for e in live if e.revision > revision)
+        assert as_tuples(replayed) == as_tuples(e for e in live if e.revision > revision)
     assert [e.previous and e.previous.revision for e in replayed] == [None]
     assert [s.revision for s in again.list_at(2, "", "pods")] == [2]
 
@@ -92,7 +92,7 @@ async def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path, opened):
     assert (await store.create(key("after"), build("after"))).revision > newest
 
 
-async def test_a_second_process_is_refused_by_name(tmp_path, store):
+async def test_a_second_process_is_rejected_with_the_process_id(tmp_path, store):
     program = (
         "import asyncio, sys; from pathlib import Path\n"
         "from holdfast.clock import SystemClock; from holdfast.store import Store\n"
@@ -103,11 +103,11 @@ async def test_a_second_process_is_refused_by_name(tmp_path, store):
         subprocess.run, [sys.executable, "-c", program, tmp_path / "data"], capture_output=True
     )
     assert done.returncode == 1
-    words = f"the data directory {tmp_path / 'data'} is in use by process {os.getpid()}"
-    assert words in done.stderr.decode() and b"StoreLocked" in done.stderr
+    message = f"the data directory {tmp_path / 'data'} is in use by process {os.getpid()}"
+    assert message in done.stderr.decode() and b"StoreLocked" in done.stderr
 
 
-async def test_the_lock_goes_with_close_and_with_a_failed_start(tmp_path, clock, opened):
+async def test_the_lock_is_released_by_close_and_by_a_failed_start(tmp_path, clock, opened):
     store = opened()
     with pytest.raises(errors.StoreLocked):
         opened()
@@ -149,35 +149,35 @@ async def test_commits_reach_the_disk_before_they_are_acknowledged(opened):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("damage", "message"),
     [
         ("PRAGMA user_version = 99", r"written by a newer Holdfast \(schema 99"),
-        ("PRAGMA application_id = 7", "a database of some other program"),
+        ("PRAGMA application_id = 7", "the database of another program"),
     ],
 )
-async def test_a_file_we_cannot_read_is_refused_and_left_alone(
-    tmp_path, clock, opened, spoil, words
+async def test_an_unknown_file_is_rejected_and_left_unchanged(
+    tmp_path, clock, opened, damage, message
 ):
     await opened().close()
     path = tmp_path / "data" / "store.db"
     with sqlite3.connect(path) as connection:
-        connection.execute(spoil)
+        connection.execute(damage)
     connection.close()
     before = path.read_bytes()
     for _ in range(2):
-        with pytest.raises(errors.BadConfiguration, match=words):
+        with pytest.raises(errors.BadConfiguration, match=message):
             Store.open(tmp_path / "data", clock)
     assert path.read_bytes() == before
 
 
-async def test_a_file_that_is_no_database_is_refused(tmp_path, clock):
+async def test_a_file_that_is_not_a_database_is_rejected(tmp_path, clock):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "store.db").write_bytes(b"something else entirely" * 100)
     with pytest.raises(errors.BadConfiguration, match="file is not a database"):
         Store.open(tmp_path / "data", clock)
 
 
-async def test_a_directory_that_cannot_be_made_is_named(tmp_path, clock):
+async def test_a_directory_that_cannot_be_created_is_reported(tmp_path, clock):
     (tmp_path / "file").touch()
     with pytest.raises(errors.BadConfiguration, match="file/data cannot be used: Not a directory"):
         Store.open(tmp_path / "file" / "data", clock)

@@ -1,4 +1,4 @@
-"""Following: replay, live events, filters, slow readers, ends."""
+"""Watches: replay, new events, filters, slow readers, closing."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.store import Retention
-from store.store_objects import build, drain, key, told
+from store.store_objects import as_tuples, build, drain, key
 
 
 async def three_changes(store):
@@ -24,20 +24,20 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("revision", range(3))
-async def test_a_watch_replays_exactly_what_came_after_its_revision(store, revision):
+async def test_a_watch_replays_exactly_the_events_after_its_revision(store, revision):
     await three_changes(store)
     watch = store.watch("", "pods", revision)
-    assert told(await drain(watch, 3)) == CHANGES[revision:]
+    assert as_tuples(await drain(watch, 3)) == CHANGES[revision:]
 
 
-async def test_a_watch_goes_on_live_without_a_gap(store):
+async def test_a_watch_continues_with_new_events_without_a_gap(store):
     watch = store.watch("", "pods", 0)
     reader = asyncio.create_task(drain(watch, 3))
     await three_changes(store)
-    assert told(await reader) == CHANGES
+    assert as_tuples(await reader) == CHANGES
 
 
-async def test_nothing_is_published_before_it_is_committed(opened):
+async def test_no_event_is_published_before_its_commit(opened):
     under_way, go_on = threading.Event(), threading.Event()
 
     def hold(connection):
@@ -54,7 +54,7 @@ async def test_nothing_is_published_before_it_is_committed(opened):
     assert event.object is store.get(key("a")) is await write
 
 
-async def test_resources_do_not_see_each_other(store):
+async def test_a_watch_sees_only_events_of_its_resource(store):
     nodes = store.watch("", "nodes", 0)
     await store.create(key("a"), build("a"))
     await store.create(key("n", "nodes", ""), build("n"))
@@ -70,7 +70,7 @@ async def test_fifty_watchers_share_the_same_events(store):
     assert all(events == first for events in others)
 
 
-async def test_a_filter_keeps_the_reader_asleep(store):
+async def test_a_filtered_event_does_not_wake_the_reader(store):
     def on_n1(event):
         return event.object.index.fields.get("spec.nodeName") == "n1"
 
@@ -92,7 +92,7 @@ async def test_a_filter_applies_to_the_replay_too(store):
     assert [e.revision for e in await anext(watch)] == [600]
 
 
-async def test_a_filter_that_raises_hurts_only_its_own_reader(store):
+async def test_a_filter_that_raises_affects_only_its_own_reader(store):
     watch = store.watch("", "pods", 0, accept=lambda event: 1 // 0)
     reader = asyncio.ensure_future(anext(watch))
     await asyncio.sleep(0)
@@ -101,16 +101,16 @@ async def test_a_filter_that_raises_hurts_only_its_own_reader(store):
         await reader
 
 
-async def test_the_revision_of_a_watch_is_what_a_bookmark_may_say(store):
+async def test_the_revision_of_a_watch_is_correct_for_a_bookmark(store):
     watch = store.watch("", "pods", 0)
     await store.create(key("a"), build("a"))
-    assert watch.revision == 0, "the event is not handed out yet"
+    assert watch.revision == 0, "the event is not returned yet"
     await anext(watch)
     await store.create(key("n", "nodes", ""), build("n"))
-    assert watch.revision == 2, "nothing of its own is missing up to there"
+    assert watch.revision == 2, "all its events up to there were returned"
 
 
-async def test_a_reader_that_falls_behind_is_ended_and_can_resume(opened):
+async def test_a_reader_that_lags_too_far_ends_and_can_resume(opened):
     store = opened(retention=Retention(max_lag=5))
     watch = store.watch("", "pods", 0)
     await store.create(key("p0"), build("p0"))
@@ -123,7 +123,7 @@ async def test_a_reader_that_falls_behind_is_ended_and_can_resume(opened):
     assert [e.revision for e in await anext(resumed)] == [2, 3, 4, 5, 6, 7, 8]
 
 
-async def test_history_never_outgrows_its_bound(opened):
+async def test_the_watch_cache_never_exceeds_its_limit(opened):
     store = opened(retention=Retention(min_events=2, max_events=8, max_lag=8))
     stuck = store.watch("", "pods", 0)
     for number in range(20):

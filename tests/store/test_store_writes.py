@@ -1,4 +1,4 @@
-"""Deciding: revisions, preconditions, two views, group commit."""
+"""Writes: revisions, preconditions, pending and committed state, batch commits."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from holdfast import errors
 from store.store_objects import build, key
 
 
-async def test_a_write_is_decided_at_once_and_shown_only_after_the_commit(store):
+async def test_a_write_is_checked_at_once_and_visible_only_after_the_commit(store):
     done = store.create(key("a"), build("a"))
     assert store.latest(key("a")).revision == 1
     assert store.get(key("a")) is None and store.list("", "pods") == [] and store.revision == 0
@@ -20,7 +20,7 @@ async def test_a_write_is_decided_at_once_and_shown_only_after_the_commit(store)
     assert store.list("", "pods") == [stored] and store.revision == 1
 
 
-async def test_the_revision_is_embedded_by_the_builder_and_rises_across_resources(store):
+async def test_the_builder_gets_the_revision_which_rises_across_resources(store):
     pod = await store.create(key("a"), build("a"))
     node = await store.create(key("n", "nodes", ""), build("n"))
     pod = await store.update(pod, build("a", labels={"x": "y"}))
@@ -28,7 +28,7 @@ async def test_the_revision_is_embedded_by_the_builder_and_rises_across_resource
     assert json.loads(pod.value)["metadata"]["resourceVersion"] == "3"
 
 
-async def test_decisions_build_on_what_is_queued(store):
+async def test_writes_build_on_queued_writes(store):
     writes = [store.create(key("a"), build("a"))]
     with pytest.raises(errors.AlreadyExists, match=r'^pods "a" already exists$'):
         store.create(key("a"), build("a"))
@@ -55,7 +55,7 @@ async def test_a_stale_previous_version_is_a_conflict(store):
         store.delete(first, build("web"))
 
 
-async def test_writing_to_what_is_gone_is_not_found(store):
+async def test_a_write_to_a_deleted_object_is_not_found(store):
     stored = await store.create(key("a"), build("a"))
     gone = store.delete(stored, build("a"))
     with pytest.raises(errors.NotFound, match=r'^pods "a" not found$'):
@@ -66,7 +66,7 @@ async def test_writing_to_what_is_gone_is_not_found(store):
     assert store.list("", "pods") == [] and store.resources == []
 
 
-async def test_a_refused_build_costs_no_revision(store):
+async def test_a_rejected_write_uses_no_revision(store):
     def refuse(revision):
         raise errors.Invalid(f"not at {revision}")
 
@@ -78,7 +78,7 @@ async def test_a_refused_build_costs_no_revision(store):
     assert (await store.create(key("a"), build("a"))).revision == 1
 
 
-async def test_a_caller_that_gives_up_does_not_undo_the_write(store):
+async def test_a_cancelled_caller_does_not_undo_the_write(store):
     async def caller():
         await store.create(key("a"), build("a"))
 
@@ -90,7 +90,7 @@ async def test_a_caller_that_gives_up_does_not_undo_the_write(store):
     assert store.get(key("a")).revision == 1
 
 
-async def test_what_gathers_during_a_commit_is_committed_together(opened):
+async def test_writes_queued_during_a_commit_are_committed_together(opened):
     under_way, go_on, sizes = threading.Event(), threading.Event(), []
 
     def slow(connection: sqlite3.Connection) -> None:
@@ -116,7 +116,7 @@ async def test_futures_complete_in_revision_order(store):
     assert order == list(range(1, 601))
 
 
-async def test_closing_commits_what_is_queued_and_refuses_what_comes_later(opened):
+async def test_close_commits_queued_writes_and_rejects_later_ones(opened):
     store = opened()
     writes = [store.create(key(f"p{i}"), build(f"p{i}")) for i in range(10)]
     await store.close()

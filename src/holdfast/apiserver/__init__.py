@@ -1,9 +1,9 @@
-"""A Kubernetes-compatible API server: what a client says becomes what the store keeps.
+"""A Kubernetes-compatible API server on top of the store.
 
-Lives here: the framework-free heart (``server.ApiServer.handle``) and two thin adapters, ``http``
-and ``inprocess``; below them ``kinds`` (what the server knows of single kinds), ``verbs`` (what
-all kinds share), ``tables`` (how rows are printed), ``access`` (who may do what), ``schema`` (the
-shapes of objects) and ``wire`` (requests and connections). May not live here: controllers
-(garbage collection, namespace emptying), scheduling, anything that acts on its own rather than
-answering a request. Only this room and the wiring touch the store.
+Lives here: the request handler (``server.ApiServer.handle``) with two transports, ``https_server``
+and ``inprocess``; ``kinds`` (a descriptor of each kind), ``verbs`` (common to all kinds),
+``tables`` (printer columns), ``access`` (authentication and authorization), ``schema`` (fields,
+defaulting, pruning) and ``wire`` (connections, bodies, negotiation). May not live here:
+controllers (garbage collection, deletion of a namespace's objects) and scheduling. Only this
+package, ``cluster`` and ``testing`` import the store.
 """

@@ -1,4 +1,4 @@
-"""What every cluster has from its first second: namespaces, priority classes, roles, our CRDs."""
+"""The objects every cluster starts with: namespaces, priority classes, RBAC roles, our CRDs."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _CRITICAL = {
 
 
 class RequestHandler(Protocol):
-    """Whoever answers requests."""
+    """The part of ``ApiServer`` that is used here."""
 
     async def handle(self, request: Request, user: User) -> Response | StreamResponse:
-        """Answer one request."""
+        """Handle one request."""
         ...
 
 
 @lru_cache(maxsize=1)
-def _wanted() -> tuple[tuple[str, bytes], ...]:
-    """List the path and body of everything there must be; reading the CRDs takes a while."""
+def _requests() -> tuple[tuple[str, bytes], ...]:
+    """Return (path, body) of each object to create; cached because reading the CRDs is slow."""
     return tuple((path, msgspec.json.encode(obj)) for path, obj in _objects())
 
 
@@ -56,13 +56,13 @@ def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 async def create_bootstrap_objects(server: RequestHandler) -> None:
-    """Create what is missing, through the front door; what is there stays as it is."""
-    await asyncio.gather(*(_create(server, path, body) for path, body in _wanted()))
+    """Create the missing objects by requests to the server; existing ones stay unchanged."""
+    await asyncio.gather(*(_create(server, path, body) for path, body in _requests()))
 
 
 async def _create(server: RequestHandler, path: str, body: bytes) -> None:
     request = Request("POST", path, {"fieldValidation": "Ignore"}, {}, body)
-    answer = await server.handle(request, ADMIN)
-    assert isinstance(answer, Response)
-    if answer.status not in (201, 409):
-        raise from_status(answer.status, msgspec.json.decode(answer.body))
+    response = await server.handle(request, ADMIN)
+    assert isinstance(response, Response)
+    if response.status not in (201, 409):
+        raise from_status(response.status, msgspec.json.decode(response.body))

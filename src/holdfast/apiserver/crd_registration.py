@@ -1,4 +1,4 @@
-"""Custom resources: a CustomResourceDefinition is served from the moment it is stored."""
+"""Register the resources of stored CustomResourceDefinitions, and clean up deleted ones."""
 
 from __future__ import annotations
 
@@ -28,67 +28,71 @@ from holdfast.errors import Cause, HoldfastError, NotAllowed
 from holdfast.store import ObjectKey, StoredObject
 
 T = TypeVar("T")
-_AT_ONCE = 100  # objects deleted together
+_BATCH = 100  # objects deleted in one batch
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A stored definition; one that cannot be served describes no resource."""
+class _RegisteredCrd:
+    """A stored CRD and its descriptors; none if it cannot be served."""
 
     revision: int
     definition: JsonObject
-    descriptor: tuple[KindDescriptor, ...]
+    descriptors: tuple[KindDescriptor, ...]
 
 
 class CrdRegistration:
-    """Keep the registry as the stored definitions say.
+    """Keeps the registry in sync with the stored CRDs.
 
-    A definition that cannot be served, which only an older server can have stored, is logged and
-    gets a condition; it can be read, replaced and deleted, and its objects are kept meanwhile.
+    A CRD that cannot be served, which only an older server can have stored, is logged and gets a
+    condition; it can be read, replaced and deleted, and its objects stay stored.
     """
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
-        self._known: dict[str, _Known] = {}
-        self._settling = asyncio.Lock()
-        """A definition, and objects of its name, may be new when another task has settled them."""
+        self._registered: dict[str, _RegisteredCrd] = {}
+        self._sync_lock = asyncio.Lock()
+        """Held while CRDs are registered and cleaned up, so that two tasks do not do it at once."""
 
     def served_crds(self) -> list[JsonObject]:
-        """Give every definition that is served."""
-        return [known.definition for known in self._known.values() if known.descriptor]
+        """Return all served CRDs."""
+        return [
+            registered.definition
+            for registered in self._registered.values()
+            if registered.descriptors
+        ]
 
     def load(self) -> list[tuple[StoredObject, list[Cause]]]:
-        """Serve what is stored now: new and changed definitions, and no longer the removed.
+        """Update the registry: add new and changed CRDs, remove deleted ones.
 
-        Returns the definitions among these that cannot be served, with what is wrong with each.
+        Return the new or changed CRDs that cannot be served, with the reasons.
         """
         stored = {s.key.name: s for s in self._context.store.list(*CRDS)}
-        unserved = []
-        for name in [name for name in self._known if name not in stored]:
-            self._forget(name)
+        not_served = []
+        for name in [name for name in self._registered if name not in stored]:
+            self._unregister(name)
         for name, found in stored.items():
-            known = self._known.get(name)
-            if known is not None and known.revision == found.revision:
+            registered = self._registered.get(name)
+            if registered is not None and registered.revision == found.revision:
                 continue
-            self._forget(name)
+            self._unregister(name)
             definition = decode(found)
-            descriptor, problems = _read(definition)
-            self._known[name] = _Known(found.revision, definition, descriptor)
-            for one in descriptor:
+            descriptors, problems = _read_crd(definition)
+            self._registered[name] = _RegisteredCrd(found.revision, definition, descriptors)
+            for one in descriptors:
                 self._context.registry.add(one)
             if problems:
-                unserved.append((found, problems))
-        return unserved
+                not_served.append((found, problems))
+        return not_served
 
-    def _forget(self, name: str) -> None:
-        known = self._known.pop(name, None)
-        if known is not None and known.descriptor:
-            resource = known.descriptor[0].resource
+    def _unregister(self, name: str) -> None:
+        registered = self._registered.pop(name, None)
+        if registered is not None and registered.descriptors:
+            resource = registered.descriptors[0].resource
             self._context.registry.remove(resource.group, resource.plural)
 
     def may_change_resources(self, op: Operation) -> bool:
-        """Tell whether an operation may change what is served."""
+        """Return whether an operation may change what is served."""
         if op.request_info.verb in ("get", "list", "watch"):
             return False
         if op.descriptor.defines_resources:
@@ -96,34 +100,34 @@ class CrdRegistration:
         return bool(op.descriptor.crd_name) and self._is_terminating(op.descriptor)
 
     def _is_terminating(self, descriptor: KindDescriptor) -> bool:
-        """Ask the store: what is served is read again only after all objects are cleaned up."""
+        """Return whether the CRD of a resource is being deleted, as the store has it."""
         stored = self._context.store.latest(ObjectKey(*CRDS, "", descriptor.crd_name))
         return stored is not None and is_terminating(stored)
 
     async def run_verb(self, op: Operation, verb: Callable[[Operation], Awaitable[T]]) -> T:
-        """Run a verb, then bring the registry up to date and finish deleting definitions.
+        """Run a verb, then finish the deletion of CRDs and update the registry.
 
-        All of it happens even if the client hangs up in the middle: what is stored is served.
+        This is not cancelled if the client closes the connection.
         """
-        return await asyncio.shield(self._operate(op, verb))
+        return await asyncio.shield(self._run_verb(op, verb))
 
-    async def _operate(self, op: Operation, verb: Callable[[Operation], Awaitable[T]]) -> T:
+    async def _run_verb(self, op: Operation, verb: Callable[[Operation], Awaitable[T]]) -> T:
         if op.request_info.verb == "create" and not op.descriptor.defines_resources:
-            words = "create not allowed while custom resource definition is terminating"
-            raise NotAllowed(words)
-        answer = await verb(op)
+            message = "create not allowed while custom resource definition is terminating"
+            raise NotAllowed(message)
+        response = await verb(op)
         await self.sync(discard_leftovers=True)
-        return answer
+        return response
 
     async def sync(self, *, discard_leftovers: bool = False) -> None:
-        """Finish deleting definitions, then serve what is stored.
+        """Finish the deletion of CRDs, then update the registry.
 
-        At start every definition is new, and no object is left over.
+        ``discard_leftovers`` is False at the start, when every CRD is new to the registry.
         """
-        async with self._settling:
-            await self._settle(discard_leftovers)
+        async with self._sync_lock:
+            await self._sync(discard_leftovers)
 
-    async def _settle(self, discard_leftovers: bool) -> None:
+    async def _sync(self, discard_leftovers: bool) -> None:
         for stored in self._context.store.list(*CRDS):
             if is_terminating(stored):
                 await self._clean_up(stored)
@@ -133,9 +137,9 @@ class CrdRegistration:
             await self._mark_unserved(stored, problems)
 
     async def _mark_unserved(self, stored: StoredObject, problems: list[Cause]) -> None:
-        words = "; ".join(map(str, problems))
-        log.error("%s is stored but cannot be served: %s", stored.key.display_name, words)
-        definition = msgspec.json.decode(stored.value)  # as it is, for its owner to mend
+        message = "; ".join(map(str, problems))
+        log.error("%s is stored but cannot be served: %s", stored.key.display_name, message)
+        definition = msgspec.json.decode(stored.value)  # unchanged, so that it can be corrected
         if not isinstance(definition, dict) or not isinstance(definition.get("metadata"), dict):
             return
         if mark_unserved(definition, problems, self._context.clock.now()):
@@ -148,9 +152,9 @@ class CrdRegistration:
             self.load()
 
     async def _discard_leftovers(self) -> None:
-        """Delete the objects that an earlier definition left behind, before a new one shows them.
+        """Delete objects of an earlier CRD of the same name before the new CRD is served.
 
-        Nothing is awaited between finding none and loading the new definition.
+        Nothing is awaited between finding no such object and registering the new CRD.
         """
         store = self._context.store
         while leftovers := self._leftovers():
@@ -163,16 +167,16 @@ class CrdRegistration:
 
     def _leftovers(self) -> list[StoredObject]:
         store = self._context.store
-        new = [s.key.name for s in store.list(*CRDS) if s.key.name not in self._known]
-        return [s for name in new for s in store.list(*_resource_named(name))]
+        new = [s.key.name for s in store.list(*CRDS) if s.key.name not in self._registered]
+        return [s for name in new for s in store.list(*_group_resource(name))]
 
     async def _clean_up(self, stored: StoredObject) -> None:
-        """Delete the objects of a definition that is being deleted, then the definition."""
+        """Delete the objects of a CRD that is being deleted, then the CRD."""
         store = self._context.store
         definition = decode(stored)
         if CLEANUP_FINALIZER not in (definition["metadata"].get("finalizers") or ()):
             return
-        if not await self._empty(definition, stored.key):
+        if not await self._delete_objects(definition, stored.key):
             return
         previous = store.latest(stored.key)
         if previous is None:
@@ -186,25 +190,27 @@ class CrdRegistration:
             del meta["finalizers"]
             await store.delete(previous, value_builder(definition))
 
-    async def _empty(self, definition: JsonObject, key: ObjectKey) -> bool:
-        """Delete all objects of a definition; tells whether none is held by a finalizer.
+    async def _delete_objects(self, definition: JsonObject, key: ObjectKey) -> bool:
+        """Delete all objects of a CRD; return whether none is left because of finalizers.
 
-        Objects of a definition that cannot be served are deleted at once, finalizers or not: the
-        finalizers could not be removed.
+        Objects of a CRD that cannot be served are deleted even with finalizers, because no client
+        could remove those.
         """
-        descriptor, _ = _read(definition)
-        objects = self._context.store.list(*_resource_named(key.name))
-        empty = True
-        for start in range(0, len(objects), _AT_ONCE):  # one commit for many
-            batch = objects[start : start + _AT_ONCE]
-            gone = await asyncio.gather(*(self._delete_object(one, descriptor) for one in batch))
-            empty = empty and all(gone)
-        return empty
+        descriptors, _ = _read_crd(definition)
+        objects = self._context.store.list(*_group_resource(key.name))
+        all_deleted = True
+        for start in range(0, len(objects), _BATCH):  # one commit per batch
+            batch = objects[start : start + _BATCH]
+            deleted = await asyncio.gather(
+                *(self._delete_object(one, descriptors) for one in batch)
+            )
+            all_deleted = all_deleted and all(deleted)
+        return all_deleted
 
     async def _delete_object(
         self, stored: StoredObject, descriptor: tuple[KindDescriptor, ...]
     ) -> bool:
-        """Delete an object of a definition; tells whether it is gone."""
+        """Delete an object of a CRD; return whether it is deleted."""
         store = self._context.store
         latest = store.latest(stored.key)
         if latest is None:
@@ -214,18 +220,18 @@ class CrdRegistration:
             return True
         request_info, request = RequestInfo("delete", ""), Request("DELETE", "")
         op = Operation(self._context, request_info, descriptor[0], request, ADMIN, PLAIN_JSON)
-        _, gone = await delete_stored(op, latest, DeleteOptions())
-        return gone
+        _, deleted = await delete_stored(op, latest, DeleteOptions())
+        return deleted
 
 
-def _resource_named(name: str) -> tuple[str, str]:
-    """Split the name of a definition into the group and plural of its resource."""
+def _group_resource(name: str) -> tuple[str, str]:
+    """Return the group and plural of the resource of a CRD, from the name of the CRD."""
     plural, _, group = name.partition(".")
     return group, plural
 
 
-def _read(definition: JsonObject) -> tuple[tuple[KindDescriptor, ...], list[Cause]]:
-    """Read what a stored definition describes: nothing, and why, if it cannot be served."""
+def _read_crd(definition: JsonObject) -> tuple[tuple[KindDescriptor, ...], list[Cause]]:
+    """Return the descriptors of a stored CRD, or none and the reasons if it cannot be served."""
     try:
         default_object(definition)
         problems = [cause for cause in check_definition(definition) if prevents_serving(cause)]
@@ -233,6 +239,6 @@ def _read(definition: JsonObject) -> tuple[tuple[KindDescriptor, ...], list[Caus
         if not all(one.resource.version for one in descriptor):
             problems.append(field_errors.required("spec.versions[].name"))
         return (() if problems else descriptor), problems
-    except Exception as misfit:  # a stored object of any shape must not stop the server
-        words = f"cannot be read: {type(misfit).__name__}: {misfit}"
-        return (), [field_errors.invalid("spec", None, words)]
+    except Exception as error:  # no stored object may prevent the start of the server
+        message = f"cannot be read: {type(error).__name__}: {error}"
+        return (), [field_errors.invalid("spec", None, message)]

@@ -1,9 +1,8 @@
-"""What the server knows of one kind: the descriptor, and the parts it is made of.
+"""The descriptor of a kind: its schema, admission, validation, printer, deletion and so on.
 
-The verbs read a kind's rules here and nowhere else, so that they never ask which kind they have.
-A built-in kind is an entry under ``kinds``, a custom resource makes the same descriptor from its
-definition. Every part has a default: the descriptor of a kind without rules of its own is its
-Resource alone.
+The verbs read all rules of a kind from its descriptor, so that no verb depends on a single kind.
+Descriptors of built-in kinds are under ``kinds``; that of a custom resource is built from its CRD.
+Every part but the Resource has a default.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ if TYPE_CHECKING:
     from holdfast.client.transport import Response
 
 GroupResource = tuple[str, str]
-"""A group and a plural."""
+"""A group and the plural name of a resource."""
 Gvk = tuple[str, str, str]
 """A group, version and kind."""
 Handler = Callable[["Operation"], Awaitable["Response"]]
 ObjectCheck = Callable[[JsonObject, JsonObject | None], Iterable[Cause]]
-"""List what is wrong with an object that is new, or that changes from the second."""
+"""Yield what is wrong with the new object; the second is the stored one, None on create."""
 AdmissionFunction = Callable[["Operation", JsonObject, JsonObject | None], Awaitable[None] | None]
-"""Take part in a write of the first object in place of the second, which a new one has not.
+"""Change or reject a new object; the second object is the stored one, None on create.
 
-An admitter that must wait, such as a webhook, returns what to wait for.
+A plugin that must wait, such as a webhook, returns an awaitable.
 """
 _SCALE_PATHS: Mapping[str, str] = {
     "specReplicasPath": ".spec.replicas",
@@ -52,17 +51,17 @@ _SCALE_PATHS: Mapping[str, str] = {
 
 
 def new_object_check(check: Callable[[JsonObject], Iterable[Cause]]) -> ObjectCheck:
-    """Make a check of what an object says, whatever it said before."""
+    """Return a check that looks at the new object only."""
     return lambda new, old: check(new)
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPlugin:
-    """One step of admission: it may change an object before validation and refuse it after.
+    """An admission plugin: ``mutate`` runs before validation, ``validate`` after it.
 
     Both are called with the operation, the new object and the stored one (None on create), also
-    for writes of subresources; ``operation.call`` tells which. A refusal is an exception, a
-    remark to the client goes to ``operation.warnings``.
+    for writes of subresources (see ``operation.request_info``). A plugin raises an exception to
+    reject the object and appends to ``operation.warnings`` to warn the client.
     """
 
     mutate: AdmissionFunction | None = None
@@ -71,21 +70,21 @@ class AdmissionPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """How a version that is not the stored one translates."""
+    """Conversion between a served version and the storage version."""
 
     to_stored: Callable[[JsonObject], JsonObject]
     from_stored: Callable[[JsonObject], JsonObject]
     field_path: Callable[[str], str] = str
-    """The path in the stored version of a field that a field selector names in this one."""
+    """Convert the path in a field selector to the path in the storage version."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectableField:
-    """A field that ``?fieldSelector=`` may name."""
+    """A field that a field selector may name."""
 
     path: tuple[str, ...]
     absent: str = ""
-    """What an absent field reads as."""
+    """The value that an absent field counts as."""
     indexed: bool = False
     """Whether the store has an index of the field (``store.indexing``)."""
 
@@ -93,7 +92,7 @@ class SelectableField:
 def selectable_fields(
     *paths: str, absent: str = "", indexed: bool = False
 ) -> dict[str, SelectableField]:
-    """Describe selectable fields that are read where their name says.
+    """Return selectable fields whose names are their paths.
 
     >>> selectable_fields("spec.type")["spec.type"].path
     ('spec', 'type')
@@ -107,95 +106,97 @@ def _set_grace(obj: JsonObject, grace_seconds: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DeletionStrategy:
-    """What happens to an object that is deleted, besides finalizers and preconditions."""
+    """How objects of a kind are deleted, besides finalizers and preconditions."""
 
     grace_seconds: Callable[[JsonObject, int | None], int] | None = None
-    """Seconds an object gets, of those a client asked for; a kind without ends at once."""
+    """Return the grace period, given the requested one; None: objects have no grace period."""
     mark_deleting: Callable[[JsonObject, int], None] = _set_grace
-    """Complete an object whose deletion begins and which has its deletionTimestamp."""
+    """Change an object whose deletionTimestamp was just set."""
     blocks_removal: Callable[[JsonObject], bool] = lambda obj: False
-    """Whether something besides metadata.finalizers keeps a dying object."""
+    """Return whether something besides metadata.finalizers blocks the removal of the object."""
     finalizer: str = ""
-    """The finalizer that the server adds to an object whose deletion begins."""
+    """A finalizer that the server adds when the deletion of an object begins."""
     has_dependents: bool = True
-    """Whether garbage collection may put its finalizers on an object."""
+    """Whether objects may have the finalizers of garbage collection."""
     orphans_by_default: bool = False
-    """Whether dependents are orphaned unless a client says otherwise."""
+    """Whether the default propagation policy is Orphan."""
     returns_object: bool = False
-    """Whether the answer is the deleted object, not a Status."""
+    """Whether the response is the deleted object instead of a Status."""
     protected_names: frozenset[str] = frozenset()
-    """Names that cannot be deleted."""
+    """Names of objects that cannot be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """What hangs below an object's name: who answers which verb, and with what kind."""
+    """A subresource: its handlers by verb, and its kind."""
 
     handlers: Mapping[str, Handler] = field(default_factory=dict)
     verbs: tuple[str, ...] = ()
-    """The verbs that discovery lists."""
+    """The verbs in discovery."""
     kind: Gvk | None = None
-    """The kind it reads and answers with, if that is not its parent's."""
+    """The kind of its requests and responses, if it is not that of the parent resource."""
     unimplemented: str = ""
-    """What is not built of it, if nothing is."""
+    """What is not implemented, for the error message; such a subresource has no handlers."""
 
 
 @dataclass(frozen=True, slots=True)
 class KindDescriptor:
-    """One kind in one version, and everything the server knows about it."""
+    """One version of a kind, and all that the server needs to serve it."""
 
     resource: Resource[Any]
     _: KW_ONLY
     storage_version: KindDescriptor | None = None
-    """The stored version, if this is another one; admission and validation see its objects."""
+    """The descriptor of the storage version, if this is another version.
+
+    Admission and validation get objects in the storage version."""
     conversion: Conversion | None = None
-    """None: the version differs from the stored one in ``apiVersion`` alone, if at all."""
+    """None if only ``apiVersion`` differs from the storage version."""
     group_resource: GroupResource = field(init=False)
-    """The group and plural its objects are stored under."""
+    """The group and plural under which its objects are stored."""
     storage_api_version: str = ""
-    """The apiVersion written to the store: that of the stored version by default."""
+    """The apiVersion written to the store; by default that of the storage version."""
     list_kind: str = ""
     crd_name: str = ""
-    """The name of the CustomResourceDefinition that describes it; a built-in kind has none."""
+    """The name of its CustomResourceDefinition; empty for a built-in kind."""
 
     structural_schema: StructuralSchema | None = None
-    """Fields, list types and defaults; None: the published schema of the kind, and ``defaults``."""
+    """The schema of the CRD; None for a built-in kind, which has ``defaults`` instead."""
     defaults: Callable[[JsonObject, str], None] = default_object
-    """Fill in absent fields, given the time as RFC 3339; ``default_object`` knows kinds by name."""
+    """Set defaults in place, given the time as RFC 3339."""
     object_schema: ObjectSchema = field(init=False)
     storage_schema: ObjectSchema = field(init=False)
 
     name_check: names.NameCheck = names.dns_subdomain
     list_limits: Tree = field(default_factory=lambda: ANY_TREE)
-    """How many entries lists and maps may have."""
+    """The limits on the lengths of lists and maps."""
     checks: tuple[ObjectCheck, ...] = ()
     immutable_fields: tuple[str, ...] = ()
-    """Paths of fields that cannot change."""
+    """Paths of immutable fields."""
     admission_plugins: tuple[AdmissionPlugin, ...] = ()
     unimplemented: UnimplementedFeatures = FULLY_IMPLEMENTED
 
     printer: Printer = NAME_AGE
-    """Sees objects in this version."""
+    """Gets objects in this version."""
     selectable_fields: Mapping[str, SelectableField] = field(default_factory=dict)
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
-    """Those that are not the same for all kinds (``verbs.subresources``)."""
+    """Those besides status and scale, which all kinds share (``verbs.subresources``)."""
     scale: Mapping[str, str] | None = field(default_factory=lambda: _SCALE_PATHS)
     deletion: DeletionStrategy = DeletionStrategy()
     has_generation: bool = False
-    """Whether ``metadata.generation`` rises with the content."""
+    """Whether ``metadata.generation`` rises when the object changes."""
     requires_resource_version: bool = False
-    """Whether a PUT must say which version it replaces."""
+    """Whether an update must contain the resourceVersion it replaces."""
     keeps_status_on_create: bool = False
     fields_kept_on_update: tuple[str, ...] = ()
-    """Parts that an update leaves as they are: a subresource writes them."""
+    """Top-level fields that an update does not change; a subresource writes them."""
     status_metadata: tuple[str, ...] = ("labels", "annotations")
-    """What of the metadata a write of the status carries."""
+    """The metadata fields that a write of the status changes too."""
     handler: Handler | None = None
-    """Answers every call on the resource: nothing is stored."""
+    """Handles every request for the resource; its objects are not stored."""
     is_namespace: bool = False
-    """Whether the namespace in a path is the object itself."""
+    """Whether this is the kind Namespace: the namespace in a path is the object itself."""
     defines_resources: bool = False
-    """Whether a write may change what is served."""
+    """Whether this is the kind CustomResourceDefinition: a write changes what is served."""
 
     def __post_init__(self) -> None:
         r, stored = self.resource, self.storage_version
@@ -216,14 +217,14 @@ class KindDescriptor:
     def in_version(
         self, resource: Resource[Any], conversion: Conversion | None = None
     ) -> KindDescriptor:
-        """Describe another version of the kind, stored where and as this one is."""
+        """Return the descriptor of another version, whose storage version is this one."""
         return replace(self, resource=resource, storage_version=self, conversion=conversion)
 
     @property
     def has_status(self) -> bool:
-        """Whether status is written apart from the rest."""
+        """Whether the kind has the status subresource."""
         return "status" in self.resource.subresources
 
     def key(self, namespace: str, name: str) -> ObjectKey:
-        """Name an object of this resource in the store."""
+        """Return the store key of an object."""
         return ObjectKey(*self.group_resource, namespace if self.resource.namespaced else "", name)

@@ -1,4 +1,4 @@
-"""Tell clients what is served: aggregated discovery (v2, v2beta1) and the older documents."""
+"""Discovery: aggregated (v2, v2beta1) and legacy documents."""
 
 from __future__ import annotations
 
@@ -16,47 +16,49 @@ from holdfast.errors import NotFound
 Document = dict[str, Any]
 
 
-def subresource_kind(descriptor: KindDescriptor, part: str) -> tuple[Gvk, tuple[str, ...]]:
-    """Name the kind a subresource answers with, and its verbs."""
-    r, found = descriptor.resource, subresource_of(descriptor, part)
+def subresource_kind(descriptor: KindDescriptor, subresource: str) -> tuple[Gvk, tuple[str, ...]]:
+    """Return the kind of a subresource, and its verbs."""
+    r, found = descriptor.resource, subresource_of(descriptor, subresource)
     kind, verbs = (found.kind, found.verbs) if found else (None, ("get",))
     return kind or (r.group, r.version, r.kind), verbs
 
 
 class Discovery:
-    """Write the documents once per change of the registry, with an ETag each."""
+    """Builds the documents, with ETags, once per change of the registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._made_for = -1
-        self._kept: dict[tuple[str, str], Response] = {}
+        self._generation = -1
+        self._responses: dict[tuple[str, str], Response] = {}
 
     def respond(self, path: str, headers: Mapping[str, str]) -> Response:
-        """Answer ``/api``, ``/apis`` or anything below that is no resource."""
-        if self._made_for != self._registry.generation:
-            self._made_for, self._kept = self._registry.generation, {}
+        """Respond to ``/api``, ``/apis`` or a path below that is not a resource."""
+        if self._generation != self._registry.generation:
+            self._generation, self._responses = self._registry.generation, {}
         version = ""
         if path in ("/api", "/apis"):
             version = negotiate_discovery(headers.get("accept", ""))
-        kept = self._kept.get((path, version))
-        if kept is None:
+        response = self._responses.get((path, version))
+        if response is None:
             try:
-                kept = self._kept[path, version] = self._make(path, version)
+                response = self._responses[path, version] = self._build(path, version)
             except NotFound:
                 return text_response("404 page not found\n", 404)
-        tag = kept.headers.get("etag", "")
+        tag = response.headers.get("etag", "")
         if tag and headers.get("if-none-match", "") == tag:
             return Response(304, {"etag": tag, "vary": "Accept"}, b"")
-        return kept
+        return response
 
-    def _make(self, path: str, version: str) -> Response:
+    def _build(self, path: str, version: str) -> Response:
         groups = self._registry.groups()
         if version:
             wanted = {g: v for g, v in groups.items() if bool(g) == (path == "/apis")}
             document = aggregated(wanted, version)
-            form = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+            content_type = (
+                f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+            )
             tag = f'"{digest(document)}"'
-            headers = {"content-type": form, "etag": tag, "vary": "Accept",
+            headers = {"content-type": content_type, "etag": tag, "vary": "Accept",
                        "cache-control": "public"}  # fmt: skip
             return with_headers(json_response(document), headers)
         return with_headers(json_response(_legacy(path, groups)), {"vary": "Accept"})
@@ -104,7 +106,7 @@ def _resources(group: str, version: str, descriptor: list[KindDescriptor]) -> Do
         if resource.categories:
             row["categories"] = list(resource.categories)
         listed.append(row)
-        listed += [_legacy_part(one, part) for part in resource.subresources]
+        listed += [_legacy_subresource(one, subresource) for subresource in resource.subresources]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -113,11 +115,11 @@ def _resources(group: str, version: str, descriptor: list[KindDescriptor]) -> Do
     }
 
 
-def _legacy_part(descriptor: KindDescriptor, part: str) -> Document:
+def _legacy_subresource(descriptor: KindDescriptor, subresource: str) -> Document:
     resource = descriptor.resource
-    kind, verbs = subresource_kind(descriptor, part)
+    kind, verbs = subresource_kind(descriptor, subresource)
     row: Document = {
-        "name": f"{resource.plural}/{part}", "singularName": "",
+        "name": f"{resource.plural}/{subresource}", "singularName": "",
         "namespaced": resource.namespaced,
     }  # fmt: skip
     if kind[:2] != (resource.group, resource.version):
@@ -126,7 +128,7 @@ def _legacy_part(descriptor: KindDescriptor, part: str) -> Document:
 
 
 def aggregated(groups: Mapping[str, Mapping[str, list[KindDescriptor]]], version: str) -> Document:
-    """Write all groups as one APIGroupDiscoveryList."""
+    """Return all groups as one APIGroupDiscoveryList."""
     items = [
         {
             "metadata": {"name": group, "creationTimestamp": None},
@@ -163,13 +165,15 @@ def _aggregated_resource(descriptor: KindDescriptor) -> Document:
     if resource.categories:
         row["categories"] = list(resource.categories)
     if resource.subresources:
-        row["subresources"] = [_aggregated_part(descriptor, p) for p in resource.subresources]
+        row["subresources"] = [
+            _aggregated_subresource(descriptor, p) for p in resource.subresources
+        ]
     return row
 
 
-def _aggregated_part(descriptor: KindDescriptor, part: str) -> Document:
-    kind, verbs = subresource_kind(descriptor, part)
-    return {"subresource": part, "responseKind": _kind(kind), "verbs": list(verbs)}
+def _aggregated_subresource(descriptor: KindDescriptor, subresource: str) -> Document:
+    kind, verbs = subresource_kind(descriptor, subresource)
+    return {"subresource": subresource, "responseKind": _kind(kind), "verbs": list(verbs)}
 
 
 def _kind(kind: Gvk) -> Document:

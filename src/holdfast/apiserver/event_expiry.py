@@ -1,7 +1,7 @@
-"""Forget events an hour after they were last written, as every Kubernetes cluster does.
+"""Delete Event objects an hour after their last write, as Kubernetes does.
 
-Nothing is remembered about single events: once a minute the newest revision is noted, and an event
-whose revision was noted an hour ago has not been written since.
+Once a minute the newest revision is recorded. An event whose revision is not newer than the one
+recorded an hour ago has not been written since.
 """
 
 from __future__ import annotations
@@ -22,43 +22,47 @@ _EVENTS = ("", "events")
 
 
 class EventExpiry:
-    """Delete the events of a store as their hour is over."""
+    """Deletes expired Event objects of a store."""
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
-        self._noted: deque[tuple[float, int]] = deque()
+        self._revisions: deque[tuple[float, int]] = deque()
 
     async def run(self) -> None:
-        """Forget what was old before the start, then go on once a minute until cancelled."""
+        """Delete events that expired before the start, then check once a minute until cancelled."""
         store, clock = self._context.store, self._context.clock
         now = clock.now()
-        await self._forget([s for s in store.list(*_EVENTS) if _written(s) + TTL_SECONDS < now])
+        await self._delete_all(
+            [s for s in store.list(*_EVENTS) if _last_written(s) + TTL_SECONDS < now]
+        )
         while True:
-            self._noted.append((clock.monotonic(), store.revision))
+            self._revisions.append((clock.monotonic(), store.revision))
             await clock.sleep(PASS_SECONDS)
-            floor = self._floor(clock.monotonic() - TTL_SECONDS)
-            await self._forget([s for s in store.list(*_EVENTS) if s.revision <= floor])
+            expired_revision = self._revision_at(clock.monotonic() - TTL_SECONDS)
+            await self._delete_all(
+                [s for s in store.list(*_EVENTS) if s.revision <= expired_revision]
+            )
 
-    def _floor(self, then: float) -> int:
-        """Find the newest revision there was at a time."""
-        floor = -1
-        while self._noted and self._noted[0][0] <= then:
-            _, floor = self._noted.popleft()
-        return floor
+    def _revision_at(self, monotonic_time: float) -> int:
+        """Return the newest revision recorded up to a monotonic time, -1 if none."""
+        expired_revision = -1
+        while self._revisions and self._revisions[0][0] <= monotonic_time:
+            _, expired_revision = self._revisions.popleft()
+        return expired_revision
 
-    async def _forget(self, old: list[StoredObject]) -> None:
-        for start in range(0, len(old), _BATCH):
-            await asyncio.gather(*map(self._delete, old[start : start + _BATCH]))
+    async def _delete_all(self, events: list[StoredObject]) -> None:
+        for start in range(0, len(events), _BATCH):
+            await asyncio.gather(*map(self._delete, events[start : start + _BATCH]))
 
     async def _delete(self, stored: StoredObject) -> None:
         try:
             await self._context.store.delete(stored, value_builder(decode(stored)))
         except HoldfastError:
-            return  # written or deleted meanwhile, or the disk is full: not this time
+            return  # written or deleted meanwhile, or the disk is full: the next pass tries again
 
 
-def _written(stored: StoredObject) -> float:
-    """Read from an event of an earlier run when it was last written, near enough."""
+def _last_written(stored: StoredObject) -> float:
+    """Return about when an event of an earlier run was last written."""
     event = decode(stored)
     times = (event.get("lastTimestamp"), event["metadata"].get("creationTimestamp"))
     return max((parse_rfc3339(time) for time in times if time), default=0.0)

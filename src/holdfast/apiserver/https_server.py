@@ -1,6 +1,6 @@
-"""Serve the API over HTTPS: a thin adapter that knows TLS and aiohttp, and nothing else.
+"""Serve the API over HTTPS: an adapter between aiohttp and ``ApiServer``.
 
-What a client may not do is refused by its header alone, before any of the body is read.
+A request is authenticated and authorized by its header, before its body is read.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from holdfast.client.transport import Request, Response
 from holdfast.errors import BadRequest, HoldfastError, TimedOut, TooManyRequests
 from holdfast.settings import FrontLimits
 
-GZIP_FROM = 128 * 1024  # smaller answers cost more to pack than to send, as upstream found
-_STEP = 256 * 1024  # what is packed or sent before other requests get their turn
+GZIP_FROM = 128 * 1024  # smaller responses are not compressed, as upstream
+_STEP = 256 * 1024  # bytes compressed or sent before other tasks run
 _SHUTDOWN_SECONDS = 5.0
 _CLOSING_SECONDS = 1.0
 _log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class HttpsServer:
-    """A listening server; ``url`` is where."""
+    """A listening server, reachable at ``url``."""
 
     url: str
     connections: Connections
@@ -48,9 +48,9 @@ class HttpsServer:
     _server: web.Server
 
     async def close(self) -> None:
-        """Stop listening and let running requests end."""
+        """Stop listening and wait for running requests."""
         self._listener.close()
-        await asyncio.sleep(0)  # requests that have arrived begin to be answered
+        await asyncio.sleep(0)  # start handling the requests that have arrived
         self.connections.close_idle_unauthenticated()
         self._server.pre_shutdown()
         await self._server.shutdown(_SHUTDOWN_SECONDS)
@@ -63,7 +63,7 @@ class HttpsServer:
 
 
 class _Adapter:
-    """Turn aiohttp requests into ours and our answers into aiohttp's."""
+    """Converts aiohttp requests to ours, and our responses to aiohttp's."""
 
     def __init__(
         self, server: ApiServer, authenticator: Authenticator, limits: FrontLimits
@@ -79,27 +79,27 @@ class _Adapter:
         with connection.handling(incoming):
             try:
                 headers = _headers(incoming)
-                user = self._identify(incoming, headers, connection)
+                user = self._authenticate(incoming, headers, connection)
                 in_flight = self._in_flight.acquire(user)
             except HoldfastError as error:
-                refusal = await _send(error_response(error), incoming)
+                rejection = await _send(error_response(error), incoming)
                 if connection.over_limit:
-                    refusal.force_close()  # the next connection is counted anew
-                return refusal
+                    rejection.force_close()  # the next connection is counted again
+                return rejection
             try:
-                outcome = await self._answer(incoming, headers, user, in_flight)
-                if isinstance(outcome, Response):
-                    return await _send(_counted(outcome, incoming, in_flight), incoming)
+                response = await self._handle(incoming, headers, user, in_flight)
+                if isinstance(response, Response):
+                    return await _send(_reserve_memory(response, incoming, in_flight), incoming)
             finally:
                 in_flight.release()
-            return await _stream(outcome, incoming)
+            return await _stream(response, incoming)
 
     def user_of(self, transport: asyncio.BaseTransport) -> User | None:
-        """Return the user of a client certificate; None without one."""
+        """Return the user of the client certificate, or None."""
         peer = transport.get_extra_info("peercert")
         return self._authenticator.authenticate(peer, "") if peer else None
 
-    def _identify(
+    def _authenticate(
         self, incoming: web.BaseRequest, headers: dict[str, str], connection: HttpConnection
     ) -> User:
         self._authenticator.check_host(headers.get("host", ""), headers.get("origin", ""))
@@ -111,7 +111,7 @@ class _Adapter:
             raise too_many()
         return user
 
-    async def _answer(
+    async def _handle(
         self,
         incoming: web.BaseRequest,
         headers: dict[str, str],
@@ -123,14 +123,14 @@ class _Adapter:
         return await self._server.handle(request, user, partial(self._body, incoming, in_flight))
 
     async def _body(self, incoming: web.BaseRequest, in_flight: RequestInFlight) -> bytes:
-        """Read the body of a request that was authorized."""
+        """Read the body of an authorized request."""
         if not incoming.can_read_body:
             return b""
         size = incoming.content_length
         if size is not None and size > BODY_LIMIT:
             raise too_large()
-        packed = "content-encoding" in incoming.headers
-        in_flight.reserve_body(BODY_LIMIT if size is None or packed else size)
+        compressed = "content-encoding" in incoming.headers
+        in_flight.reserve_body(BODY_LIMIT if size is None or compressed else size)
         await _continue(incoming)
         try:
             if incoming.content.is_eof():
@@ -149,7 +149,7 @@ class _Adapter:
 
 
 async def _continue(incoming: web.BaseRequest) -> None:
-    """Tell a client that waits for it (``Expect: 100-continue``) to send its body."""
+    """Send 100 Continue to a client that waits for it before sending its body."""
     expected = incoming.headers.get("expect", "")
     if not expected or incoming.version < HttpVersion11:
         return
@@ -157,22 +157,22 @@ async def _continue(incoming: web.BaseRequest) -> None:
         raise BadRequest(f'the expectation "{expected}" is not supported')
     writer: Any = incoming.writer
     await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    writer.output_size = 0  # the answer has not begun
+    writer.output_size = 0  # the response has not begun
 
 
 def _query(url: URL) -> dict[str, str]:
-    """Read the query; of a repeated parameter the first value counts, as in Go.
+    """Read the query; of a repeated parameter the first value is used, as in Go.
 
-    ``dryRun`` is a list: if one value asks for a dry run, another must not turn it into a write.
+    ``dryRun`` is a list: all its values are joined, so that none of them is ignored.
     """
     query = dict(url.query)
-    if len(asked := dict.fromkeys(url.query.getall("dryRun", ()))) > 1:
-        query["dryRun"] = ",".join(asked)
+    if len(values := dict.fromkeys(url.query.getall("dryRun", ()))) > 1:
+        query["dryRun"] = ",".join(values)
     return query
 
 
 def _headers(incoming: web.BaseRequest) -> dict[str, str]:
-    """Read headers by lower-case name; repeated ones are joined, as HTTP allows."""
+    """Return headers by lower-case name; repeated ones are joined by commas."""
     headers: dict[str, str] = {}
     for key, value in incoming.headers.items():
         name = key.lower()
@@ -183,25 +183,27 @@ def _headers(incoming: web.BaseRequest) -> dict[str, str]:
 
 
 def _is_utf8(text: str) -> bool:
-    """Tell whether a header was UTF-8: aiohttp reads any other bytes as lone surrogates."""
-    return not any("\ud800" <= sign <= "\udfff" for sign in text)
+    """Return whether a header was UTF-8: aiohttp decodes other bytes to lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _counted(outcome: Response, incoming: web.BaseRequest, in_flight: RequestInFlight) -> Response:
-    """Count a large answer as memory in use, or refuse a request that has changed nothing."""
-    if len(outcome.body) <= _STEP:
-        return outcome
+def _reserve_memory(
+    response: Response, incoming: web.BaseRequest, in_flight: RequestInFlight
+) -> Response:
+    """Count a large response as memory in use; over the limit return 429 for a read."""
+    if len(response.body) <= _STEP:
+        return response
     reads = incoming.method in ("GET", "HEAD") or "dryRun" in incoming.rel_url.query
     try:
-        in_flight.reserve_response(len(outcome.body), refusable=reads)
-    except TooManyRequests as refused:
-        return error_response(refused)
-    return outcome
+        in_flight.reserve_response(len(response.body), refusable=reads)
+    except TooManyRequests as rejected:
+        return error_response(rejected)
+    return response
 
 
-async def _send(outcome: Response, incoming: web.BaseRequest) -> web.StreamResponse:
-    """Send a whole answer; a large one in steps, as fast as the client reads it."""
-    body, headers = outcome.body, dict(outcome.headers)
+async def _send(response: Response, incoming: web.BaseRequest) -> web.StreamResponse:
+    """Send a response; a large one in steps, as fast as the client reads it."""
+    body, headers = response.body, dict(response.headers)
     if (
         len(body) >= GZIP_FROM
         and "content-encoding" not in headers
@@ -210,44 +212,44 @@ async def _send(outcome: Response, incoming: web.BaseRequest) -> web.StreamRespo
         body = await _gzip(body)
         headers["content-encoding"] = "gzip"
     if len(body) <= _STEP or incoming.method == "HEAD":
-        answer = web.Response(status=outcome.status, headers=headers, body=body)
+        whole = web.Response(status=response.status, headers=headers, body=body)
         if not incoming.content.is_eof():
-            answer.force_close()  # the rest of the body is not read
-        return answer
-    response = web.StreamResponse(status=outcome.status, headers=headers)
-    response.content_length = len(body)
-    await response.prepare(incoming)
+            whole.force_close()  # the rest of the request body is not read
+        return whole
+    stream = web.StreamResponse(status=response.status, headers=headers)
+    stream.content_length = len(body)
+    await stream.prepare(incoming)
     for start in range(0, len(body), _STEP):
-        await response.write(body[start : start + _STEP])
+        await stream.write(body[start : start + _STEP])
         await asyncio.sleep(0)
-    await response.write_eof()
-    return response
+    await stream.write_eof()
+    return stream
 
 
 async def _gzip(body: bytes) -> bytes:
-    """Pack a large body in steps, so that other requests are not held up meanwhile."""
-    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    """Compress a large body in steps, so that other requests are not delayed."""
+    compressor = zlib.compressobj(1, zlib.DEFLATED, 31)
     parts = []
     for start in range(0, len(body), _STEP):
-        parts.append(packer.compress(body[start : start + _STEP]))
+        parts.append(compressor.compress(body[start : start + _STEP]))
         await asyncio.sleep(0)
-    return b"".join([*parts, packer.flush()])
+    return b"".join([*parts, compressor.flush()])
 
 
-async def _stream(outcome: StreamResponse, incoming: web.BaseRequest) -> web.StreamResponse:
-    response = web.StreamResponse(status=outcome.status, headers=dict(outcome.headers))
-    response.enable_chunked_encoding()
+async def _stream(response: StreamResponse, incoming: web.BaseRequest) -> web.StreamResponse:
+    stream = web.StreamResponse(status=response.status, headers=dict(response.headers))
+    stream.enable_chunked_encoding()
     try:
-        await response.prepare(incoming)
+        await stream.prepare(incoming)
         if incoming.method != "HEAD":
-            async for batch in outcome.batches:
-                await response.write(b"".join(batch))
-        await response.write_eof()
+            async for batch in response.batches:
+                await stream.write(b"".join(batch))
+        await stream.write_eof()
     except ConnectionError:
-        _log.debug("a watcher hung up")
+        _log.debug("a client closed its watch")
     finally:
-        await outcome.close()
-    return response
+        await response.close()
+    return stream
 
 
 async def serve_https(
@@ -257,20 +259,20 @@ async def serve_https(
     credentials: Credentials,
     limits: FrontLimits | None = None,
 ) -> HttpsServer:
-    """Listen on an address (port 0: any free one) and serve until closed."""
+    """Listen on an address (port 0: any free port) and serve until closed."""
     limits = limits or FrontLimits()
     adapter = _Adapter(server, Authenticator(credentials, (host,)), limits)
-    low = web.Server(adapter, request_factory=_make_request, handler_cancellation=True)
+    aiohttp_server = web.Server(adapter, request_factory=_make_request, handler_cancellation=True)
     connections = Connections(limits, max_connections(limits))
 
     def make_protocol(connection: IncomingConnection) -> HttpConnection:
-        return HttpConnection(low, connection, connections, limits, adapter.user_of)
+        return HttpConnection(aiohttp_server, connection, connections, limits, adapter.user_of)
 
     context = server_tls_context(credentials)
     sockets = await bind_sockets(host, port)
     listener = Listener(sockets, context, connections, limits, make_protocol)
-    shown = f"[{host}]" if ":" in host else host
-    return HttpsServer(f"https://{shown}:{listener.port}", connections, listener, low)
+    url_host = f"[{host}]" if ":" in host else host
+    return HttpsServer(f"https://{url_host}:{listener.port}", connections, listener, aiohttp_server)
 
 
 def _make_request(

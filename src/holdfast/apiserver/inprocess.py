@@ -1,4 +1,4 @@
-"""Reach the API server without a wire: the same answers, nothing copied."""
+"""A transport to the API server in the same process, without HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.errors import Unavailable
 
 @dataclass(slots=True)
 class _Lines:
-    """A stream of lines taken from the server's batches."""
+    """The lines of a streamed response."""
 
     status: int
     headers: Mapping[str, str]
@@ -25,18 +25,18 @@ class _Lines:
         return self._lines
 
 
-async def _lines(answer: StreamResponse) -> AsyncIterator[bytes]:
-    async for batch in answer.batches:
+async def _lines(response: StreamResponse) -> AsyncIterator[bytes]:
+    async for batch in response.batches:
         for line in batch:
             yield line[:-1]
 
 
-async def _whole(body: bytes) -> AsyncIterator[bytes]:
+async def _single_line(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
 class InProcessTransport:
-    """Carry requests of one user straight into the server's ``handle``."""
+    """Passes the requests of one user to ``ApiServer.handle``."""
 
     def __init__(self, server: ApiServer, user: User = ADMIN) -> None:
         self._server = server
@@ -44,27 +44,27 @@ class InProcessTransport:
         self._closed = False
 
     async def send(self, request: Request) -> Response:
-        """Send one request and return the whole answer."""
-        answer = await self._handle(request)
-        if isinstance(answer, Response):
-            return answer
-        body = b"".join([line + b"\n" async for line in _lines(answer)])
-        return Response(answer.status, answer.headers, body)
+        """Send a request and return the response with its whole body."""
+        response = await self._handle(request)
+        if isinstance(response, Response):
+            return response
+        body = b"".join([line + b"\n" async for line in _lines(response)])
+        return Response(response.status, response.headers, body)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
-        """Send one request and read the answer as it comes; leaving the block hangs up."""
-        answer = await self._handle(request)
-        if isinstance(answer, Response):
-            yield _Lines(answer.status, answer.headers, _whole(answer.body))
+        """Send a request and stream the response; leaving the block closes the stream."""
+        response = await self._handle(request)
+        if isinstance(response, Response):
+            yield _Lines(response.status, response.headers, _single_line(response.body))
             return
         try:
-            yield _Lines(answer.status, answer.headers, _lines(answer))
+            yield _Lines(response.status, response.headers, _lines(response))
         finally:
-            await answer.close()
+            await response.close()
 
     async def close(self) -> None:
-        """Refuse further requests."""
+        """Reject further requests."""
         self._closed = True
 
     async def _handle(self, request: Request) -> Response | StreamResponse:

@@ -1,4 +1,4 @@
-"""Count what the server does, under upstream's metric names."""
+"""Request metrics under upstream's names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from holdfast.client.transport import Response
 
 _LABELS = ("verb", "group", "version", "resource", "subresource")
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_UNLABELLED = (404, 405)  # answers to paths that clients may make up
+_UNLABELLED = (404, 405)  # responses to paths that clients may make up
 RequestLabels = tuple[str, str, str, str, str]
 
 
 class RequestMetrics:
-    """The counters of one server."""
+    """The metrics of one server."""
 
     def __init__(self, context: ServerContext) -> None:
         self._registry = CollectorRegistry()
@@ -36,9 +36,9 @@ class RequestMetrics:
         self._timers: dict[RequestLabels, Histogram] = {}
 
     def count(self, request_info: RequestInfo | None, status: int, seconds: float) -> None:
-        """Count one answered request; ``call`` is None for one that was not authorized.
+        """Count a request; ``request_info`` is None if it was not authorized.
 
-        Unknown resources share one label: a client can make up any number of them.
+        Unknown resources share one label, because clients can make up any number of names.
         """
         labels: RequestLabels = ("", "", "", "", "")
         if request_info is not None and request_info.is_resource and status not in _UNLABELLED:
@@ -62,5 +62,5 @@ class RequestMetrics:
         timer.observe(seconds)
 
     def response(self) -> Response:
-        """Answer with everything counted so far."""
+        """Return all metrics in the Prometheus text format."""
         return Response(200, {"content-type": CONTENT_TYPE_LATEST}, generate_latest(self._registry))

@@ -1,4 +1,4 @@
-"""Answer the paths that are no resources: health, version, discovery, OpenAPI, metrics."""
+"""Paths that are not resources: health, version, discovery, OpenAPI, metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.health_checks import HealthCheck, page, single
 
 _HEALTH = ("healthz", "livez", "readyz")
 _WITHHELD = "reason withheld"
-"""Health is shown to anyone: what is wrong stands in the log."""
+"""Health needs no authorization, so the reason of a failure is only logged."""
 VERSION = {
     "major": "1",
     "minor": "36",
@@ -33,18 +33,18 @@ VERSION = {
 
 
 class NonResourcePaths:
-    """Answer by path."""
+    """Responds to non-resource paths."""
 
     def __init__(
-        self, context: ServerContext, definitions: CrdRegistration, metrics: RequestMetrics
+        self, context: ServerContext, crds: CrdRegistration, metrics: RequestMetrics
     ) -> None:
         self._context = context
-        self._definitions = definitions
+        self._crds = crds
         self._metrics = metrics
         self._discovery = Discovery(context.registry)
 
     def respond(self, request_info: RequestInfo, request: Request) -> Response:
-        """Answer a path that names no resource."""
+        """Respond to a path that is not a resource."""
         if request_info.verb not in ("get", "head"):
             raise NotAllowed("the server does not allow this method on the requested resource")
         path = request_info.path.rstrip("/") or "/"
@@ -64,7 +64,7 @@ class NonResourcePaths:
         return text_response("404 page not found\n", 404)
 
     def _health(self, path: str, query: Mapping[str, str]) -> Response:
-        """Answer a page of named checks, or one of them; only readiness depends on the store."""
+        """Return a page of named checks, or one check; only readiness depends on the store."""
         name, *chosen = path[1:].split("/", 1)
         checks: dict[str, HealthCheck] = {"ping": lambda: ""}
         if name == "readyz":
@@ -89,7 +89,7 @@ class NonResourcePaths:
 
     def _openapi(self, path: str, headers: Mapping[str, str]) -> Response:
         resources = [descriptor.resource for descriptor in self._context.registry]
-        crds = self._definitions.served_crds()
+        crds = self._crds.served_crds()
         if path == openapi_v2.PATH:
             return openapi_v2.answer(headers)
         if path == "/openapi/v3":
@@ -104,11 +104,11 @@ class NonResourcePaths:
         if headers.get("if-none-match") == tag:
             return Response(304, {"etag": tag}, b"")
         body = openapi.document(group, version, resources, crds)
-        kept = {"content-type": "application/json", "etag": tag, "vary": "Accept",
+        response_headers = {"content-type": "application/json", "etag": tag, "vary": "Accept",
                 "cache-control": "public"}  # fmt: skip
         if "gzip" in headers.get("accept-encoding", ""):
-            return Response(200, kept | {"content-encoding": "gzip"}, body)
-        return Response(200, kept, gzip.decompress(body))
+            return Response(200, response_headers | {"content-encoding": "gzip"}, body)
+        return Response(200, response_headers, gzip.decompress(body))
 
 
 def _group_version(parts: list[str]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""One request understood: the call, the resource it is about, and what it is answered from."""
+"""One parsed and authorized request, and the server state that verbs use."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from holdfast.store import ObjectKey, Store
 
 
 class Closable(Protocol):
-    """Something that runs until somebody closes it."""
+    """Something that runs until ``close``."""
 
     def close(self) -> None:
-        """End it."""
+        """Stop it."""
         ...
 
 
 @dataclass(slots=True)
 class ServerContext:
-    """What every verb works with."""
+    """The state of a server that all verbs use."""
 
     store: Store
     clock: Clock
@@ -44,7 +44,7 @@ class ServerContext:
 
 @dataclass(slots=True)
 class Operation:
-    """A request on a resource, read and authorized."""
+    """A request for a resource, parsed and authorized."""
 
     context: ServerContext
     request_info: RequestInfo
@@ -56,20 +56,20 @@ class Operation:
 
     @property
     def key(self) -> ObjectKey:
-        """The store's name of the object the path names."""
+        """The store key of the object in the path."""
         return self.descriptor.key(self.request_info.namespace, self.request_info.name)
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing may be kept."""
+        """Whether nothing may be stored."""
         return is_dry_run(self.request_info.verb, self.request.query)
 
     @property
     def details(self) -> Details:
-        """What errors say about the object."""
+        """The details of errors about the object."""
         r = self.descriptor.resource
         return Details(name=self.request_info.name, group=r.group, kind=r.plural)
 
     def not_found(self) -> NotFound:
-        """Build the 404 for the object the path names."""
+        """Build the 404 for the object in the path."""
         return NotFound(f"{self.key.display_name} not found", self.details)

@@ -1,4 +1,4 @@
-"""Which resources are served, under which versions."""
+"""The served resources and their versions."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from holdfast.errors import NotFound
 
 @dataclass(slots=True)
 class Registry:
-    """Every served resource, found by group, version and plural."""
+    """The descriptors of all served resources, by group, version and plural."""
 
     _descriptor: dict[tuple[str, str, str], KindDescriptor] = field(default_factory=dict)
     _versions: set[tuple[str, str]] = field(default_factory=set)
     generation: int = 0
-    """Rises with every change, so that discovery documents know when they are stale."""
+    """Rises with every change; discovery documents are rebuilt when it has changed."""
 
     @classmethod
     def of(cls, kinds: Iterable[KindDescriptor]) -> Registry:
-        """Serve the given kinds."""
+        """Return a registry of the given kinds."""
         registry = cls()
         for descriptor in kinds:
             registry.add(descriptor)
         return registry
 
     def add(self, descriptor: KindDescriptor) -> None:
-        """Serve one more resource, or serve it differently."""
+        """Add or replace the descriptor of a resource version."""
         r = descriptor.resource
         self._descriptor[r.group, r.version, r.plural] = descriptor
         self._versions.add((r.group, r.version))
@@ -42,25 +42,25 @@ class Registry:
         self.generation += 1
 
     def remove(self, group: str, plural: str) -> None:
-        """Serve no version of a resource any more."""
+        """Remove all versions of a resource."""
         for key in [k for k in self._descriptor if (k[0], k[2]) == (group, plural)]:
             del self._descriptor[key]
         self._versions = {key[:2] for key in self._descriptor}
         self.generation += 1
 
     def serves(self, group: str, version: str) -> bool:
-        """Tell whether anything of a group version is served."""
+        """Return whether a group version has resources."""
         return (group, version) in self._versions
 
     def find(self, group: str, version: str, plural: str) -> KindDescriptor:
-        """Find a served resource, or raise the 404 of an unknown path."""
+        """Return the descriptor of a resource; raise NotFound if it is not served."""
         descriptor = self._descriptor.get((group, version, plural))
         if descriptor is None:
             raise NotFound("the server could not find the requested resource")
         return descriptor
 
     def groups(self) -> dict[str, dict[str, list[KindDescriptor]]]:
-        """Sort everything served by group, the core group first, and version, the best first."""
+        """Return the descriptors by group, core first, and by version, in Kubernetes' order."""
         tree: dict[str, dict[str, list[KindDescriptor]]] = {}
         for descriptor in self:
             r = descriptor.resource
@@ -75,7 +75,7 @@ _VERSION = re.compile(r"v([1-9]\d{0,8})(?:(alpha|beta)([1-9]\d{0,8}))?")
 
 
 def _rank(entry: tuple[str, object]) -> tuple[int, int, int, str]:
-    """Order versions as Kubernetes does: stable, beta, alpha, each newest first; then others.
+    """Return the sort key of a version: stable, beta, alpha, each newest first; then others.
 
     >>> sorted([("foo", 0), ("v1alpha1", 0), ("v2", 0), ("v1beta2", 0), ("v10", 0)], key=_rank)
     [('v10', 0), ('v2', 0), ('v1beta2', 0), ('v1alpha1', 0), ('foo', 0)]
@@ -89,5 +89,5 @@ def _rank(entry: tuple[str, object]) -> tuple[int, int, int, str]:
 
 
 def digest(value: Any) -> str:
-    """Name a JSON value's content, for ETags."""
+    """Return a hash of a JSON value, for ETags."""
     return hashlib.sha512(msgspec.json.encode(value)).hexdigest()[:64].upper()

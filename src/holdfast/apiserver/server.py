@@ -1,4 +1,4 @@
-"""The heart of the API server: one request in, one answer out, no wire in sight."""
+"""The API server: handles requests, independent of the transport."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from holdfast.errors import BadRequest, HoldfastError, NotAllowed, Unavailable
 from holdfast.store import Store
 
 _log = logging.getLogger(__name__)
-Answer = Response | StreamResponse
+ServerResponse = Response | StreamResponse
 ReadBody = Callable[[], Awaitable[bytes]]
-"""Read the body of a request from the wire."""
+"""Read the request body from the transport."""
 
 
-async def _get(op: Operation) -> Answer:
+async def _get(op: Operation) -> ServerResponse:
     return get(op)
 
 
-async def _list(op: Operation) -> Answer:
+async def _list(op: Operation) -> ServerResponse:
     return list_objects(op)
 
 
-async def _watch(op: Operation) -> Answer:
+async def _watch(op: Operation) -> ServerResponse:
     return watch(op)
 
 
-_VERBS: dict[str, Callable[[Operation], Awaitable[Answer]]] = {
+_VERBS: dict[str, Callable[[Operation], Awaitable[ServerResponse]]] = {
     "get": _get,
     "list": _list,
     "watch": _watch,
@@ -67,13 +67,13 @@ _VERBS: dict[str, Callable[[Operation], Awaitable[Answer]]] = {
 
 
 class ApiServer:
-    """Answer requests from the store: understand, authorize, decide, keep."""
+    """Parses, authorizes and handles requests."""
 
     def __init__(self, context: ServerContext) -> None:
         self.context = context
         self.metrics = RequestMetrics(context)
-        self._definitions = CrdRegistration(context)
-        self._paths = NonResourcePaths(context, self._definitions, self.metrics)
+        self._crds = CrdRegistration(context)
+        self._paths = NonResourcePaths(context, self._crds, self.metrics)
         self._running = False
         self._expiry: asyncio.Task[None] | None = None
 
@@ -86,13 +86,13 @@ class ApiServer:
         rng: random.Random | None = None,
         kinds: Iterable[KindDescriptor] = BUILT_IN,
     ) -> ApiServer:
-        """Build a server over an open store; ``rng`` makes generated names repeatable."""
+        """Create a server on an open store; a seeded ``rng`` makes generated names repeatable."""
         return cls(ServerContext(store, clock, Registry.of(kinds), rng or random.Random()))
 
     async def start(self) -> None:
-        """Serve what is stored, install what every cluster has, be ready."""
+        """Register stored CRDs, create the bootstrap objects, accept requests."""
         await repair_metadata(self.context.store)
-        await self._definitions.sync()
+        await self._crds.sync()
         self._running = True
         try:
             await create_bootstrap_objects(self)
@@ -102,49 +102,49 @@ class ApiServer:
         self._expiry = asyncio.create_task(EventExpiry(self.context).run())
 
     async def stop(self) -> None:
-        """End all watches and refuse what comes after."""
+        """Close all watches and reject further requests."""
         self._running = False
         if self._expiry is not None:
             self._expiry.cancel()
             await asyncio.wait([self._expiry])
-        for watching in tuple(self.context.watches):
-            watching.close()
+        for open_watch in tuple(self.context.watches):
+            open_watch.close()
 
     async def handle(
         self, request: Request, user: User, read_body: ReadBody | None = None
-    ) -> Answer:
-        """Answer one request of one user; an error is an answer too.
+    ) -> ServerResponse:
+        """Handle one request; errors are returned as responses.
 
-        ``read_body`` is called once the request is authorized; without it the request is complete.
+        ``read_body`` is called after authorization; without it the request contains its body.
         """
         started = self.context.clock.monotonic()
         request_info: RequestInfo | None = None
         try:
-            asked = parse_request_info(request.method, request.path, request.query)
-            user = self._authorize(asked, request, user)
-            request_info = asked
-            answer = await self._answer(request_info, request, user, read_body)
+            parsed = parse_request_info(request.method, request.path, request.query)
+            user = self._authorize(parsed, request, user)
+            request_info = parsed
+            response = await self._respond(request_info, request, user, read_body)
         except HoldfastError as error:
-            answer = error_response(error)
+            response = error_response(error)
         except RecursionError:
-            answer = error_response(BadRequest("the object is nested too deep"))
+            response = error_response(BadRequest("the object is nested too deep"))
         except Exception as broken:
             _log.exception("%s %s failed", request.method, request.path)
-            answer = error_response(HoldfastError(f"Internal error occurred: {broken}"))
-        self.metrics.count(request_info, answer.status, self.context.clock.monotonic() - started)
-        return answer
+            response = error_response(HoldfastError(f"Internal error occurred: {broken}"))
+        self.metrics.count(request_info, response.status, self.context.clock.monotonic() - started)
+        return response
 
     def _authorize(self, request_info: RequestInfo, request: Request, user: User) -> User:
-        """Refuse what a user may not do, by the header alone; return whom the user acts as."""
+        """Raise Forbidden or Unauthorized; return the user, or the impersonated user."""
         if not self._running:
             raise Unavailable("the server is not ready to serve requests")
         user = impersonate(self.context.authorizer, user, request)
         self.context.authorizer.check(user, with_selected_name(request_info, request))
         return user
 
-    async def _answer(
+    async def _respond(
         self, request_info: RequestInfo, request: Request, user: User, read_body: ReadBody | None
-    ) -> Answer:
+    ) -> ServerResponse:
         if not request_info.is_resource:
             return self._paths.respond(request_info, request)
         if not self.context.registry.serves(request_info.group, request_info.version):
@@ -152,19 +152,17 @@ class ApiServer:
         descriptor = self.context.registry.find(
             request_info.group, request_info.version, request_info.plural
         )
-        if _is_misplaced(request_info, descriptor):
+        if _has_unexpected_namespace(request_info, descriptor):
             return text_response("404 page not found\n", 404)
         response_format = negotiate_response(request.headers.get("accept", ""))
-        if (
-            response_format.is_table
-        ):  # an option that is wrong is refused before anything is stored or sent
+        if response_format.is_table:  # reject a wrong option before anything is stored
             check_include_object(request.query.get("includeObject", ""))
         if read_body is not None:
             request = replace(request, body=await read_body())
         op = Operation(self.context, request_info, descriptor, request, user, response_format)
-        return await self._operate(op)
+        return await self._run_verb(op)
 
-    async def _operate(self, op: Operation) -> Answer:
+    async def _run_verb(self, op: Operation) -> ServerResponse:
         request_info, descriptor = op.request_info, op.descriptor
         _check_scope(request_info, descriptor)
         if request_info.subresource:
@@ -175,15 +173,15 @@ class ApiServer:
             raise NotAllowed("the server does not allow this method on the requested resource")
         if request_info.verb not in descriptor.resource.verbs:
             raise NotAllowed("the server does not allow this method on the requested resource")
-        if self._definitions.may_change_resources(op):
-            return await self._definitions.run_verb(op, _VERBS[request_info.verb])
+        if self._crds.may_change_resources(op):
+            return await self._crds.run_verb(op, _VERBS[request_info.verb])
         return await _VERBS[request_info.verb](op)
 
 
-def _is_misplaced(request_info: RequestInfo, descriptor: KindDescriptor) -> bool:
-    """Tell whether the path puts into a namespace what lives in none.
+def _has_unexpected_namespace(request_info: RequestInfo, descriptor: KindDescriptor) -> bool:
+    """Return whether the path has a namespace although the resource is cluster-scoped.
 
-    The roles of that namespace have been asked, and they have no say over the whole cluster.
+    The request was authorized for that namespace only, which is not enough.
     """
     if descriptor.resource.namespaced or not request_info.namespace:
         return False
@@ -191,7 +189,7 @@ def _is_misplaced(request_info: RequestInfo, descriptor: KindDescriptor) -> bool
 
 
 def _check_scope(request_info: RequestInfo, descriptor: KindDescriptor) -> None:
-    """Refuse a missing namespace where one is needed."""
+    """Raise BadRequest if a required namespace is missing."""
     reads = ("list", "watch", "deletecollection")
     if (
         descriptor.resource.namespaced

@@ -1,8 +1,8 @@
-"""What is stored but not acted on: kinds and fields, each with the sentence that users are told.
+"""Kinds and fields that are stored but have no effect, each with the warning for its users.
 
-Writing such an object is answered with the sentence as a warning. docs/status.md lists the same
-sentences, and a test compares the two. Remove a sentence from the kind's entry, and there, when
-the thing is built; the test also names what acts on each of the other built-in kinds.
+A write of such an object gets the text as a warning. docs/status.md lists the same texts, and a
+test compares the two. Remove a text from the kind's descriptor and from the page when the feature
+is implemented; the test also lists what acts on each of the other built-in kinds.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ class UnimplementedField:
     """A field that is stored but has no effect when it is set, or set to one of ``values``."""
 
     path: tuple[str, ...]
-    """Keys from the object down; ``[]`` stands for every item of a list."""
+    """Keys from the root of the object; ``[]`` stands for every item of a list."""
     warning: str
     values: tuple[str, ...] = ()
 
     def prefixed(self, *prefix: str) -> UnimplementedField:
-        """Give the same field of an object that holds such an object."""
+        """Return the same field in an object that contains such an object."""
         return UnimplementedField((*prefix, *self.path), self.warning, self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class UnimplementedFeatures:
-    """What of one kind is not acted on: the kind itself, if ``warning`` says so, and fields."""
+    """The fields of a kind that have no effect; with ``warning`` the whole kind has none."""
 
     warning: str = ""
     fields: tuple[UnimplementedField, ...] = ()
@@ -43,14 +43,14 @@ class UnimplementedFeatures:
         return bool(self.warning or self.fields)
 
     def warnings(self, obj: Any) -> list[str]:
-        """List the sentences about an object."""
+        """Return the warnings about an object."""
         found = [self.warning] if self.warning else []
-        found += _sentences(obj, self._tree)
-        return [f"{sentence} ({_PAGE})" for sentence in dict.fromkeys(found)]
+        found += _warnings(obj, self._tree)
+        return [f"{warning} ({_PAGE})" for warning in dict.fromkeys(found)]
 
 
 def _tree(fields: Iterable[UnimplementedField]) -> dict[str, Any]:
-    """Arrange fields by their paths, so that an object is walked once."""
+    """Arrange fields in a tree by their paths, so that an object is walked once."""
     root: dict[str, Any] = {}
     for one in fields:
         node = root
@@ -60,17 +60,17 @@ def _tree(fields: Iterable[UnimplementedField]) -> dict[str, Any]:
     return root
 
 
-def _sentences(value: Any, node: dict[str, Any] | UnimplementedField) -> Iterator[str]:
+def _warnings(value: Any, node: dict[str, Any] | UnimplementedField) -> Iterator[str]:
     if isinstance(node, UnimplementedField):
         if value in node.values if node.values else value:
             yield node.warning
     elif isinstance(value, list):
         for item in value if "[]" in node else ():
-            yield from _sentences(item, node["[]"])
+            yield from _warnings(item, node["[]"])
     elif isinstance(value, dict):
-        for key, below in node.items():
+        for key, child in node.items():
             if key in value:
-                yield from _sentences(value[key], below)
+                yield from _warnings(value[key], child)
 
 
 FULLY_IMPLEMENTED = UnimplementedFeatures()

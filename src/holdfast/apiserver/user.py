@@ -1,4 +1,4 @@
-"""Who sent a request."""
+"""The user of a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SYSTEM_USERS = frozenset({"system:kube-scheduler", "system:kube-controller-mana
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A name and the groups it belongs to, as authentication found them."""
+    """An authenticated user: its name and groups."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -24,17 +24,17 @@ class User:
 
     @property
     def is_master(self) -> bool:
-        """Whether everything is allowed, whatever the rules say."""
+        """Whether the user is in system:masters, which may do everything."""
         return MASTERS in self.groups
 
     @property
     def is_system(self) -> bool:
-        """Whether the cluster depends on this user's requests: its admin, nodes and components."""
+        """Whether this is an admin, a node or a component that the cluster depends on."""
         return self.name in _SYSTEM_USERS or not _SYSTEM_GROUPS.isdisjoint(self.groups)
 
     @property
     def is_component(self) -> bool:
-        """Whether this is a part of the cluster, such as ``system:kube-controller-manager``."""
+        """Whether this is a component of the cluster, such as ``system:kube-scheduler``."""
         return self.name.startswith("system:") and not self.name.startswith(SERVICE_ACCOUNT)
 
     @property
@@ -48,7 +48,7 @@ ADMIN = User("kubernetes-admin", (MASTERS, AUTHENTICATED))
 
 
 def component_user(name: str, *groups: str) -> User:
-    """Name one of our own components as a user, for the in-process transport.
+    """Return the user of one of our components, for the in-process transport.
 
     >>> component_user("system:kube-scheduler").groups
     ('system:authenticated',)

@@ -1,10 +1,10 @@
-"""Versioned objects and their watch log, durable in one SQLite file.
+"""Versioned objects and their watch history, durable in one SQLite file.
 
-Lives here: the data directory and its lock, the tables, the writer thread, the objects in
-memory with their indexes, the history that watches replay. Values are opaque bytes.
+Lives here: the data directory and its lock, the SQLite tables, the writer thread, the objects in
+memory with their indexes, the watch cache. Values are opaque bytes.
 
-May not live here: HTTP, verbs, admission, validation, selectors beyond equality, or any
-opinion about what an object means. Only the API server imports this room.
+May not live here: HTTP, verbs, admission, validation, selectors beyond equality, and anything
+that depends on the kind of an object. Only the API server imports this package.
 """
 
 from holdfast.store.indexing import index_object

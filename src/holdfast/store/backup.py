@@ -1,4 +1,4 @@
-"""Copies of a store: making one while it runs, and starting again from one."""
+"""Back up a running store to a file, and restore a data directory from such a file."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from holdfast.store.database import Database
 from holdfast.store.integrity import convert_sqlite_errors
 
 SKIPPED_REVISIONS = 1_000_000
-"""No client may hold a revision that will be given out again with other content."""
+"""Added to the revision at a restore, so that no revision a client has seen is assigned again."""
 
 
 def write_backup(database: Database, path: Path) -> None:
-    """Copy a database to a new file of mode 0600, which appears only when complete."""
+    """Copy a database to a new file of mode 0600; the file exists only once it is complete."""
     if path.exists():
         raise errors.BadConfiguration(f"{path} exists already: choose another file for the backup")
     partial = path.with_name(f"{path.name}.partial")
@@ -27,7 +27,7 @@ def write_backup(database: Database, path: Path) -> None:
         os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         with closing(sqlite3.connect(partial)) as target:
             database.copy(target)
-            target.execute("PRAGMA journal_mode = DELETE")  # one file, without companions
+            target.execute("PRAGMA journal_mode = DELETE")  # one file, without -wal and -shm
         partial.rename(path)
     except (OSError, sqlite3.Error) as error:
         partial.unlink(missing_ok=True)
@@ -37,28 +37,28 @@ def write_backup(database: Database, path: Path) -> None:
 
 
 def restore(backup: Path, directory: Path) -> int:
-    """Replace the store of a directory by a backup and return its new revision.
+    """Replace the store in a directory by a backup and return its new revision.
 
-    The revision rises by a million and the history is emptied, so that every client is
-    told Expired and lists again. Raises StoreLocked while a server runs there.
+    The revision rises by a million and the watch history is deleted, so that every client gets
+    Expired and lists again. Raises StoreLocked while a server uses the directory.
     """
     if not backup.is_file():
         raise errors.BadConfiguration(f"there is no backup at {backup}")
-    home = DataDirectory(directory)
+    data_directory = DataDirectory(directory)
     try:
         with closing(sqlite3.connect(":memory:")) as copy:
             with convert_sqlite_errors(backup):
                 _read(backup, copy)
             with (
-                convert_sqlite_errors(home.database),
-                closing(sqlite_schema.connect(home.database)) as target,
+                convert_sqlite_errors(data_directory.database),
+                closing(sqlite_schema.connect(data_directory.database)) as target,
             ):
-                sqlite_schema.migrate(target, home.database)
-                revision = _leap(copy, target, home.revision_file.reserved)
-                copy.backup(target)  # one transaction: the old store or the new, never between
+                sqlite_schema.migrate(target, data_directory.database)
+                revision = _raise_revision(copy, target, data_directory.revision_file.reserved)
+                copy.backup(target)  # one transaction: either the old store or the new one
                 target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
-        home.release()
+        data_directory.release()
     return revision
 
 
@@ -71,7 +71,7 @@ def _read(backup: Path, copy: sqlite3.Connection) -> None:
     sqlite_schema.migrate(copy, backup)
 
 
-def _leap(copy: sqlite3.Connection, target: sqlite3.Connection, reserved: int) -> int:
+def _raise_revision(copy: sqlite3.Connection, target: sqlite3.Connection, reserved: int) -> int:
     newest = "SELECT v FROM meta WHERE k = 'last_rv'"
     used = max(reserved - 1, *(c.execute(newest).fetchone()[0] for c in (copy, target)))
     revision: int = used + SKIPPED_REVISIONS

@@ -1,6 +1,6 @@
-"""Every committed object in memory, in key order, with indexes for what is asked often.
+"""All committed objects in memory, in key order, with indexes for labels, fields and owners.
 
-``load_objects`` and ``replay`` read it from disk, sharing the bytes that occur twice.
+``load_objects`` and ``replay`` read them from disk; bytes that occur twice are shared.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ NONE: Mapping[str, str] = {}
 
 
 class ResourceTable:
-    """The objects of one resource."""
+    """The objects of one resource, by path, indexed by label and field."""
 
     def __init__(self) -> None:
         self.objects: dict[str, StoredObject] = {}
         self._paths: list[str] = []
-        self._pairs: dict[IndexPair, set[str]] = {}
+        self._paths_by_pair: dict[IndexPair, set[str]] = {}
 
     def put(self, path: str, stored: StoredObject) -> None:
         """Add or replace an object."""
@@ -33,57 +33,57 @@ class ResourceTable:
         self.objects[path] = stored
         if before is None:
             insort(self._paths, path)
-            self._enter(path, _pairs(stored.index))
-        elif _differ(before.index, stored.index):
-            self._leave(path, _pairs(before.index))
-            self._enter(path, _pairs(stored.index))
+            self._add_to_index(path, _index_pairs(stored.index))
+        elif _index_changed(before.index, stored.index):
+            self._remove_from_index(path, _index_pairs(before.index))
+            self._add_to_index(path, _index_pairs(stored.index))
 
     def remove(self, path: str) -> None:
-        """Take an object out."""
+        """Remove an object."""
         before = self.objects.pop(path)
         del self._paths[bisect_left(self._paths, path)]
-        self._leave(path, _pairs(before.index))
+        self._remove_from_index(path, _index_pairs(before.index))
 
     def select(
         self, namespace: str | None, labels: Mapping[str, str], fields: Mapping[str, str]
     ) -> list[StoredObject]:
-        """List in key order what carries all the pairs."""
+        """List, in key order, the objects that have all the label and field values."""
         if not labels and not fields:
-            return [self.objects[path] for path in self._within(namespace)]
+            return [self.objects[path] for path in self._paths_in_namespace(namespace)]
         found = (self.objects[path] for path in self._candidates(namespace, labels, fields))
         return [s for s in found if _matches(s, namespace, labels, fields)]
 
-    def _within(self, namespace: str | None) -> list[str]:
+    def _paths_in_namespace(self, namespace: str | None) -> list[str]:
         if not namespace:
             return self._paths
-        # "0" is the character after "/": the range of all paths that start with "namespace/".
+        # "0" is the character after "/": this is the range of paths that start with "namespace/".
         low = bisect_left(self._paths, f"{namespace}/")
         return self._paths[low : bisect_left(self._paths, f"{namespace}0")]
 
     def _candidates(
         self, namespace: str | None, labels: Mapping[str, str], fields: Mapping[str, str]
     ) -> list[str]:
-        pairs = _pairs(IndexEntry(labels=labels, fields=fields))
+        pairs = _index_pairs(IndexEntry(labels=labels, fields=fields))
         if not pairs:
-            return self._within(namespace)
-        holders: list[set[str]] = [self._pairs.get(pair, set()) for pair in pairs]
-        holders.sort(key=len)
-        return sorted(holders[0])
+            return self._paths_in_namespace(namespace)
+        paths_per_pair: list[set[str]] = [self._paths_by_pair.get(pair, set()) for pair in pairs]
+        paths_per_pair.sort(key=len)
+        return sorted(paths_per_pair[0])
 
-    def _enter(self, path: str, pairs: Iterable[IndexPair]) -> None:
+    def _add_to_index(self, path: str, pairs: Iterable[IndexPair]) -> None:
         for pair in pairs:
-            self._pairs.setdefault(pair, set()).add(path)
+            self._paths_by_pair.setdefault(pair, set()).add(path)
 
-    def _leave(self, path: str, pairs: Iterable[IndexPair]) -> None:
+    def _remove_from_index(self, path: str, pairs: Iterable[IndexPair]) -> None:
         for pair in pairs:
-            paths = self._pairs[pair]
+            paths = self._paths_by_pair[pair]
             paths.discard(path)
             if not paths:
-                del self._pairs[pair]
+                del self._paths_by_pair[pair]
 
 
 class CommittedObjects:
-    """All resources, and who owns whom across them."""
+    """The objects of all resources, and the dependents of each owner."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, str], ResourceTable] = {}
@@ -91,11 +91,11 @@ class CommittedObjects:
 
     @property
     def resources(self) -> list[tuple[str, str]]:
-        """Name the resources that have objects."""
+        """Return the (group, plural) of the resources that have objects."""
         return [resource for resource, table in self._tables.items() if table.objects]
 
     def get(self, key: ObjectKey) -> StoredObject | None:
-        """Read one object."""
+        """Return an object, or None."""
         table = self._tables.get((key.group, key.plural))
         return table.objects.get(key.path) if table else None
 
@@ -104,15 +104,15 @@ class CommittedObjects:
         key = stored.key
         table = self._tables.setdefault((key.group, key.plural), ResourceTable())
         path = key.path
-        self._disown(table.objects.get(path), keep=stored.index.owners)
+        self._remove_owners(table.objects.get(path), keep=stored.index.owners)
         table.put(path, stored)
         for uid in stored.index.owners:
             self._owned.setdefault(uid, set()).add(key)
 
     def remove(self, key: ObjectKey) -> None:
-        """Take an object out."""
+        """Remove an object."""
         table, path = self._tables[key.group, key.plural], key.path
-        self._disown(table.objects[path])
+        self._remove_owners(table.objects[path])
         table.remove(path)
 
     def select(
@@ -123,16 +123,16 @@ class CommittedObjects:
         labels: Mapping[str, str] | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> list[StoredObject]:
-        """List in key order what carries all the pairs."""
+        """List, in key order, the objects that have all the label and field values."""
         table = self._tables.get((group, plural))
         return table.select(namespace, labels or NONE, fields or NONE) if table else []
 
     def dependents(self, uid: str) -> list[StoredObject]:
-        """List what names this uid as an owner, in key order."""
+        """List the objects with this uid in their owner references, in key order."""
         found = (self.get(key) for key in sorted(self._owned.get(uid, ())))
         return [stored for stored in found if stored is not None]
 
-    def _disown(self, stored: StoredObject | None, keep: tuple[str, ...] = ()) -> None:
+    def _remove_owners(self, stored: StoredObject | None, keep: tuple[str, ...] = ()) -> None:
         for uid in stored.index.owners if stored else ():
             if uid in keep:
                 continue
@@ -146,26 +146,26 @@ class CommittedObjects:
 def objects_before(
     objects: Iterable[StoredObject], events: Sequence[StoreEvent]
 ) -> list[StoredObject]:
-    """List what there was before the events, given what there is after them."""
-    then = {stored.key.path: stored for stored in objects}
+    """Return the objects as they were before the events, given the objects after them."""
+    earlier = {stored.key.path: stored for stored in objects}
     for event in reversed(events):
         if event.previous is None:
-            del then[event.key.path]
+            del earlier[event.key.path]
         else:
-            then[event.key.path] = event.previous
-    return [then[path] for path in sorted(then)]
+            earlier[event.key.path] = event.previous
+    return [earlier[path] for path in sorted(earlier)]
 
 
-def _pairs(indexed: IndexEntry) -> list[IndexPair]:
+def _index_pairs(indexed: IndexEntry) -> list[IndexPair]:
     pairs = [("label", name, value) for name, value in indexed.labels.items()]
     for name, value in indexed.fields.items():
-        # An absent field reads as "", so "" cannot be answered from an index.
+        # An absent field counts as "", so the index cannot answer for "".
         if value and name in INDEXED_FIELDS:
             pairs.append(("field", name, value))
     return pairs
 
 
-def _differ(one: IndexEntry, other: IndexEntry) -> bool:
+def _index_changed(one: IndexEntry, other: IndexEntry) -> bool:
     return one.labels != other.labels or one.fields != other.fields
 
 
@@ -184,25 +184,25 @@ def _matches(
 
 
 def load_objects(database: Database, index: IndexFunc) -> CommittedObjects:
-    """Read every object."""
-    state = CommittedObjects()
+    """Read every object of a database."""
+    objects = CommittedObjects()
     for key, revision, value in database.objects():
-        state.put(StoredObject(key, revision, value, index(key, value), from_disk=True))
-    return state
+        objects.put(StoredObject(key, revision, value, index(key, value), from_disk=True))
+    return objects
 
 
 def replay(
-    rows: Iterable[LogRow], state: CommittedObjects, index: IndexFunc
+    rows: Iterable[LogRow], objects: CommittedObjects, index: IndexFunc
 ) -> Iterator[StoreEvent]:
-    """Turn log rows into events.
+    """Convert log rows to events.
 
-    The newest version of an object is the one in ``state``, and the previous version of a
-    row is mostly the object of an earlier one: each is parsed and held once.
+    The newest version of an object is the one in ``objects``, and the previous version of a row is
+    mostly the object of an earlier row: each is parsed and kept in memory once.
     """
     seen: dict[ObjectKey, StoredObject] = {}
     for row in rows:
         before = _version(row.key, row.previous_revision, row.previous, seen.get(row.key), index)
-        known = state.get(row.key)
+        known = objects.get(row.key)
         now = _version(row.key, row.revision, row.value, known, index)
         assert now is not None
         seen[row.key] = now

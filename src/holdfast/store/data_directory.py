@@ -1,4 +1,4 @@
-"""The data directory: private to its user, and used by one process at a time."""
+"""The data directory of a store: readable by its owner only, used by one process at a time."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ REVISIONS = "store.revision"
 
 
 class DataDirectory:
-    """Hold a data directory; the lock goes with the process, however it ends."""
+    """A locked data directory; the operating system releases the lock when the process ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.database = path / DATABASE
         self._lock = -1
-        self._mark: RevisionFile | None = None
+        self._revision_file: RevisionFile | None = None
         try:
             _make_private(path)
             self._lock = open_private(path / LOCK, os.O_RDWR)
-            self._claim()
-            # SQLite gives its companions (-wal, -shm) the mode of the database file.
+            self._lock_directory()
+            # SQLite creates the -wal and -shm files with the mode of the database file.
             empty = self.database.exists() and self.database.stat().st_size == 0
             os.close(open_private(self.database, os.O_RDWR))
             self.database.chmod(PRIVATE_FILE)
-            self._mark = RevisionFile(path / REVISIONS)
+            self._revision_file = RevisionFile(path / REVISIONS)
         except OSError as error:
             self.release()
             about = "" if error.filename in (None, str(path)) else f" ({error.filename})"
@@ -48,11 +48,11 @@ class DataDirectory:
 
     @property
     def revision_file(self) -> RevisionFile:
-        """The high-water mark of revisions."""
-        assert self._mark is not None
-        return self._mark
+        """The file with the high-water mark of revisions."""
+        assert self._revision_file is not None
+        return self._revision_file
 
-    def _claim(self) -> None:
+    def _lock_directory(self) -> None:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -66,16 +66,16 @@ class DataDirectory:
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let another process have the directory; calling it again does nothing."""
-        if self._mark is not None:
-            self._mark.close()
+        """Release the lock; calling it again does nothing."""
+        if self._revision_file is not None:
+            self._revision_file.close()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
 
 def _make_private(path: Path) -> None:
-    """Make the directory ours alone, unless it is somebody's directory with other things in it."""
+    """Create the directory with mode 0700; one that contains foreign files keeps its mode."""
     path.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     if (path / DATABASE).exists() or not any(path.iterdir()):
         path.chmod(PRIVATE_DIRECTORY)

@@ -1,8 +1,8 @@
-"""The SQLite file, spoken to by one thread at a time.
+"""The SQLite database of a store; one thread at a time uses it.
 
-Python gives up its lock around every statement step and, while the event loop is busy,
-waits up to 5 ms to get it back. So a batch is written in few statements with many rows
-each, not with ``executemany``, which steps once a row.
+Python releases the GIL at every step of a statement and, while the event loop is busy, waits up
+to 5 ms to acquire it again. So a batch is written in few statements of many rows each, not with
+``executemany``, which takes one step per row.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from holdfast.store.objects import EventType, ObjectKey, StoreEvent
 from holdfast.store.revision_file import RevisionFile
 
 WriteFault = Callable[[sqlite3.Connection], None]
-"""Runs inside each transaction before COMMIT and may raise; for tests."""
+"""Called inside each transaction before COMMIT; it may raise. For tests."""
 
 CHECKPOINT_IDLE = 4 << 20
-"""With so many bytes in the write-ahead log, checkpoint as soon as nothing is queued."""
+"""Bytes in the write-ahead log from which on it is checkpointed when no write is queued."""
 CHECKPOINT_BUSY = 128 << 20
-"""With so many, checkpoint even though writers wait: the file must not grow for ever."""
+"""Bytes from which on it is checkpointed although writes are queued."""
 CHUNKS = (256, 64, 16, 4, 1)
 COMPACTION_ROWS = 1_000
 PROBE_BYTES = 65_536
@@ -43,7 +43,7 @@ _CHANGES = frozenset(map(int, EventType))
 
 
 class LogRow(NamedTuple):
-    """One event as it lies in the log."""
+    """One row of the log table."""
 
     revision: int
     key: ObjectKey
@@ -55,7 +55,7 @@ class LogRow(NamedTuple):
 
 
 class Database:
-    """Read everything at the start; afterwards commit, compact, copy."""
+    """Read all objects and events at the start; commit, compact and copy afterwards."""
 
     def __init__(
         self, path: Path, fault: WriteFault | None = None, mark: RevisionFile | None = None
@@ -64,7 +64,7 @@ class Database:
         self._fault = fault
         self._mark = mark
         self._new_gaps: list[tuple[int, int]] | None = None
-        self._unchecked = 0
+        self._bytes_since_checkpoint = 0
         self._connection = sqlite_schema.connect(path)
         try:
             sqlite_schema.migrate(self._connection, path)
@@ -74,19 +74,19 @@ class Database:
         self._ids = self._read_ids()
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file and close it."""
-        with suppress(sqlite3.Error):  # it is as durable where it is
+        """Checkpoint the write-ahead log and close the file."""
+        with suppress(sqlite3.Error):  # without a checkpoint the commits are durable too
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             if self._mark is not None:
-                with suppress(OSError):  # more stays reserved than was used
+                with suppress(OSError):  # then more revisions than necessary stay reserved
                     self._mark.release_unused(self.meta("last_rv"))
         self._connection.close()
 
     def close_without_checkpoint(self) -> None:
-        """Close a file that could not be loaded."""
+        """Close a file that could not be loaded; nothing is written."""
         self._connection.close()
 
-    # Reading.
+    # Read.
 
     def meta(self, name: str) -> Any:
         """Read one value of the meta table."""
@@ -94,30 +94,30 @@ class Database:
         return row[0]
 
     def gaps(self) -> list[tuple[int, int]]:
-        """Read the gaps in the revisions, oldest first."""
+        """Return the gaps in the revisions, oldest first: (last before it, first after it)."""
         row = self._connection.execute("SELECT v FROM meta WHERE k = 'gaps'").fetchone()
         return [(before, after) for before, after in json.loads(row[0])] if row else []
 
     def set_gaps(self, gaps: list[tuple[int, int]]) -> None:
-        """Store the gaps with the next commit: until then they can be found anew."""
+        """Store the gaps with the next commit; until then a restart finds the same gaps."""
         self._new_gaps = gaps
 
     def compact_revisions(self) -> dict[tuple[str, str], int]:
-        """Tell for each resource up to which revision its log was compacted."""
-        lowest = self.meta("compact_rv")
+        """Return the compact revision of each (group, plural)."""
+        compact_revision = self.meta("compact_rv")
         rows = self._connection.execute("SELECT grp, resource, compact_rv FROM res")
-        return {(group, plural): max(lowest, floor) for group, plural, floor in rows}
+        return {(group, plural): max(compact_revision, own) for group, plural, own in rows}
 
     def objects(self) -> Iterator[tuple[ObjectKey, int, bytes]]:
-        """Read every object with its revision."""
+        """Yield every object: key, revision, value."""
         names = {number: resource for resource, number in self._ids.items()}
         rows = self._connection.execute("SELECT res, ns, name, rv, val FROM obj")
         for number, namespace, name, revision, value in rows:
             yield self._key(names, number, namespace, name), revision, value
 
     def log(self, after: int = 0) -> Iterator[LogRow]:
-        """Read the events after a revision, in order; without those below their floor."""
-        floors = self.compact_revisions()
+        """Yield the events after a revision, in order, without those that were compacted."""
+        compacted = self.compact_revisions()
         names = {number: resource for resource, number in self._ids.items()}
         rows = self._connection.execute(
             "SELECT rv, res, ns, name, type, ts, val, prev_rv, prev FROM log"
@@ -127,20 +127,20 @@ class Database:
         for rv, number, ns, name, change, stamp, value, previous_rv, previous in rows:
             key = self._key(names, number, ns, name)
             if change not in _CHANGES:
-                raise damaged_error(self.path, f"revision {rv} is a change of no known kind")
-            if rv > floors[names[number]]:
+                raise damaged_error(self.path, f"revision {rv} has an unknown event type")
+            if rv > compacted[names[number]]:
                 yield LogRow(rv, key, EventType(change), stamp, value, previous_rv, previous)
 
     def _key(self, names: dict[int, tuple[str, str]], number: int, ns: str, name: str) -> ObjectKey:
         if number not in names:
-            raise damaged_error(self.path, f"{ns}/{name} is of a resource that is not listed")
+            raise damaged_error(self.path, f"{ns}/{name} belongs to an unknown resource")
         return ObjectKey(*names[number], ns, name)
 
     def _read_ids(self) -> dict[tuple[str, str], int]:
         rows = self._connection.execute("SELECT id, grp, resource FROM res")
         return {(group, plural): number for number, group, plural in rows}
 
-    # Writing.
+    # Write.
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -157,20 +157,20 @@ class Database:
             raise
 
     def commit(self, events: Sequence[StoreEvent]) -> None:
-        """Make events durable, all or none."""
+        """Commit events in one transaction."""
         last = {event.key: event for event in events}
         if self._mark is not None:
             self._mark.reserve(events[-1].revision)
         with self._transaction() as connection:
-            numbers = [self._number(event.key) for event in events]
-            self._insert("log", [_log_row(n, e) for n, e in zip(numbers, events, strict=True)])
+            resource_ids = [self._resource_id(event.key) for event in events]
+            self._insert("log", [_log_row(n, e) for n, e in zip(resource_ids, events, strict=True)])
             puts = [e for e in last.values() if e.change is not EventType.DELETED]
-            self._insert("obj", [_object_row(self._number(e.key), e) for e in puts], _UPSERT)
+            self._insert("obj", [_object_row(self._resource_id(e.key), e) for e in puts], _UPSERT)
             for event in last.values():
                 if event.change is EventType.DELETED:
                     connection.execute(
                         "DELETE FROM obj WHERE res = ? AND ns = ? AND name = ?",
-                        (self._number(event.key), event.key.namespace, event.key.name),
+                        (self._resource_id(event.key), event.key.namespace, event.key.name),
                     )
             connection.execute("UPDATE meta SET v = ? WHERE k = 'last_rv'", (events[-1].revision,))
             if self._new_gaps is not None:
@@ -179,9 +179,9 @@ class Database:
         self._new_gaps = None
         if self._mark is not None:
             self._mark.record_commit(events[-1].revision)
-        self._unchecked += sum(3 * len(event.object.value) + 500 for event in events)
+        self._bytes_since_checkpoint += sum(3 * len(event.object.value) + 500 for event in events)
 
-    def _number(self, key: ObjectKey) -> int:
+    def _resource_id(self, key: ObjectKey) -> int:
         resource = (key.group, key.plural)
         number = self._ids.get(resource)
         if number is None:
@@ -198,23 +198,23 @@ class Database:
             self._connection.execute(_insertion(table, len(chunk[0]), size) + otherwise, flat)
             start += size
 
-    def compact(self, floors: Mapping[tuple[str, str], int]) -> bool:
-        """Raise floors and delete log rows below them; tell whether some are left.
+    def compact(self, compact_revisions: Mapping[tuple[str, str], int]) -> bool:
+        """Raise compact revisions, delete a batch of old log rows, return whether some are left.
 
-        Deleting goes piece by piece (call again, with nothing to raise), because writers
-        wait meanwhile. Rows below a floor are never read, so stopping in between is safe.
+        Rows are deleted in batches because writes wait meanwhile: call again with an empty mapping.
+        Rows up to the compact revision are never read, so it is safe to stop in between.
         """
         with self._transaction() as connection:
-            for (group, plural), floor in floors.items():
+            for (group, plural), revision in compact_revisions.items():
                 connection.execute(
                     "UPDATE res SET compact_rv = ? WHERE grp = ? AND resource = ?",
-                    (floor, group, plural),
+                    (revision, group, plural),
                 )
             gone = connection.execute(_COMPACTION, (COMPACTION_ROWS,)).rowcount
         return gone == COMPACTION_ROWS
 
     def test_commit(self) -> None:
-        """Try whether commits work again, with enough bytes that a full disk shows."""
+        """Commit a trial value large enough to fail on a full disk, then delete it."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO meta VALUES ('probe', zeroblob(?))", (PROBE_BYTES,)
@@ -223,14 +223,14 @@ class Database:
             connection.execute("DELETE FROM meta WHERE k = 'probe'")
 
     def checkpoint(self, idle: bool) -> None:
-        """Fold the write-ahead log into the file if it is worth it now."""
-        if self._unchecked >= (CHECKPOINT_IDLE if idle else CHECKPOINT_BUSY):
-            self._unchecked = 0
-            with suppress(sqlite3.Error):  # nothing is lost; the next commit will tell
+        """Checkpoint the write-ahead log if it is large enough; ``idle``: no write is queued."""
+        if self._bytes_since_checkpoint >= (CHECKPOINT_IDLE if idle else CHECKPOINT_BUSY):
+            self._bytes_since_checkpoint = 0
+            with suppress(sqlite3.Error):  # the next commit reports the error
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def copy(self, target: sqlite3.Connection) -> None:
-        """Copy the whole database, as of now, into another connection."""
+        """Copy the whole database into another connection."""
         self._connection.backup(target)
 
 

@@ -1,4 +1,4 @@
-"""What the store needs to know about a Kubernetes object, read without decoding the rest."""
+"""Read the indexed fields of a Kubernetes object without decoding the rest of it."""
 
 from __future__ import annotations
 
@@ -49,10 +49,9 @@ _EVENT = msgspec.json.Decoder(_KubernetesEvent)
 
 
 def index_object(key: ObjectKey, value: bytes) -> IndexEntry:
-    """Read uid, labels, owners and the indexed fields out of an object's JSON.
+    """Return uid, labels, owners and indexed fields of an object, given as JSON.
 
-    Of an object whose fields have other types only what fits is indexed: a store that holds one
-    opens all the same.
+    Fields of wrong types are left out, so that a store with such an object can be opened.
 
     >>> key = ObjectKey("", "pods", "default", "web")
     >>> index_object(key, b'{"metadata":{"uid":"u"},"spec":{"nodeName":"n1"}}').fields

@@ -1,4 +1,4 @@
-"""Whether a database file can be used, found out before anything in it is changed."""
+"""Check that a database file can be used, before anything in it is changed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from holdfast.store import sqlite_schema
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _PRIMARY = 0xFF
-"""The low byte of an extended error code of SQLite is its primary code."""
+"""Mask for the primary code in an extended error code of SQLite."""
 
 
 def check_file(path: Path) -> None:
-    """Read every page of a file; raises StoreDamaged or BadConfiguration, and changes nothing.
+    """Read every page of a file and raise StoreDamaged or BadConfiguration; nothing is changed.
 
-    It takes about 1 s for a gigabyte, a seventh of what loading takes.
+    It takes about 1 s per gigabyte, a seventh of the time that loading takes.
     """
     with convert_sqlite_errors(path), closing(sqlite_schema.connect_read_only(path)) as connection:
         sqlite_schema.check(connection, path)
@@ -31,7 +31,7 @@ def check_file(path: Path) -> None:
 
 
 def is_damage(error: Exception) -> bool:
-    """Tell whether an error means that the file itself is broken: no new trial can help."""
+    """Return whether an error means that the file is damaged, so that retrying cannot help."""
     if isinstance(error, msgspec.MsgspecError | errors.StoreDamaged):
         return True
     code = getattr(error, "sqlite_errorcode", None)
@@ -39,17 +39,17 @@ def is_damage(error: Exception) -> bool:
 
 
 def damaged_error(path: Path, cause: object) -> errors.StoreDamaged:
-    """Make the sentence about a broken file."""
-    words = " ".join(str(cause).split())
+    """Build the error about a damaged file."""
+    text = " ".join(str(cause).split())
     return errors.StoreDamaged(
-        f"{path} is damaged ({words}): nothing was changed; put a copy made earlier in its place, "
+        f"{path} is damaged ({text}): nothing was changed; put a copy made earlier in its place, "
         f"or move {path.name} and {path.name}-wal away to start empty"
     )
 
 
 @contextmanager
 def convert_sqlite_errors(path: Path) -> Iterator[None]:
-    """Turn what SQLite raises about a file into one sentence that names it."""
+    """Convert errors of SQLite to StoreDamaged, StoreLocked or BadConfiguration with the path."""
     try:
         yield
     except (sqlite3.Error, msgspec.MsgspecError) as error:

@@ -1,4 +1,4 @@
-"""The nouns of the store: keys, objects as stored, and what happened to them."""
+"""The values of the store: object keys, stored objects, events, retention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast import errors
 
 
 class ObjectKey(NamedTuple):
-    """Name one object; ``namespace`` is empty for cluster-scoped resources."""
+    """The key of one object; ``namespace`` is empty for cluster-scoped resources."""
 
     group: str
     plural: str
@@ -20,7 +20,7 @@ class ObjectKey(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Give the place in list order, which is that of etcd keys (``a-b/x`` before ``a/x``).
+        """Return the sort key of lists; the order is that of etcd keys (``a-b/x`` before ``a/x``).
 
         >>> ObjectKey("", "pods", "default", "web").path, ObjectKey("", "nodes", "", "n1").path
         ('default/web', 'n1')
@@ -29,7 +29,7 @@ class ObjectKey(NamedTuple):
 
     @property
     def display_name(self) -> str:
-        """Say the key as Kubernetes messages do.
+        """Return the object's name as Kubernetes messages write it.
 
         >>> ObjectKey("apps", "deployments", "default", "web").display_name
         'deployments.apps "web"'
@@ -39,47 +39,47 @@ class ObjectKey(NamedTuple):
 
     @property
     def details(self) -> errors.Details:
-        """Say which object an error about this key is about."""
+        """Return the details of an error about this object."""
         return errors.Details(name=self.name, group=self.group, kind=self.plural)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """What the store knows about a value besides its bytes; the caller extracts it."""
+    """The indexed fields of an object, extracted from its bytes by an ``IndexFunc``."""
 
     uid: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
-    """What field selectors read, such as ``spec.nodeName``; an absent field reads as ``""``."""
+    """Values for field selectors, such as ``spec.nodeName``; an absent field counts as ``""``."""
     owners: tuple[str, ...] = ()
     """The uids in ``metadata.ownerReferences``."""
     metadata_mismatch: bool = False
-    """Whether the metadata has another name, namespace or type of fields than it should."""
+    """Whether name, namespace or uid in the metadata are missing, wrong, or of a wrong type."""
 
 
 IndexFunc = Callable[[ObjectKey, bytes], IndexEntry]
-"""Read what is indexed out of a value; called once per write and once per object at start."""
+"""Extract the indexed fields; called once per write, and once per object when a store opens."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredObject:
-    """One version of one object: the bytes with their resourceVersion, and what is indexed."""
+    """One version of one object: its bytes, its resourceVersion and its indexed fields."""
 
     key: ObjectKey
     revision: int
     value: bytes
     index: IndexEntry
     from_disk: bool = False
-    """Whether it was there when the store was opened: its writer may have been an older server."""
+    """Whether it was read when the store was opened: an older server may have written it."""
 
     @property
     def uid(self) -> str:
-        """Name this incarnation of the key."""
+        """Return ``metadata.uid``."""
         return self.index.uid
 
 
 class EventType(IntEnum):
-    """What an event did; ``name`` is the type of a watch event. The numbers are on disk."""
+    """The type of an event; ``name`` is that of the watch event. The numbers are stored on disk."""
 
     ADDED = 1
     MODIFIED = 2
@@ -88,42 +88,42 @@ class EventType(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoreEvent:
-    """One committed change, shared by all watchers.
+    """One change of an object, shared by all watchers.
 
-    ``object`` is what the watcher is shown (for DELETED: the last state, carrying the
-    revision of the deletion); ``previous`` is None only for ADDED.
+    ``object`` is the object of the watch event (for DELETED the last state, with the revision of
+    the deletion); ``previous`` is None only for ADDED.
     """
 
     change: EventType
     object: StoredObject
     previous: StoredObject | None
     time_ms: int
-    """When it was decided, in milliseconds since the epoch."""
+    """The time of the write, in milliseconds since the epoch."""
     encodings: dict[Hashable, bytes] = field(default_factory=dict)
-    """The server's encodings of this event, each made once and shared by all watchers."""
+    """Encoded watch events by response format; each is encoded once for all watchers."""
 
     @property
     def revision(self) -> int:
-        """Give the place of this event in the one order of everything."""
+        """Return the revision of the event; all events of a store are ordered by it."""
         return self.object.revision
 
     @property
     def key(self) -> ObjectKey:
-        """Name the object concerned."""
+        """Return the key of the object."""
         return self.object.key
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much history each resource keeps, so that watches resume and lists page."""
+    """How many events of each resource are retained, for watches that resume and paged lists."""
 
     seconds: float = 300.0
-    """Events younger than this are kept; also how often compaction runs. As etcd in Kubernetes."""
+    """Younger events are retained; also the period of compaction. 5 minutes as in Kubernetes."""
     min_events: int = 1_000
-    """The newest so many are kept whatever their age, so quiet resources need no relist."""
+    """The newest events that are retained whatever their age, so that watches can resume."""
     max_events: int = 20_000
-    """Never more than so many, whatever their age: history lives in memory."""
+    """The most events that are retained, whatever their age: they are kept in memory."""
     max_lag: int = 10_000
-    """A subscriber further behind than this is ended; half of ``max_events``, so it can resume."""
+    """The most events a subscription may lag behind; half of ``max_events``, so it can resume."""
     max_bytes: int = 256 * 1024 * 1024
-    """Never more than so many bytes of objects either: a thousand large ones are a gigabyte."""
+    """The most bytes of objects in retained events: a thousand large objects are a gigabyte."""

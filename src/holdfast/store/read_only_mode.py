@@ -1,4 +1,4 @@
-"""Refuse writes after a commit has failed, and try until one succeeds."""
+"""Reject writes after a failed commit, and retry until a trial commit succeeds."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from holdfast.repeated_log import Repeats
 from holdfast.store.integrity import is_damage
 
 PROBE_SECONDS = 1.0
-"""How often a store that cannot commit tries again."""
+"""Seconds between two trial commits."""
 log = logging.getLogger(__name__)
 
 
 class ReadOnlyMode:
-    """Whether the store in a directory refuses writes, and why.
+    """Whether the store in a directory rejects writes, and why.
 
-    ``recover`` commits something for trial and takes in what it finds committed; it raises as long
-    as that fails. A damaged file is not tried again: writes are refused for good.
+    ``recover`` makes a trial commit and applies commits that were stored; it raises if the trial
+    fails. A damaged file is not retried: writes are rejected until the server is restarted.
     """
 
     def __init__(self, path: Path, clock: Clock, recover: Callable[[], Awaitable[None]]) -> None:
@@ -30,31 +30,31 @@ class ReadOnlyMode:
         self._clock = clock
         self._recover = recover
         self._error: Exception | None = None
-        self._trials: asyncio.Task[None] | None = None
-        # A disk may be full, and have room again, every other second.
+        self._retries: asyncio.Task[None] | None = None
+        # A disk may become full, and free again, every few seconds.
         self._repeats = Repeats(now=clock.monotonic)
         self._closed = False
 
     @property
     def reason(self) -> str:
-        """Why writes are refused at present, "" if they are not."""
+        """Why writes are rejected at present, "" if they are accepted."""
         return "" if self._error is None else str(self._error)
 
     def check_writable(self) -> None:
-        """Raise Unavailable while writes are refused."""
+        """Raise Unavailable while writes are rejected."""
         if self._error is not None:
             raise self.unavailable(self._error)
 
     def enter(self, error: Exception) -> None:
-        """Refuse writes from now on because of an error."""
+        """Reject writes from now on because of an error."""
         if self._error is None:
             self._repeats.log(log, logging.ERROR, str(self.unavailable(error)))
         self._error = error
-        if self._trials is None and not self._closed and not is_damage(error):
-            self._trials = asyncio.get_running_loop().create_task(self._try())
+        if self._retries is None and not self._closed and not is_damage(error):
+            self._retries = asyncio.get_running_loop().create_task(self._retry())
 
     def unavailable(self, error: Exception) -> errors.Unavailable:
-        """Build the answer to a write that an error keeps from being committed."""
+        """Build the error for a write that cannot be committed."""
         if is_damage(error):
             return errors.Unavailable(
                 f"the store in {self._path} is damaged ({error}): the write was not acknowledged; "
@@ -68,23 +68,23 @@ class ReadOnlyMode:
         )
 
     async def close(self) -> None:
-        """Stop trying."""
+        """Stop retrying."""
         self._closed = True
-        if self._trials is not None:
-            self._trials.cancel()
+        if self._retries is not None:
+            self._retries.cancel()
             with suppress(asyncio.CancelledError):
-                await self._trials
+                await self._retries
 
-    async def _try(self) -> None:
+    async def _retry(self) -> None:
         while True:
             try:
                 await self._recover()
                 break
-            except Exception as error:  # still broken, and every refused write says how
+            except Exception as error:  # every rejected write reports it
                 if is_damage(error):
-                    self._error, self._trials = error, None
+                    self._error, self._retries = error, None
                     self._repeats.log(log, logging.ERROR, str(self.unavailable(error)))
                     return
                 await self._clock.sleep(PROBE_SECONDS)
-        self._error = self._trials = None
+        self._error = self._retries = None
         self._repeats.log(log, logging.WARNING, f"the store in {self._path} commits again")

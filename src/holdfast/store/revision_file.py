@@ -1,13 +1,13 @@
-"""The high-water mark of revisions, kept apart from the database.
+"""The high-water mark of revisions, stored in a file beside the database.
 
-Should the end of the database be lost (a write-ahead log that was cut, a file put back from a
-copy), its last revision falls back, and revisions that clients have seen would be given out again
-with other content. So a small file beside it holds two numbers:
+If the end of the database is lost (the write-ahead log was truncated, a file was replaced by an
+older copy), its last revision is lower than before, and revisions that clients have seen would be
+assigned again with other content. So a small file beside it stores two numbers:
 
-``reserved``   every revision that was ever committed is below it. Reserved in blocks and synced
-               before the commit that needs it; exact after a clean stop.
-``committed``  the last commit. Written after each commit without a sync, so after a power failure
-               it may be too low, and it is never too high.
+``reserved``   every committed revision is below it. Revisions are reserved in blocks, with an
+               fsync before the commit that needs them; exact after a clean stop.
+``committed``  the revision of the last commit. Written after each commit without an fsync, so
+               after a power failure it may be too low; it is never too high.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from holdfast.private_files import open_private, sync_directory
 
 log = logging.getLogger(__name__)
 BLOCK = 10_000
-"""So many revisions are reserved with one sync; at most so many are skipped after a crash."""
+"""Revisions reserved with one fsync; at most so many are skipped after a crash."""
 _SIZE = 42
-_MOST = 2**62
-"""No revision gets so far; SQLite and clients cannot hold twice as much."""
+_MAX_REVISION = 2**62
+"""The largest plausible revision; integers of SQLite and of clients have 64 bits."""
 
 
 class RevisionFile:
-    """The mark of one data directory; 0 and 0 while there is none."""
+    """The revision file of one data directory; both numbers are 0 while it is empty."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = open_private(path, os.O_RDWR)
         try:
             self.reserved, self.committed = self._read(path)
-            self._lowest = self.reserved
+            self._reserved_at_open = self.reserved
         except BaseException:
             self.close()
             raise
@@ -43,29 +43,29 @@ class RevisionFile:
     def _read(self, path: Path) -> tuple[int, int]:
         text = os.pread(self._descriptor, _SIZE, 0)
         words = text.split()
-        if len(words) == 2 and all(word.isdigit() and int(word) <= _MOST for word in words):
+        if len(words) == 2 and all(word.isdigit() and int(word) <= _MAX_REVISION for word in words):
             return int(words[0]), int(words[1])
         if text:
-            log.warning("%s cannot be read: whether revisions were lost is not known", path)
+            log.warning("%s cannot be read: it is not known whether revisions were lost", path)
         sync_directory(path.parent)
         return 0, 0
 
     def reserve(self, revision: int) -> None:
-        """Make sure, before a commit, that its revision is below what is reserved."""
+        """Reserve a block of revisions if a revision to be committed is not reserved yet."""
         if revision >= self.reserved:
             self._write(revision + BLOCK, self.committed, sync=True)
 
     def record_commit(self, revision: int) -> None:
-        """Remember a commit, if that is possible: the commit itself is durable."""
+        """Write the revision of a commit; an error is ignored because the commit is durable."""
         with suppress(OSError):
             self._write(self.reserved, revision, sync=False)
 
     def release_unused(self, revision: int) -> None:
-        """Give back, at a clean stop, what was reserved beyond the last revision of the store.
+        """Release, at a clean stop, the reserved revisions after the last revision of the store.
 
-        What was reserved when the store was opened is kept: it may have been given out.
+        Those that were reserved when the store was opened stay reserved: a client may know them.
         """
-        self._write(max(revision + 1, self._lowest), self.committed, sync=True)
+        self._write(max(revision + 1, self._reserved_at_open), self.committed, sync=True)
 
     def close(self) -> None:
         """Close the file; calling it again does nothing."""
@@ -81,13 +81,13 @@ class RevisionFile:
 
 
 class RevisionGaps:
-    """Revisions that may have been given out and are not in the store: nothing follows from them.
+    """Ranges of revisions that may have been assigned but are not in the store.
 
-    Each gap is (last revision before it, first revision after it).
+    A watch cannot start in one. Each gap is (last revision before it, first revision after it).
     """
 
-    MOST = 64
-    """Of more than these, the two oldest become one."""
+    MAX_GAPS = 64
+    """With more gaps than this, the two oldest are merged."""
 
     def __init__(self, gaps: list[tuple[int, int]]) -> None:
         self._gaps = gaps
@@ -95,12 +95,12 @@ class RevisionGaps:
     def add(self, before: int, after: int) -> None:
         """Add the newest gap."""
         self._gaps.append((before, after))
-        if len(self._gaps) > self.MOST:
+        if len(self._gaps) > self.MAX_GAPS:
             first, second, *rest = self._gaps
             self._gaps[:] = [(first[0], second[1]), *rest]
 
     def check(self, revision: int) -> None:
-        """Raise Expired for a revision that lies in a gap."""
+        """Raise Expired for a revision inside a gap."""
         for before, after in self._gaps:
             if before < revision < after:
                 raise errors.Expired(f"too old resource version: {revision} ({after})")

@@ -1,4 +1,4 @@
-"""The tables, and how a file written by an older Holdfast becomes one of today's."""
+"""The tables of the database, and the migration of files that an older Holdfast wrote."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 from holdfast import errors
 
-APPLICATION_ID = 0x484F4C44  # "HOLD": what `file` shows, and how restore knows its own
+APPLICATION_ID = 0x484F4C44  # "HOLD"; `file` prints it
 
-FIRST = """
+SCHEMA_1 = """
 CREATE TABLE meta(k TEXT PRIMARY KEY, v) WITHOUT ROWID;
 CREATE TABLE res(id INTEGER PRIMARY KEY, grp TEXT NOT NULL, resource TEXT NOT NULL,
     compact_rv INTEGER NOT NULL DEFAULT 0, UNIQUE(grp, resource));
@@ -23,19 +23,19 @@ CREATE TABLE log(rv INTEGER PRIMARY KEY, res INTEGER NOT NULL, ns TEXT NOT NULL,
 INSERT INTO meta VALUES ('last_rv', 0), ('compact_rv', 0);
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST,)
-"""Step n takes a file from ``user_version`` n to n + 1; never edit one that was released."""
+MIGRATIONS: tuple[str, ...] = (SCHEMA_1,)
+"""Step n migrates from ``user_version`` n to n + 1; never edit a step that was released."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a database file with the settings that make a commit durable."""
+    """Open a database file; commits are durable."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         # NORMAL may lose acknowledged commits at power loss; their revisions would then be
-        # given out again with other content, and caches would silently diverge.
+        # assigned again with other content, and caches of clients would diverge.
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it when idle
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # the writer thread does it when idle
     except BaseException:
         connection.close()
         raise
@@ -43,19 +43,19 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:
-    """Open a database file so that nothing in it can change, not even by closing it."""
+    """Open a database file read-only; closing it changes nothing either."""
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=1.0
     )
 
 
 def check(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the schema version of a file; raise if it is not one we can read."""
+    """Return the schema version of a file; raise BadConfiguration if it cannot be read."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     application: int = connection.execute("PRAGMA application_id").fetchone()[0]
     tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if tables and application != APPLICATION_ID:
-        raise errors.BadConfiguration(f"{path} is a database of some other program")
+        raise errors.BadConfiguration(f"{path} is the database of another program")
     if version > len(MIGRATIONS):
         raise errors.BadConfiguration(
             f"{path} was written by a newer Holdfast (schema {version}, this one knows "
@@ -65,7 +65,7 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring a file to today's schema, each step in a transaction of its own."""
+    """Migrate a file to the current schema, each step in its own transaction."""
     for step in range(check(connection, path), len(MIGRATIONS)):
         connection.execute("BEGIN IMMEDIATE")
         try:

@@ -1,13 +1,13 @@
-"""The store: decide and read in memory, commit in groups, publish what is durable.
+"""The store: check writes and read objects in memory, commit in batches, then publish events.
 
-The event loop is the only decider. A write call checks, takes the next revision, lets
-``build`` make the bytes, enters the overlay and queues, all without awaiting; a writer
-thread commits whatever is queued as one transaction. Only after COMMIT the future
-completes, readers see the object and watchers get the event, in revision order.
+A write runs on the event loop, without awaiting: it checks preconditions, takes the next revision,
+calls ``build`` for the bytes and enqueues the write. A writer thread commits all queued writes as
+one transaction. Only after COMMIT the future completes, readers see the object and watchers get
+the event, in revision order.
 
-Two views: ``get``, ``list``, ``list_at``, ``dependents`` and ``revision`` show what is
-committed, which is all a client may ever see (a revision shown before it is durable could
-be reused with other content after a crash). ``latest`` adds what is queued: decide on it.
+``get``, ``list``, ``list_at``, ``dependents`` and ``revision`` return committed state only, which
+is all that a client may see: after a crash, a revision that was not durable could be assigned again
+with other content. ``latest`` includes queued writes; the next write builds on it.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ log = logging.getLogger(__name__)
 __all__ = ["MAX_VALUE", "Store", "ValueBuilder", "check_value_size", "restore"]
 
 ValueBuilder = Callable[[int], bytes]
-"""Make the bytes to store, given the revision to embed as ``metadata.resourceVersion``."""
+"""Return the bytes to store, given the revision to write as ``metadata.resourceVersion``."""
 Objects = list[StoredObject]
 ResourceKeys = list[tuple[str, str]]
 
 MAX_VALUE = 1_572_864
-"""The largest object, as etcd's default request limit: 1.5 MiB."""
+"""The largest object in bytes: 1.5 MiB, the default request limit of etcd."""
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
 
 
 def check_value_size(key: ObjectKey, value: bytes) -> None:
-    """Refuse an object over the limit."""
+    """Raise TooLarge for an object over the limit."""
     if len(value) > MAX_VALUE:
-        words = f"{key.display_name} is {len(value)} bytes long; the limit is {MAX_VALUE}"
-        raise errors.TooLarge(words, key.details)
+        message = f"{key.display_name} is {len(value)} bytes long; the limit is {MAX_VALUE}"
+        raise errors.TooLarge(message, key.details)
 
 
 class Store:
-    """Versioned objects and the watch log of one data directory."""
+    """The versioned objects and the watch history of one data directory."""
 
     def __init__(
         self,
@@ -77,12 +77,12 @@ class Store:
         self._directory, self._clock, self._index = directory, clock, index
         self._retention = retention
         self._loop = asyncio.get_running_loop()
-        self._overlay: dict[ObjectKey, PendingWrite] = {}
-        self._refusal = ReadOnlyMode(directory.path, clock, self._recover)
+        self._pending_writes: dict[ObjectKey, PendingWrite] = {}
+        self._read_only_mode = ReadOnlyMode(directory.path, clock, self._recover)
         self._closed = False
         self._compaction: asyncio.Task[None] | None = None
         self._uncompacted = self._uncompacted_bytes = 0
-        self._histories: dict[tuple[str, str], WatchCache] = {}
+        self._watch_caches: dict[tuple[str, str], WatchCache] = {}
         self._load(database, directory.revision_file)
         self._writer = WriterThread(database, self._loop, self._committed, self._failed)
 
@@ -96,24 +96,24 @@ class Store:
         retention: Retention = Retention(),  # noqa: B008 - frozen
         fault: WriteFault | None = None,
     ) -> Store:
-        """Open or create the store of a directory; call it inside the running loop.
+        """Open or create the store of a directory; call it inside the running event loop.
 
-        Raises StoreLocked when another process has the directory. ``fault`` is for tests:
-        it runs in the writer thread inside each transaction, before COMMIT, and may raise.
+        Raises StoreLocked if another process uses the directory. ``fault`` is for tests: it is
+        called in the writer thread inside each transaction, before COMMIT, and may raise.
         """
-        with ExitStack() as objects_before:
-            home = DataDirectory(directory)
-            objects_before.callback(home.release)
-            check_file(home.database)
-            with convert_sqlite_errors(home.database):
-                database = Database(home.database, fault, home.revision_file)
-                objects_before.callback(database.close_without_checkpoint)
-                store = cls(home, database, clock, index, retention)
-            objects_before.pop_all()
+        with ExitStack() as cleanup:
+            data_directory = DataDirectory(directory)
+            cleanup.callback(data_directory.release)
+            check_file(data_directory.database)
+            with convert_sqlite_errors(data_directory.database):
+                database = Database(data_directory.database, fault, data_directory.revision_file)
+                cleanup.callback(database.close_without_checkpoint)
+                store = cls(data_directory, database, clock, index, retention)
+            cleanup.pop_all()
         return store
 
     def _load(self, database: Database, mark: RevisionFile) -> None:
-        self._floor: int = database.meta("compact_rv")
+        self._compact_revision: int = database.meta("compact_rv")
         self._revision = int(database.meta("last_rv"))
         self._assigned = max(self._revision, mark.reserved - 1)
         self._gaps = RevisionGaps(database.gaps())
@@ -127,60 +127,60 @@ class Store:
                 "at %d, and clients that have seen a lost one must list again",
                 database.path, self._revision, mark.committed, self._assigned + 1,
             )  # fmt: skip
-        self._state = load_objects(database, self._index)
+        self._objects = load_objects(database, self._index)
         self._compacted = database.compact_revisions()
-        for resource, floor in self._compacted.items():
-            self._histories[resource] = WatchCache(self._retention, floor, self._gaps)
-        for event in replay(database.log(), self._state, self._index):
-            self._history(event.key.group, event.key.plural).extend((event,))
+        for resource, revision in self._compacted.items():
+            self._watch_caches[resource] = WatchCache(self._retention, revision, self._gaps)
+        for event in replay(database.log(), self._objects, self._index):
+            self._watch_cache(event.key.group, event.key.plural).extend((event,))
 
     async def close(self) -> None:
-        """Commit what is queued, end all subscriptions, release the directory."""
+        """Commit queued writes, close all subscriptions, release the directory."""
         if self._closed:
             return
         self._closed = True
-        await self._refusal.close()
+        await self._read_only_mode.close()
         if self._compaction is not None:
             self._compaction.cancel()
             with suppress(asyncio.CancelledError):
                 await self._compaction
         await self._writer.stop()
-        for history in self._histories.values():
-            history.close()
+        for watch_cache in self._watch_caches.values():
+            watch_cache.close()
         self._directory.release()
 
     async def run(self) -> None:
-        """Compact every five minutes of the clock, until cancelled."""
+        """Compact every ``retention.seconds`` until cancelled."""
         while True:
             await self._clock.sleep(self._retention.seconds)
-            with suppress(errors.Unavailable):  # the disk is full: what is kept can wait
+            with suppress(errors.Unavailable):  # the disk is full: compaction is tried again later
                 await self.compact()
 
     @property
     def busy(self) -> bool:
-        """Tell whether the writer thread has something under way; a virtual clock asks this."""
+        """Return whether writes or tasks are pending; a virtual clock waits for them."""
         return self._writer.busy
 
     @property
     def read_only_reason(self) -> str:
-        """Say why writes are refused at present, "" if they are not."""
-        return self._refusal.reason
+        """Return why writes are rejected at present, "" if they are accepted."""
+        return self._read_only_mode.reason
 
-    # Reading what is committed.
+    # Read committed objects.
 
     @property
     def revision(self) -> int:
-        """Give the newest committed revision: the resourceVersion of a list made now."""
+        """Return the newest committed revision, which is the resourceVersion of a list made now."""
         return self._revision
 
     @property
     def resources(self) -> ResourceKeys:
-        """Name the (group, plural) of every resource that has objects."""
-        return self._state.resources
+        """Return the (group, plural) of every resource that has objects."""
+        return self._objects.resources
 
     def get(self, key: ObjectKey) -> StoredObject | None:
-        """Read one object as clients may see it."""
-        return self._state.get(key)
+        """Return a committed object, or None."""
+        return self._objects.get(key)
 
     def list(
         self,
@@ -191,50 +191,50 @@ class Store:
         labels: Mapping[str, str] | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> Objects:
-        """List objects in key order, those that carry all the given label and field pairs.
+        """List, in key order, the objects that have all the given label and field values.
 
-        Any label, ``spec.nodeName`` and ``involvedObject.*`` are looked up in an index.
+        Labels, ``spec.nodeName`` and ``involvedObject.*`` are looked up in an index.
         """
-        return self._state.select(group, plural, namespace, labels, fields)
+        return self._objects.select(group, plural, namespace, labels, fields)
 
     def list_at(
         self, revision: int, group: str, plural: str, namespace: str | None = None
     ) -> Objects:
-        """List objects as they were at a revision; raises Expired if history is gone."""
-        history = self._history(group, plural)
-        since = history.read(history.position_after(revision))
-        now = self._state.select(group, plural, namespace)
+        """List objects as they were at a revision; raises Expired if it was compacted."""
+        watch_cache = self._watch_cache(group, plural)
+        since = watch_cache.read(watch_cache.position_after(revision))
+        now = self._objects.select(group, plural, namespace)
         mine = [e for e in since if not namespace or e.key.namespace == namespace]
         return objects_before(now, mine) if mine else now
 
     def dependents(self, uid: str) -> Objects:
-        """List the objects, of any resource, that name this uid as an owner."""
-        return self._state.dependents(uid)
+        """List the objects, of any resource, with this uid in their owner references."""
+        return self._objects.dependents(uid)
 
-    # Deciding.
+    # Write.
 
     def latest(self, key: ObjectKey) -> StoredObject | None:
-        """Read one object including writes not committed yet: what a decision builds on."""
-        write = self._overlay.get(key)
+        """Return an object including pending writes, or None; the next write builds on it."""
+        write = self._pending_writes.get(key)
         if write is None:
-            return self._state.get(key)
+            return self._objects.get(key)
         return None if write.event.change is EventType.DELETED else write.event.object
 
     def create(self, key: ObjectKey, build: ValueBuilder) -> asyncio.Future[StoredObject]:
-        """Queue a new object; raises AlreadyExists. The future completes after COMMIT."""
+        """Enqueue a new object; raises AlreadyExists. The future completes after COMMIT."""
         if self.latest(key) is not None:
             raise errors.AlreadyExists(f"{key.display_name} already exists", key.details)
-        return self._decide(EventType.ADDED, key, None, build)
+        return self._enqueue(EventType.ADDED, key, None, build)
 
     def update(self, previous: StoredObject, build: ValueBuilder) -> asyncio.Future[StoredObject]:
-        """Queue the next version of ``previous``; raises Conflict or NotFound if it moved on."""
+        """Enqueue the next version of ``previous``; raises Conflict or NotFound if it is stale."""
         self._check_latest(previous)
-        return self._decide(EventType.MODIFIED, previous.key, previous, build)
+        return self._enqueue(EventType.MODIFIED, previous.key, previous, build)
 
     def delete(self, previous: StoredObject, build: ValueBuilder) -> asyncio.Future[StoredObject]:
-        """Queue the removal; ``build`` makes the final object that watchers are shown."""
+        """Enqueue the deletion of ``previous``; ``build`` returns the object of the watch event."""
         self._check_latest(previous)
-        return self._decide(EventType.DELETED, previous.key, previous, build)
+        return self._enqueue(EventType.DELETED, previous.key, previous, build)
 
     def _check_latest(self, previous: StoredObject) -> None:
         key, latest = previous.key, self.latest(previous.key)
@@ -245,11 +245,11 @@ class Store:
                 f"Operation cannot be fulfilled on {key.display_name}: {MODIFIED}", key.details
             )
 
-    def _decide(
+    def _enqueue(
         self, change: EventType, key: ObjectKey, previous: StoredObject | None, build: ValueBuilder
     ) -> asyncio.Future[StoredObject]:
         self._check_open()
-        self._refusal.check_writable()
+        self._read_only_mode.check_writable()
         revision = self._assigned + 1
         value = build(revision)
         check_value_size(key, value)
@@ -258,11 +258,11 @@ class Store:
         self._assigned = revision
         event = StoreEvent(change, stored, previous, int(self._clock.now() * 1000))
         write = PendingWrite(event, self._loop.create_future())
-        self._overlay[key] = write
+        self._pending_writes[key] = write
         self._writer.enqueue(write)
         return write.done
 
-    # Following.
+    # Watch.
 
     def watch(
         self,
@@ -271,90 +271,99 @@ class Store:
         from_revision: int,
         accept: Callable[[StoreEvent], bool] | None = None,
     ) -> Subscription:
-        """Follow a resource from after a revision; raises Expired if history is gone.
+        """Subscribe to the events of a resource after a revision; raises Expired if compacted.
 
-        ``accept`` filters before waking the reader: with it, thousands of subscribers
-        that each care for few events are cheap. A revision newer than ``revision`` is the
-        caller's to refuse.
+        ``accept`` filters events before the reader is woken, so that thousands of subscriptions
+        to few events each are cheap. The caller must reject a revision newer than ``revision``.
         """
         self._check_open()
-        history = self._history(group, plural)
-        return Subscription(history, from_revision, accept, lambda: self._revision)
+        watch_cache = self._watch_cache(group, plural)
+        return Subscription(watch_cache, from_revision, accept, lambda: self._revision)
 
-    def _history(self, group: str, plural: str) -> WatchCache:
-        history = self._histories.get((group, plural))
-        if history is None:
-            history = WatchCache(self._retention, self._floor, self._gaps)
-            self._histories[group, plural] = history
-        return history
+    def _watch_cache(self, group: str, plural: str) -> WatchCache:
+        watch_cache = self._watch_caches.get((group, plural))
+        if watch_cache is None:
+            watch_cache = WatchCache(self._retention, self._compact_revision, self._gaps)
+            self._watch_caches[group, plural] = watch_cache
+        return watch_cache
 
     def check_not_in_gap(self, revision: int) -> None:
-        """Raise Expired for a revision that may have been given out and is not in the store."""
+        """Raise Expired for a revision that may have been assigned but is not in the store."""
         self._gaps.check(revision)
 
-    # What the writer reports.
+    # Callbacks of the writer thread, on the event loop.
 
     def _committed(self, batch: Sequence[PendingWrite]) -> None:
         self._apply([write.event for write in batch])
         for write in batch:
-            if self._overlay.get(write.event.key) is write:
-                del self._overlay[write.event.key]
+            if self._pending_writes.get(write.event.key) is write:
+                del self._pending_writes[write.event.key]
             if not write.done.done():
                 write.done.set_result(write.event.object)
 
     def _apply(self, events: Sequence[StoreEvent]) -> None:
-        news: dict[tuple[str, str], list[StoreEvent]] = {}
+        events_by_resource: dict[tuple[str, str], list[StoreEvent]] = {}
         for event in events:
             if event.change is EventType.DELETED:
-                self._state.remove(event.key)
+                self._objects.remove(event.key)
             else:
-                self._state.put(event.object)
-            news.setdefault((event.key.group, event.key.plural), []).append(event)
+                self._objects.put(event.object)
+            events_by_resource.setdefault((event.key.group, event.key.plural), []).append(event)
             self._revision = event.revision
-        for (group, plural), changes in news.items():
-            self._history(group, plural).extend(changes)
+        for (group, plural), changes in events_by_resource.items():
+            self._watch_cache(group, plural).extend(changes)
         self._uncompacted += len(events)
         self._uncompacted_bytes += sum(len(event.object.value) for event in events)
-        kept = self._retention
-        much = self._uncompacted >= kept.max_events or self._uncompacted_bytes >= kept.max_bytes
-        if much and self._compaction is None:
+        retention = self._retention
+        too_many = (
+            self._uncompacted >= retention.max_events
+            or self._uncompacted_bytes >= retention.max_bytes
+        )
+        if too_many and self._compaction is None:
             self._compaction = self._loop.create_task(self._compact_by_volume())
 
     def _failed(self, batch: Sequence[PendingWrite], error: Exception) -> None:
-        """Forget everything not committed: it was decided on what never came to be."""
-        self._overlay.clear()
+        """Fail all pending writes: they build on writes that were not committed."""
+        self._pending_writes.clear()
         for write in batch:
             if not write.done.done():
-                write.done.set_exception(self._refusal.unavailable(error))
-        self._refusal.enter(error)
+                write.done.set_exception(self._read_only_mode.unavailable(error))
+        self._read_only_mode.enter(error)
 
     async def _recover(self) -> None:
-        """Commit for trial; a commit that reached the disk and was reported as failed counts."""
+        """Make a trial commit; apply commits that are stored although they reported an error."""
         rows = await self._writer.recover(self._revision)
-        self._apply(list(replay(rows, self._state, self._index)))
+        self._apply(list(replay(rows, self._objects, self._index)))
 
-    # Keeping house.
+    # Compaction and backup.
 
     async def compact(self, now: float | None = None) -> None:
-        """Forget history older than the retention allows."""
+        """Delete events that are older than the retention."""
         self._check_open()
         when = self._clock.now() if now is None else now
-        floors = {resource: h.compactable_revision(when) for resource, h in self._histories.items()}
+        compactable = {
+            resource: cache.compactable_revision(when)
+            for resource, cache in self._watch_caches.items()
+        }
         self._uncompacted = self._uncompacted_bytes = 0
-        moved = {r: floor for r, floor in floors.items() if floor > self._compacted.get(r, 0)}
-        if not moved:
+        raised = {
+            r: revision
+            for r, revision in compactable.items()
+            if revision > self._compacted.get(r, 0)
+        }
+        if not raised:
             return
         try:
-            more = await self._writer.run(lambda database: database.compact(moved))
+            more = await self._writer.run(lambda database: database.compact(raised))
             while more:
                 more = await self._writer.run(lambda database: database.compact({}))
         except (sqlite3.Error, OSError) as error:
             if is_damage(error):
-                self._refusal.enter(error)
-            raise self._refusal.unavailable(error) from error
-        self._compacted |= moved
-        for resource, floor in moved.items():
-            self._histories[resource].compact(floor)
+                self._read_only_mode.enter(error)
+            raise self._read_only_mode.unavailable(error) from error
+        self._compacted |= raised
+        for resource, revision in raised.items():
+            self._watch_caches[resource].compact(revision)
 
     async def _compact_by_volume(self) -> None:
         with suppress(errors.Unavailable):
@@ -362,7 +371,7 @@ class Store:
         self._compaction = None
 
     async def backup(self, path: Path) -> None:
-        """Write a consistent copy to a new file, mode 0600; writes wait meanwhile."""
+        """Write a consistent copy to a new file of mode 0600; writes wait meanwhile."""
         self._check_open()
         await self._writer.run(lambda database: write_backup(database, path))
 

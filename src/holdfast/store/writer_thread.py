@@ -1,8 +1,8 @@
-"""The one thread that writes: it commits whatever is queued as one transaction.
+"""The one thread that writes to the database: it commits all queued writes as one transaction.
 
-There is no waiting for company: while one commit is under way the next batch gathers. A
-failed commit breaks the writer: everything behind it was decided on a state that never
-came to be, so it fails too, until ``recover`` has committed something again.
+The thread does not wait to fill a batch: writes queue up while a commit runs. After a failed commit
+all queued writes fail too, because they build on writes that were not committed, until a trial
+commit in ``recover`` succeeds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BATCH = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingWrite:
-    """A decided change on its way to the disk, and who waits for it."""
+    """A write that is not committed yet, and the future that completes after COMMIT."""
 
     event: StoreEvent
     done: asyncio.Future[StoredObject]
@@ -33,7 +33,7 @@ class PendingWrite:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DatabaseTask:
-    """Anything else to be done with the database, between two batches."""
+    """A function that the writer thread runs with the database, between two batches."""
 
     run: Callable[[Database], Any]
     done: asyncio.Future[Any]
@@ -41,7 +41,7 @@ class DatabaseTask:
 
 
 class WriterThread:
-    """Own the database once the store is loaded; report to the event loop."""
+    """Owns the database once the store is loaded; calls back on the event loop."""
 
     def __init__(
         self,
@@ -53,62 +53,62 @@ class WriterThread:
         self._database, self._loop = database, loop
         self._committed, self._failed = committed, failed
         self._queue: queue.SimpleQueue[PendingWrite | DatabaseTask] = queue.SimpleQueue()
-        self._broken: Exception | None = None
-        self._under_way = 0  # counted on the loop
-        # A daemon, so that a program that forgets to close the store can still end.
+        self._failure: Exception | None = None
+        self._pending = 0  # counted on the loop
+        # A daemon, so that a program that does not close the store can still exit.
         self._thread = threading.Thread(target=self._work, name="holdfast-store", daemon=True)
         self._thread.start()
 
     @property
     def busy(self) -> bool:
-        """Tell whether something is queued or not reported yet."""
-        return self._under_way > 0
+        """Return whether a write or task is queued or not reported yet."""
+        return self._pending > 0
 
     def enqueue(self, write: PendingWrite) -> None:
-        """Queue a write; ``committed`` or ``failed`` will be called with it on the loop."""
-        self._under_way += 1
+        """Enqueue a write; ``committed`` or ``failed`` is called with it on the event loop."""
+        self._pending += 1
         self._queue.put(write)
 
     async def run(self, run: Callable[[Database], T]) -> T:
-        """Run something in the writer thread after all that is queued, and await its result."""
+        """Run a function in the writer thread after all queued writes, and return its result."""
         done: asyncio.Future[T] = self._loop.create_future()
-        self._under_way += 1
+        self._pending += 1
         self._queue.put(DatabaseTask(run, done))
         return await done
 
     async def recover(self, after: int) -> list[LogRow]:
-        """Commit a trial; if it holds, accept writes again and return the log after a revision."""
+        """Make a trial commit, accept writes again and return the log rows after a revision."""
 
         def trial(database: Database) -> list[LogRow]:
             database.test_commit()
             rows = list(database.log(after))
-            self._broken = None
+            self._failure = None
             return rows
 
         return await self.run(trial)
 
     async def stop(self) -> None:
-        """Commit what is queued, close the database, end the thread."""
+        """Commit queued writes, close the database, end the thread."""
         closed: asyncio.Future[None] = self._loop.create_future()
-        self._under_way += 1
+        self._pending += 1
         self._queue.put(DatabaseTask(Database.close, closed, last=True))
         await closed
         self._thread.join()
 
     def _work(self) -> None:
         while True:
-            batch, job = self._take()
+            batch, task = self._take()
             if batch:
                 self._commit(batch)
-            if job is not None:
-                self._run(job)
-                if job.last:
+            if task is not None:
+                self._run(task)
+                if task.last:
                     return
-            elif self._broken is None:
+            elif self._failure is None:
                 self._database.checkpoint(idle=self._queue.empty())
 
     def _take(self) -> tuple[list[PendingWrite], DatabaseTask | None]:
-        """Wait for something, then take what else is there, up to a job or a full batch."""
+        """Wait for a write or task, then take more writes, up to a task or a full batch."""
         batch: list[PendingWrite] = []
         item = self._queue.get()
         while True:
@@ -123,29 +123,29 @@ class WriterThread:
                 return batch, None
 
     def _commit(self, batch: list[PendingWrite]) -> None:
-        if self._broken is None:
+        if self._failure is None:
             try:
                 self._database.commit([write.event for write in batch])
-            except Exception as error:  # whatever it was, the thread must live to report it
-                self._broken = error
+            except Exception as error:  # the thread must go on, to report any error
+                self._failure = error
             else:
                 return self._report(len(batch), self._committed, batch)
-        return self._report(len(batch), self._failed, batch, self._broken)
+        return self._report(len(batch), self._failed, batch, self._failure)
 
-    def _run(self, job: DatabaseTask) -> None:
+    def _run(self, task: DatabaseTask) -> None:
         try:
-            result = job.run(self._database)
+            result = task.run(self._database)
         except Exception as error:
-            self._report(1, _fail, job.done, error)
+            self._report(1, _fail, task.done, error)
         else:
-            self._report(1, _finish, job.done, result)
+            self._report(1, _finish, task.done, result)
 
     def _report(self, count: int, call: Callable[..., None], *arguments: Any) -> None:
-        with suppress(RuntimeError):  # the loop is gone, and with it everybody who waits
+        with suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(self._deliver, count, call, arguments)
 
     def _deliver(self, count: int, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        self._under_way -= count
+        self._pending -= count
         call(*arguments)
 
 

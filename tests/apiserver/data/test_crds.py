@@ -1,4 +1,4 @@
-"""The CRDs Holdfast ships: one source, structural, and as the specifications say."""
+"""The CRDs that Holdfast ships: identical in deploy/, structural, and as specified."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def schema(crd):
 
 
 def judged(crd, spec, **more):
-    """The object as stored, and what is wrong with it."""
+    """Return an object as stored, and its violations."""
     compiled = schema(crd)
     pruned, dropped = compiled.prune({"metadata": {"name": "x"}, "spec": spec, **more})
     filled = compiled.default(pruned)
@@ -33,7 +33,7 @@ OWNERS = [{"labelSelector": {"matchLabels": {"app": "a"}}}]
 TEMPLATE = {"metadata": {"namespace": "ns"}, "spec": {"containers": [{"name": "c", "future": 1}]}}
 
 
-def test_deploy_holds_the_very_same_files():
+def test_deploy_contains_the_same_files():
     deployed = {path.name: path.read_bytes() for path in (ROOT / "deploy" / "crds").iterdir()}
     shipped = ROOT / "src" / "holdfast" / "apiserver" / "data" / "crds"
     assert deployed == {path.name: path.read_bytes() for path in shipped.iterdir()}
@@ -48,7 +48,7 @@ def test_reservation_columns_are_all_shown_without_wide():
     assert version(RESERVATION)["subresources"] == {"status": {}}
 
 
-def test_a_minimal_reservation_gets_its_defaults_and_keeps_its_template_whole():
+def test_a_minimal_reservation_gets_defaults_and_its_template_is_unchanged():
     stored, wrong, dropped = judged(RESERVATION, {"template": TEMPLATE, "owners": OWNERS})
     assert (wrong, dropped) == ([], [])
     assert stored["spec"] == {
@@ -57,7 +57,7 @@ def test_a_minimal_reservation_gets_its_defaults_and_keeps_its_template_whole():
     assert "status" not in stored
 
 
-def test_a_full_reservation_is_accepted_field_by_field():
+def test_a_reservation_with_all_fields_is_accepted():
     spec = {
         "template": TEMPLATE,
         "owners": [
@@ -119,7 +119,7 @@ def test_a_full_reservation_is_accepted_field_by_field():
         ),
     ],
 )
-def test_a_wrong_reservation_names_the_field(spec, field, words):
+def test_the_error_of_an_invalid_reservation_contains_the_field(spec, field, words):
     _, wrong, _ = judged(RESERVATION, spec)
     assert any(at == field and words in message for at, message in wrong), wrong
 
@@ -131,7 +131,7 @@ def test_policy_columns_and_names():
     assert shown == ["Strategy", "Pods", "Headroom", "Age"]
 
 
-def test_the_proposals_own_policy_is_accepted_as_printed():
+def test_the_example_policy_of_the_proposal_is_accepted():
     selector = {
         "matchExpressions": [{"key": "key1", "operator": "In", "values": ["value1"]}],
         "matchLabels": {"key1": "value1"},
@@ -177,7 +177,7 @@ def test_the_proposals_own_policy_is_accepted_as_printed():
         ),
     ],
 )
-def test_a_wrong_policy_names_the_field(spec, field):
+def test_the_error_of_an_invalid_policy_contains_the_field(spec, field):
     _, wrong, _ = judged(POLICY, spec)
     assert field in [at for at, _ in wrong], wrong
 

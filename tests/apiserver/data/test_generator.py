@@ -1,4 +1,4 @@
-"""The readers behind tools/generate_api_data.py, on sources small enough to see through."""
+"""The parsers of tools/generate_api_data.py, with small sources."""
 
 import sys
 from pathlib import Path
@@ -93,17 +93,17 @@ def test_numbers_come_from_proto_and_the_rest_from_go(tmp_path, protos):
     time = "k8s.io.apimachinery.pkg.apis.meta.v1.Time"
     assert made["messages"]["k8s.io.api.x.v1.Thing"] == [
         [1, "made", time, protos.KEEP],
-        [2, "howMany", "int", protos.KEEP],  # a pointer: zero is a value
-        [3, "name", "string", protos.KEEP],  # no omitempty: JSON writes the empty string
+        [2, "howMany", "int", protos.KEEP],  # a pointer: zero is kept
+        [3, "name", "string", protos.KEEP],  # without omitempty JSON contains the empty string
         [4, "extras", "k8s.io.api.x.v1.Extra", protos.MAP],
         [5, "words", "string", protos.REPEATED],
         [6, "inner", "k8s.io.api.x.v1.Inner", protos.INLINE],
-        [7, "plain", "int", 0],  # zero says nothing
+        [7, "plain", "int", 0],  # zero is dropped
     ]
     assert made["messages"]["k8s.io.api.x.v1.Extra"][0][1] == ""
 
 
-def test_packages_nobody_serves_are_left_out(tmp_path, protos):
+def test_packages_that_are_not_served_are_left_out(tmp_path, protos):
     module(tmp_path, "x/v1", PROTO, GO, "x.example.com")
     module(tmp_path, "meta/v1", META)
     assert list(protos.table([tmp_path], set())["messages"]) == [
@@ -111,7 +111,7 @@ def test_packages_nobody_serves_are_left_out(tmp_path, protos):
     ]
 
 
-def test_a_message_that_is_nowhere_stops_the_generator(tmp_path, protos):
+def test_a_missing_message_stops_the_generator(tmp_path, protos):
     module(tmp_path, "x/v1", PROTO, GO, "x.example.com")
     with pytest.raises(SystemExit, match="Time"):
         protos.table([tmp_path], {"k8s.io.api.x.v1"})

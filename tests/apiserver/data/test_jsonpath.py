@@ -1,4 +1,4 @@
-"""The JSONPath forms CRD columns use."""
+"""JSONPath as in the columns of CRDs."""
 
 import pytest
 
@@ -35,11 +35,11 @@ OBJ = {
         ("", [OBJ]),
     ],
 )
-def test_paths_find_what_they_point_at(path, found):
+def test_a_path_selects_values(path, found):
     assert find(path, OBJ) == found
 
 
 @pytest.mark.parametrize("path", ["a", ".a..b", ".a[", ".a[?(@.x==y)]", "{.a}"])
-def test_unreadable_paths_are_named(path):
+def test_an_invalid_path_is_in_the_error(path):
     with pytest.raises(BadRequest, match="JSONPath"):
         find(path, OBJ)

@@ -1,4 +1,4 @@
-"""The documents kubectl reads before it creates, applies, edits and explains."""
+"""The OpenAPI documents that kubectl uses for create, apply, edit and explain."""
 
 import gzip
 import json
@@ -33,7 +33,7 @@ def references(value):
             yield from references(one)
 
 
-def test_the_index_names_every_group_version_with_a_hash():
+def test_the_index_contains_every_group_version_with_a_hash():
     paths = json.loads(openapi.index(RESOURCES, CRDS))["paths"]
     assert set(paths) == {
         "api/v1", "apis/apps/v1", "apis/resource.k8s.io/v1beta1",
@@ -44,7 +44,7 @@ def test_the_index_names_every_group_version_with_a_hash():
     assert url == f"/openapi/v3/apis/apps/v1?hash={tag}"
 
 
-def test_every_reference_leads_somewhere_and_stands_alone():
+def test_every_reference_exists_and_has_no_siblings():
     for group, version in {(r.group, r.version) for r in RESOURCES}:
         made = document(group, version)
         schemas = made["components"]["schemas"]
@@ -63,7 +63,7 @@ def test_kinds_are_found_by_their_group_version_kind():
     assert "io.k8s.api.apps.v1.Deployment" not in schemas
 
 
-def test_a_path_says_that_the_server_validates_and_which_patches_it_takes():
+def test_a_path_has_the_parameters_and_patch_types():
     path = document("apps", "v1")["paths"][
         "/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
     ]
@@ -73,7 +73,7 @@ def test_a_path_says_that_the_server_validates_and_which_patches_it_takes():
     assert len(patch["requestBody"]["content"]) == 4
 
 
-def test_only_built_in_kinds_take_strategic_merge_patches():
+def test_only_built_in_kinds_support_strategic_merge_patches():
     strategic = "application/strategic-merge-patch+json"
     for group, version in {(r.group, r.version) for r in RESOURCES}:
         is_custom = any(group == crd["spec"]["group"] for crd in CRDS)
@@ -116,7 +116,7 @@ def test_the_shipped_data_stays_small():
     assert sum(len(data.packed(name)) for name in ("protobuf", "fields", "openapi")) < 400_000
 
 
-def test_version_2_is_a_document_without_schemas_in_json_and_in_protobuf():
+def test_the_v2_document_has_no_schemas_in_json_and_protobuf():
     written = json.loads(openapi_v2.answer({"accept": "application/json"}).body)
     assert (written["swagger"], written["paths"]) == ("2.0", {})
     kubectls = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"

@@ -1,4 +1,4 @@
-"""Bodies as Go clients send them, against what JSON would have carried."""
+"""Protobuf bodies as Go clients send them, compared with the same objects in JSON."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ RECORDED = json.loads(Path(__file__).with_name("protobuf_bodies.json").read_text
 
 
 def without_empty(value):
-    """Drop nulls and empty maps: Go writes an empty struct, which says nothing."""
+    """Drop nulls and empty maps, because Go encodes empty structs."""
     if isinstance(value, dict):
         kept = {k: without_empty(v) for k, v in value.items() if v is not None}
         return {k: v for k, v in kept.items() if v != {}}
@@ -48,7 +48,7 @@ def framed(api_version, kind, raw, extra=b""):
     return MAGIC + field(1, meta) + field(2, raw) + extra
 
 
-def test_zeros_of_plain_fields_go_and_zeros_of_pointers_stay():
+def test_zeros_of_plain_fields_are_dropped_and_zeros_of_pointers_are_kept():
     # DeploymentSpec: replicas (pointer) = 0, minReadySeconds (plain) = 0, paused (plain) = false
     spec = bytes([1 << 3, 0, 5 << 3, 0, 7 << 3, 0])
     assert decode_body(framed("apps/v1", "Deployment", field(2, spec))) == {
@@ -67,14 +67,14 @@ def test_delete_options_are_known_in_every_group_version():
     assert body == {"kind": "DeleteOptions", "apiVersion": "apps/v1", "gracePeriodSeconds": 0}
 
 
-def test_raw_json_inside_stays_even_when_it_is_an_empty_object():
+def test_raw_json_is_kept_even_if_it_is_an_empty_object():
     opaque = field(1, b"d.io") + field(2, field(1, b"{}"))
     spec = field(2, field(1, field(1, opaque)))  # DeviceClassSpec.config[0].opaque, inlined
     decoded = decode_body(framed("resource.k8s.io/v1", "DeviceClass", field(2, spec)))
     assert decoded["spec"]["config"] == [{"opaque": {"driver": "d.io", "parameters": {}}}]
 
 
-def test_unknown_fields_are_passed_over():
+def test_unknown_fields_are_skipped():
     body = framed("v1", "Namespace", field(1, field(1, b"n")) + field(99, b"future"))
     assert decode_body(body)["metadata"] == {"name": "n"}
 
@@ -96,12 +96,12 @@ def test_a_json_payload_inside_the_frame_is_read_as_json():
         (framed("v1", "Namespace", b"\x0b"), "wire type 3"),
     ],
 )
-def test_broken_bodies_are_refused_with_a_reason(body, words):
+def test_invalid_bodies_are_rejected_with_a_reason(body, words):
     with pytest.raises(BadRequest, match=words):
         decode_body(body)
 
 
-def test_bottomless_nesting_is_refused():
+def test_too_deep_nesting_is_rejected():
     schema = b""
     for _ in range(150):
         schema = field(28, schema)  # JSONSchemaProps.not

@@ -1,4 +1,4 @@
-"""CEL rules of CRDs: judged as Kubernetes judges them, or openly left alone."""
+"""CEL rules of CRDs: evaluated as in Kubernetes, or skipped with a warning."""
 
 import pytest
 
@@ -22,13 +22,13 @@ def wrong(compiled, spec, old=None):
     return [(c.field, c.message) for c in compiled.validate({"spec": spec}, before)]
 
 
-def test_a_broken_rule_names_its_field_and_says_its_message():
+def test_a_broken_rule_is_reported_with_field_and_message():
     ordered = schema([rule("self.low <= self.high", "low before high")], low=NUMBER, high=NUMBER)
     assert wrong(ordered, {"low": 1, "high": 2}) == []
     assert wrong(ordered, {"low": 3, "high": 2}) == [("spec", "Invalid value: low before high")]
 
 
-def test_without_a_message_the_rule_itself_is_told():
+def test_without_a_message_the_rule_itself_is_reported():
     (found,) = wrong(schema([rule("self.a == 'x'")], a=TEXT), {"a": "y"})
     assert found[1].endswith("failed rule: self.a == 'x'")
 
@@ -48,7 +48,7 @@ def test_message_expression_reason_and_field_path():
     ]
 
 
-def test_rules_stand_at_items_and_at_values_of_maps():
+def test_rules_apply_to_list_items_and_map_values():
     short = {**TEXT, "x-kubernetes-validations": [rule("size(self) < 3", "too long")]}
     compiled = schema(
         l={"type": "array", "items": short}, m={"type": "object", "additionalProperties": short}
@@ -57,7 +57,7 @@ def test_rules_stand_at_items_and_at_values_of_maps():
     assert [field for field, _ in found] == ["spec.l[1]", "spec.m.k"]
 
 
-def test_a_rule_about_change_is_asked_only_of_change():
+def test_a_rule_with_old_self_is_evaluated_only_for_updates():
     fixed = {**TEXT, "x-kubernetes-validations": [rule("self == oldSelf", "is immutable")]}
     compiled = schema(a=fixed)
     assert wrong(compiled, {"a": "x"}) == []
@@ -67,13 +67,13 @@ def test_a_rule_about_change_is_asked_only_of_change():
     ]
 
 
-def test_what_has_not_changed_is_not_judged_again():
+def test_rules_of_unchanged_values_are_not_evaluated():
     compiled = schema([rule("self.a < 2")], a=NUMBER, b=NUMBER)
     assert wrong(compiled, {"a": 5}, {"a": 5}) == []
     assert wrong(compiled, {"a": 5, "b": 1}, {"a": 5}) != []
 
 
-def test_names_that_cel_does_not_have_are_escaped():
+def test_names_that_are_not_valid_in_cel_are_escaped():
     compiled = schema(
         [rule("self.__namespace__ == self.a__dash__b")], **{"namespace": TEXT, "a-b": TEXT}
     )
@@ -81,7 +81,7 @@ def test_names_that_cel_does_not_have_are_escaped():
     assert wrong(compiled, {"namespace": "x", "a-b": "y"}) != []
 
 
-def test_a_rule_that_fails_to_run_refuses():
+def test_a_rule_that_fails_rejects_the_object():
     ((field, words),) = wrong(schema([rule("self.a == 'x'")], a=TEXT), {})
     assert (field, "no such key: a" in words) == ("spec", True)
 
@@ -92,14 +92,14 @@ def test_quantities_compare_by_value():
     assert wrong(compiled, {"a": "1023Mi"}) != []
 
 
-def test_shape_comes_before_rules():
+def test_type_errors_are_reported_instead_of_rules():
     compiled = schema([rule("self.a > 1")], a=NUMBER)
     (field, _), (nowhere, words) = wrong(compiled, {"a": "x"})
     assert (field, nowhere) == ("spec.a", "<nil>")
     assert "some validation rules were not checked" in words
 
 
-def test_what_is_no_cel_is_refused_with_its_path():
+def test_invalid_cel_is_rejected_with_its_path():
     with pytest.raises(Invalid) as refused:
         schema([rule("self.a >")], a=NUMBER)
     (cause,) = refused.value.details.causes
@@ -114,7 +114,7 @@ def test_what_is_no_cel_is_refused_with_its_path():
         rule("oldSelf.hasValue() || self.a == 'x'", optionalOldSelf=True),
     ],
 )
-def test_what_cannot_be_evaluated_is_left_alone_and_said(unbuilt):
+def test_a_rule_that_cannot_be_evaluated_is_skipped_with_a_warning(unbuilt):
     compiled = schema([unbuilt], a=TEXT, t={"type": "string", "format": "date-time"})
     assert wrong(compiled, {"a": "x", "t": "2019-01-01T00:00:00Z"}) == []
     (words,) = compiled.unevaluated_rules

@@ -1,4 +1,4 @@
-"""Strategic merge patches, as kubectl apply, edit, cordon, taint and drain send them."""
+"""Strategic merge patches as kubectl apply, edit, cordon, taint and drain send them."""
 
 import copy
 
@@ -29,7 +29,7 @@ def test_containers_merge_by_name_and_keep_their_order():
     ]  # fmt: skip
 
 
-def test_inputs_are_left_alone():
+def test_inputs_are_not_changed():
     current = pod("a", "b")
     patch = {"spec": {"$retainKeys": ["containers"], "containers": [{"name": "a", "image": "new"}]}}
     before = copy.deepcopy((current, patch))
@@ -37,7 +37,7 @@ def test_inputs_are_left_alone():
     assert (current, patch) == before
 
 
-def test_an_item_marked_delete_goes_and_one_of_another_writer_stays():
+def test_an_item_with_patch_delete_is_removed_and_others_are_kept():
     patch = {
         "spec": {
             "$setElementOrder/containers": [{"name": "a"}],
@@ -47,7 +47,7 @@ def test_an_item_marked_delete_goes_and_one_of_another_writer_stays():
     assert names(strategic_merge(POD, pod("a", "b", "sidecar"), patch)) == ["a", "sidecar"]
 
 
-def test_set_element_order_reorders_the_named_and_leaves_foreign_items_where_they_were():
+def test_set_element_order_reorders_listed_items_and_other_items_keep_their_places():
     patch = {
         "spec": {
             "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}],
@@ -59,7 +59,7 @@ def test_set_element_order_reorders_the_named_and_leaves_foreign_items_where_the
     assert names(strategic_merge(POD, pod("x", "a", "c"), patch)) == ["x", "c", "a"]
 
 
-def test_a_new_item_takes_the_place_the_deleted_one_left():
+def test_a_new_item_takes_the_place_of_a_deleted_one():
     patch = {
         "spec": {
             "$setElementOrder/containers": [{"name": "a"}, {"name": "new"}],
@@ -69,7 +69,7 @@ def test_a_new_item_takes_the_place_the_deleted_one_left():
     assert names(strategic_merge(POD, pod("a", "old", "x"), patch)) == ["a", "x", "new"]
 
 
-def test_replace_in_a_list_takes_only_what_the_patch_lists():
+def test_patch_replace_in_a_list_keeps_only_the_items_of_the_patch():
     patch = {"spec": {"containers": [{"$patch": "replace"}, {"name": "z"}]}}
     assert names(strategic_merge(POD, pod("a", "b"), patch)) == ["z"]
 
@@ -80,14 +80,14 @@ def test_lists_without_a_merge_key_are_replaced_whole():
     assert strategic_merge(POD, current, patch)["spec"]["tolerations"] == [{"key": "z"}]
 
 
-def test_taints_are_one_value_as_kubectl_taint_sends_them():
+def test_taints_are_replaced_as_kubectl_taint_expects():
     current = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}], "unschedulable": True}}
     patch = {"spec": {"taints": [{"key": "b", "effect": "NoExecute"}], "unschedulable": None}}
     spec = strategic_merge(scheme.NODES, current, patch)["spec"]
     assert spec == {"taints": [{"key": "b", "effect": "NoExecute"}]}
 
 
-def test_null_removes_a_field_and_one_that_is_not_there_is_no_matter():
+def test_null_removes_a_field_even_if_it_is_absent():
     current = {"metadata": {"labels": {"a": "1", "b": "2"}}}
     patch = {"metadata": {"labels": {"a": None, "c": None}, "annotations": {"x": None, "y": "1"}}}
     merged = strategic_merge(POD, current, patch)
@@ -102,14 +102,14 @@ def test_maps_can_be_replaced_or_emptied():
     assert strategic_merge(POD, current, emptied)["spec"]["nodeSelector"] == {}
 
 
-def test_retain_keys_drops_the_other_kind_of_volume():
+def test_retain_keys_drops_the_other_volume_source():
     current = {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}
     volume = {"name": "v", "$retainKeys": ["name", "secret"], "secret": {"secretName": "s"}}
     merged = strategic_merge(POD, current, {"spec": {"volumes": [volume]}})
     assert merged["spec"]["volumes"] == [{"name": "v", "secret": {"secretName": "s"}}]
 
 
-def test_scalars_merge_as_a_set_and_can_be_deleted_singly():
+def test_scalars_merge_as_a_set_and_can_be_deleted_one_by_one():
     current = {"metadata": {"finalizers": ["a", "b"]}}
     grown = strategic_merge(POD, current, {"metadata": {"finalizers": ["c", "a"]}})
     assert sorted(grown["metadata"]["finalizers"]) == ["a", "b", "c"]
@@ -124,7 +124,7 @@ def test_conditions_in_the_status_merge_by_type():
     assert {c["type"] for c in merged} == {"Ready", "PodScheduled"}
 
 
-def test_directives_never_survive_in_what_is_new():
+def test_directives_are_removed_from_new_values():
     patch = {
         "spec": {
             "containers": [
@@ -160,11 +160,11 @@ def test_directives_never_survive_in_what_is_new():
         ),
     ],
 )
-def test_patches_that_make_no_sense_name_the_path(patch, words):
+def test_the_error_of_an_invalid_patch_contains_the_path(patch, words):
     with pytest.raises(BadRequest, match=words):
         strategic_merge(POD, pod("a", "b"), patch)
 
 
-def test_custom_resources_refuse_strategic_merge():
+def test_custom_resources_reject_strategic_merge():
     with pytest.raises(Unsupported, match="merge-patch"):
         strategic_merge(scheme.RESERVATIONS, {}, {})

@@ -1,4 +1,4 @@
-"""Fields nobody knows, and fields that stand twice."""
+"""Unknown and duplicate fields."""
 
 import pytest
 
@@ -22,7 +22,7 @@ POD = {
 }
 
 
-def test_unknown_fields_are_named_by_path_in_the_order_they_stand():
+def test_unknown_fields_are_listed_by_path_in_their_order():
     assert field_validation.prune(scheme.PODS, POD)[1] == [
         "metadata.foo",
         "spec.containers[0].resources.limit",
@@ -33,7 +33,7 @@ def test_unknown_fields_are_named_by_path_in_the_order_they_stand():
     ]
 
 
-def test_unknown_fields_are_not_kept_and_the_rest_is():
+def test_unknown_fields_are_dropped_and_the_others_kept():
     kept, _ = field_validation.prune(("", "v1", "Pod"), POD)
     assert kept["spec"]["containers"] == [
         {"name": "c", "resources": {"limits": {"example.com/x": 1}}}
@@ -72,12 +72,12 @@ def test_maps_of_objects_are_checked_value_by_value():
 
 
 @pytest.mark.parametrize("spec", [{"containers": "many"}, {"affinity": 3}, {"nodeName": 3}])
-def test_values_of_the_wrong_shape_are_refused(spec):
+def test_values_of_wrong_types_are_rejected(spec):
     with pytest.raises(BadRequest, match="cannot unmarshal"):
         field_validation.prune(scheme.PODS, {"spec": spec})
 
 
-def test_duplicates_are_named_by_path():
+def test_duplicates_are_listed_by_path():
     body = b'{"metadata":{"name":"q","name":"r"},"spec":{"c":[{"a":1,"a":2}],"d":{"e":1}}}'
     assert field_validation.duplicate_fields(body) == ["metadata.name", "spec.c[0].a"]
     assert field_validation.duplicate_fields(b'{"a":{"b":1},"c":{"b":1}}') == []
@@ -85,7 +85,7 @@ def test_duplicates_are_named_by_path():
         field_validation.duplicate_fields(b"{")
 
 
-def test_the_words_are_upstreams():
+def test_the_messages_are_upstreams():
     words = field_validation.field_warnings(["spec.nope"], ["metadata.name"])
     assert words == ['duplicate field "metadata.name"', 'unknown field "spec.nope"']
     assert field_validation.strict_error_message(words, "Pod", "v1") == (

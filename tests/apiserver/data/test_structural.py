@@ -1,4 +1,4 @@
-"""Structural schemas: the referee is what a real API server answered."""
+"""Structural schemas, compared with the recorded responses of a real kube-apiserver."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def shown(case):
 
 
 @pytest.mark.parametrize("case", RECORDED["values"], ids=shown)
-def test_values_are_judged_as_a_real_api_server_does(case):
+def test_values_are_validated_as_by_a_real_api_server(case):
     pruned, _ = ROOT.prune({"spec": case["spec"]})
     filled = ROOT.default(pruned)
     causes = sorted([c.reason, c.field, c.message] for c in ROOT.validate(filled))
@@ -37,7 +37,7 @@ def test_values_are_judged_as_a_real_api_server_does(case):
 
 
 @pytest.mark.parametrize("case", RECORDED["schemas"], ids=shown)
-def test_schemas_are_judged_as_a_real_api_server_does(case):
+def test_schemas_are_validated_as_by_a_real_api_server(case):
     try:
         StructuralSchema.compile(case["schema"])
         causes = []
@@ -46,7 +46,7 @@ def test_schemas_are_judged_as_a_real_api_server_does(case):
     assert causes == case["causes"]
 
 
-def test_unknown_fields_are_dropped_and_named():
+def test_unknown_fields_are_dropped_and_listed():
     obj = {
         "apiVersion": "x.io/v1",
         "metadata": {"name": "q", "foo": 1},
@@ -76,7 +76,7 @@ def test_unknown_fields_are_dropped_and_named():
     ]  # fmt: skip
 
 
-def test_preserved_parts_keep_everything_but_described_fields_stay_described():
+def test_preserve_unknown_fields_keeps_unknown_fields_and_validates_known_ones():
     schema = compiled(
         free={
             "type": "object",
@@ -90,7 +90,7 @@ def test_preserved_parts_keep_everything_but_described_fields_stay_described():
     assert dropped == ["spec.free.known.b"]
 
 
-def test_defaults_fill_in_below_what_is_there():
+def test_defaults_are_set_in_existing_objects():
     schema = compiled(
         a={"type": "integer", "default": 5},
         d={
@@ -123,7 +123,7 @@ def test_defaults_are_copies():
     assert schema.default({"spec": {}}) == {"spec": {"d": {"x": []}}}
 
 
-def test_null_gives_way_to_the_default_and_stays_where_it_is_a_value():
+def test_null_is_replaced_by_the_default_unless_nullable():
     schema = compiled(
         a={"type": "integer", "default": 5},
         b={"type": "integer"},
@@ -134,14 +134,14 @@ def test_null_gives_way_to_the_default_and_stays_where_it_is_a_value():
     }
 
 
-def test_inputs_are_left_alone():
+def test_inputs_are_not_changed():
     obj = {"spec": {"zip": 1, "objs": [{"u": 1}], "e": None}}
     before = json.dumps(obj)
     ROOT.validate(ROOT.default(ROOT.prune(obj)[0]))
     assert json.dumps(obj) == before
 
 
-def test_a_wrong_value_that_was_there_before_is_let_pass():
+def test_an_unchanged_invalid_value_is_ignored():
     schema = compiled(
         a={"type": "integer", "maximum": 3},
         b={"type": "integer"},
@@ -167,7 +167,7 @@ def test_a_wrong_value_that_was_there_before_is_let_pass():
     assert [f for f, _ in wrong(schema, old | {"s": ["d", "d", "e"]}, old)] == ["spec.s[1]"]
 
 
-def test_a_schema_that_is_not_structural_is_refused_with_its_paths():
+def test_a_schema_that_is_not_structural_is_rejected_with_its_paths():
     with pytest.raises(Invalid) as refused:
         compiled(a={})
     (cause,) = refused.value.details.causes
@@ -203,5 +203,5 @@ def test_formats(name, good, bad):
     assert [field for field, _ in wrong(schema, {"f": bad})] == ["spec.f"]
 
 
-def test_a_format_nobody_knows_means_nothing():
+def test_an_unknown_format_is_ignored():
     assert wrong(compiled(f={"type": "string", "format": "recipe"}), {"f": "eggs"}) == []

@@ -1,4 +1,4 @@
-"""Rows as `kubectl get` shows them."""
+"""Table rows as `kubectl get` prints them."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def cells(printer, one, **kwargs):
 
 
 def shown(printer, one, wide=False):
-    """The row as a map of column name to cell."""
+    """Return a row as a map from column name to cell."""
     made = table(printer, [one], now=NOW)
     return {
         c["name"]: v
@@ -109,7 +109,7 @@ DELETED = {"deletionTimestamp": at(1)}
         ),
     ],
 )
-def test_pod_status_is_the_word_upstream_uses(one, status, ready):
+def test_pod_status_is_that_of_upstream(one, status, ready):
     row = shown(of(scheme.PODS), one)
     assert (row["Status"], row["Ready"]) == (status, ready)
 
@@ -156,13 +156,13 @@ def test_a_pod_row_has_the_columns_of_kubectl_get_and_wide_adds_the_node():
     }
 
 
-def test_restarts_name_the_last_one():
+def test_restarts_show_the_time_of_the_last_one():
     last = {"terminated": {"finishedAt": at(300)}}
     one = pod("Running", [running(restarts=3, lastState=last)])
     assert shown(of(scheme.PODS), one)["Restarts"] == "3 (5m ago)"
 
 
-def test_a_finished_pod_row_says_so_for_get_watchers():
+def test_the_row_of_a_finished_pod_has_the_condition_completed():
     row = table(of(scheme.PODS), [pod("Failed")], now=NOW)["rows"][0]
     assert row["conditions"][0] == {
         "type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed.",
@@ -335,7 +335,7 @@ def test_a_crd_without_columns_shows_the_age():
     assert [c.name for c in columns_of({})] == ["Age"]
 
 
-def test_rows_carry_what_the_client_asked_for():
+def test_rows_contain_the_requested_object():
     one = pod()
     rows = {
         how: table(of(scheme.PODS), [one], include_object=how, now=NOW)["rows"][0]["object"]
@@ -351,7 +351,7 @@ def test_rows_carry_what_the_client_asked_for():
         table(of(scheme.PODS), [one], include_object="Everything", now=NOW)
 
 
-def test_later_watch_events_leave_the_columns_out_and_lists_keep_their_metadata():
+def test_later_watch_events_have_no_columns_and_lists_keep_their_metadata():
     made = table(
         of(scheme.PODS), [], with_columns=False, now=NOW, metadata={"resourceVersion": "9"}
     )

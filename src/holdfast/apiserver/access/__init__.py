@@ -1,4 +1,4 @@
-"""Who a client is and what it may do: credentials, authentication, roles, authorization.
+"""Access control: credentials, authentication, RBAC roles, authorization.
 
-May not live here: rules on writing roles and bindings, which belong to their kinds.
+May not live here: checks of written roles and bindings, which belong to their kinds.
 """

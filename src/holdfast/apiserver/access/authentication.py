@@ -1,4 +1,4 @@
-"""Find out who sent a request: a client certificate, a bearer token, or nobody."""
+"""Authenticate requests by client certificate or bearer token."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from holdfast.errors import Forbidden, Unauthorized
 
 
 class Authenticator:
-    """Know users by certificates of our own authority and by token hashes."""
+    """Authenticates users by certificates of our own authority and by token hashes."""
 
     def __init__(self, credentials: Credentials, hosts: tuple[str, ...] = ()) -> None:
         self._credentials = credentials
         self._hosts = frozenset((*credentials.hosts, *hosts))
 
     def authenticate(self, peer: Mapping[str, Any] | None, authorization: str) -> User:
-        """Name the sender; a token nobody gave out is an error, not anonymity.
+        """Return the user of a request; raise Unauthorized for an unknown token.
 
-        ``peer`` is what ``ssl.getpeercert`` says of a certificate that TLS has verified.
+        Without credentials it is ANONYMOUS. ``peer`` is the verified certificate, as returned by
+        ``ssl.getpeercert``.
         """
         if peer and (user := user_of_certificate(peer)):
             return user
         if authorization:
-            return self._by_token(authorization)
+            return self._user_of_token(authorization)
         return ANONYMOUS
 
-    def _by_token(self, authorization: str) -> User:
+    def _user_of_token(self, authorization: str) -> User:
         scheme, _, token = authorization.partition(" ")
-        # Looking up the digest leaks nothing: who can time it still has to invert SHA-256.
+        # The lookup need not take constant time: timing reveals only parts of a SHA-256 digest.
         user = self._credentials.tokens.get(hash_token(token.strip()))
         if scheme.lower() != "bearer" or user is None:
             raise Unauthorized("Unauthorized")
         return user
 
     def check_host(self, host: str, origin: str = "") -> None:
-        """Refuse requests meant for another host: a web page must not reach a loopback server."""
+        """Raise Forbidden for other hosts, so that web pages cannot reach a loopback server."""
         if _host_of(f"//{host}") not in self._hosts:
             raise Forbidden(f'the Host header "{host}" does not name this server')
         if origin and _host_of(origin) not in self._hosts:
@@ -54,7 +55,7 @@ def _host_of(url: str) -> str:
 
 
 def user_of_certificate(peer: Mapping[str, Any]) -> User | None:
-    """Read CN as the user's name and each O as a group.
+    """Return the user of a certificate: CN is the name, each O a group; None without CN.
 
     >>> user_of_certificate({"subject": ((("commonName", "ann"),),)}).name
     'ann'

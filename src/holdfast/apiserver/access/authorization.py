@@ -1,4 +1,4 @@
-"""Ask the stored roles whether a user may do what a request asks for."""
+"""Authorize requests by the stored RBAC roles."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from holdfast.store import Store
 
 PUBLIC_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 _ACCOUNTS = "system:serviceaccounts"
-_ROLES = ("clusterroles", "roles")
-_BINDINGS = ("clusterrolebindings", "rolebindings")
+_ROLE_RESOURCES = ("clusterroles", "roles")
+_BINDING_RESOURCES = ("clusterrolebindings", "rolebindings")
 
 
 class Authorizer:
-    """Keep the roles indexed, as new as the store."""
+    """Authorizes requests; keeps an index of the stored roles."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._book = RoleIndex()
-        self._fingerprint: tuple[int, ...] = ()
+        self._roles = RoleIndex()
+        self._revisions: tuple[int, ...] = ()
 
     def check(self, user: User, request_info: RequestInfo) -> None:
-        """Refuse what the user may not do: 401 if nobody is known, 403 otherwise."""
+        """Raise Forbidden, or Unauthorized for an anonymous user, if the request is not allowed."""
         if user.is_master or is_public(request_info):
             return
         if user.is_anonymous:
@@ -42,20 +42,22 @@ class Authorizer:
             raise Forbidden(forbidden_message(user, request_info), details)
 
     def allows(self, user: User, request_info: RequestInfo) -> bool:
-        """Tell whether a user may do something."""
+        """Return whether a user may make a request."""
         return user.is_master or self.roles().allows(user, request_info)
 
     def roles(self) -> RoleIndex:
-        """Return the roles as they are committed now, indexed again only if any changed."""
-        fingerprint = tuple(
+        """Return the index of the committed roles, rebuilt only if a role or binding changed."""
+        revisions = tuple(
             stored.revision
-            for plural in (*_ROLES, *_BINDINGS)
+            for plural in (*_ROLE_RESOURCES, *_BINDING_RESOURCES)
             for stored in self._store.list(GROUP, plural)
         )
-        if fingerprint != self._fingerprint:
-            self._fingerprint = fingerprint
-            self._book = RoleIndex.build(self._read(*_ROLES), self._read(*_BINDINGS))
-        return self._book
+        if revisions != self._revisions:
+            self._revisions = revisions
+            self._roles = RoleIndex.build(
+                self._read(*_ROLE_RESOURCES), self._read(*_BINDING_RESOURCES)
+            )
+        return self._roles
 
     def _read(self, *plurals: str) -> Iterator[dict[str, Any]]:
         for plural in plurals:
@@ -64,7 +66,7 @@ class Authorizer:
 
 
 def is_public(request_info: RequestInfo) -> bool:
-    """Tell whether anybody may ask this."""
+    """Return whether the request needs no authorization."""
     path = request_info.path.rstrip("/") or "/"
     return (
         not request_info.is_resource
@@ -74,7 +76,7 @@ def is_public(request_info: RequestInfo) -> bool:
 
 
 def with_selected_name(request_info: RequestInfo, request: Request) -> RequestInfo:
-    """Give a list or watch of one name that name, so that a role on the name covers it."""
+    """Set the name of a list or watch that selects one name, for rules with resourceNames."""
     text = request.query.get("fieldSelector", "")
     if (
         request_info.verb not in ("list", "watch")
@@ -87,7 +89,7 @@ def with_selected_name(request_info: RequestInfo, request: Request) -> RequestIn
 
 
 def impersonate(authorizer: Authorizer, user: User, request: Request) -> User:
-    """Let a user act as another, if a role gives it the verb ``impersonate``."""
+    """Return the impersonated user; raise Forbidden unless ``impersonate`` is allowed."""
     headers = [key for key in request.headers if key.startswith("impersonate-")]
     if not headers:
         return user
@@ -98,22 +100,22 @@ def impersonate(authorizer: Authorizer, user: User, request: Request) -> User:
     groups = tuple(g for g in request.headers.get("impersonate-group", "").split(",") if g)
     for target in (_target(name), *(RequestInfo("", "", plural="groups", name=g) for g in groups)):
         authorizer.check(user, replace(target, verb="impersonate"))
-    return User(name, tuple(dict.fromkeys((*(groups or _own_groups(name)), AUTHENTICATED))))
+    return User(name, tuple(dict.fromkeys((*(groups or _default_groups(name)), AUTHENTICATED))))
 
 
 def _target(name: str) -> RequestInfo:
-    """Name the one to be impersonated as roles do: a service account is no user."""
+    """Return the request to authorize: a service account is not of resource ``users``."""
     if account := _service_account(name):
         return RequestInfo("", "", namespace=account[0], plural="serviceaccounts", name=account[1])
     return RequestInfo("", "", plural="users", name=name)
 
 
-def _own_groups(name: str) -> tuple[str, ...]:
+def _default_groups(name: str) -> tuple[str, ...]:
     account = _service_account(name)
     return (_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}") if account else ()
 
 
 def _service_account(name: str) -> tuple[str, str] | None:
     parts = name.split(":")
-    is_one = len(parts) == 4 and parts[:2] == ["system", "serviceaccount"]
-    return (parts[2], parts[3]) if is_one else None
+    is_account = len(parts) == 4 and parts[:2] == ["system", "serviceaccount"]
+    return (parts[2], parts[3]) if is_account else None

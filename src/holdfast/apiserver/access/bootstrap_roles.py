@@ -1,4 +1,4 @@
-"""The roles a cluster starts with; thinner than upstream's, same names and meaning."""
+"""The RBAC roles and bindings a cluster starts with: upstream's names, fewer rules."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _WORKLOADS: _Resources = (
     ("policy", ("poddisruptionbudgets",)),
     ("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates")),
 )  # fmt: skip
-# What the cluster decides about a namespace: its users see it and do not write it.
-_SEEN: _Resources = (
+# Resources that the users of a namespace may read but not write.
+_READ_ONLY: _Resources = (
     ("", ("bindings", "endpoints", "limitranges", "namespaces", "pods/log", "pods/status",
           "resourcequotas")),
     ("apps", ("controllerrevisions",)),
@@ -37,7 +37,7 @@ def _role(name: str, rules: list[JsonObject]) -> JsonObject:
     return {"metadata": {"name": name, "labels": dict(_LABELS)}, "rules": rules}
 
 
-def _bound(name: str, role: str, kind: str, subject: str) -> JsonObject:
+def _binding(name: str, role: str, kind: str, subject: str) -> JsonObject:
     return {
         "metadata": {"name": name, "labels": dict(_LABELS)},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
@@ -46,7 +46,7 @@ def _bound(name: str, role: str, kind: str, subject: str) -> JsonObject:
 
 
 def _view() -> list[JsonObject]:
-    return [_rule(group, list(names), _READ) for group, names in (*_WORKLOADS, *_SEEN)]
+    return [_rule(group, list(names), _READ) for group, names in (*_WORKLOADS, *_READ_ONLY)]
 
 
 def _edit() -> list[JsonObject]:
@@ -120,8 +120,8 @@ ROLES = (
     _role("system:discovery", [_paths(*_DISCOVERY)]),
 )
 BINDINGS = (
-    _bound("cluster-admin", "cluster-admin", "Group", "system:masters"),
-    _bound("system:kube-scheduler", "system:kube-scheduler", "User", "system:kube-scheduler"),
-    _bound("system:basic-user", "system:basic-user", "Group", "system:authenticated"),
-    _bound("system:discovery", "system:discovery", "Group", "system:authenticated"),
+    _binding("cluster-admin", "cluster-admin", "Group", "system:masters"),
+    _binding("system:kube-scheduler", "system:kube-scheduler", "User", "system:kube-scheduler"),
+    _binding("system:basic-user", "system:basic-user", "Group", "system:authenticated"),
+    _binding("system:discovery", "system:discovery", "Group", "system:authenticated"),
 )

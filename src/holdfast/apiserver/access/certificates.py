@@ -1,4 +1,4 @@
-"""Make the keys and certificates a cluster of one machine needs."""
+"""Create the keys and certificates of a cluster on one machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _DAY = 86400
 CA_DAYS = 3650
 LEAF_DAYS = 365
-_SKEW = 300  # seconds a fresh certificate is valid in the past, for clocks that disagree
+_SKEW = 300  # seconds before now from which on a certificate is valid, for clock skew
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def _usage(*, is_ca: bool) -> x509.KeyUsage:
 
 
 def make_authority(common_name: str, now: float) -> KeyPair:
-    """Make a certificate authority that signs itself."""
+    """Create a self-signed certificate authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(common_name)
     certificate = (
@@ -105,7 +105,7 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def make_server_certificate(authority: KeyPair, hosts: Sequence[str], now: float) -> KeyPair:
-    """Make the certificate a server shows, good for every host name and address given."""
+    """Create a server certificate for host names and addresses."""
     names = [_general_name(host) for host in hosts]
     return _sign(
         authority, _name("holdfast-apiserver"), now, ExtendedKeyUsageOID.SERVER_AUTH, names
@@ -115,12 +115,12 @@ def make_server_certificate(authority: KeyPair, hosts: Sequence[str], now: float
 def make_client_certificate(
     authority: KeyPair, user: str, groups: Sequence[str], now: float
 ) -> KeyPair:
-    """Make a certificate a client shows: CN is the user, O are the groups."""
+    """Create a client certificate: CN is the user, O are the groups."""
     return _sign(authority, _name(user, groups), now, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
 def covers(certificate: bytes, hosts: Sequence[str], now: float) -> bool:
-    """Tell whether a certificate names all hosts and is good for another thirty days."""
+    """Return whether a certificate has all hosts and is valid for another thirty days."""
     cert = x509.load_pem_x509_certificate(certificate)
     if cert.not_valid_after_utc.timestamp() < now + 30 * _DAY:
         return False

@@ -1,4 +1,4 @@
-"""Keep the secrets of one server: its authority, certificates, tokens and the kubeconfig."""
+"""The credentials of one server: certificate authority, certificates, tokens, kubeconfig."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SERVICE_HOSTS = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 @dataclass(slots=True)
 class Credentials:
-    """Where the secrets lie and which tokens are known (by hash only)."""
+    """The key pairs of a server and its tokens, by hash."""
 
     directory: Path
     authority: KeyPair
@@ -43,7 +43,7 @@ class Credentials:
     tokens: dict[str, User] = field(default_factory=dict)
 
     def create_token(self, user: User) -> str:
-        """Make a token for a user; only its hash is kept, and only the newest one counts."""
+        """Create a token for a user and store its hash; older tokens of the user become invalid."""
         token = secrets.token_urlsafe(32)
         self.tokens = {h: u for h, u in self.tokens.items() if u.name != user.name}
         self.tokens[hash_token(token)] = user
@@ -56,13 +56,13 @@ class Credentials:
 
 
 def hash_token(token: str) -> str:
-    """Digest a bearer token; what we keep instead of it."""
+    """Return the digest of a bearer token, which is stored instead of the token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def ensure_credentials(directory: Path, now: float, hosts: Sequence[str] = ()) -> Credentials:
-    """Load the secrets of a data directory, making what is missing (first start) or expired."""
-    with _named_failures(directory):
+    """Load the credentials of a directory; create those that are missing or expired."""
+    with _convert_errors(directory):
         return _ensure_credentials(directory, now, hosts)
 
 
@@ -83,9 +83,9 @@ def _ensure_credentials(directory: Path, now: float, hosts: Sequence[str]) -> Cr
 def write_kubeconfig(credentials: Credentials, path: Path, url: str) -> None:
     """Write a kubeconfig (mode 0600) with the admin's certificate, and an admin token.
 
-    The context in use has the certificate; the user ``holdfast-admin-token`` is for clients that
-    cannot do certificates. The token is nowhere else in the clear; one that is in the file already
-    and still valid stays.
+    The current context uses the certificate; the user ``holdfast-admin-token`` is for clients
+    without support for certificates. The token is stored nowhere else in plain text; a valid token
+    of an existing file is kept.
     """
     token = _token_in(path, credentials) or credentials.create_token(
         User(_TOKEN_USER, (MASTERS, AUTHENTICATED))
@@ -105,7 +105,7 @@ def write_kubeconfig(credentials: Credentials, path: Path, url: str) -> None:
 
 
 def _token_in(path: Path, credentials: Credentials) -> str:
-    """Find the admin token of an earlier start in a kubeconfig, if it still counts."""
+    """Return the admin token in an existing kubeconfig if it is valid, else ""."""
     try:
         users = (yaml.safe_load(read_own(path)) or {}).get("users") or ()
         tokens = [u["user"].get("token", "") for u in users if u["name"] == _TOKEN_USER]
@@ -117,7 +117,7 @@ def _token_in(path: Path, credentials: Credentials) -> str:
 def kubeconfig(
     url: str, authority: bytes, users: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """Build a kubeconfig with one cluster and one context a user; the first is current."""
+    """Return a kubeconfig with one cluster and a context per user; the first is current."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -140,12 +140,12 @@ def kubeconfig(
 
 
 def server_tls_context(credentials: Credentials) -> ssl.SSLContext:
-    """Build the TLS settings of the server: 1.2 or newer, client certificates welcome."""
+    """Return the TLS settings of the server: 1.2 or newer, client certificates optional."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_OPTIONAL
     context.options |= ssl.OP_NO_RENEGOTIATION
-    with _named_failures(credentials.directory):
+    with _convert_errors(credentials.directory):
         context.load_verify_locations(cadata=credentials.authority.certificate.decode())
         context.load_cert_chain(
             credentials.directory / "server.crt", credentials.directory / "server.key"
@@ -154,14 +154,15 @@ def server_tls_context(credentials: Credentials) -> ssl.SSLContext:
 
 
 @contextmanager
-def _named_failures(directory: Path) -> Iterator[None]:
-    """Turn what is raised about a broken key, certificate or token file into one sentence."""
+def _convert_errors(directory: Path) -> Iterator[None]:
+    """Convert errors about a key, certificate or token file to BadConfiguration."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError) as wrong:
         raise BadConfiguration(
-            f"the credentials in {directory} cannot be used ({wrong}): put a copy in its place, or "
-            "move it away: then new ones are made, and clients need the new kubeconfig"
+            f"the credentials in {directory} cannot be used ({wrong}): restore them from a copy, "
+            "or move the directory away; then new ones are created, and clients need the new "
+            "kubeconfig"
         ) from wrong
 
 

@@ -1,4 +1,4 @@
-"""Decide by stored roles and bindings who may do what; what no rule allows is denied."""
+"""RBAC: match requests against the rules of roles and bindings."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ GROUP = "rbac.authorization.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Rules and where they hold; an empty namespace is everywhere."""
+    """Rules and the namespace they apply to; empty means all namespaces."""
 
     namespace: str
     rules: tuple[PolicyRule, ...]
 
 
 def rule_allows(rule: PolicyRule, request_info: RequestInfo) -> bool:
-    """Tell whether one rule covers a call.
+    """Return whether a rule allows a request.
 
     >>> pods = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
     >>> rule_allows(pods, RequestInfo("get", "", plural="pods"))
@@ -65,11 +65,11 @@ def _resource_matches(pattern: str, request_info: RequestInfo) -> bool:
 
 @dataclass(slots=True)
 class RoleIndex:
-    """All grants, found by subject."""
+    """All grants, by subject."""
 
     grants: dict[tuple[str, str], list[Grant]] = field(default_factory=dict)
     rules: Mapping[tuple[str, str], tuple[PolicyRule, ...]] = field(default_factory=dict)
-    """By namespace (empty for cluster roles) and name of the role."""
+    """The rules of each role, by namespace (empty for cluster roles) and name."""
 
     @classmethod
     def build(
@@ -77,25 +77,25 @@ class RoleIndex:
         roles: Iterable[Mapping[str, Any]],
         bindings: Iterable[Mapping[str, Any]],
     ) -> RoleIndex:
-        """Index roles of both kinds by the subjects of bindings of both kinds."""
+        """Index (Cluster)Roles by the subjects of (Cluster)RoleBindings."""
         rules = _rules_by_role(roles)
-        book = cls(rules=rules)
+        index = cls(rules=rules)
         for binding in bindings:
-            space = binding.get("metadata", {}).get("namespace", "")
-            key = role_key(binding.get("roleRef") or {}, space)
-            grant = Grant(space, rules.get(key, ()) if key else ())
+            namespace = binding.get("metadata", {}).get("namespace", "")
+            key = role_key(binding.get("roleRef") or {}, namespace)
+            grant = Grant(namespace, rules.get(key, ()) if key else ())
             for subject in binding.get("subjects") or ():
-                book.grants.setdefault(_subject_key(subject, space), []).append(grant)
-        return book
+                index.grants.setdefault(_subject_key(subject, namespace), []).append(grant)
+        return index
 
     def grants_of(self, user: User) -> Iterable[Grant]:
-        """Every grant that reaches a user by name or by group."""
+        """Yield the grants of a user, by name and by group."""
         yield from self.grants.get(("User", user.name), ())
         for group in user.groups:
             yield from self.grants.get(("Group", group), ())
 
     def allows(self, user: User, request_info: RequestInfo) -> bool:
-        """Tell whether any rule lets the user do it."""
+        """Return whether a rule of the user allows a request."""
         return any(
             rule_allows(rule, request_info)
             for grant in self.grants_of(user)
@@ -105,35 +105,35 @@ class RoleIndex:
 
 
 def role_key(ref: Mapping[str, Any], namespace: str) -> tuple[str, str] | None:
-    """Find the role that a binding in a namespace (empty: none) refers to, in ``RoleIndex.rules``.
+    """Return the key in ``RoleIndex.rules`` of the role that a binding refers to.
 
-    None if it refers to no role that can exist: a Role outside of namespaces.
+    ``namespace`` is that of the binding. None if a ClusterRoleBinding refers to a Role.
     """
     if ref.get("kind") == "ClusterRole":
         return "", str(ref.get("name"))
     return (namespace, str(ref.get("name"))) if namespace else None
 
 
-def _subject_key(subject: Mapping[str, Any], space: str) -> tuple[str, str]:
+def _subject_key(subject: Mapping[str, Any], namespace: str) -> tuple[str, str]:
     kind, name = subject.get("kind", ""), subject.get("name", "")
     if kind == "ServiceAccount":
-        return "User", f"system:serviceaccount:{subject.get('namespace') or space}:{name}"
+        return "User", f"system:serviceaccount:{subject.get('namespace') or namespace}:{name}"
     return kind, name
 
 
 def _rules_by_role(
     roles: Iterable[Mapping[str, Any]],
 ) -> dict[tuple[str, str], tuple[PolicyRule, ...]]:
-    known = list(roles)
+    all_roles = list(roles)
     rules = {}
-    for role in known:
+    for role in all_roles:
         meta = role["metadata"]
-        own = tuple(role.get("rules") or ())
+        rules_of_role = tuple(role.get("rules") or ())
         selectors = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
-        for other in known if selectors else ():
+        for other in all_roles if selectors else ():
             if not other["metadata"].get("namespace") and _selected(other, selectors):
-                own += tuple(other.get("rules") or ())
-        rules[(meta.get("namespace", ""), meta["name"])] = own
+                rules_of_role += tuple(other.get("rules") or ())
+        rules[(meta.get("namespace", ""), meta["name"])] = rules_of_role
     return rules
 
 
@@ -147,7 +147,7 @@ def _selected(role: Mapping[str, Any], selectors: Iterable[Mapping[str, Any]]) -
 
 
 def forbidden_message(user: User, request_info: RequestInfo) -> str:
-    """Say in upstream's words what a user may not do."""
+    """Return upstream's message for a request that is not allowed."""
     if not request_info.is_resource:
         return (
             f'forbidden: User "{user.name}" cannot {request_info.verb} path "{request_info.path}"'

@@ -1,10 +1,9 @@
-"""What the server knows of single kinds: a descriptor each, in one file an API group.
+"""The descriptors of the built-in kinds, one file per API group.
 
-Lives here: the entries of the built-in kinds and the functions they name (``admission``,
-``validation``, ``printers``, ``subresources``; ``namespaces`` and ``reviews`` are such functions
-too), and how custom resources come to be served (``custom`` describes them, ``definitions`` keeps
-the registry as the stored definitions say). May not live here: what all kinds share, which is in
-``verbs``. A new built-in kind is an entry here and a test.
+Lives here: the descriptors and the functions they use (``admission``, ``validation``, ``printers``,
+``subresources``, ``namespaces``, ``reviews``), and the descriptors of custom resources
+(``custom_resources``). May not live here: code that all kinds share, which is in ``verbs``. A new
+built-in kind is a descriptor here and a test.
 """
 
 from holdfast.apiserver.descriptor import KindDescriptor
@@ -53,9 +52,8 @@ BUILT_IN: tuple[KindDescriptor, ...] = (
     *discovery.KINDS,
     *resource.KINDS,
 )
-"""Every built-in kind, in the order of discovery.
+"""All built-in kinds, in the order of discovery.
 
-Left out on purpose: beta versions whose objects have another shape than v1,
-``componentstatuses``, which no storage stands behind, and API priority and fairness, which would
-promise a fairness that nothing enforces.
+Left out on purpose: beta versions whose schema differs from v1, ``componentstatuses``, which are
+not stored, and API priority and fairness, which nothing would enforce.
 """

@@ -1,4 +1,4 @@
-"""The kinds of ``admissionregistration.k8s.io``: admission that users configure."""
+"""The kinds of ``admissionregistration.k8s.io``: webhooks and admission policies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 
 
 def _kind(
-    plural: str, kind: str, printer: Printer, unbuilt: str, parts: tuple[str, ...] = ()
+    plural: str, kind: str, printer: Printer, warning: str, parts: tuple[str, ...] = ()
 ) -> KindDescriptor:
     group, extensions = "admissionregistration.k8s.io", ("api-extensions",)
     return KindDescriptor(
@@ -18,7 +18,7 @@ def _kind(
         printer=printer,
         has_generation=True,
         requires_resource_version=True,
-        unimplemented=UnimplementedFeatures(unbuilt),
+        unimplemented=UnimplementedFeatures(warning),
     )
 
 

@@ -1,4 +1,4 @@
-"""The kind of ``apiextensions.k8s.io``: definitions of custom resources."""
+"""The kind of ``apiextensions.k8s.io``: CustomResourceDefinition."""
 
 from __future__ import annotations
 

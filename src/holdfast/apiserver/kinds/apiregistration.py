@@ -1,4 +1,4 @@
-"""The kind of ``apiregistration.k8s.io``: other API servers."""
+"""The kind of ``apiregistration.k8s.io``: APIService."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of ``apps``: what makes pods, and makes them again."""
+"""The kinds of ``apps``: Deployments and other workloads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadl
 
 
 def check_workload(obj: JsonObject) -> Iterable[Cause]:
-    """List what is wrong with a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
+    """Yield what is wrong with a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
     spec = obj.get("spec")
     if not isinstance(spec, dict):
         yield field_errors.required("spec")
@@ -41,12 +41,12 @@ def check_workload(obj: JsonObject) -> Iterable[Cause]:
         yield field_errors.required("spec.selector")
         return
     labels = (template.get("metadata") or {}).get("labels") or {}
-    yield from _own(selector, labels)
+    yield from _check_selector(selector, labels)
     yield from check_pod_spec(template.get("spec"), "spec.template.spec")
 
 
 def _check_strategy(kind: str, spec: JsonObject) -> Iterable[Cause]:
-    """List what is wrong with how the pods are replaced."""
+    """Yield what is wrong with the update strategy."""
     name = "strategy" if kind == "Deployment" else "updateStrategy"
     strategy = spec.get(name) or {}
     limits, at = strategy.get("rollingUpdate") or {}, f"spec.{name}.rollingUpdate"
@@ -67,12 +67,12 @@ def _check_roll_out(
     elif strategy["type"] == "Recreate" and limits:
         yield field_errors.forbidden(at, "may not be specified when strategy `type` is 'Recreate'")
     elif _is_zero(limits.get("maxSurge")) and _is_zero(limits.get("maxUnavailable")):
-        words = "may not be 0 when `maxSurge` is 0"
-        yield field_errors.invalid(f"{at}.maxUnavailable", limits["maxUnavailable"], words)
+        message = "may not be 0 when `maxSurge` is 0"
+        yield field_errors.invalid(f"{at}.maxUnavailable", limits["maxUnavailable"], message)
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
-        words = "must be greater than minReadySeconds"
-        yield field_errors.invalid("spec.progressDeadlineSeconds", deadline, words)
+        message = "must be greater than minReadySeconds"
+        yield field_errors.invalid("spec.progressDeadlineSeconds", deadline, message)
 
 
 def _is_zero(amount: Any) -> bool:
@@ -80,18 +80,18 @@ def _is_zero(amount: Any) -> bool:
         amount.strip("0") == "%")  # fmt: skip
 
 
-def _own(selector: Any, labels: dict[str, str]) -> Iterable[Cause]:
+def _check_selector(selector: Any, labels: dict[str, str]) -> Iterable[Cause]:
     try:
         compiled = from_selector(convert_object(selector, LabelSelector))
     except (BadRequest, msgspec.ValidationError) as wrong:
         yield field_errors.invalid("spec.selector", selector, str(wrong))
         return
     if compiled.everything:
-        words = "empty selector is invalid for deployment"
-        yield field_errors.invalid("spec.selector", selector, words)
+        message = "empty selector is invalid for deployment"
+        yield field_errors.invalid("spec.selector", selector, message)
     elif not compiled.matches(labels):
-        words = "`selector` does not match template `labels`"
-        yield field_errors.invalid("spec.template.metadata.labels", labels, words)
+        message = "`selector` does not match template `labels`"
+        yield field_errors.invalid("spec.template.metadata.labels", labels, message)
 
 
 _LISTS = tree_of(list_limits.WORKLOAD)

@@ -1,4 +1,4 @@
-"""The kinds of ``authentication.k8s.io``: questions about who a client is."""
+"""The kinds of ``authentication.k8s.io``: reviews of users and tokens."""
 
 from __future__ import annotations
 

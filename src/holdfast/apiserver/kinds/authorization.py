@@ -1,4 +1,4 @@
-"""The kinds of ``authorization.k8s.io``: questions about what a client may do."""
+"""The kinds of ``authorization.k8s.io``: access reviews."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind of ``autoscaling``: how many pods a workload has."""
+"""The kind of ``autoscaling``: HorizontalPodAutoscaler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of ``batch``: work that ends."""
+"""The kinds of ``batch``: Job and CronJob."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind of ``certificates.k8s.io``: requests for certificates."""
+"""The kind of ``certificates.k8s.io``: CertificateSigningRequest."""
 
 from __future__ import annotations
 

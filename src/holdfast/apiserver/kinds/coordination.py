@@ -1,4 +1,4 @@
-"""The kind of ``coordination.k8s.io``: leases, of leaders and of nodes."""
+"""The kind of ``coordination.k8s.io``: Lease."""
 
 from __future__ import annotations
 

@@ -38,23 +38,23 @@ from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 from holdfast.validation.template import EFFECTS
 
-_ANSWERED = DeletionStrategy(returns_object=True)
-_LONGEST_GRACE = (1 << 31) - 1  # seconds; what goes beyond the calendar cannot be written
+_RETURNS_OBJECT = DeletionStrategy(returns_object=True)
+_MAX_GRACE_SECONDS = (1 << 31) - 1  # seconds; a larger period would exceed the calendar
 _PROXY_VERBS = ("create", "delete", "get", "patch", "update")
-_RWU = ("get", "patch", "update")
+_GET_PATCH_UPDATE = ("get", "patch", "update")
 
 
 def _proxy(kind: str) -> Subresource:
-    words = "proxying to pods, services and nodes"
-    return Subresource(verbs=_PROXY_VERBS, kind=("", "v1", kind), unimplemented=words)
+    feature = "proxying to pods, services and nodes"
+    return Subresource(verbs=_PROXY_VERBS, kind=("", "v1", kind), unimplemented=feature)
 
 
-def _streaming(kind: str, words: str) -> Subresource:
-    return Subresource(verbs=("create", "get"), kind=("", "v1", kind), unimplemented=words)
+def _streaming(kind: str, feature: str) -> Subresource:
+    return Subresource(verbs=("create", "get"), kind=("", "v1", kind), unimplemented=feature)
 
 
 async def _read_log(op: Operation) -> Response:
-    """Refuse to show a log, after checking that the pod is there."""
+    """Raise NotFound if there is no such pod, else NotBuilt."""
     if op.context.store.get(op.key) is None:
         raise op.not_found()
     raise NotBuilt(
@@ -66,13 +66,15 @@ async def _read_log(op: Operation) -> Response:
 _POD_SUBRESOURCES = {
     "attach": _streaming("PodAttachOptions", "attaching to containers"),
     "binding": Subresource({"create": bind}, ("create",), ("", "v1", "Binding")),
-    "ephemeralcontainers": Subresource(verbs=_RWU, unimplemented="ephemeral containers"),
+    "ephemeralcontainers": Subresource(
+        verbs=_GET_PATCH_UPDATE, unimplemented="ephemeral containers"
+    ),
     "eviction": Subresource({"create": evict}, ("create",), ("policy", "v1", "Eviction")),
     "exec": _streaming("PodExecOptions", "running commands in containers"),
     "log": Subresource({"get": _read_log}, ("get",)),
     "portforward": _streaming("PodPortForwardOptions", "forwarding ports"),
     "proxy": _proxy("PodProxyOptions"),
-    "resize": Subresource(verbs=_RWU, unimplemented="resizing pods in place"),
+    "resize": Subresource(verbs=_GET_PATCH_UPDATE, unimplemented="resizing pods in place"),
 }
 _TOKEN = Subresource(
     verbs=("create",),
@@ -81,18 +83,18 @@ _TOKEN = Subresource(
 )
 
 
-def _pod_grace(pod: JsonObject, wanted: int | None) -> int:
-    """Work out how long a pod may take to end."""
+def _pod_grace(pod: JsonObject, requested: int | None) -> int:
+    """Return the grace period of a pod in seconds, given the requested one."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    if wanted is None:
-        wanted = spec.get("terminationGracePeriodSeconds", 30)
+    if requested is None:
+        requested = spec.get("terminationGracePeriodSeconds", 30)
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
-    return min(wanted, _LONGEST_GRACE) if wanted >= 0 else 1
+    return min(requested, _MAX_GRACE_SECONDS) if requested >= 0 else 1
 
 
-def _check_frozen(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
-    """List what changes in a ConfigMap or Secret whose ``immutable_fields`` is set."""
+def _check_immutable(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
+    """Yield the changes of a ConfigMap or Secret whose ``immutable`` is set."""
     if old is not None and old.get("immutable"):
         for part in ("immutable", "data", "binaryData"):
             if (new.get(part) or {}) != (old.get(part) or {}):
@@ -100,7 +102,7 @@ def _check_frozen(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
 
 
 def _check_node(node: JsonObject) -> Iterable[Cause]:
-    """List what is wrong with a node's taints."""
+    """Yield what is wrong with the taints of a node."""
     for i, taint in enumerate((node.get("spec") or {}).get("taints") or ()):
         if taint.get("effect") not in EFFECTS:
             at = f"spec.taints[{i}].effect"
@@ -157,7 +159,7 @@ KINDS = (
     ),
     KindDescriptor(
         untyped_resource("", "configmaps", "ConfigMap", short=("cm",)),
-        checks=(_check_frozen,),
+        checks=(_check_immutable,),
         printer=cluster.CONFIG_MAP,
     ),
     KindDescriptor(
@@ -201,7 +203,7 @@ KINDS = (
     KindDescriptor(
         scheme.PERSISTENT_VOLUME_CLAIMS,
         printer=storage.PERSISTENT_VOLUME_CLAIM,
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
         unimplemented=UnimplementedFeatures(
             "PersistentVolumeClaims do not become Bound: Holdfast has no volume controller"
         ),
@@ -210,7 +212,7 @@ KINDS = (
         scheme.PERSISTENT_VOLUMES,
         list_limits=tree_of(list_limits.PERSISTENT_VOLUME),
         printer=storage.PERSISTENT_VOLUME,
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
         unimplemented=UnimplementedFeatures(
             "PersistentVolumes are read by the scheduler, but Holdfast does not bind or reclaim "
             "them"
@@ -232,7 +234,7 @@ KINDS = (
         untyped_resource("", "podtemplates", "PodTemplate"),
         list_limits=tree_of(list_limits.POD_TEMPLATE),
         printer=pods.POD_TEMPLATE,
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
         has_generation=True,
     ),
     KindDescriptor(
@@ -251,14 +253,14 @@ KINDS = (
             "", "resourcequotas", "ResourceQuota", short=("quota",), parts=("status",)
         ),
         printer=cluster.RESOURCE_QUOTA,
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
         unimplemented=UnimplementedFeatures(
             "ResourceQuotas are stored but not enforced: nothing is counted and nothing is refused"
         ),
     ),
     KindDescriptor(
         untyped_resource("", "secrets", "Secret"),
-        checks=(_check_frozen,),
+        checks=(_check_immutable,),
         immutable_fields=("type",),
         printer=cluster.SECRET,
         selectable_fields=selectable_fields("type"),
@@ -267,7 +269,7 @@ KINDS = (
     KindDescriptor(
         untyped_resource("", "serviceaccounts", "ServiceAccount", short=("sa",), parts=("token",)),
         subresources={"token": _TOKEN},
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
         unimplemented=UnimplementedFeatures(
             "ServiceAccounts are stored but get no token: no client can authenticate as one"
         ),
@@ -278,7 +280,7 @@ KINDS = (
         subresources={"proxy": _proxy("ServiceProxyOptions")},
         printer=network.SERVICE,
         selectable_fields=selectable_fields("spec.clusterIP", "spec.type"),
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
         unimplemented=UnimplementedFeatures(
             "Services are stored but get no address and no endpoints: simulated pods have no "
             "network"

@@ -1,4 +1,4 @@
-"""The descriptors of custom resources: what a CustomResourceDefinition says, and what we know."""
+"""Build the descriptors of custom resources from their CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ KNOWN_CUSTOM_RESOURCES = {
     descriptor.group_resource: descriptor
     for descriptor in (*scheduling_koordinator_sh.KINDS, *scheduling_sigs_x_k8s_io.KINDS)
 }
-"""What the server knows of custom resources besides their definitions."""
+"""Checks, admission and limits of the custom resources that Holdfast ships."""
 
 
 def descriptors_of_crd(definition: Mapping[str, Any]) -> list[KindDescriptor]:
-    """List the resources a definition describes, one a served version."""
+    """Return the descriptors of a CRD, one per served version."""
     spec = definition["spec"]
     storage = next((v["name"] for v in spec["versions"] if v.get("storage")), "")
     descriptor = [version for version in spec["versions"] if version.get("served")]

@@ -1,4 +1,4 @@
-"""The kind of ``discovery.k8s.io``: where the pods of a Service are reached."""
+"""The kind of ``discovery.k8s.io``: EndpointSlice."""
 
 from __future__ import annotations
 

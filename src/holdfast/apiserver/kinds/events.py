@@ -1,4 +1,4 @@
-"""The kind of ``events.k8s.io``: the events of the core group in other words."""
+"""The kind of ``events.k8s.io``: the Events of the core group with other field names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from holdfast.apiserver.descriptor import Conversion
 from holdfast.apiserver.kinds.core import EVENTS
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 
-# What core/v1 calls it: what events.k8s.io/v1 calls it.
+# Names of fields in core/v1, and in events.k8s.io/v1.
 _NEW_NAMES = {
     "involvedObject": "regarding",
     "message": "note",

@@ -1,4 +1,4 @@
-"""A namespace: it holds its content, and is gone when its controller lets go of it."""
+"""Functions of the kind Namespace: finalizers in the spec, the phase, ``/finalize``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from holdfast.apiserver.verbs.updating import latest_object, store_update
 from holdfast.client.transport import Response
 
 PROTECTED = frozenset({"default", "kube-public", "kube-system"})
-"""The namespaces that a cluster cannot be without."""
+"""Namespaces that cannot be deleted."""
 _FINALIZER = "kubernetes"
 
 
 def admit_namespace(op: Operation, obj: JsonObject, old: JsonObject | None) -> None:
-    """Give a new namespace its finalizer."""
+    """Add the finalizer to the spec of a new namespace."""
     if old is None:
         finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
         if _FINALIZER not in finalizers:
@@ -25,17 +25,17 @@ def admit_namespace(op: Operation, obj: JsonObject, old: JsonObject | None) -> N
 
 
 def has_spec_finalizers(obj: JsonObject) -> bool:
-    """Tell whether a finalizer in the spec keeps a dying namespace."""
+    """Return whether the spec of a namespace has finalizers."""
     return bool((obj.get("spec") or {}).get("finalizers"))
 
 
 def mark_terminating(obj: JsonObject, grace_seconds: int) -> None:
-    """Show that a namespace is being deleted; it has no grace."""
+    """Set the phase Terminating; a namespace has no grace period."""
     obj["status"] = (obj.get("status") or {}) | {"phase": "Terminating"}
 
 
 async def finalize(op: Operation) -> Response:
-    """Replace the finalizers in a namespace's spec."""
+    """Replace the finalizers in the spec of a namespace."""
     new = read_body(op)
     previous = latest_object(op)
     old = decode(previous)

@@ -1,4 +1,4 @@
-"""The kinds of ``networking.k8s.io``: they are data, for simulated pods have no network."""
+"""The kinds of ``networking.k8s.io``; they have no effect, as simulated pods have no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind of ``node.k8s.io``: how containers are run."""
+"""The kind of ``node.k8s.io``: RuntimeClass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind of ``policy``: how many pods may be disrupted at a time."""
+"""The kind of ``policy``: PodDisruptionBudget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.validation.counting import tree_of
 
 
 def check_budget(budget: JsonObject) -> Iterable[Cause]:
-    """List what is wrong with a PodDisruptionBudget."""
+    """Yield what is wrong with a PodDisruptionBudget."""
     spec = budget.get("spec") or {}
     yield from _check_selector(spec.get("selector"), "spec.selector")
     for name in ("minAvailable", "maxUnavailable"):

@@ -1,4 +1,4 @@
-"""The kinds of ``rbac.authorization.k8s.io``: roles, and whom they are given to."""
+"""The kinds of ``rbac.authorization.k8s.io``: roles and bindings."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SUBJECTS = ("ServiceAccount", "User", "Group")
 
 
 def check_role_binding(new: JsonMapping, old: JsonMapping | None) -> Iterable[Cause]:
-    """List what is wrong with a RoleBinding."""
+    """Yield what is wrong with a RoleBinding."""
     yield from _check(new, ("Role", "ClusterRole"), namespaced=True)
     yield from _check_change(new, old)
 
 
 def check_cluster_role_binding(new: JsonMapping, old: JsonMapping | None) -> Iterable[Cause]:
-    """List what is wrong with a ClusterRoleBinding, which can grant ClusterRoles only."""
+    """Yield what is wrong with a ClusterRoleBinding, which can refer to ClusterRoles only."""
     yield from _check(new, ("ClusterRole",), namespaced=False)
     yield from _check_change(new, old)
 
@@ -35,11 +35,11 @@ def _check_change(new: JsonMapping, old: JsonMapping | None) -> Iterable[Cause]:
 
 
 def unchangeable_role(obj: JsonMapping) -> Cause:
-    """Say that a binding cannot refer to another role; upstream shows its own type's names."""
+    """Build the error for a changed roleRef; upstream prints the names of Go fields."""
     ref = obj.get("roleRef") or {}
     parts = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
-    shown = {word: ref.get(part, "") for word, part in parts}
-    return field_errors.invalid("roleRef", shown, "cannot change roleRef")
+    go_fields = {word: ref.get(part, "") for word, part in parts}
+    return field_errors.invalid("roleRef", go_fields, "cannot change roleRef")
 
 
 def _check(obj: JsonMapping, kinds: tuple[str, ...], *, namespaced: bool) -> Iterable[Cause]:
@@ -52,8 +52,8 @@ def _check(obj: JsonMapping, kinds: tuple[str, ...], *, namespaced: bool) -> Ite
     if not name:
         yield field_errors.required("roleRef.name")
     else:
-        for words in names.path_segment(name):
-            yield field_errors.invalid("roleRef.name", name, words)
+        for message in names.path_segment(name):
+            yield field_errors.invalid("roleRef.name", name, message)
     for index, subject in enumerate(obj.get("subjects") or ()):
         yield from _check_subject(f"subjects[{index}]", subject, namespaced=namespaced)
 
@@ -65,8 +65,8 @@ def _check_subject(at: str, subject: JsonMapping, *, namespaced: bool) -> Iterab
     if kind not in _SUBJECTS:
         yield field_errors.not_supported(f"{at}.kind", kind, _SUBJECTS)
     elif kind == "ServiceAccount":
-        for words in names.dns_subdomain(name) if name else ():
-            yield field_errors.invalid(f"{at}.name", name, words)
+        for message in names.dns_subdomain(name) if name else ():
+            yield field_errors.invalid(f"{at}.name", name, message)
         if group:
             yield field_errors.not_supported(f"{at}.apiGroup", group, ("",))
         if not namespaced and not subject.get("namespace"):

@@ -1,4 +1,4 @@
-"""The kinds of ``resource.k8s.io``: devices, and claims to them."""
+"""The kinds of ``resource.k8s.io``: ResourceClaims, ResourceSlices, DeviceClasses."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def _claim(obj: Obj, now: float) -> TableCells:
 
 def _state(obj: Obj) -> str:
     deleted = bool(meta(obj).get("deletionTimestamp"))
-    words = ["deleted"] if deleted else []
+    states = ["deleted"] if deleted else []
     if part(obj, "status").get("allocation") is not None:
-        words.append("allocated")
+        states.append("allocated")
         if items(obj, "status", "reservedFor"):
-            words.append("reserved")
+            states.append("reserved")
     elif not deleted:
-        words.append("pending")
-    return ",".join(words)
+        states.append("pending")
+    return ",".join(states)
 
 
 def _slice(obj: Obj, now: float) -> TableCells:
@@ -49,7 +49,7 @@ def _slice(obj: Obj, now: float) -> TableCells:
 
 _CLAIM = Printer(columns("Name", "State", "Age"), _claim)
 _SLICE = Printer(columns("Name", "Node", "Driver", "Pool", "Age"), _slice)
-_ANSWERED = DeletionStrategy(returns_object=True)
+_RETURNS_OBJECT = DeletionStrategy(returns_object=True)
 _BINDING_CONDITIONS = UnimplementedField(
     ("spec", "devices", "[]", "bindingConditions"),
     "Devices with binding conditions are not allocated",
@@ -59,7 +59,7 @@ KINDS = (
     KindDescriptor(
         scheme.DEVICE_CLASSES,
         list_limits=tree_of(list_limits.DEVICE_CLASS),
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
         has_generation=True,
     ),
     KindDescriptor(
@@ -67,20 +67,20 @@ KINDS = (
         list_limits=tree_of(list_limits.RESOURCE_CLAIM),
         immutable_fields=("spec",),
         printer=_CLAIM,
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
     ),
     KindDescriptor(
         scheme.RESOURCE_CLAIM_TEMPLATES,
         list_limits=tree_of(list_limits.RESOURCE_CLAIM_TEMPLATE),
         immutable_fields=("spec",),
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
     ),
     KindDescriptor(
         scheme.RESOURCE_SLICES,
         list_limits=tree_of(list_limits.RESOURCE_SLICE),
         printer=_SLICE,
         selectable_fields=selectable_fields("spec.driver", "spec.nodeName"),
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
         has_generation=True,
         unimplemented=UnimplementedFeatures(fields=(_BINDING_CONDITIONS,)),
     ),

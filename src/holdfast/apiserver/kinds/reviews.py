@@ -1,4 +1,4 @@
-"""Questions about access, answered and forgotten: who am I, may I, may they, what may I."""
+"""Handlers of reviews, which are not stored: users, access, rules, tokens."""
 
 from __future__ import annotations
 
@@ -22,51 +22,51 @@ def _read(op: Operation) -> JsonObject:
     return read_body_as(op, (r.group, r.version, r.kind))
 
 
-def _reply(op: Operation, asked: JsonObject, status: JsonObject) -> Response:
+def _response(op: Operation, review: JsonObject, status: JsonObject) -> Response:
     r = op.descriptor.resource
     head: JsonObject = {"kind": r.kind, "apiVersion": r.api_version, "metadata": {}}
-    if "spec" in asked:
-        head["spec"] = asked["spec"]
+    if "spec" in review:
+        head["spec"] = review["spec"]
     return json_response(head | {"status": status}, 201)
 
 
 async def review_self(op: Operation) -> Response:
-    """Tell the sender who we take it for."""
-    asked = _read(op)
+    """Handle a SelfSubjectReview: return the authenticated user."""
+    review = _read(op)
     user: JsonObject = {"username": op.user.name, "groups": list(op.user.groups)}
     if op.user.uid:
         user["uid"] = op.user.uid
     if op.user.extra:
         user["extra"] = {k: list(v) for k, v in op.user.extra.items()}
-    return _reply(op, {k: v for k, v in asked.items() if k != "spec"}, {"userInfo": user})
+    return _response(op, {k: v for k, v in review.items() if k != "spec"}, {"userInfo": user})
 
 
 async def review_self_access(op: Operation) -> Response:
-    """Tell the sender whether it may do something."""
-    asked = _read(op)
-    return _reply(op, asked, _verdict(op, op.user, _request_info(asked)))
+    """Handle a SelfSubjectAccessReview: return whether the user may make a request."""
+    review = _read(op)
+    return _response(op, review, _access_status(op, op.user, _request_info(review)))
 
 
 async def review_access(op: Operation) -> Response:
-    """Tell whether somebody else may do something."""
-    asked = _read(op)
-    spec = asked.get("spec") or {}
+    """Handle a (Local)SubjectAccessReview: return whether a given user may make a request."""
+    review = _read(op)
+    spec = review.get("spec") or {}
     user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
     if not user.name and not user.groups:
         raise BadRequest("spec.user or spec.groups: at least one must be set")
-    return _reply(op, asked, _verdict(op, user, _request_info(asked)))
+    return _response(op, review, _access_status(op, user, _request_info(review)))
 
 
-def _verdict(op: Operation, user: User, request_info: RequestInfo) -> JsonObject:
+def _access_status(op: Operation, user: User, request_info: RequestInfo) -> JsonObject:
     if op.context.authorizer.allows(user, request_info):
         return {"allowed": True}
     return {"allowed": False}
 
 
-def _request_info(asked: JsonObject) -> RequestInfo:
-    spec = asked.get("spec") or {}
-    about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if (about is None) == (path is None):
+def _request_info(review: JsonObject) -> RequestInfo:
+    spec = review.get("spec") or {}
+    attributes, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if (attributes is None) == (path is None):
         raise BadRequest(
             "spec.resourceAttributes: exactly one of nonResourceAttributes or resourceAttributes "
             "must be specified"
@@ -75,7 +75,7 @@ def _request_info(asked: JsonObject) -> RequestInfo:
         return RequestInfo(path.get("verb") or "", path.get("path") or "")
 
     def text(name: str) -> str:
-        return str((about or {}).get(name) or "")
+        return str((attributes or {}).get(name) or "")
 
     return RequestInfo(
         text("verb"), "", text("group"), text("version"), text("namespace"),
@@ -84,14 +84,14 @@ def _request_info(asked: JsonObject) -> RequestInfo:
 
 
 async def review_self_rules(op: Operation) -> Response:
-    """List the rules that reach the sender in a namespace."""
-    asked = _read(op)
-    space = (asked.get("spec") or {}).get("namespace", "")
+    """Handle a SelfSubjectRulesReview: return the rules of the user in a namespace."""
+    review = _read(op)
+    namespace = (review.get("spec") or {}).get("namespace", "")
     everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     rules: list[Mapping[str, Any]] = [
         rule
         for grant in op.context.authorizer.roles().grants_of(op.user)
-        if grant.namespace in ("", space)
+        if grant.namespace in ("", namespace)
         for rule in grant.rules
     ]
     if op.user.is_master:
@@ -101,9 +101,9 @@ async def review_self_rules(op: Operation) -> Response:
         "nonResourceRules": [r for r in rules if r.get("nonResourceURLs")],
         "incomplete": False,
     }
-    return _reply(op, asked, status)
+    return _response(op, review, status)
 
 
 async def review_token(op: Operation) -> Response:
-    """Refuse to tell whom a token belongs to."""
+    """Handle a TokenReview: not implemented."""
     raise NotBuilt("TokenReview is not built yet in Holdfast")

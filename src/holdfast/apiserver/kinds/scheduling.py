@@ -1,4 +1,4 @@
-"""The kind of ``scheduling.k8s.io``: classes of priority."""
+"""The kind of ``scheduling.k8s.io``: PriorityClass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HIGHEST = 1_000_000_000
 
 
 def check_priority_class(new: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
-    """List what is wrong with a PriorityClass, and with a change of its value."""
+    """Yield what is wrong with a PriorityClass, or with a change of its value."""
     yield from _check_value(new)
     if old is not None and new.get("value") != (old.get("value") or 0):
         yield field_errors.forbidden("value", "may not be changed in an update.")
@@ -30,27 +30,28 @@ def _check_value(obj: JsonObject) -> list[Cause]:
     if name.startswith("system-"):
         if SYSTEM_PRIORITIES.get(name) == value:
             return []
-        words = (
+        message = (
             "priority class names with 'system-' prefix are reserved for system use only. error: "
             f"{name} is not a known system priority class"
         )
-        return [field_errors.forbidden("metadata.name", words)]
+        return [field_errors.forbidden("metadata.name", message)]
     if value > _HIGHEST:
-        words = f"maximum allowed value of a user defined priority is {_HIGHEST}"
-        return [field_errors.forbidden("value", words)]
+        message = f"maximum allowed value of a user defined priority is {_HIGHEST}"
+        return [field_errors.forbidden("value", message)]
     return []
 
 
 def check_only_default(op: Operation, obj: JsonObject, old: JsonObject | None) -> None:
-    """Refuse a second default class."""
+    """Raise Forbidden for a second default class."""
     if not obj.get("globalDefault"):
         return
-    known = default_priority_class(op.context)
+    default = default_priority_class(op.context)
     name = obj["metadata"].get("name", "")
-    if known is not None and known["metadata"]["name"] != name:
+    if default is not None and default["metadata"]["name"] != name:
         raise Forbidden(
             f'priorityclasses.scheduling.k8s.io "{name}" is forbidden: PriorityClass '
-            f"{known['metadata']['name']} is already marked as default. Only one default can exist",
+            f"{default['metadata']['name']} is already marked as default. Only one default can "
+            "exist",
             op.descriptor.key("", name).details,
         )
 
@@ -59,9 +60,8 @@ KINDS = (
     KindDescriptor(
         scheme.PRIORITY_CLASSES,
         checks=(check_priority_class,),
-        admission_plugins=(
-            AdmissionPlugin(mutate=check_only_default),
-        ),  # a second default is refused first
+        # As upstream, a second default is rejected before validation.
+        admission_plugins=(AdmissionPlugin(mutate=check_only_default),),
         printer=cluster.PRIORITY_CLASS,
         has_generation=True,
     ),

@@ -1,4 +1,4 @@
-"""The custom kind of ``scheduling.koordinator.sh``: what its definition does not say."""
+"""The kind Reservation of ``scheduling.koordinator.sh``: checks and warnings beyond its CRD."""
 
 from __future__ import annotations
 
@@ -22,65 +22,65 @@ _TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 
 
 def check_reservation_write(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
-    """List what is wrong with a Reservation whose shape is right.
+    """Return what is wrong with a Reservation that is valid by its schema.
 
-    What was let in once may have its status written for ever.
+    A write that changes neither spec nor annotations is not checked.
     """
-    if old is not None and _content(old) == _content(new):
+    if old is not None and _spec_and_annotations(old) == _spec_and_annotations(new):
         return ()
     return check_content(new)
 
 
-def _content(reservation: JsonObject) -> tuple[Any, Any]:
+def _spec_and_annotations(reservation: JsonObject) -> tuple[Any, Any]:
     return reservation.get("spec"), reservation["metadata"].get("annotations")
 
 
 def check_content(reservation: JsonObject) -> Iterable[Cause]:
-    """List what of a Reservation its schema does not judge: the template, the owners, and more."""
+    """Return the problems that the schema does not cover: the template, the owners and others."""
     template = (reservation.get("spec") or {}).get("template") or {}
     try:
         field_validation.prune_type(_TEMPLATE, template, "spec.template", [])
-        judged = {part: value for part, value in reservation.items() if part != "status"}
-        typed = convert_object(judged, Reservation)
+        without_status = {part: value for part, value in reservation.items() if part != "status"}
+        typed = convert_object(without_status, Reservation)
     except BadRequest as wrong:
         return [Cause("spec.template", f"Invalid value: {wrong.message}", "FieldValueInvalid")]
-    except msgspec.ValidationError as misfit:
-        return [Cause("spec", f"Invalid value: {misfit}", "FieldValueInvalid")]
+    except msgspec.ValidationError as wrong:
+        return [Cause("spec", f"Invalid value: {wrong}", "FieldValueInvalid")]
     return check_reservation(typed)
 
 
 def warn_of_reservation(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
-    """Warn the client of what of a Reservation counts for nothing."""
+    """Warn the client of parts of a Reservation that have no effect."""
     if old is None or not op.request_info.subresource:
         op.warnings.extend(reservation_warnings(new, old))
 
 
 def reservation_warnings(new: JsonObject, old: JsonObject | None = None) -> list[str]:
-    """List what of a Reservation that was let in counts for nothing, for warning headers.
+    """Return warnings about parts of a valid Reservation that have no effect.
 
-    Its template is kept whole, so a misspelt field there is not refused as others are.
+    Unknown fields of its template are stored, so they are only warned of.
     """
-    if old is not None and _says(old) == _says(new):
+    if old is not None and _spec_and_labels(old) == _spec_and_labels(new):
         return []
-    written = _read(new)
-    if written is None:
+    new_reservation = _read(new)
+    if new_reservation is None:
         return []
     template, unknown = new["spec"].get("template"), list[str]()
     if old is None or old["spec"].get("template") != template:
         field_validation.prune_type(_TEMPLATE, template, "spec.template", unknown)
     before = None if old is None else _read(old)
-    return [*field_validation.field_warnings(unknown), *advise(written, before)]
+    return [*field_validation.field_warnings(unknown), *advise(new_reservation, before)]
 
 
 def _read(obj: JsonObject) -> Reservation | None:
-    """Read one, or None: whoever let it in may not have known us."""
+    """Decode a Reservation; None if an older or other server stored an invalid one."""
     try:
         return convert_object(obj, Reservation)
     except (BadRequest, msgspec.ValidationError):
         return None
 
 
-def _says(obj: JsonObject) -> tuple[Any, Any]:
+def _spec_and_labels(obj: JsonObject) -> tuple[Any, Any]:
     return obj.get("spec"), obj["metadata"].get("labels")
 
 

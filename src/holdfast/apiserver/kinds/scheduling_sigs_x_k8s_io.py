@@ -1,4 +1,4 @@
-"""The custom kind of ``scheduling.sigs.x-k8s.io``: what its definition does not say."""
+"""The kind ResourcePolicy of ``scheduling.sigs.x-k8s.io``: limits and features without effect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, Uni
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 
-_UNBUILT = (
+_UNIMPLEMENTED = (
     UnimplementedField(
         ("spec", "matchPolicy", "ignorePreviousPod"),
         "ignorePreviousPod is not read: pods bound before the policy are counted",
@@ -37,6 +37,6 @@ KINDS = (
     KindDescriptor(
         scheme.RESOURCE_POLICIES,
         list_limits=tree_of(list_limits.RESOURCE_POLICY),
-        unimplemented=UnimplementedFeatures(fields=_UNBUILT),
+        unimplemented=UnimplementedFeatures(fields=_UNIMPLEMENTED),
     ),
 )

@@ -1,4 +1,4 @@
-"""The kinds of ``storage.k8s.io``: classes of volumes, drivers and attachments."""
+"""The kinds of ``storage.k8s.io``: storage classes, CSI drivers, volume attachments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 
-_ANSWERED = DeletionStrategy(returns_object=True)
+_RETURNS_OBJECT = DeletionStrategy(returns_object=True)
 _ATTRIBUTES_CLASSES = untyped_resource(
     "storage.k8s.io",
     "volumeattributesclasses",
@@ -24,14 +24,14 @@ KINDS = (
     KindDescriptor(
         scheme.CSI_DRIVERS,
         printer=storage.CSI_DRIVER,
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
         requires_resource_version=True,
     ),
     KindDescriptor(
         scheme.CSI_NODES,
         list_limits=tree_of(list_limits.CSI_NODE),
         printer=storage.CSI_NODE,
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
         requires_resource_version=True,
     ),
     KindDescriptor(
@@ -40,7 +40,7 @@ KINDS = (
     KindDescriptor(
         scheme.STORAGE_CLASSES,
         printer=storage.STORAGE_CLASS,
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
         unimplemented=UnimplementedFeatures(
             "StorageClasses are read by the scheduler, but Holdfast does not provision volumes"
         ),
@@ -48,7 +48,7 @@ KINDS = (
     KindDescriptor(
         scheme.VOLUME_ATTACHMENTS,
         printer=storage.VOLUME_ATTACHMENT,
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
         requires_resource_version=True,
         unimplemented=UnimplementedFeatures(
             "VolumeAttachments are counted by the scheduler, but no volume is attached"
@@ -57,7 +57,7 @@ KINDS = (
     KindDescriptor(
         _ATTRIBUTES_CLASSES,
         printer=storage.VOLUME_ATTRIBUTES_CLASS,
-        deletion=_ANSWERED,
+        deletion=_RETURNS_OBJECT,
         unimplemented=UnimplementedFeatures(
             "VolumeAttributesClasses are stored but not read: no volume is modified"
         ),

@@ -1,4 +1,4 @@
-"""Fields of pods, and of templates of pods, that are stored but not acted on."""
+"""Fields of pods and pod templates that are stored but have no effect."""
 
 from __future__ import annotations
 

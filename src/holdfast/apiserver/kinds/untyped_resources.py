@@ -1,4 +1,4 @@
-"""Resources that are kept as they came: those that Holdfast reads by type are in ``api.scheme``."""
+"""Resources whose objects Holdfast does not decode to types; the others are in ``api.scheme``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def untyped_resource(
     parts: tuple[str, ...] = (),
     verbs: tuple[str, ...] = VERBS,
 ) -> Untyped:
-    """Describe a resource; ``parts`` are its subresources."""
+    """Return a resource whose objects are dicts; ``parts`` are its subresources."""
     return Resource(
         group,
         version,

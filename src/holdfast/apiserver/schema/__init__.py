@@ -1,5 +1,5 @@
-"""The shapes of objects: fields of the built-in kinds, structural schemas of custom resources.
+"""Schemas: fields of the built-in kinds, structural schemas of custom resources, OpenAPI.
 
-Lives here: reading, pruning, defaulting and checking by a schema, merging by its list types, and
-the OpenAPI documents. May not live here: rules of single kinds.
+Lives here: decoding, pruning, defaulting and validation by a schema, strategic merge, and the
+OpenAPI documents. May not live here: rules of single kinds.
 """

@@ -1,6 +1,6 @@
-"""Which JSON values fit a built-in field: what Go would refuse to read is not stored.
+"""Check JSON values against the types of built-in fields, as Go's decoder does.
 
-One object of a wrong shape would break whoever reads the whole list: tables, informers, garbage
+One stored object with a wrong type would break all readers of the list: tables, informers, garbage
 collection.
 """
 
@@ -17,10 +17,10 @@ from holdfast.errors import BadRequest
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _INDEX = re.compile(r"\[\d+\]")
-_WORDS = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
+_JSON_TYPES = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
 
 
-def _whole(bits: int) -> Callable[[Any], bool]:
+def _integer(bits: int) -> Callable[[Any], bool]:
     limit = 1 << (bits - 1)
     return lambda value: type(value) is int and -limit <= value < limit
 
@@ -43,19 +43,24 @@ def _is_time(value: Any) -> bool:
     return True
 
 
-_FITS: Mapping[str, Callable[[Any], bool]] = {
+_MATCHES: Mapping[str, Callable[[Any], bool]] = {
     "string": lambda value: type(value) is str,
     "bool": lambda value: type(value) is bool,
-    "int32": _whole(32),
-    "int64": _whole(64),
+    "int32": _integer(32),
+    "int64": _integer(64),
     "number": lambda value: type(value) in (int, float),
     "quantity": lambda value: type(value) in (str, int, float),
-    "int-or-string": lambda value: type(value) is str or _FITS["int32"](value),
+    "int-or-string": lambda value: type(value) is str or _MATCHES["int32"](value),
     "time": _is_time,
     "bytes": _is_base64,
 }
-_GO = {"number": "float64", "quantity": "resource.Quantity", "bytes": "[]uint8", "time": "v1.Time",
-       "int-or-string": "intstr.IntOrString"}  # fmt: skip
+_GO_TYPES = {
+    "number": "float64",
+    "quantity": "resource.Quantity",
+    "bytes": "[]uint8",
+    "time": "v1.Time",
+    "int-or-string": "intstr.IntOrString",
+}
 
 
 _ZERO: Mapping[str, Any] = {
@@ -64,9 +69,9 @@ _ZERO: Mapping[str, Any] = {
 
 
 def fill_nulls(info: FieldInfo, value: Any) -> Any:
-    """Put the zero value of its type in the place of each null in a list or map of scalars.
+    """Replace each null in a list or map of scalars by the zero value of the type.
 
-    Go reads it so: an annotation that a template left empty is a null in JSON.
+    Go does so: an empty annotation in a template is a null in JSON.
     """
     zero = _ZERO.get(info.scalar)
     if zero is None:
@@ -79,27 +84,27 @@ def fill_nulls(info: FieldInfo, value: Any) -> Any:
 
 
 def check_field_type(holder: str, info: FieldInfo, value: Any, path: str) -> None:
-    """Refuse a value that is not the scalar, or the list or map of scalars, the field holds.
+    """Raise BadRequest if a value is not of the type of a field of scalars.
 
-    ``holder`` is the type that has the field. A null is as good as nothing.
+    ``holder`` is the type that has the field. A null is accepted.
     """
     if info.shape == "any" or value is None:
         return
     if info.shape == "scalar":
-        if not _FITS[info.scalar](value):
+        if not _MATCHES[info.scalar](value):
             raise type_mismatch(holder, info, value, path)
         return
     if not isinstance(value, list if info.shape == "list" else dict):
         raise type_mismatch(holder, info, value, path)
-    fits = _FITS.get(info.scalar)
+    matches = _MATCHES.get(info.scalar)
     for one in value if isinstance(value, list) else value.values():
-        if fits is not None and not fits(one) and (one, info.scalar) != (None, "time"):
+        if matches is not None and not matches(one) and (one, info.scalar) != (None, "time"):
             raise type_mismatch(holder, info, one, path)
 
 
 def type_mismatch(holder: str, info: FieldInfo, value: Any, path: str) -> BadRequest:
-    """Build the error Go gives for a value of another type than the field's."""
-    found = _WORDS.get(type(value), "number")
+    """Build Go's error for a value that is not of the type of the field."""
+    found = _JSON_TYPES.get(type(value), "number")
     wanted = _go_type(info, inner=type(value) not in (list, dict) and bool(info.scalar))
     if info.scalar == "time" and found == "string":
         return BadRequest(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse it')
@@ -114,7 +119,7 @@ def type_mismatch(holder: str, info: FieldInfo, value: Any, path: str) -> BadReq
 
 
 def _go_type(info: FieldInfo, *, inner: bool) -> str:
-    name = _GO.get(info.scalar, info.scalar) or ".".join(info.type.rsplit(".", 2)[-2:])
+    name = _GO_TYPES.get(info.scalar, info.scalar) or ".".join(info.type.rsplit(".", 2)[-2:])
     if inner or info.shape in ("scalar", "object"):
         return name
     return f"[]{name}" if info.shape == "list" else f"map[string]{name}"

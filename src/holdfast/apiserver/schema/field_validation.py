@@ -1,7 +1,7 @@
-"""Strict field validation of built-in kinds: name the fields nobody knows.
+"""Field validation and pruning of built-in kinds.
 
-kubectl leaves this to the server. With fieldValidation=Strict an unknown or duplicate field is an
-error, with Warn a warning, with Ignore nothing; in every case unknown fields are not stored.
+With fieldValidation=Strict an unknown or duplicate field is an error, with Warn a warning, with
+Ignore nothing; unknown fields are never stored.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def prune(kind: Resource[Any] | Gvk, obj: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Copy the object without the fields its kind does not have; also list their paths.
+    """Return a copy of an object without unknown fields, and their paths.
 
-    What has no unknown field is shared with ``obj``.
+    Parts without unknown fields are shared with ``obj``.
     """
     type_name = type_of(kind)
     if type_name is None:
@@ -35,10 +35,10 @@ def prune(kind: Resource[Any] | Gvk, obj: Mapping[str, Any]) -> tuple[dict[str, 
 
 
 def prune_type(type_name: str, value: Any, path: str, dropped: list[str]) -> Any:
-    """Copy a value of a built-in type without unknown fields, adding their paths to ``dropped``.
+    """Return a copy of a value without unknown fields; append their paths to ``dropped``.
 
-    Raises BadRequest for a value that does not fit its field; ``value`` itself, if it is no
-    object, is the caller's to refuse.
+    Raises BadRequest for a field of a wrong type; whether ``value`` itself is an object is not
+    checked.
     """
     known = fields_of(type_name)
     if not known or not isinstance(value, Mapping):
@@ -52,14 +52,14 @@ def prune_type(type_name: str, value: Any, path: str, dropped: list[str]) -> Any
         elif one is not None:
             out[name] = _prune_field(type_name, info, one, where, dropped)
         elif info.scalar == "time":
-            out[name] = None  # as Go writes a time that is not set
+            out[name] = None  # Go encodes an unset time as null
     return out
 
 
-def prune_mistyped(type_name: str, value: Mapping[str, Any], path: str, misfits: list[str]) -> Any:
-    """Copy a value of a built-in type without what does not fit the types of its fields.
+def prune_mistyped(type_name: str, value: Mapping[str, Any], path: str, mistyped: list[str]) -> Any:
+    """Return a copy of a value without unknown fields and fields of wrong types.
 
-    Adds the paths of that to ``misfits``. Fields the type does not have are left out too.
+    Appends the paths of fields of wrong types to ``mistyped``.
     """
     known = fields_of(type_name)
     out: dict[str, Any] = {}
@@ -67,52 +67,54 @@ def prune_mistyped(type_name: str, value: Mapping[str, Any], path: str, misfits:
         where = f"{path}.{name}" if path else name
         info = known.get(name)
         if info is not None and one is not None:
-            _put_fitting(out, name, _Place(type_name, info, where), one, misfits)
+            _put_well_typed(out, name, _Place(type_name, info, where), one, mistyped)
         elif info is not None and info.scalar == "time":
-            out[name] = None  # as Go writes a time that is not set
+            out[name] = None  # Go encodes an unset time as null
     return out
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A field of a type, and where it stands in an object."""
+    """A field of a type, and its path in an object."""
 
     holder: str
     info: FieldInfo
     path: str
 
 
-def _put_fitting(
-    out: dict[Any, Any], name: Any, place: _Place, value: Any, misfits: list[str]
+def _put_well_typed(
+    out: dict[Any, Any], name: Any, field_place: _Place, value: Any, mistyped: list[str]
 ) -> None:
-    """Put what fits of a value into ``out``; a list or map keeps its items that fit."""
-    info = place.info
+    """Store a value in ``out`` without parts of wrong types; append the paths of those."""
+    info = field_place.info
     if value is None and info.shape != "any" and info.scalar != "time":
-        misfits.append(place.path)
+        mistyped.append(field_place.path)
     elif isinstance(value, dict) and info.type and info.shape in ("object", "any"):
-        out[name] = prune_mistyped(info.type, value, place.path, misfits)
+        out[name] = prune_mistyped(info.type, value, field_place.path, mistyped)
     elif isinstance(value, list) and info.shape == "list":
         kept: dict[int, Any] = {}
         for i, one in enumerate(value):
-            _put_fitting(kept, i, _item(place, f"[{i}]"), one, misfits)
+            _put_well_typed(kept, i, _item(field_place, f"[{i}]"), one, mistyped)
         out[name] = list(kept.values())
     elif isinstance(value, dict) and info.shape == "map":
         out[name] = {}
         for key, one in value.items():
-            _put_fitting(out[name], key, _item(place, f".{key}"), one, misfits)
+            _put_well_typed(out[name], key, _item(field_place, f".{key}"), one, mistyped)
     else:
         try:
             if info.scalar == "quantity":
                 Quantity.parse(value)
-            out[name] = _prune_field(place.holder, info, value, place.path, [])
+            out[name] = _prune_field(field_place.holder, info, value, field_place.path, [])
         except (BadRequest, TypeError):
-            misfits.append(place.path)
+            mistyped.append(field_place.path)
 
 
-def _item(place: _Place, step: str) -> _Place:
-    shape: FieldShape = "object" if place.info.type else "scalar" if place.info.scalar else "any"
-    info = FieldInfo(shape, place.info.type, scalar=place.info.scalar)
-    return _Place(place.holder, info, place.path + step)
+def _item(field_place: _Place, step: str) -> _Place:
+    shape: FieldShape = (
+        "object" if field_place.info.type else "scalar" if field_place.info.scalar else "any"
+    )
+    info = FieldInfo(shape, field_place.info.type, scalar=field_place.info.scalar)
+    return _Place(field_place.holder, info, field_place.path + step)
 
 
 def _prune_field(holder: str, info: FieldInfo, value: Any, path: str, dropped: list[str]) -> Any:
@@ -130,7 +132,7 @@ def _prune_field(holder: str, info: FieldInfo, value: Any, path: str, dropped: l
 
 
 def _prune_union(info: FieldInfo, value: Any, path: str, dropped: list[str]) -> Any:
-    """Copy the value of a field that holds one object, or else a list of them or a boolean."""
+    """Prune a field that contains an object, a list of objects, or a boolean."""
     if isinstance(value, dict):
         return prune_type(info.type, value, path, dropped)
     if info.union == "bool":
@@ -138,7 +140,7 @@ def _prune_union(info: FieldInfo, value: Any, path: str, dropped: list[str]) -> 
             raise BadRequest("boolean or JSON schema expected")
         return value
     if not isinstance(value, list):
-        return None  # as Go reads it
+        return None  # as Go decodes it
     if not all(isinstance(one, dict) for one in value):
         raise BadRequest(f"json: cannot unmarshal {path} into Go value of type v1.JSONSchemaProps")
     return [prune_type(info.type, one, f"{path}[{i}]", dropped) for i, one in enumerate(value)]
@@ -149,7 +151,7 @@ def _prune_items(
 ) -> list[Any] | dict[str, Any]:
     def item(one: Any, at: str) -> Any:
         if one is None:
-            return {}  # as Go reads it
+            return {}  # as Go decodes it
         if not isinstance(one, dict) and fields_of(info.type):
             raise type_mismatch(holder, info, one, path)
         return prune_type(info.type, one, at, dropped)
@@ -160,35 +162,35 @@ def _prune_items(
 
 
 def duplicate_fields(body: bytes) -> list[str]:
-    """List the paths of JSON fields that stand twice in one object of the body."""
+    """Return the paths of duplicate fields in a JSON body."""
     try:
-        # Objects that hold a duplicate are read as lists of pairs, all others as dicts.
+        # Objects with duplicate fields are decoded to lists of pairs, all others to dicts.
         value = json.loads(body, object_pairs_hook=_pairs)
     except ValueError as broken:
         raise BadRequest(f"the body is no JSON: {broken}") from None
     found: list[str] = []
-    if _seen_twice(value):
-        _collect(value, "", found)
+    if _has_duplicates(value):
+        _collect_duplicates(value, "", found)
     return found
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object in which a field stands twice."""
+    """An object with duplicate fields."""
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> Any:
-    made = dict(pairs)
-    return made if len(made) == len(pairs) else _Pairs(pairs)
+    obj = dict(pairs)
+    return obj if len(obj) == len(pairs) else _Pairs(pairs)
 
 
-def _seen_twice(value: Any) -> bool:
+def _has_duplicates(value: Any) -> bool:
     if isinstance(value, _Pairs):
         return True
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_seen_twice(one) for one in inner)
+    return any(_has_duplicates(one) for one in inner)
 
 
-def _collect(value: Any, path: str, found: list[str]) -> None:
+def _collect_duplicates(value: Any, path: str, found: list[str]) -> None:
     if isinstance(value, _Pairs | dict):
         seen: set[str] = set()
         for name, one in value if isinstance(value, _Pairs) else value.items():
@@ -196,16 +198,16 @@ def _collect(value: Any, path: str, found: list[str]) -> None:
             if name in seen:
                 found.append(where)
             seen.add(name)
-            _collect(one, where, found)
+            _collect_duplicates(one, where, found)
     elif isinstance(value, list):
         for index, one in enumerate(value):
-            _collect(one, f"{path}[{index}]", found)
+            _collect_duplicates(one, f"{path}[{index}]", found)
 
 
 def field_warnings(unknown: Iterable[str], duplicate: Iterable[str] = ()) -> list[str]:
-    r"""Word each field as upstream does; with fieldValidation=Warn each is one warning.
+    r"""Return upstream's message for each field, which is a warning with fieldValidation=Warn.
 
-    There are as many as upstream reports at most, and each path once.
+    Each path is listed once, and at most as many as upstream lists.
 
     >>> field_warnings(["spec.foo", "a\nb"])
     ['unknown field "spec.foo"', 'unknown field "a\\nb"']
@@ -215,11 +217,11 @@ def field_warnings(unknown: Iterable[str], duplicate: Iterable[str] = ()) -> lis
     return found[:WARNING_LIMIT]
 
 
-def strict_error_message(words: Iterable[str], kind: str = "", version: str = "") -> str:
-    """Join complaints to the error text of fieldValidation=Strict, upstream's when given a kind.
+def strict_error_message(warnings: Iterable[str], kind: str = "", version: str = "") -> str:
+    """Return the error message for fieldValidation=Strict; with a kind, upstream's full message.
 
     >>> strict_error_message(field_warnings(["spec.a", "spec.b"]))
     'strict decoding error: unknown field "spec.a", unknown field "spec.b"'
     """
     prefix = f'{kind} in version "{version}" cannot be handled as a {kind}: ' if kind else ""
-    return f"{prefix}strict decoding error: {', '.join(words)}"
+    return f"{prefix}strict decoding error: {', '.join(warnings)}"

@@ -1,4 +1,4 @@
-"""The JSONPath of printer columns: fields, indexes, wildcards and one-step filters."""
+"""JSONPath for printer columns: fields, indexes, slices, wildcards and filters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.errors import BadRequest
 
-# One step turns what was found so far into what it points at; nothing found is no error.
+# A step maps a value to the values it selects; selecting nothing is not an error.
 Step = Callable[[Any], Iterable[Any]]
 
 _FIELD = re.compile(r"\.((?:\\.|[^.\[\]\\(){}'\"])+)")
@@ -27,13 +27,13 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le, ">=": operator.ge,
 }  # fmt: skip
 LENGTH_LIMIT = 1024
-_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
+_LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
 def find(path: str, value: Any) -> list[Any]:
-    r"""List what a path points at.
+    r"""Return the values that a path selects.
 
-    A field that is not there yields nothing; a path that cannot be read raises BadRequest.
+    A missing field selects nothing; an invalid path raises BadRequest.
 
     >>> ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     >>> find('.conditions[?(@.type=="Ready")].status', ready)
@@ -49,7 +49,7 @@ def find(path: str, value: Any) -> list[Any]:
 
 @lru_cache(maxsize=1024)
 def parse(path: str) -> tuple[Step, ...]:
-    """Read a path once; raise BadRequest naming the part that cannot be read."""
+    """Parse a path, cached; raise BadRequest with the invalid part."""
     if len(path) > LENGTH_LIMIT:
         raise BadRequest(f"a JSONPath may have {LENGTH_LIMIT} characters at most")
     steps: list[Step] = []
@@ -67,7 +67,7 @@ def parse(path: str) -> tuple[Step, ...]:
 
 
 def _step(path: str, at: int) -> tuple[re.Match[str] | None, Step | None]:
-    for pattern, make in _FORMS:
+    for pattern, make in _SYNTAX:
         if match := pattern.match(path, at):
             return match, make(match)
     return None, None
@@ -112,7 +112,7 @@ def _filter(match: re.Match[str]) -> Step:
     def keep(one: Any) -> bool:
         try:
             return any(holds(got, wanted) for got in find(path, one))
-        except TypeError:  # "a" < 3: unlike things never compare
+        except TypeError:  # values of different types do not match
             return False
 
     return lambda value: [one for one in _items(value) if keep(one)]
@@ -125,8 +125,8 @@ def _items(value: Any) -> list[Any]:
 def _literal(text: str) -> Any:
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
         return _ESCAPE.sub(r"\1", text[1:-1])
-    if text in _WORDS:
-        return _WORDS[text]
+    if text in _LITERALS:
+        return _LITERALS[text]
     try:
         return int(text)
     except ValueError:
@@ -137,7 +137,7 @@ def _literal(text: str) -> Any:
         raise BadRequest(f"cannot read {text!r} in a JSONPath filter: quote it") from None
 
 
-_FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Step]], ...] = (
+_SYNTAX: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Step]], ...] = (
     (_WILDCARD, _every),
     (_FIELD, _field),
     (_QUOTED, _field),

@@ -1,7 +1,7 @@
-"""The shape of a kind's objects: which fields they have, their defaults, how their lists merge.
+"""The schema of a kind as the verbs use it: pruning, defaulting, validation, strategic merge.
 
-The shape of a built-in kind is its published schema and a function that fills in defaults, that of
-a custom resource its structural schema.
+A built-in kind has its published schema and a function that sets defaults, a custom resource its
+structural schema.
 """
 
 from __future__ import annotations
@@ -23,55 +23,55 @@ MergeFunction = Callable[[JsonObject, Mapping[str, Any]], JsonObject]
 
 
 class ObjectSchema(Protocol):
-    """What the verbs ask of a kind's schema."""
+    """The schema of a kind."""
 
     def prune(self, obj: JsonObject) -> tuple[JsonObject, list[str]]:
-        """Copy an object without unknown fields; also list their paths."""
+        """Return a copy of an object without unknown fields, and their paths."""
         ...
 
     def default(self, obj: JsonObject, now: str) -> JsonObject:
-        """Fill in absent fields, in place or in a copy."""
+        """Set defaults, in place or in a copy, and return the object."""
         ...
 
     def violations(self, new: JsonObject, old: JsonObject | None) -> list[Cause]:
-        """List what of a new or changed object breaks the schema."""
+        """Return the violations of the schema by a new or changed object."""
         ...
 
     def is_unchanged(self, new: JsonObject, old: JsonObject) -> bool:
-        """Tell whether a write that is wrong may pass: it says what is stored already."""
+        """Return whether an invalid write is allowed because the stored object is the same."""
         ...
 
     @property
     def merge(self) -> MergeFunction | None:
-        """Apply a strategic merge patch; None if the schema declares no merge keys."""
+        """The function that applies a strategic merge patch; None if it is not supported."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltInSchema:
-    """The shape of a built-in kind; what has the wrong type is refused when it is pruned."""
+    """The schema of a built-in kind; pruning raises BadRequest for wrong types."""
 
     resource: Resource[Any]
     defaults: Callable[[JsonObject, str], None]
 
     def prune(self, obj: JsonObject) -> tuple[JsonObject, list[str]]:
-        """Copy an object without unknown fields; also list their paths."""
+        """Return a copy of an object without unknown fields, and their paths."""
         return field_validation.prune(self.resource, obj)
 
     def default(self, obj: JsonObject, now: str) -> JsonObject:
-        """Fill in absent fields in place."""
+        """Set defaults in place."""
         self.defaults(obj, now)
         return obj
 
     def violations(self, new: JsonObject, old: JsonObject | None) -> list[Cause]:
-        """List nothing: the published schemas say no more than types."""
+        """Return nothing: the published schemas contain types only."""
         return []
 
     def is_unchanged(self, new: JsonObject, old: JsonObject) -> bool:
-        """Tell whether a defaulted object equals the stored one once that is defaulted too.
+        """Return whether a defaulted object equals the stored one after defaulting.
 
-        Metadata and status are not compared.
-        What an older server stored may lack defaults, have nulls, or have any shape.
+        Metadata and status are not compared. An object of an older server may lack defaults,
+        contain nulls, or have wrong types.
         """
         before = without_nulls(old)
         with suppress(AttributeError, TypeError, BadRequest):
@@ -80,40 +80,40 @@ class BuiltInSchema:
 
     @property
     def merge(self) -> MergeFunction | None:
-        """Merge lists by the keys the published schema declares."""
+        """The strategic merge by the merge keys of the published schema."""
         return partial(strategic_merge, self.resource)
 
 
 @dataclass(frozen=True, slots=True)
 class CustomResourceSchema:
-    """The shape of a kind with a structural schema."""
+    """The schema of a custom resource."""
 
     structural_schema: StructuralSchema
 
     def prune(self, obj: JsonObject) -> tuple[JsonObject, list[str]]:
-        """Copy an object without unknown fields; also list their paths."""
+        """Return a copy of an object without unknown fields, and their paths."""
         return self.structural_schema.prune(obj)
 
     def default(self, obj: JsonObject, now: str) -> JsonObject:
-        """Copy an object with absent fields filled in."""
+        """Return a copy of an object with defaults."""
         return self.structural_schema.default(obj)
 
     def violations(self, new: JsonObject, old: JsonObject | None) -> list[Cause]:
-        """List what breaks the schema and did not break it before."""
+        """Return the violations of the schema that the stored object does not have."""
         return self.structural_schema.validate(new, old)
 
     def is_unchanged(self, new: JsonObject, old: JsonObject) -> bool:
-        """Tell nothing: the schema lets pass by itself what is stored already."""
+        """Return False: ``violations`` already ignores unchanged values."""
         return False
 
     @property
     def merge(self) -> MergeFunction | None:
-        """Know no merge keys: upstream's custom resources declare none either."""
+        """None: as upstream, custom resources have no strategic merge."""
         return None
 
 
 def content_changed(new: JsonObject, old: JsonObject) -> bool:
-    """Tell whether anything but metadata and status differs: that is a new generation."""
+    """Return whether anything but metadata and status differs, as for a new generation."""
     apart = ("kind", "apiVersion", "metadata", "status")
     return {k: v for k, v in new.items() if k not in apart} != {
         k: v for k, v in old.items() if k not in apart

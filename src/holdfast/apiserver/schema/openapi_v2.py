@@ -1,8 +1,7 @@
-"""The OpenAPI v2 document: one without schemas.
+"""The OpenAPI v2 document, without schemas.
 
-kubectl reads it to validate the items of a ``kind: List`` before it sends them, and skips kinds
-that the document does not describe; the server validates each item anyway. Without the document
-kubectl refuses every List.
+kubectl validates the items of a ``kind: List`` with it and skips kinds that are not in it; the
+server validates each item anyway. Without the document kubectl rejects every List.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _TITLE, _VERSION = "Kubernetes", "v1.36"
 
 
 def answer(headers: Mapping[str, str]) -> Response:
-    """Answer in the protobuf form of gnostic, which kubectl asks for, or as JSON."""
+    """Return the document in gnostic's protobuf format, which kubectl requests, or as JSON."""
     accepted = headers.get("accept", "")
     if "proto-openapi.spec.v2" not in accepted:
         info = {"title": _TITLE, "version": _VERSION}

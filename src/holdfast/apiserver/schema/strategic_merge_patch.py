@@ -1,7 +1,7 @@
-"""Strategic merge patch: merge lists by the keys the built-in kinds declare.
+"""Strategic merge patch: merge lists by the merge keys of the built-in kinds.
 
-Besides values a patch may carry directives: ``$patch`` (replace, delete or merge this map, or one
-item of a list), ``$retainKeys`` (drop every other key), ``$deleteFromPrimitiveList/<field>`` and
+Besides values a patch may contain directives: ``$patch`` (replace, delete or merge this map, or one
+item of a list), ``$retainKeys`` (drop all other keys), ``$deleteFromPrimitiveList/<field>`` and
 ``$setElementOrder/<field>``. Null removes a field.
 """
 
@@ -26,9 +26,8 @@ def strategic_merge(
 ) -> dict[str, Any]:
     """Apply a strategic merge patch and return the new object.
 
-    The inputs stay as they are; what the patch does not touch is shared with ``current``. A kind
-    that declares no merge keys (custom resources) raises Unsupported (415), a patch that makes no
-    sense raises BadRequest naming the path.
+    The inputs are not changed; unpatched parts are shared with ``current``. Raises Unsupported
+    (415) for a kind without merge keys (custom resources), BadRequest for an invalid patch.
     """
     type_name = type_of(kind)
     if type_name is None:
@@ -49,10 +48,12 @@ def _merge_map(
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
-        raise _bad(path, f"unknown patch type: {directive!r}; use replace, delete or merge")
+        raise _invalid_patch(
+            path, f"unknown patch type: {directive!r}; use replace, delete or merge"
+        )
     merged = _retained(current, patch, path)
     known = fields_of(type_name)
-    for name in _touched(patch):
+    for name in _changed_fields(patch):
         where = f"{path}.{name}" if path else name
         value = _merge_field(merged.get(name), name, patch, known.get(name, _UNKNOWN), where)
         if value is _ABSENT:
@@ -62,8 +63,8 @@ def _merge_map(
     return merged
 
 
-def _touched(patch: Mapping[str, Any]) -> dict[str, None]:
-    """Name the fields a patch changes, in its order; directives count for their field."""
+def _changed_fields(patch: Mapping[str, Any]) -> dict[str, None]:
+    """Return the fields that a patch or its directives change, in order."""
     names: dict[str, None] = {}
     for key in patch:
         if key.startswith((_DELETE_LIST, _ORDER)):
@@ -79,102 +80,115 @@ def _retained(current: Mapping[str, Any], patch: Mapping[str, Any], path: str) -
     keep = {one for one in _list(patch[_RETAIN], path, _RETAIN) if isinstance(one, str)}
     for key, value in patch.items():
         if value is not None and not key.startswith("$") and key not in keep:
-            raise _bad(path, f"patch content doesn't match retainKeys list: {key} is not in it")
+            raise _invalid_patch(
+                path, f"patch content doesn't match retainKeys list: {key} is not in it"
+            )
     return {k: v for k, v in current.items() if k in keep}
 
 
-def _merge_field(have: Any, name: str, patch: Mapping[str, Any], info: FieldInfo, path: str) -> Any:
-    """Work out the new value of one field, or _ABSENT."""
+def _merge_field(
+    current_value: Any, name: str, patch: Mapping[str, Any], info: FieldInfo, path: str
+) -> Any:
+    """Return the new value of a field, or _ABSENT."""
     value = patch.get(name, _ABSENT)
     if value is None:
         return _ABSENT
-    merged = _merge_value(have, value, info, path)
+    merged = _merge_value(current_value, value, info, path)
     if _DELETE_LIST + name in patch and isinstance(merged, list):
         listed = _list(patch[_DELETE_LIST + name], path, _DELETE_LIST + name)
-        gone = {_identity(one, "", path) for one in listed}
-        merged = [item for item in merged if _identity(item, "", path) not in gone]
+        deleted = {_identity(one, "", path) for one in listed}
+        merged = [item for item in merged if _identity(item, "", path) not in deleted]
     if _ORDER + name in patch and isinstance(merged, list):
         order = _list(patch[_ORDER + name], path, _ORDER + name)
         wanted = [_identity(one, info.merge_key, path) for one in order]
         given = value if isinstance(value, list) else []
         _check_order(given, wanted, info.merge_key, path)
-        server = _server_order(have if isinstance(have, list) else [], merged, info, path)
-        merged = _in_order(merged, wanted, server, info.merge_key, path)
+        server_order = _server_order(
+            current_value if isinstance(current_value, list) else [], merged, info, path
+        )
+        merged = _in_order(merged, wanted, server_order, info.merge_key, path)
     return merged
 
 
-def _merge_value(have: Any, value: Any, info: FieldInfo, path: str) -> Any:
+def _merge_value(current_value: Any, value: Any, info: FieldInfo, path: str) -> Any:
     if value is _ABSENT:
-        return _ABSENT if have is None else have
-    if isinstance(have, dict) and isinstance(value, dict):
+        return _ABSENT if current_value is None else current_value
+    if isinstance(current_value, dict) and isinstance(value, dict):
         if "replace" in info.strategies:
             return _without_directives(value)
-        return _merge_map(have, value, info.type if info.shape != "map" else "", path)
-    if isinstance(have, list) and isinstance(value, list) and "merge" in info.strategies:
-        return _merge_list(have, value, info, path)
+        return _merge_map(current_value, value, info.type if info.shape != "map" else "", path)
+    if isinstance(current_value, list) and isinstance(value, list) and "merge" in info.strategies:
+        return _merge_list(current_value, value, info, path)
     return _without_directives(value)
 
 
-def _merge_list(have: list[Any], patch: list[Any], info: FieldInfo, path: str) -> list[Any]:
+def _merge_list(
+    current_value: list[Any], patch: list[Any], info: FieldInfo, path: str
+) -> list[Any]:
     key = info.merge_key
-    if not any(isinstance(one, dict) for one in (*have, *patch)):
-        merged = list(dict.fromkeys(_identity(one, "", path) for one in (*have, *patch)))
-        return _in_order(merged, patch, have, "", path)
+    if not any(isinstance(one, dict) for one in (*current_value, *patch)):
+        merged = list(dict.fromkeys(_identity(one, "", path) for one in (*current_value, *patch)))
+        return _in_order(merged, patch, current_value, "", path)
     if not key:
-        raise _bad(path, "cannot merge lists without merge key")
-    plain, have, replaced = _special_items(have, patch, key, path)
+        raise _invalid_patch(path, "cannot merge lists without merge key")
+    plain, current_value, replaced = _special_items(current_value, patch, key, path)
     if replaced:
         return [_without_directives(item) for item in plain]
-    merged = list(have)
-    places = {_identity(item, key, path): i for i, item in reversed(list(enumerate(have)))}
+    merged = list(current_value)
+    places = {_identity(item, key, path): i for i, item in reversed(list(enumerate(current_value)))}
     for item in plain:
         at = places.get(_identity(item, key, path))
         if at is None:
             merged.append(_without_directives(item))
         else:
             merged[at] = _merge_map(merged[at], item, info.type, f"{path}[{at}]")
-    return _in_order(merged, [_identity(i, key, path) for i in plain], have, key, path)
+    return _in_order(merged, [_identity(i, key, path) for i in plain], current_value, key, path)
 
 
 def _special_items(
-    have: list[Any], patch: list[Any], key: str, path: str
+    current_value: list[Any], patch: list[Any], key: str, path: str
 ) -> tuple[list[Any], list[Any], bool]:
-    """Carry out the ``$patch`` of list items; tell what is left to merge, and with what."""
+    """Apply the ``$patch`` of list items.
+
+    Return the items to merge, the remaining list, and whether the list is replaced.
+    """
     plain, replaced = [], False
-    gone: set[Any] = set()
+    deleted: set[Any] = set()
     for item in patch:
         directive = item.get(_MARKER) if isinstance(item, dict) else None
         if directive is None:
             plain.append(item)
         elif directive == "delete":
-            gone.add(_identity(item, key, path))
+            deleted.add(_identity(item, key, path))
         elif directive == "replace":
             replaced = True
         else:
-            raise _bad(path, f"unknown patch type: {directive!r}; use delete or replace")
-    if gone:
-        have = [one for one in have if _identity(one, key, path) not in gone]
-    return plain, have, replaced
+            raise _invalid_patch(path, f"unknown patch type: {directive!r}; use delete or replace")
+    if deleted:
+        current_value = [one for one in current_value if _identity(one, key, path) not in deleted]
+    return plain, current_value, replaced
 
 
-def _server_order(have: list[Any], merged: list[Any], info: FieldInfo, path: str) -> list[Any]:
-    """Tell the order the server had: a new item counts from the place a deleted one left.
+def _server_order(
+    current_value: list[Any], merged: list[Any], info: FieldInfo, path: str
+) -> list[Any]:
+    """Return the order on the server, in which new items take the places of deleted ones.
 
-    Upstream orders so, and kubectl apply depends on where a replaced container ends up.
+    This is upstream's order; kubectl apply depends on the position of a replaced container.
     """
-    was = {_identity(one, info.merge_key, path) for one in have}
+    was = {_identity(one, info.merge_key, path) for one in current_value}
     now = {_identity(one, info.merge_key, path) for one in merged}
-    stayed = [one for one in have if _identity(one, info.merge_key, path) in now]
+    stayed = [one for one in current_value if _identity(one, info.merge_key, path) in now]
     added = [one for one in merged if _identity(one, info.merge_key, path) not in was]
-    return stayed + added[: len(have) - len(stayed)]
+    return stayed + added[: len(current_value) - len(stayed)]
 
 
 def _in_order(
-    merged: list[Any], wanted: Sequence[Any], server: list[Any], key: str, path: str
+    merged: list[Any], wanted: Sequence[Any], server_order: list[Any], key: str, path: str
 ) -> list[Any]:
-    """Put items the patch names in its order; the server's own keep their place among them."""
+    """Put the items of the patch in its order; the other items keep their places among them."""
     rank = {one: i for i, one in enumerate(wanted)}
-    place = {_identity(one, key, path): i for i, one in enumerate(server)}
+    place = {_identity(one, key, path): i for i, one in enumerate(server_order)}
     pairs = [(_identity(item, key, path), item) for item in merged]
     named = deque(sorted((p for p in pairs if p[0] in rank), key=lambda p: rank[p[0]]))
     others = deque(
@@ -189,30 +203,32 @@ def _in_order(
 
 
 def _check_order(patch: list[Any], wanted: list[Any], key: str, path: str) -> None:
-    """Refuse a patch whose items are not in the order it asks for itself."""
+    """Raise BadRequest for a patch whose items are not in the order of its own directive."""
     if not wanted or not patch:
         return
     left = iter(wanted)
     for item in patch:
         if isinstance(item, dict) and _MARKER in item:
             continue
-        if _identity(item, key, path) not in left:  # consumes: later items must come later
-            raise _bad(path, f"the order of the patch's items doesn't match {_ORDER}: {wanted}")
+        if _identity(item, key, path) not in left:  # consumes the iterator: the order must match
+            raise _invalid_patch(
+                path, f"the order of the patch's items doesn't match {_ORDER}: {wanted}"
+            )
 
 
 def _identity(item: Any, key: str, path: str) -> Any:
     if not key:
         if isinstance(item, dict | list):
-            raise _bad(path, "lists of lists are not supported")
+            raise _invalid_patch(path, "lists of lists are not supported")
         return item
     if not isinstance(item, dict) or key not in item:
-        raise _bad(path, f"map: {item} does not contain declared merge key: {key}")
+        raise _invalid_patch(path, f"map: {item} does not contain declared merge key: {key}")
     value = item[key]
     return value if not isinstance(value, dict | list) else str(value)
 
 
 def _without_directives(value: Any) -> Any:
-    """Take a new value as it is, without directives and nulls; _ABSENT if it says delete."""
+    """Return a new value without directives and nulls; _ABSENT if it has ``$patch: delete``."""
     if isinstance(value, dict):
         if value.get(_MARKER) == "delete":
             return _ABSENT
@@ -230,9 +246,9 @@ def _is_directive(key: str) -> bool:
 
 def _list(value: Any, path: str, directive: str) -> list[Any]:
     if not isinstance(value, list):
-        raise _bad(path, f"{directive} must be a list")
+        raise _invalid_patch(path, f"{directive} must be a list")
     return value
 
 
-def _bad(path: str, words: str) -> BadRequest:
-    return BadRequest(f"invalid strategic merge patch at {path or 'the root'}: {words}")
+def _invalid_patch(path: str, message: str) -> BadRequest:
+    return BadRequest(f"invalid strategic merge patch at {path or 'the root'}: {message}")

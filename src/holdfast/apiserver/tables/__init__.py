@@ -1,8 +1,8 @@
-"""Print objects as kubectl shows them: the server-side Table of ``meta.k8s.io/v1``.
+"""Tables for ``kubectl get``: the server-side Table of ``meta.k8s.io/v1``.
 
-Here lives what a printer is and how a table is made of its rows. No I/O and no clock: ``now`` is
-an argument. Not here: the printers of built-in kinds (``kinds.printers``), content negotiation and
-where the objects come from.
+Lives here: printers, the printers of custom resources, and tables. No I/O and no clock: ``now`` is
+an argument. May not live here: the printers of built-in kinds (``kinds.printers``) and content
+negotiation.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def table(
     now: float,
     metadata: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write objects as one Table, a row each.
+    """Return objects as one Table, one row per object.
 
     ``include_object`` is the query parameter: ``None``, ``Metadata`` or ``Object``.
-    ``with_columns`` is False for every watch event but the first. ``metadata`` is the list's own
+    ``with_columns`` is False for all watch events but the first. ``metadata`` is that of the list
     (resourceVersion, continue, remainingItemCount).
     """
     check_include_object(include_object)
@@ -76,20 +76,20 @@ def _row(printer: Printer, obj: Mapping[str, Any], include: str, now: float) -> 
 
 
 def check_include_object(include: str) -> None:
-    """Refuse a value of ``includeObject`` that does not exist."""
+    """Raise BadRequest for an unknown value of ``includeObject``."""
     if include not in ("", "Metadata", "Object", "None"):
         raise BadRequest(f'includeObject must be "", "None", "Metadata" or "Object", not {include}')
 
 
 def _cells(printer: Printer, obj: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """Print one object; of one whose shape its printer does not expect only the name is shown."""
+    """Return the row of an object; only its name if the printer fails on it."""
     try:
         row: dict[str, Any] = {"cells": printer.cells(obj, now)}
         if printer.conditions and (conditions := printer.conditions(obj)):
             row["conditions"] = conditions
-    except Exception as misfit:  # one object must not hide all others
+    except Exception as error:  # one invalid object must not break the whole list
         meta = obj.get("metadata")
         name = meta.get("name") if isinstance(meta, Mapping) else None
-        log.error("a row of a table cannot be written: %s: %s: %r", obj.get("kind"), name, misfit)
+        log.error("cannot print a table row of %s %s: %r", obj.get("kind"), name, error)
         return {"cells": [name or "", *[None] * (len(printer.columns) - 1)]}
     return row

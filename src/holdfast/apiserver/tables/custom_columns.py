@@ -1,4 +1,4 @@
-"""Custom resources: the columns their CRD names by JSONPath."""
+"""Printer columns of custom resources, which the CRD defines by JSONPath."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _AGE = PrinterColumn("Age", "date", ".metadata.creationTimestamp")
 
 
 def columns_of(version: Mapping[str, Any]) -> tuple[PrinterColumn, ...]:
-    """Read the printer columns of one entry of a CRD's ``spec.versions``.
+    """Return the printer columns of an entry of ``spec.versions`` of a CRD.
 
-    A version that names none gets the Age column, as upstream gives it.
+    As upstream, a version without columns gets the column Age.
     """
     listed = version.get("additionalPrinterColumns") or ()
     return tuple(
@@ -41,19 +41,19 @@ def columns_of(version: Mapping[str, Any]) -> tuple[PrinterColumn, ...]:
     ) or (_AGE,)
 
 
-def custom_printer(named: tuple[PrinterColumn, ...]) -> Printer:
-    """Make the printer of a custom resource: its name, then the columns it names."""
+def custom_printer(crd_columns: tuple[PrinterColumn, ...]) -> Printer:
+    """Return the printer of a custom resource: its name, then the given columns."""
 
     def cells(obj: Obj, now: float) -> TableCells:
-        return [name(obj), *(_cell(column, obj, now) for column in named)]
+        return [name(obj), *(_cell(column, obj, now) for column in crd_columns)]
 
-    return Printer(columns("Name") + named, cells)
+    return Printer(columns("Name") + crd_columns, cells)
 
 
 def _cell(column: PrinterColumn, obj: Obj, now: float) -> Any:
     try:
         found = jsonpath.find(column.json_path, obj)
-    except HoldfastError:  # a broken path leaves its cell empty, not the whole list unread
+    except HoldfastError:  # an invalid path leaves its cell empty
         return None
     read = _READ.get(column.type)
     return read(found[0], now) if found and found[0] is not None and read else None

@@ -1,4 +1,4 @@
-"""What a printer is, and the few ways of writing values that many kinds share."""
+"""Printers, and functions for cells that many printers use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FEW = 3
 
 @dataclass(frozen=True, slots=True)
 class PrinterColumn:
-    """One printer column of ``kubectl get``; priority > 0 shows only with ``-o wide``."""
+    """A printer column; with a priority > 0 it is shown only with ``-o wide``."""
 
     name: str
     type: str = "string"
@@ -29,7 +29,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """How one kind is shown: its columns, and the cells of an object at a time."""
+    """The printer of a kind: its columns, and a function for the cells of an object."""
 
     columns: tuple[PrinterColumn, ...]
     cells: Callable[[Obj, float], TableCells]
@@ -37,7 +37,7 @@ class Printer:
 
 
 def columns(*words: str) -> tuple[PrinterColumn, ...]:
-    """Describe columns in short: ``+`` means only ``-o wide``, ``:integer`` is the type.
+    """Parse short column specifications: ``+`` is for ``-o wide`` only, ``:integer`` the type.
 
     >>> [(c.name, c.type, c.priority) for c in columns("Name", "Count:integer", "+Node")]
     [('Name', 'string', 0), ('Count', 'integer', 0), ('Node', 'string', 1)]
@@ -57,7 +57,7 @@ def columns(*words: str) -> tuple[PrinterColumn, ...]:
 
 
 def age_text(seconds: float) -> str:
-    """Write a duration with two or three significant figures, as upstream does.
+    """Format a duration in seconds with two or three significant digits, as upstream.
 
     >>> [age_text(s) for s in (5, 125, 600, 3 * 3600 + 60, 50 * 3600, 9e6, 8e7)]
     ['5s', '2m5s', '10m', '3h1m', '2d2h', '104d', '2y195d']
@@ -85,7 +85,7 @@ def _two(big: int, big_unit: str, small: int, small_unit: str) -> str:
 
 
 def since(timestamp: Any, now: float) -> str:
-    """Write how long ago a timestamp was; an absent one is ``<unknown>``."""
+    """Return the age of a timestamp; ``<unknown>`` if it is absent."""
     if not timestamp:
         return UNKNOWN
     try:
@@ -95,22 +95,22 @@ def since(timestamp: Any, now: float) -> str:
 
 
 def age(obj: Obj, now: float) -> str:
-    """Write how long ago the object was created."""
+    """Return the age of an object."""
     return since(meta(obj).get("creationTimestamp"), now)
 
 
 def meta(obj: Obj) -> dict[str, Any]:
-    """The object's metadata, never None."""
+    """Return the metadata of an object, {} if it has none."""
     return obj.get("metadata") or {}
 
 
 def name(obj: Obj) -> str:
-    """The object's name."""
+    """Return the name of an object."""
     return str(meta(obj).get("name", ""))
 
 
 def part(obj: Obj, *path: str) -> dict[str, Any]:
-    """The map at a path, empty when anything on the way is absent or null."""
+    """Return the map at a path, {} if it is absent."""
     at: Any = obj
     for key in path:
         at = at.get(key) or {}
@@ -118,12 +118,12 @@ def part(obj: Obj, *path: str) -> dict[str, Any]:
 
 
 def items(obj: Obj, *path: str) -> list[Any]:
-    """The list at a path, empty when anything on the way is absent or null."""
+    """Return the list at a path, [] if it is absent."""
     return part(obj, *path[:-1]).get(path[-1]) or []
 
 
 def condition(obj: Obj, kind: str) -> dict[str, Any]:
-    """The status condition of a type, empty when there is none."""
+    """Return the status condition of a type, {} if there is none."""
     for one in items(obj, "status", "conditions"):
         if one.get("type") == kind:
             return dict(one)
@@ -131,22 +131,22 @@ def condition(obj: Obj, kind: str) -> dict[str, Any]:
 
 
 def holds(obj: Obj, kind: str) -> bool:
-    """Tell whether the status condition of a type is True."""
+    """Return whether the status condition of a type is True."""
     return condition(obj, kind).get("status") == "True"
 
 
 def or_else(value: Any, fallback: str) -> Any:
-    """The value, or the fallback when it is absent or empty; 0 and False are values."""
+    """Return the fallback if the value is None or ""; 0 and False are returned."""
     return fallback if value is None or value == "" else value
 
 
 def labels_text(labels: Mapping[str, str] | None) -> str:
-    """Write labels as ``a=1,b=2``."""
+    """Format labels as ``a=1,b=2``."""
     return ",".join(f"{k}={v}" for k, v in sorted((labels or {}).items())) or NONE
 
 
 def selector_text(selector: Mapping[str, Any] | None) -> str:
-    """Write a label selector as kubectl reads it; one that selects everything is ``<none>``.
+    """Format a label selector as for kubectl; an empty one is ``<none>``.
 
     >>> selector_text({"matchLabels": {"b": "1"},
     ...                "matchExpressions": [{"key": "a", "operator": "In", "values": ["y", "x"]}]})
@@ -165,7 +165,7 @@ def selector_text(selector: Mapping[str, Any] | None) -> str:
 
 
 def container_cells(template: Obj) -> TableCells:
-    """The names and the images of a pod template's containers."""
+    """Return two cells: the names and the images of the containers of a pod template."""
     containers = items(template, "spec", "containers")
     return [
         ",".join(c.get("name", "") for c in containers),
@@ -174,7 +174,7 @@ def container_cells(template: Obj) -> TableCells:
 
 
 def first_few(words: Iterable[str], empty: str = UNSET) -> str:
-    """Join the first few words and count the rest.
+    """Join the first three texts and count the rest.
 
     >>> first_few(["a", "b", "c", "d"])
     'a,b,c + 1 more...'
@@ -187,7 +187,7 @@ def first_few(words: Iterable[str], empty: str = UNSET) -> str:
 
 
 NAME_AGE = Printer(columns("Name", "Age"), lambda obj, now: [name(obj), age(obj, now)])
-# What upstream prints for the kinds it has no printer for: the moment, not the age.
+# As upstream for kinds without a printer: the time of creation instead of the age.
 NAME_CREATED = Printer(
     columns("Name", "Created At:date"),
     lambda obj, now: [name(obj), meta(obj).get("creationTimestamp") or UNKNOWN],

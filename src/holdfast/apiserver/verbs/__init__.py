@@ -1,5 +1,5 @@
-"""The verbs every kind has: create, get, list, watch, update, patch, delete, and subresources.
+"""The verbs of all kinds: create, get, list, watch, update, patch, delete, and subresources.
 
-May not live here: what differs between kinds. A verb reads the kind's descriptor and never asks
-which kind it has.
+May not live here: anything about single kinds. Verbs read the descriptor of a kind and never
+compare its name.
 """

@@ -1,4 +1,4 @@
-"""The order in which a write is completed and checked."""
+"""The admission of a write: defaulting, mutating plugins, validation, validating plugins."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from holdfast.apiserver.verbs.metadata import timestamp
 
 
 async def admit(op: Operation, new: JsonObject, old: JsonObject | None) -> JsonObject:
-    """Complete a new or changed object, let admission change it, refuse it if it is wrong.
+    """Return the new object after defaulting and admission; raise an error if it is rejected.
 
-    Nothing is waited for unless an admitter asks for it, so that a write is decided on the
-    version it was read from.
+    Nothing is awaited unless a plugin returns an awaitable, so that the object is written before
+    another request can change it.
     """
     descriptor = op.descriptor
     new = descriptor.storage_schema.default(new, timestamp(op.context.clock.now()))
-    for admitter in descriptor.admission_plugins:
-        if admitter.mutate and (waiting := admitter.mutate(op, new, old)) is not None:
-            await waiting
+    for plugin in descriptor.admission_plugins:
+        if plugin.mutate and (awaitable := plugin.mutate(op, new, old)) is not None:
+            await awaitable
     validation.check(op, new, old)
-    for admitter in descriptor.admission_plugins:
-        if admitter.validate and (waiting := admitter.validate(op, new, old)) is not None:
-            await waiting
-    _warn_of_unbuilt(op, new, old)
+    for plugin in descriptor.admission_plugins:
+        if plugin.validate and (awaitable := plugin.validate(op, new, old)) is not None:
+            await awaitable
+    _warn_of_unimplemented(op, new, old)
     return new
 
 
-def _warn_of_unbuilt(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
-    """Warn clients, but not components of the cluster, of what is stored but not acted on.
+def _warn_of_unimplemented(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
+    """Warn clients, but not components of the cluster, of features without effect.
 
-    A change of nothing but metadata or status is not warned of.
+    Changes of metadata or status alone get no warning.
     """
     unbuilt = op.descriptor.unimplemented
     if not unbuilt or op.request_info.subresource or op.user.is_component:

@@ -1,6 +1,6 @@
-"""One stored object, several versions of it to see and to write.
+"""Convert objects between the storage version and the version of a request.
 
-Versions of equal shape differ in ``apiVersion`` alone; others have a ``Conversion``.
+Versions with equal schemas differ in ``apiVersion`` only; others have a ``Conversion``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from holdfast.apiserver.descriptor import KindDescriptor
 
 
 def to_requested_version(descriptor: KindDescriptor, value: bytes) -> bytes:
-    """Show stored bytes under the version that was asked for."""
+    """Convert stored bytes to the version of the request."""
     wanted = descriptor.resource.api_version
     if descriptor.storage_api_version == wanted:
         return value
@@ -25,13 +25,13 @@ def to_requested_version(descriptor: KindDescriptor, value: bytes) -> bytes:
 
 
 def object_to_requested_version(descriptor: KindDescriptor, obj: JsonObject) -> JsonObject:
-    """Copy a stored object as the version that was asked for shows it."""
+    """Return a copy of a stored object in the version of the request."""
     shown = obj if descriptor.conversion is None else descriptor.conversion.from_stored(obj)
     return {**shown, "apiVersion": descriptor.resource.api_version}
 
 
 def to_storage_version(descriptor: KindDescriptor, obj: JsonObject) -> JsonObject:
-    """Turn what a client wrote into what is stored."""
+    """Convert an object of a client to the storage version."""
     if descriptor.conversion is None:
         return obj
     return {**descriptor.conversion.to_stored(obj), "apiVersion": descriptor.storage_api_version}

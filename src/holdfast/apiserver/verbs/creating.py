@@ -22,13 +22,13 @@ _NAME_TRIES = 8
 
 
 async def create(op: Operation) -> Response:
-    """Create an object and answer with what was stored."""
+    """Create an object and return it as stored."""
     value = await create_object(op, read_body(op))
     return object_response(op, value, 201)
 
 
 async def create_object(op: Operation, obj: JsonObject) -> bytes:
-    """Complete, check and keep a new object; returns its stored bytes."""
+    """Admit and store a new object; return its stored bytes."""
     meta = metadata_of(obj)
     prefix = "" if meta.get("name") else str(meta.get("generateName") or "")
     check_namespace_active(op, str(meta.get("name") or prefix))
@@ -36,23 +36,23 @@ async def create_object(op: Operation, obj: JsonObject) -> bytes:
     if prefix:
         obj["metadata"] = {"name": generate_name(prefix, op.context.rng), **obj["metadata"]}
     obj = with_type_first(await admit(op, obj, None), op.descriptor)
-    return await _keep(op, obj, prefix)
+    return await _store(op, obj, prefix)
 
 
 def prepare_for_create(
     obj: JsonObject, descriptor: KindDescriptor, namespace: str, now: float
 ) -> JsonObject:
-    """Give an object its identity and take away what only the server writes."""
+    """Set the metadata of a new object, and remove its status."""
     obj["metadata"] = new_metadata(obj, descriptor, namespace, now)
     if descriptor.has_status and not descriptor.keeps_status_on_create:
         obj.pop("status", None)
     return obj
 
 
-async def _keep(op: Operation, obj: JsonObject, prefix: str) -> bytes:
+async def _store(op: Operation, obj: JsonObject, prefix: str) -> bytes:
     store, meta = op.context.store, obj["metadata"]
     tries = _NAME_TRIES if prefix else 1
-    for left in reversed(range(tries)):
+    for retries_left in reversed(range(tries)):
         key = op.descriptor.key(op.request_info.namespace, meta["name"])
         try:
             if op.dry_run:
@@ -61,7 +61,7 @@ async def _keep(op: Operation, obj: JsonObject, prefix: str) -> bytes:
                 return encode_dry_run(obj, None)
             return (await store.create(key, value_builder(obj))).value
         except AlreadyExists:
-            if not left:
+            if not retries_left:
                 raise
             meta["name"] = generate_name(prefix, op.context.rng)
     raise AssertionError("the loop above returns or raises")

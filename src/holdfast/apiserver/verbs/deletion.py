@@ -1,4 +1,4 @@
-"""The verbs delete and deletecollection: preconditions, grace, finalizers."""
+"""The verbs delete and deletecollection: preconditions, grace period, finalizers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How something is to be deleted, from the body or from the query."""
+    """The DeleteOptions of a request, from its body or query."""
 
     grace_period_seconds: Annotated[int, msgspec.Meta(le=(1 << 63) - 1)] | None = None
     preconditions: dict[str, str | None] | None = None
@@ -42,7 +42,7 @@ class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read_options(op: Operation) -> DeleteOptions:
-    """Read DeleteOptions from the body, else from the query."""
+    """Read DeleteOptions from the body, or from the query if the body is empty."""
     query = op.request.query
     value = read_value(op.request)
     if value is None:
@@ -63,38 +63,38 @@ def _check_options(options: DeleteOptions) -> None:
     if policy is None:
         return
     if options.orphan_dependents is not None:
-        words = "orphanDependents and deletionPropagation cannot be both set"
-        raise invalid_option(kind, field, f'Invalid value: "{policy}": {words}')
+        message = "orphanDependents and deletionPropagation cannot be both set"
+        raise invalid_option(kind, field, f'Invalid value: "{policy}": {message}')
     if policy not in _POLICIES:
         raise unsupported_option(kind, field, f'"{policy}"', (*_POLICIES, "nil"))
 
 
 async def delete(op: Operation) -> Response:
-    """Delete one object, at once or as its grace and finalizers allow."""
+    """Delete an object, at once or after its grace period and finalizers."""
     options = read_options(op)
     if op.request_info.name in op.descriptor.deletion.protected_names:
-        words = f"this {op.descriptor.resource.singular} may not be deleted"
-        raise Forbidden(f"{op.key.display_name} is forbidden: {words}", op.details)
+        message = f"this {op.descriptor.resource.singular} may not be deleted"
+        raise Forbidden(f"{op.key.display_name} is forbidden: {message}", op.details)
     previous = latest_object(op)
     check_preconditions(op, previous, options)
-    value, gone = await delete_stored(op, previous, options)
-    if gone and not op.descriptor.deletion.returns_object:
+    value, deleted = await delete_stored(op, previous, options)
+    if deleted and not op.descriptor.deletion.returns_object:
         details = op.details
         return success_response(Details(details.name, details.group, details.kind, previous.uid))
     return object_response(op, value)
 
 
 def check_preconditions(op: Operation, previous: StoredObject, options: DeleteOptions) -> None:
-    """Refuse to delete another incarnation or version than the one meant."""
+    """Raise Conflict if uid or resourceVersion do not match the preconditions."""
     wanted: Mapping[str, str | None] = options.preconditions or {}
     uid, version = wanted.get("uid"), wanted.get("resourceVersion")
     if uid is not None and uid != previous.uid:
-        words = (
+        message = (
             f"the UID in the precondition ({uid}) does not match the UID in record "
             f"({previous.uid}). The object might have been deleted and then recreated"
         )
     elif version is not None and version != str(previous.revision):
-        words = (
+        message = (
             f"the ResourceVersion in the precondition ({version}) does not match the "
             f"ResourceVersion in record ({previous.revision}). The object might have been modified"
         )
@@ -103,7 +103,7 @@ def check_preconditions(op: Operation, previous: StoredObject, options: DeleteOp
     r = op.descriptor.resource
     qualified = f"{r.kind}.{r.group}" if r.group else r.kind
     raise Conflict(
-        f'Operation cannot be fulfilled on {qualified} "{previous.key.name}": {words}',
+        f'Operation cannot be fulfilled on {qualified} "{previous.key.name}": {message}',
         Details(name=previous.key.name, group=r.group, kind=r.kind),
     )
 
@@ -111,23 +111,23 @@ def check_preconditions(op: Operation, previous: StoredObject, options: DeleteOp
 async def delete_stored(
     op: Operation, previous: StoredObject, options: DeleteOptions
 ) -> tuple[bytes, bool]:
-    """Delete or mark one stored object; returns its last bytes and whether it is gone."""
+    """Delete an object or begin its deletion; return its bytes and whether it is deleted."""
     old = decode(previous)
     new = with_type_first(begin_deletion(op, old, options), op.descriptor)
-    gone = is_removable(op, new)
+    deleted = is_removable(op, new)
     store = op.context.store
     if op.dry_run or "All" in (options.dry_run or ()):
-        return encode_dry_run(new, previous), gone
-    if gone:
-        _unmark(op, new, old)
+        return encode_dry_run(new, previous), deleted
+    if deleted:
+        _restore_metadata(op, new, old)
         return (await store.delete(previous, value_builder(new))).value, True
     if new == old:
         return previous.value, False
     return (await store.update(previous, value_builder(new))).value, False
 
 
-def _unmark(op: Operation, new: JsonObject, old: JsonObject) -> None:
-    """Show a plainly deleted object as it was; what has grace, or lingered, carries the marks."""
+def _restore_metadata(op: Operation, new: JsonObject, old: JsonObject) -> None:
+    """Restore the metadata of an object that is deleted at once and has no grace period."""
     if op.descriptor.deletion.grace_seconds is None and not old["metadata"].get(
         "deletionTimestamp"
     ):
@@ -135,29 +135,29 @@ def _unmark(op: Operation, new: JsonObject, old: JsonObject) -> None:
 
 
 def begin_deletion(op: Operation, old: JsonObject, options: DeleteOptions) -> JsonObject:
-    """Mark an object as dying."""
-    known, deletion = old["metadata"], op.descriptor.deletion
-    finalizers = next_finalizers(op, known.get("finalizers") or [], options)
-    if deletion.finalizer and not known.get("deletionTimestamp"):
+    """Return the object with deletionTimestamp, grace period and finalizers set."""
+    old_metadata, deletion = old["metadata"], op.descriptor.deletion
+    finalizers = next_finalizers(op, old_metadata.get("finalizers") or [], options)
+    if deletion.finalizer and not old_metadata.get("deletionTimestamp"):
         finalizers = [*(f for f in finalizers if f != deletion.finalizer), deletion.finalizer]
-    meta = {**known, "finalizers": finalizers}
+    meta = {**old_metadata, "finalizers": finalizers}
     if not finalizers:
         del meta["finalizers"]
-    if known.get("deletionTimestamp"):
-        return _again(old, meta, options)
+    if old_metadata.get("deletionTimestamp"):
+        return _shorten_grace(old, meta, options)
     grace = (
         deletion.grace_seconds(old, options.grace_period_seconds) if deletion.grace_seconds else 0
     )
-    if known.get("generation") and (deletion.grace_seconds or finalizers):
-        meta["generation"] = known["generation"] + 1
+    if old_metadata.get("generation") and (deletion.grace_seconds or finalizers):
+        meta["generation"] = old_metadata["generation"] + 1
     meta["deletionTimestamp"] = rfc3339(op.context.clock.now() + grace)
     new = {**old, "metadata": meta}
     deletion.mark_deleting(new, grace)
     return new
 
 
-def _again(old: JsonObject, meta: JsonObject, options: DeleteOptions) -> JsonObject:
-    """Delete what is being deleted: grace may only get shorter."""
+def _shorten_grace(old: JsonObject, meta: JsonObject, options: DeleteOptions) -> JsonObject:
+    """Delete an object again: the grace period may only become shorter."""
     before = meta.get("deletionGracePeriodSeconds") or 0
     wanted = options.grace_period_seconds
     if wanted is not None and 0 <= wanted < before:
@@ -167,24 +167,24 @@ def _again(old: JsonObject, meta: JsonObject, options: DeleteOptions) -> JsonObj
     return {**old, "metadata": meta}
 
 
-def next_finalizers(op: Operation, known: list[str], options: DeleteOptions) -> list[str]:
-    """Add or take away the garbage collector's finalizers, as the propagation policy says."""
+def next_finalizers(op: Operation, finalizers: list[str], options: DeleteOptions) -> list[str]:
+    """Add or remove the finalizers of garbage collection, by the propagation policy."""
     if not op.descriptor.deletion.has_dependents:
-        return known
+        return finalizers
     policy = options.propagation_policy
     if options.orphan_dependents is not None:
         policy = "Orphan" if options.orphan_dependents else "Background"
     if policy is None:
-        if ORPHAN in known or FOREGROUND in known:
-            return known
+        if ORPHAN in finalizers or FOREGROUND in finalizers:
+            return finalizers
         policy = "Orphan" if op.descriptor.deletion.orphans_by_default else "Background"
-    others = [name for name in known if name not in (ORPHAN, FOREGROUND)]
+    others = [name for name in finalizers if name not in (ORPHAN, FOREGROUND)]
     added = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(policy, [])
     return others + added
 
 
 async def delete_collection(op: Operation) -> Response:
-    """Delete every object a selector finds and answer with the list of them."""
+    """Delete all selected objects and return the list of them."""
     options = read_options(op)
     selection, store = selection_of(op), op.context.store
     shown = []
@@ -195,7 +195,7 @@ async def delete_collection(op: Operation) -> Response:
         try:
             value, _ = await delete_stored(op, previous, options)
         except (Conflict, NotFound):
-            continue  # somebody else got to it first, or it is on its way already
+            continue  # another request has changed or deleted it
         shown.append(value)
     return encoded_response(
         render_list(op, shown, {"resourceVersion": str(store.revision)}), 200, op.response_format

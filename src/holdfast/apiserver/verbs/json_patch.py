@@ -1,8 +1,8 @@
-"""JSON patch (RFC 6902) with bounds on what one patch may cost.
+"""JSON patch (RFC 6902) with limits on the cost of a patch.
 
-A patch is applied to the caller's own copy of an object and in one go, without yielding to other
-requests. So the number of operations, the bytes that ``copy`` adds and the list items that have
-to move for insertions and removals are limited.
+A patch is applied in place and without yielding to other requests. So there are limits on the
+number of operations, on the bytes that ``copy`` adds, and on the list items that insertions and
+removals move.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from holdfast.errors import BadRequest, Invalid, TooLarge
 
 OPERATION_LIMIT = 10_000
 COPY_LIMIT = 3 * 1024 * 1024
-"""The most bytes, written as JSON, that the ``copy`` operations of one patch may add."""
+"""The most bytes of JSON that the ``copy`` operations of one patch may add."""
 MOVED_ITEMS_LIMIT = 200_000_000
 REJECTED = "the server rejected our request due to an error in our request"
 _OP = "handlers.jsonPatchOp"
@@ -23,9 +23,9 @@ _JSON_NAMES = {list: "array", dict: "object", str: "string", bool: "bool", type(
 
 
 def apply_json_patch(document: Any, patch: Any) -> Any:
-    """Apply a patch and return the new document; ``document`` and ``patch`` are used up.
+    """Apply a patch and return the new document; ``document`` and ``patch`` are changed.
 
-    A patch that cannot be read raises BadRequest, an operation that fails raises Invalid.
+    A malformed patch raises BadRequest, an operation that fails raises Invalid.
 
     >>> apply_json_patch({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}])
     {'a': [1, 2]}
@@ -38,22 +38,22 @@ def apply_json_patch(document: Any, patch: Any) -> Any:
             f"{OPERATION_LIMIT}, got {len(patch)}"
         )
     for operation in patch:
-        _check_shape(operation)
-    run = _Run(document)
+        _check_types(operation)
+    patched_document = _PatchedDocument(document)
     for operation in patch:
-        run.apply(operation)
-    return run.document
+        patched_document.apply(operation)
+    return patched_document.document
 
 
 def undecodable(value: Any, wanted: str) -> BadRequest:
-    """Build the error for a JSON value of another type than the Go type ``wanted``."""
+    """Build Go's error for a JSON value that is not of the Go type ``wanted``."""
     found = _JSON_NAMES.get(type(value), "number")
     return BadRequest(
         f"error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
     )
 
 
-def _check_shape(operation: Any) -> None:
+def _check_types(operation: Any) -> None:
     if not isinstance(operation, dict):
         raise undecodable(operation, _OP)
     for name in ("op", "path", "from"):
@@ -66,8 +66,8 @@ def _check_shape(operation: Any) -> None:
             )
 
 
-class _Run:
-    """One patch being applied: the document so far and what the operations have cost."""
+class _PatchedDocument:
+    """The document while a patch is applied, and the cost of its operations."""
 
     def __init__(self, document: Any) -> None:
         self.document = document
@@ -75,7 +75,7 @@ class _Run:
         self._moved = 0
 
     def apply(self, operation: dict[str, Any]) -> None:
-        """Carry out one operation."""
+        """Apply one operation."""
         path = _parts(operation.get("path"))
         match operation.get("op"):
             case "add":
@@ -178,7 +178,7 @@ def _child(parent: Any, part: str) -> Any:
 
 
 def _index(part: str, end: int) -> int:
-    """Read an index below ``end``, written without sign and leading zeros."""
+    """Parse an index below ``end`` without sign and leading zeros."""
     if not (part.isascii() and part.isdigit()) or len(part) > 9 or (part[0] == "0" and part != "0"):
         raise _failure()
     index = int(part)
@@ -194,7 +194,7 @@ def _value(operation: dict[str, Any]) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Compare as JSON: numbers by how they are written, members of objects in any order."""
+    """Compare values by their JSON; the order of keys does not matter."""
     return _sorted(a) == _sorted(b)
 
 

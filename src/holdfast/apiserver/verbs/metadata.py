@@ -1,4 +1,4 @@
-"""Keep ``metadata`` honest: what the server decides, what may not change, what is counted."""
+"""Object metadata: fields the server sets, and fields that may not change."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _SERVER_OWNED = (
     "deletionGracePeriodSeconds", "managedFields", "selfLink",
 )  # fmt: skip
 _IDENTITY = ("name", "generateName", "namespace")
-_LONGEST_PREFIX = 58
+_MAX_PREFIX = 58
 
 
 def metadata_of(obj: JsonObject) -> JsonObject:
-    """Return the object's metadata map, refusing an object that has something else there."""
+    """Return the metadata of an object; raise BadRequest if it is not an object."""
     meta = obj.setdefault("metadata", {})
     if meta is None:
         meta = obj["metadata"] = {}
@@ -39,24 +39,23 @@ def metadata_of(obj: JsonObject) -> JsonObject:
     return meta
 
 
-_pool = bytearray()
+_random_bytes = bytearray()
 
 
 def new_uid() -> str:
-    """Make a random uid (RFC 4122, version 4).
+    """Return a random uid (RFC 4122, version 4).
 
-    Randomness is drawn from the system a few hundred uids at a time: a system call for each
-    would cost more than everything else about it.
+    Random bytes are read for a few hundred uids at a time, because a system call per uid is slow.
     """
-    if len(_pool) < 16:
-        _pool.extend(os.urandom(4096))
-    drawn = bytes(_pool[-16:])
-    del _pool[-16:]
-    return str(uuid.UUID(bytes=drawn, version=4))
+    if len(_random_bytes) < 16:
+        _random_bytes.extend(os.urandom(4096))
+    uid_bytes = bytes(_random_bytes[-16:])
+    del _random_bytes[-16:]
+    return str(uuid.UUID(bytes=uid_bytes, version=4))
 
 
 def timestamp(now: float) -> str:
-    """Write a time as metadata does; thousands of objects share each second."""
+    """Format a time as in metadata; cached, because many objects are created in one second."""
     return _stamp_second(int(now))
 
 
@@ -66,16 +65,16 @@ def _stamp_second(second: int) -> str:
 
 
 def generate_name(prefix: str, rng: random.Random) -> str:
-    """Add five letters to a prefix; which five is the caller's dice.
+    """Append five random letters to a prefix.
 
     >>> generate_name("web-", random.Random(1))[:4]
     'web-'
     """
-    return prefix[:_LONGEST_PREFIX] + "".join(rng.choices(names.SAFE_LETTERS, k=5))
+    return prefix[:_MAX_PREFIX] + "".join(rng.choices(names.SAFE_LETTERS, k=5))
 
 
 def check_namespace(meta: JsonObject, namespace: str) -> None:
-    """Refuse an object that says another namespace than the path; fill in an absent one."""
+    """Raise BadRequest if the namespace of an object is not that of the path."""
     if meta.get("namespace") not in (None, "", namespace):
         raise BadRequest(
             "the namespace of the provided object does not match the namespace sent on the request"
@@ -85,7 +84,7 @@ def check_namespace(meta: JsonObject, namespace: str) -> None:
 def new_metadata(
     obj: JsonObject, descriptor: KindDescriptor, namespace: str, now: float
 ) -> JsonObject:
-    """Give a new object its identity; returns the metadata in upstream's key order."""
+    """Return the metadata of a new object, in upstream's key order."""
     meta = metadata_of(obj)
     check_namespace(meta, namespace)
     if meta.get("resourceVersion"):
@@ -111,49 +110,52 @@ def in_key_order(meta: Mapping[str, Any]) -> JsonObject:
 
 
 def check_version(new: JsonObject, old: JsonObject, descriptor: KindDescriptor) -> None:
-    """Refuse a write that was made from another version or incarnation of the object."""
-    meta, known = metadata_of(new), old["metadata"]
+    """Raise Conflict if uid or resourceVersion are not those of the stored object."""
+    meta, old_metadata = metadata_of(new), old["metadata"]
     uid, version = meta.get("uid"), meta.get("resourceVersion")
-    name, r = known["name"], descriptor.resource
-    if uid and uid != known["uid"]:
-        words = (
-            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {known['uid']}"
+    name, r = old_metadata["name"], descriptor.resource
+    if uid and uid != old_metadata["uid"]:
+        message = (
+            f"Precondition failed: UID in precondition: {uid}, "
+            f"UID in object meta: {old_metadata['uid']}"
         )
-        raise conflict(descriptor, name, words)
+        raise conflict(descriptor, name, message)
     if not version or version == "0":
         if descriptor.requires_resource_version:
             problems = FieldErrors()
-            words = "Invalid value: 0: must be specified for an update"
-            problems.add("metadata.resourceVersion", words)
+            message = "Invalid value: 0: must be specified for an update"
+            problems.add("metadata.resourceVersion", message)
             problems.raise_if_any(r.plural, name, r.group)
         return
-    if version != known["resourceVersion"]:
+    if version != old_metadata["resourceVersion"]:
         raise conflict(descriptor, name, MODIFIED)
 
 
-def conflict(descriptor: KindDescriptor, name: str, words: str) -> Conflict:
-    """Build the 409 that says why an object cannot be written."""
+def conflict(descriptor: KindDescriptor, name: str, message: str) -> Conflict:
+    """Build the 409 for an object that cannot be written."""
     r = descriptor.resource
     qualified = f"{r.plural}.{r.group}" if r.group else r.plural
     return Conflict(
-        f'Operation cannot be fulfilled on {qualified} "{name}": {words}',
+        f'Operation cannot be fulfilled on {qualified} "{name}": {message}',
         Details(name=name, group=r.group, kind=r.plural),
     )
 
 
 def updated_metadata(new: JsonObject, old: JsonObject, descriptor: KindDescriptor) -> JsonObject:
-    """Carry over what a write may not change; refuse finalizers added to a dying object."""
-    meta, known = metadata_of(new), old["metadata"]
-    kept = {key: known[key] for key in (*_SERVER_OWNED, *_IDENTITY) if key in known}
-    free = {k: v for k, v in meta.items() if k not in _SERVER_OWNED and k not in _IDENTITY}
-    merged = free | kept
-    if known.get("deletionTimestamp"):
-        _check_finalizers(merged, known, descriptor)
+    """Return the metadata of an update; raise Invalid if it adds finalizers during deletion."""
+    meta, old_metadata = metadata_of(new), old["metadata"]
+    kept = {key: old_metadata[key] for key in (*_SERVER_OWNED, *_IDENTITY) if key in old_metadata}
+    writable = {k: v for k, v in meta.items() if k not in _SERVER_OWNED and k not in _IDENTITY}
+    merged = writable | kept
+    if old_metadata.get("deletionTimestamp"):
+        _check_finalizers(merged, old_metadata, descriptor)
     return in_key_order(merged)
 
 
-def _check_finalizers(meta: JsonObject, known: JsonObject, descriptor: KindDescriptor) -> None:
-    before = known.get("finalizers") or []
+def _check_finalizers(
+    meta: JsonObject, old_metadata: JsonObject, descriptor: KindDescriptor
+) -> None:
+    before = old_metadata.get("finalizers") or []
     added = sorted(f for f in meta.get("finalizers") or () if f not in before)
     if added:
         listed = ", ".join(f'"{name}"' for name in added)
@@ -164,4 +166,6 @@ def _check_finalizers(meta: JsonObject, known: JsonObject, descriptor: KindDescr
             f"found new finalizers []string{{{listed}}}",
             "FieldValueForbidden",
         )
-        problems.raise_if_any(descriptor.resource.kind, known["name"], descriptor.resource.group)
+        problems.raise_if_any(
+            descriptor.resource.kind, old_metadata["name"], descriptor.resource.group
+        )

@@ -1,4 +1,4 @@
-"""Nothing is created in a namespace that is missing or on its way out."""
+"""Reject new objects in a namespace that does not exist or is terminating."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.store import ObjectKey
 
 
 def check_namespace_active(op: Operation, name: str) -> None:
-    """Refuse to create an object in a namespace that is missing (404) or terminating (403)."""
+    """Raise NotFound if the namespace does not exist, Forbidden if it is terminating."""
     space = op.request_info.namespace
     if not op.descriptor.resource.namespaced or not space:
         return

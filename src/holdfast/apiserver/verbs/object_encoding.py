@@ -1,4 +1,4 @@
-"""Turn decided objects into stored bytes, and stored bytes into what a client asked to see."""
+"""Encode objects for the store, for dry runs and for responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def with_type_first(obj: Mapping[str, Any], descriptor: KindDescriptor) -> JsonObject:
-    """Copy an object with kind, apiVersion and metadata first: stored bytes rely on it."""
+    """Copy an object with kind, apiVersion and metadata first, as stored bytes must be."""
     head = {
         "kind": descriptor.resource.kind,
         "apiVersion": descriptor.storage_api_version,
@@ -30,7 +30,7 @@ def with_type_first(obj: Mapping[str, Any], descriptor: KindDescriptor) -> JsonO
 
 
 def encode_dry_run(obj: JsonObject, previous: StoredObject | None) -> bytes:
-    """Write an object that a dry run would have stored, at the version it has now."""
+    """Encode the object that a dry run would have stored, with its current resourceVersion."""
     if previous is None:
         obj["metadata"].pop("resourceVersion", None)
     else:
@@ -39,7 +39,7 @@ def encode_dry_run(obj: JsonObject, previous: StoredObject | None) -> bytes:
 
 
 def object_response(op: Operation, value: bytes, status: int = 200) -> Response:
-    """Answer with one object in the form the client asked for, warnings attached."""
+    """Return a response with one object in the response format, and the warnings."""
     response = encoded_response(render_object(op, value), status, op.response_format)
     if op.warnings:
         return with_headers(response, {"warning": warning_header(op.warnings)})

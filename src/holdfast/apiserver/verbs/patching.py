@@ -1,4 +1,4 @@
-"""The verb patch: change part of an object, in one of four ways of saying which part."""
+"""The verb patch: JSON patch, JSON merge patch, strategic merge patch."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ APPLY_PATCHES = ("application/apply-patch+yaml", "application/apply-patch+cbor")
 
 
 async def patch(op: Operation) -> Response:
-    """Change part of an object and answer with what was stored.
+    """Patch an object and return it as stored.
 
-    Nothing is awaited between reading and deciding, so a patch never meets a conflict it did not
-    ask for: only one that names a resourceVersion can be stale.
+    Nothing is awaited between reading and writing the object, so only a patch that contains a
+    resourceVersion can get a Conflict.
     """
     change = read_patch(op)
     previous = latest_object(op)
@@ -44,7 +44,7 @@ async def patch(op: Operation) -> Response:
 
 
 def read_patch(op: Operation) -> Any:
-    """Read the patch itself, refusing the ways we do not know."""
+    """Decode the patch; raise an error for an unsupported patch type."""
     check_size(op.request.body)
     media = patch_type(op)
     if media in APPLY_PATCHES:
@@ -59,7 +59,7 @@ def read_patch(op: Operation) -> Any:
 
 
 def patch_type(op: Operation) -> str:
-    """Name the kind of patch the request carries."""
+    """Return the media type of the patch."""
     return op.request.headers.get("content-type", "").split(";", 1)[0].strip().lower()
 
 
@@ -71,7 +71,7 @@ def _unsupported(*accepted: str) -> str:
 
 
 def apply_patch(op: Operation, old: JsonObject, change: Any) -> JsonObject:
-    """Apply a patch to an object and check the result, its size before anything walks it."""
+    """Apply a patch to an object and check the result: size, identity, fields."""
     media = patch_type(op)
     if media == JSON_PATCH:
         new = json_patch_copy(old, change)
@@ -81,7 +81,7 @@ def apply_patch(op: Operation, old: JsonObject, change: Any) -> JsonObject:
         new = merge_patch(old, change)
     else:
         strategic_merge = op.descriptor.object_schema.merge
-        assert strategic_merge is not None  # read_patch has refused
+        assert strategic_merge is not None  # checked by read_patch
         new = strategic_merge(old, change)
     if not isinstance(new, dict):
         raise Invalid(REJECTED)
@@ -91,7 +91,7 @@ def apply_patch(op: Operation, old: JsonObject, change: Any) -> JsonObject:
 
 
 def merge_patch(target: Any, change: Any) -> Any:
-    """Apply a JSON merge patch (RFC 7386); the inputs stay as they are.
+    """Apply a JSON merge patch (RFC 7386); the inputs are not changed.
 
     >>> merge_patch({"a": {"b": 1, "c": 2}}, {"a": {"b": None}})
     {'a': {'c': 2}}
@@ -108,7 +108,7 @@ def merge_patch(target: Any, change: Any) -> Any:
 
 
 def json_patch_copy(old: JsonObject, change: Any) -> Any:
-    """Apply a JSON patch to a copy of an object; nesting over the limit is refused."""
+    """Apply a JSON patch to a copy of an object; raise BadRequest if it is nested too deep."""
     new = apply_json_patch(msgspec.json.decode(msgspec.json.encode(old)), change)
     check_nesting(new)
     return new

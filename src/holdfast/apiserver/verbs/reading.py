@@ -34,7 +34,7 @@ _TOKEN_VERSION = "meta.k8s.io/v1"
 
 
 class _Token(msgspec.Struct):
-    """A continue token before it is encoded."""
+    """A decoded continue token."""
 
     v: str = ""
     rv: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] = 0
@@ -42,7 +42,7 @@ class _Token(msgspec.Struct):
 
 
 def get(op: Operation) -> Response:
-    """Answer with one object."""
+    """Return one object."""
     stored = op.context.store.get(op.key)
     if stored is None:
         raise op.not_found()
@@ -52,7 +52,7 @@ def get(op: Operation) -> Response:
 
 
 def list_objects(op: Operation) -> Response:
-    """Answer with a collection, or a page of it."""
+    """Return a list, or a page of it."""
     selection, query = selection_of(op), op.request.query
     limit = max(0, integer_option(query, "limit") or 0)
     if token := query.get("continue"):
@@ -83,7 +83,7 @@ def _next_page(op: Operation, selection: Selection, token: str, limit: int) -> R
         raise BadRequest("specifying resource version is not allowed when using continue")
     revision, start = decode_continue(token)
     store = op.context.store
-    if revision < 0:  # an inconsistent continuation, taken after Expired
+    if revision < 0:  # the token of an Expired response: continue with the newest revision
         found, revision = selection.list_now(store), store.revision
     else:
         check_not_newer(revision, store.revision)
@@ -96,20 +96,20 @@ def _next_page(op: Operation, selection: Selection, token: str, limit: int) -> R
 
 
 def _expired(start: str) -> Response:
-    """Say that the token is too old, and give one that goes on inconsistently."""
+    """Return 410 with a token that continues the list at the newest revision."""
     status = status_of(Expired(_EXPIRED))
     status["metadata"] = {"continue": encode_continue(-1, start)}
     return encoded_response(msgspec.json.encode(status) + b"\n", 410)
 
 
 def encode_continue(revision: int, last: str) -> str:
-    """Write a continue token: the revision all pages are of, and the last key shown."""
+    """Return a continue token: the revision of all pages, and the last key returned."""
     token = _Token(_TOKEN_VERSION, revision, last)
     return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
 
 
 def decode_continue(text: str) -> tuple[int, str]:
-    """Read a continue token.
+    """Parse a continue token; raise BadRequest if it is invalid.
 
     >>> decode_continue(encode_continue(7, "default/a"))
     (7, 'default/a')

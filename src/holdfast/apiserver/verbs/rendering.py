@@ -1,4 +1,4 @@
-"""The forms an object or list can be shown in: itself, a Table, or metadata alone."""
+"""Render objects and lists in the response format: as they are, as Table, or metadata only."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from holdfast.apiserver.verbs.conversion import to_requested_version
 _encode = msgspec.json.Encoder().encode
 
 
-class _Outline(msgspec.Struct):
+class _MetadataOnly(msgspec.Struct):
     metadata: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_outline = msgspec.json.Decoder(_Outline)
+_decode_metadata = msgspec.json.Decoder(_MetadataOnly)
 
 
 def partial_metadata(value: bytes, version: str) -> bytes:
-    """Show only the metadata of an object.
+    """Return the PartialObjectMetadata of an object.
 
     >>> partial_metadata(b'{"kind":"Pod","metadata":{"name":"a"},"spec":{}}', "v1")
     b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}'
     """
     head = f'{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/{version}","metadata":'
-    return head.encode() + bytes(_outline.decode(value).metadata) + b"}"
+    return head.encode() + bytes(_decode_metadata.decode(value).metadata) + b"}"
 
 
 def as_table(
@@ -38,7 +38,7 @@ def as_table(
     metadata: Mapping[str, Any] | None = None,
     with_columns: bool = True,
 ) -> bytes:
-    """Show objects as one Table, rows and columns."""
+    """Return objects as one Table."""
     objects = [msgspec.json.decode(to_requested_version(op.descriptor, value)) for value in values]
     if metadata is None and len(objects) == 1:
         own = objects[0].get("metadata")
@@ -57,7 +57,7 @@ def as_table(
 
 
 def render_object(op: Operation, value: bytes) -> bytes:
-    """Show one object in the form the client asked for."""
+    """Return an object in the response format."""
     if op.response_format.is_table:
         return as_table(op, [value])
     if op.response_format.is_metadata:
@@ -66,7 +66,7 @@ def render_object(op: Operation, value: bytes) -> bytes:
 
 
 def render_list(op: Operation, values: list[bytes], metadata: Mapping[str, Any]) -> bytes:
-    """Show a list in the form the client asked for; plain lists are the stored bytes joined."""
+    """Return a list in the response format; a plain list joins the stored bytes."""
     if op.response_format.is_table:
         return as_table(op, values, metadata=metadata)
     resource = op.descriptor.resource

@@ -1,4 +1,4 @@
-"""Read an object a client sent: its kind, its unknown fields, its shape."""
+"""Decode the object in a request, check its kind, validate and prune its fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.errors import BadRequest
 
 
 def read_body(op: Operation) -> JsonObject:
-    """Read the body as an object of the operation's kind, strict about fields if asked."""
+    """Decode the body as an object of the operation's kind, in the storage version."""
     obj = _read(op)
     check_kind(op, obj)
     media = op.request.headers.get("content-type", "")
@@ -25,19 +25,19 @@ def read_body(op: Operation) -> JsonObject:
 
 
 def read_body_as(op: Operation, kind: Gvk) -> JsonObject:
-    """Read the body as an object of a kind of its own: a review, a binding, a scale."""
+    """Decode the body as an object of another built-in kind: a review, a Binding, a Scale."""
     return prune_built_in(read_object(op.request), kind)
 
 
 def prune_built_in(obj: Any, kind: Gvk) -> JsonObject:
-    """Copy an object of a built-in kind without unknown fields; refuse fields of wrong types."""
-    words = f'{kind[2]} in version "{kind[1]}" cannot be handled as a {kind[2]}'
+    """Return a copy without unknown fields; raise BadRequest for fields of wrong types."""
+    message = f'{kind[2]} in version "{kind[1]}" cannot be handled as a {kind[2]}'
     if not isinstance(obj, dict):
-        raise BadRequest(f"{words}: it is not an object")
+        raise BadRequest(f"{message}: it is not an object")
     try:
         return field_validation.prune(kind, obj)[0]
     except BadRequest as wrong:
-        raise BadRequest(f"{words}: {wrong.message}") from wrong
+        raise BadRequest(f"{message}: {wrong.message}") from wrong
 
 
 def _read(op: Operation) -> JsonObject:
@@ -59,41 +59,43 @@ def _excerpt(body: bytes) -> str:
 
 
 def check_kind(op: Operation, obj: JsonObject) -> None:
-    """Refuse an object of another kind or version than the path is for."""
+    """Raise BadRequest if kind or apiVersion do not match the path; set absent ones."""
     r = op.descriptor.resource
     api_version, kind = obj.get("apiVersion") or r.api_version, obj.get("kind") or r.kind
     if not isinstance(api_version, str) or not isinstance(kind, str):
         raise BadRequest("apiVersion and kind must be strings")
     version = api_version.rpartition("/")[2]
-    words = ""
+    message = ""
     if api_version != r.api_version:
-        words = f'no kind "{kind}" is registered for version "{api_version}"'
+        message = f'no kind "{kind}" is registered for version "{api_version}"'
     elif kind != r.kind:
-        room = r.group.partition(".")[0] or "core"
-        words = f"converting ({version}.{kind}) to ({room}.{r.kind}): unknown conversion"
-    if words:
-        raise _unfit(op, words, kind, version)
+        group = r.group.partition(".")[0] or "core"
+        message = f"converting ({version}.{kind}) to ({group}.{r.kind}): unknown conversion"
+    if message:
+        raise _cannot_be_handled(op, message, kind, version)
     obj["apiVersion"], obj["kind"] = api_version, kind
 
 
-def _unfit(op: Operation, words: str, kind: str = "", version: str = "") -> BadRequest:
+def _cannot_be_handled(
+    op: Operation, message: str, kind: str = "", version: str = ""
+) -> BadRequest:
     r = op.descriptor.resource
     kind, version = kind or r.kind, version or r.version
-    return BadRequest(f'{kind} in version "{version}" cannot be handled as a {r.kind}: {words}')
+    return BadRequest(f'{kind} in version "{version}" cannot be handled as a {r.kind}: {message}')
 
 
 def apply_field_validation(op: Operation, obj: JsonObject, body: bytes = b"") -> JsonObject:
-    """Drop or complain about fields nobody knows, as ``fieldValidation`` says."""
+    """Drop unknown fields; warn of them or raise BadRequest, by ``fieldValidation``."""
     level = field_validation_level(op.request_info.verb, op.request.query)
     try:
         obj, unknown = op.descriptor.object_schema.prune(obj)
     except BadRequest as wrong:
-        raise _unfit(op, wrong.message) from wrong
+        raise _cannot_be_handled(op, wrong.message) from wrong
     if level == "Ignore":
         return obj
     repeated = field_validation.duplicate_fields(body) if body and level == "Strict" else []
-    complaints = field_validation.field_warnings(unknown, repeated)
-    if complaints and level == "Strict":
-        raise _unfit(op, field_validation.strict_error_message(complaints))
-    op.warnings.extend(complaints)
+    warnings = field_validation.field_warnings(unknown, repeated)
+    if warnings and level == "Strict":
+        raise _cannot_be_handled(op, field_validation.strict_error_message(warnings))
+    op.warnings.extend(warnings)
     return obj

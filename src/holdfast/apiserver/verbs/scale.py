@@ -1,4 +1,4 @@
-"""Read and set the number of replicas of anything that has one."""
+"""The subresource scale."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ SCALE = ("autoscaling", "v1", "Scale")
 
 
 async def scale(op: Operation) -> Response:
-    """Answer get, update and patch of ``/scale``."""
+    """Handle get, update and patch of ``/scale``."""
     previous = latest_object(op)
     obj = decode(previous)
     paths = op.descriptor.scale
     if paths is None:
         raise NotFound("the server could not find the requested resource")
-    shown = as_scale(obj, paths)
+    current = as_scale(obj, paths)
     if op.request_info.verb == "get":
-        return json_response(shown)
-    wanted = _wanted(op, shown)
-    replicas = (wanted.get("spec") or {}).get("replicas") or 0
+        return json_response(current)
+    requested = _requested_scale(op, current)
+    replicas = (requested.get("spec") or {}).get("replicas") or 0
     _check(op, replicas)
-    version = (wanted.get("metadata") or {}).get("resourceVersion", "")
+    version = (requested.get("metadata") or {}).get("resourceVersion", "")
     new = decode(previous)
     _set(new, paths["specReplicasPath"], replicas)
     new["metadata"]["resourceVersion"] = version or obj["metadata"]["resourceVersion"]
@@ -50,7 +50,7 @@ async def scale(op: Operation) -> Response:
     return json_response(as_scale(msgspec.json.decode(value), paths))
 
 
-def _wanted(op: Operation, shown: JsonObject) -> JsonObject:
+def _requested_scale(op: Operation, current: JsonObject) -> JsonObject:
     if op.request_info.verb == "update":
         sent = read_body_as(op, SCALE)
         name = (sent.get("metadata") or {}).get("name") or op.request_info.name
@@ -65,17 +65,17 @@ def _wanted(op: Operation, shown: JsonObject) -> JsonObject:
     check_size(op.request.body)
     change = read_patch(op)
     if patch_type(op) == JSON_PATCH:
-        return prune_built_in(json_patch_copy(shown, change), SCALE)
+        return prune_built_in(json_patch_copy(current, change), SCALE)
     if not isinstance(change, dict):
         raise BadRequest("error decoding patch: a patch of a Scale must be an object")
-    merged = prune_built_in(merge_patch(shown, change), SCALE)
+    merged = prune_built_in(merge_patch(current, change), SCALE)
     if "resourceVersion" not in (change.get("metadata") or {}):
         merged.get("metadata", {}).pop("resourceVersion", None)
     return merged
 
 
 def as_scale(obj: JsonObject, paths: Mapping[str, str]) -> JsonObject:
-    """Show an object as a Scale."""
+    """Return the Scale of an object."""
     meta = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: JsonObject = {"replicas": _number(obj, paths["statusReplicasPath"])}
@@ -98,7 +98,7 @@ def _selector(obj: JsonObject, paths: Mapping[str, str]) -> str:
     if not selector or ("statusReplicasPath" in paths and len(paths) != 2):
         return ""
     if "matchLabels" not in selector and "matchExpressions" not in selector:
-        selector = {"matchLabels": selector}  # a ReplicationController's is a plain map
+        selector = {"matchLabels": selector}  # that of a ReplicationController is a plain map
     return str(from_selector(convert_object(selector, LabelSelector)))
 
 

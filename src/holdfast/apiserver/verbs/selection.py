@@ -1,4 +1,4 @@
-"""Which objects a list or watch is about: namespace, label selector, field selector."""
+"""The objects a list or watch selects: namespace, label selector, field selector."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FieldMatcher = fields.FieldSelector | IndexedFieldSelector
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is asked for; no selector at all is ``everything``."""
+    """A resource, a namespace and selectors."""
 
     group: str
     plural: str
@@ -45,11 +45,11 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether no selector narrows the collection."""
+        """Whether there are no selectors."""
         return self.labels.everything and not self.fields.requirements
 
     def selects(self, stored: StoredObject) -> bool:
-        """Tell whether an object belongs."""
+        """Return whether an object matches."""
         if self.namespace and stored.key.namespace != self.namespace:
             return False
         if not self.labels.everything and not self._by_label.matches(stored.index.labels):
@@ -59,7 +59,7 @@ class Selection:
         return self._by_field.matches(partial(self._field, stored))
 
     def _field(self, stored: StoredObject, name: str) -> str:
-        """Read one selectable field of a stored object."""
+        """Return the value of a selectable field of a stored object."""
         if name == "metadata.name":
             return stored.key.name
         if name == "metadata.namespace":
@@ -70,7 +70,7 @@ class Selection:
         return read_field(msgspec.json.decode(stored.value), known)
 
     def list_now(self, store: Store) -> list[StoredObject]:
-        """List what is committed, letting the store's indexes narrow first."""
+        """List the committed objects, using the store's indexes where possible."""
         name = self.fields.exact("metadata.name")
         space = self.namespace or self.fields.exact("metadata.namespace") or None
         pairs = {
@@ -90,13 +90,13 @@ class Selection:
         return found if self.everything else [s for s in found if self.selects(s)]
 
     def list_at(self, store: Store, revision: int) -> list[StoredObject]:
-        """List what was there at a revision."""
+        """List the objects at a revision."""
         found = store.list_at(revision, self.group, self.plural, self.namespace or None)
         return found if self.everything else [s for s in found if self.selects(s)]
 
 
 def selection_of(op: Operation) -> Selection:
-    """Read the selectors of a request, refusing fields the kind does not offer."""
+    """Parse the selectors of a request; raise BadRequest for an unsupported field."""
     query = op.request.query
     by_label, by_field = query.get("labelSelector", ""), query.get("fieldSelector", "")
     label_selector = labels.parse(by_label) if by_label else labels.EVERYTHING
@@ -122,7 +122,7 @@ def _as_stored(conversion: Conversion, selector: fields.FieldSelector) -> fields
 
 
 def read_field(obj: Any, field: SelectableField) -> str:
-    """Read one field as text, the way Go prints it.
+    """Return the value of a field as text, as Go prints it.
 
     >>> unschedulable = SelectableField(("spec", "unschedulable"), absent="false")
     >>> read_field({"spec": {"unschedulable": True}}, unschedulable)

@@ -1,4 +1,4 @@
-"""Subresources: those that mean the same for every kind that has them, and the call to any."""
+"""The subresources status and scale, common to all kinds, and the dispatch to any subresource."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.apiserver.verbs.updating import update
 from holdfast.client.transport import Response
 from holdfast.errors import NotAllowed, NotBuilt, NotFound
 
-_RWU = ("get", "patch", "update")
+_GET_PATCH_UPDATE = ("get", "patch", "update")
 
 
 async def _get(op: Operation) -> Response:
@@ -21,28 +21,28 @@ async def _get(op: Operation) -> Response:
 
 
 SHARED: Mapping[str, Subresource] = {
-    "status": Subresource({"get": _get, "update": update, "patch": patch}, _RWU),
-    "scale": Subresource({"get": scale, "update": scale, "patch": scale}, _RWU, SCALE),
+    "status": Subresource({"get": _get, "update": update, "patch": patch}, _GET_PATCH_UPDATE),
+    "scale": Subresource({"get": scale, "update": scale, "patch": scale}, _GET_PATCH_UPDATE, SCALE),
 }
 
 
 def subresource_of(descriptor: KindDescriptor, name: str) -> Subresource | None:
-    """Find a subresource by name, if the kind has it."""
+    """Return a subresource of a kind, or None."""
     if name not in descriptor.resource.subresources:
         return None
     return descriptor.subresources.get(name) or SHARED.get(name)
 
 
 async def handle_subresource(op: Operation) -> Response:
-    """Answer a call on a subresource."""
-    part = op.request_info.subresource
-    found = subresource_of(op.descriptor, part.partition("/")[0])
+    """Handle a request for a subresource."""
+    name = op.request_info.subresource
+    found = subresource_of(op.descriptor, name.partition("/")[0])
     if found is None:
         raise NotFound("the server could not find the requested resource")
     if found.unimplemented:
         plural = op.descriptor.resource.plural
-        raise NotBuilt(f"{found.unimplemented} ({plural}/{part}) is not built yet in Holdfast")
-    if "/" in part:
+        raise NotBuilt(f"{found.unimplemented} ({plural}/{name}) is not built yet in Holdfast")
+    if "/" in name:
         raise NotFound("the server could not find the requested resource")
     handler = found.handlers.get(op.request_info.verb)
     if handler is None:

@@ -1,4 +1,4 @@
-"""The verb update, and what every way of changing an object shares."""
+"""The verb update, and functions that all updates of objects share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from holdfast.store import StoredObject
 
 
 async def update(op: Operation) -> Response:
-    """Replace an object (or its status) and answer with what was stored."""
+    """Replace an object or its status, and return it as stored."""
     new = read_body(op)
     meta = metadata_of(new)
     check_namespace(meta, op.request_info.namespace if op.descriptor.resource.namespaced else "")
@@ -41,7 +41,7 @@ async def update(op: Operation) -> Response:
 
 
 def latest_object(op: Operation) -> StoredObject:
-    """Read the object the path names, including writes under way, or raise its 404."""
+    """Return the object of the path, including pending writes; raise NotFound if there is none."""
     stored = op.context.store.latest(op.key)
     if stored is None:
         raise op.not_found()
@@ -51,16 +51,16 @@ def latest_object(op: Operation) -> StoredObject:
 async def update_object(
     op: Operation, previous: StoredObject, old: JsonObject, new: JsonObject
 ) -> bytes:
-    """Check and keep the next version of an object; returns its stored bytes.
+    """Admit and store the next version of an object; return its stored bytes.
 
-    A write that changes nothing keeps the version and tells nobody. The last finalizer to go
-    from a dying object takes the object with it.
+    A write without changes is not stored and causes no event. When the last finalizer of an object
+    under deletion is removed, the object is deleted.
     """
     check_version(new, old, op.descriptor)
     merged = (
         _status_only(op, new, old)
         if op.request_info.subresource == "status"
-        else _main(op, new, old)
+        else _without_status_change(op, new, old)
     )
     merged["metadata"] = updated_metadata(merged, old, op.descriptor)
     merged = await admit(op, merged, old)
@@ -72,7 +72,7 @@ async def update_object(
 async def store_update(
     op: Operation, previous: StoredObject, old: JsonObject, new: JsonObject
 ) -> bytes:
-    """Store a new version that has been decided on, unless it says nothing new."""
+    """Store an admitted version unless it is unchanged; delete the object if it is removable."""
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     if new == old:
         return previous.value
@@ -85,7 +85,7 @@ async def store_update(
 
 
 def is_removable(op: Operation, obj: JsonObject) -> bool:
-    """Tell whether nothing holds a dying object any more."""
+    """Return whether the deletion of an object has begun and nothing blocks its removal."""
     meta = obj["metadata"]
     if not meta.get("deletionTimestamp") or meta.get("finalizers"):
         return False
@@ -94,8 +94,8 @@ def is_removable(op: Operation, obj: JsonObject) -> bool:
     return not op.descriptor.deletion.blocks_removal(obj)
 
 
-def _main(op: Operation, new: JsonObject, old: JsonObject) -> JsonObject:
-    """Take all but the status."""
+def _without_status_change(op: Operation, new: JsonObject, old: JsonObject) -> JsonObject:
+    """Return the new object with the status of the old one."""
     if op.descriptor.has_status:
         new.pop("status", None)
         if "status" in old:
@@ -106,7 +106,7 @@ def _main(op: Operation, new: JsonObject, old: JsonObject) -> JsonObject:
 
 
 def _status_only(op: Operation, new: JsonObject, old: JsonObject) -> JsonObject:
-    """Take nothing but the status and what of the metadata goes with it."""
+    """Return the old object with the status, labels and annotations of the new one."""
     merged = {**old, "metadata": dict(old["metadata"])}
     merged.pop("status", None)
     if new.get("status") is not None:

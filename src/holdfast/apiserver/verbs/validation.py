@@ -1,6 +1,6 @@
-"""Refuse objects that could not work: metadata, and the rules their kind names.
+"""Validate objects: metadata, list limits, and the checks of their kind.
 
-Errors name the field in upstream's words.
+Errors have upstream's messages.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from holdfast.apiserver.operation import Operation
 from holdfast.errors import CAUSE_LIMIT, Cause, FieldErrors
 from holdfast.validation.list_limits import check_lists
 
-_UNCHANGEABLE = "field is immutable"
+_IMMUTABLE = "field is immutable"
 
 
 def _cached(check: names.NameCheck) -> names.NameCheck:
-    """Remember the answers: the same few labels stand on thousands of objects."""
+    """Cache the results: thousands of objects have the same few labels."""
     known = lru_cache(maxsize=4096)(check)
     return lambda text: known(text) if len(text) <= _CACHED_LENGTH else check(text)
 
 
-_CACHED_LENGTH = 512  # longer ones are wrong and would only fill the memory
+_CACHED_LENGTH = 512  # longer texts are invalid and would fill the cache
 _label_key = _cached(names.label_key)
 _label_value = _cached(names.label_value)
 
 
-def _first(found: Iterable[Cause]) -> list[Cause]:
-    """List as many causes as an error names, and one that tells that there are more."""
+def _limited(found: Iterable[Cause]) -> list[Cause]:
+    """Return the causes that an error lists, and one more if there are more."""
     return list(islice(found, CAUSE_LIMIT + 1))
 
 
 def check(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
-    """Refuse an object that is wrong or that changes what may not change, naming every field."""
+    """Raise Invalid, with all causes, if an object or its change is not valid."""
     descriptor = op.descriptor
-    _refuse(op, new, list(check_lists(descriptor.list_limits, new, old)))
-    found = _first(_metadata(op, new))
-    found += descriptor.storage_schema.violations(new, old) or _first(
-        _of_kind(descriptor, new, old)
+    _raise_if_any(op, new, list(check_lists(descriptor.list_limits, new, old)))
+    found = _limited(_metadata(op, new))
+    found += descriptor.storage_schema.violations(new, old) or _limited(
+        _kind_violations(descriptor, new, old)
     )
-    _refuse(op, new, found)
+    _raise_if_any(op, new, found)
 
 
-def _of_kind(
+def _kind_violations(
     descriptor: KindDescriptor, new: JsonObject, old: JsonObject | None
 ) -> Iterable[Cause]:
-    """List what breaks the rules of the kind.
+    """Return the violations of the checks of the kind.
 
-    What an older server took keeps its mistakes until something else is written.
+    Violations in an object that an older server stored are ignored while it is unchanged.
     """
     found = chain.from_iterable(rule(new, old) for rule in descriptor.checks)
     if old is None:
@@ -67,7 +67,7 @@ def _immutable(paths: Iterable[str], new: JsonObject, old: JsonObject) -> Iterab
     for path in paths:
         now, before = _at(new, path), _at(old, path)
         if without_nulls(now) != without_nulls(before):
-            yield field_errors.invalid(path, now, _UNCHANGEABLE)
+            yield field_errors.invalid(path, now, _IMMUTABLE)
 
 
 def _at(value: Any, path: str) -> Any:
@@ -76,7 +76,7 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def _refuse(op: Operation, obj: JsonObject, found: list[Cause]) -> None:
+def _raise_if_any(op: Operation, obj: JsonObject, found: list[Cause]) -> None:
     if found:
         r = op.descriptor.resource
         FieldErrors(found).raise_if_any(r.kind, obj["metadata"].get("name", ""), r.group)

@@ -1,8 +1,8 @@
-"""The verb watch: what happens to a collection, told as it happens.
+"""The verb watch: stream the events of a collection.
 
-A watch is a subscription of the store turned into lines. Each event is written once per form and
-shared by all watchers of that form. A timer ends the subscription when a bookmark or the end of
-the watch is due; the reader then goes on from the same revision, or not.
+A watch encodes the events of a store subscription as lines. Each event is encoded once per response
+format and shared by all watches of that format. A timer closes the subscription when a bookmark or
+the end of the watch is due; the watch then subscribes again from the same revision, or ends.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from holdfast.store import StoredObject, StoreEvent, Subscription
 BOOKMARK_SECONDS = 60.0
 _BATCH = 500
 BATCH_BYTES = 1 << 20
-"""A batch of more bytes has one event: what a slow reader has not read is kept in memory."""
+"""The most bytes of a batch of several events; unread batches are kept in memory."""
 T = TypeVar("T")
 
 
 def watch(op: Operation) -> StreamResponse:
-    """Start a watch; history that is gone is a 410 before anything is streamed."""
+    """Start a watch; raise Expired if the revision was compacted."""
     query, store = op.request.query, op.context.store
     selection = selection_of(op)
-    marked = wants_initial_events(query)
+    send_initial_end = wants_initial_events(query)
     text = query.get("resourceVersion", "")
     wanted = parse_resource_version(text)
     store.check_not_in_gap(wanted)
     check_not_newer(wanted, store.revision)
     initial: list[StoredObject] = []
-    if marked or (wanted == 0 and query.get("sendInitialEvents") is None):
-        # Nothing is awaited between the list and the subscription, so nothing falls between.
+    if send_initial_end or (wanted == 0 and query.get("sendInitialEvents") is None):
+        # Nothing is awaited between the list and the subscription, so no event is missed.
         initial, wanted = selection.list_now(store), store.revision
     elif wanted == 0:
         wanted = store.revision
-    following = Watch(op, selection, wanted, initial, marked)
-    return StreamResponse(following.batches(), following.close)
+    running_watch = Watch(op, selection, wanted, initial, send_initial_end)
+    return StreamResponse(running_watch.batches(), running_watch.close)
 
 
 class Watch:
@@ -62,21 +62,21 @@ class Watch:
         selection: Selection,
         revision: int,
         initial: list[StoredObject],
-        marked: bool,
+        send_initial_end: bool,
     ) -> None:
         self._op = op
         self._selection = selection
         self._initial = initial
-        self._marked = marked
-        self._lines = WatchEventEncoder(op)
+        self._send_initial_end = send_initial_end
+        self._encoder = WatchEventEncoder(op)
         self._bookmarks = is_true(op.request.query.get("allowWatchBookmarks"))
         self._ends = op.context.clock.monotonic() + _lifetime(op)
         self._timer: asyncio.Task[None] | None = None
-        self._over = False
-        self._subscription = self._follow(revision)
+        self._closed = False
+        self._subscription = self._subscribe(revision)
         op.context.watches.add(self)
 
-    def _follow(self, revision: int) -> Subscription:
+    def _subscribe(self, revision: int) -> Subscription:
         selection = self._selection
         accept = None
         if selection.namespace or not selection.everything:
@@ -84,31 +84,31 @@ class Watch:
         return self._op.context.store.watch(selection.group, selection.plural, revision, accept)
 
     def close(self) -> None:
-        """End the watch cleanly; calling it again does nothing."""
-        self._over = True
+        """End the watch; calling it again does nothing."""
+        self._closed = True
         self._subscription.close()
         if self._timer is not None:
             self._timer.cancel()
         self._op.context.watches.discard(self)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """Yield lines as they come, until the time is up or somebody closes the watch."""
-        self._timer = asyncio.create_task(self._tick())
+        """Yield batches of lines until the timeout or until the watch is closed."""
+        self._timer = asyncio.create_task(self._run_timer())
         try:
             for lines in self._initial_lines():
                 yield lines
-                await asyncio.sleep(0)  # a reader in this process would never let others run
-            while not self._over:
+                await asyncio.sleep(0)  # a client in this process would not let other tasks run
+            while not self._closed:
                 async for events in self._subscription:
-                    for part in _portions(events, _event_bytes):
-                        if lines := self._lines.encode(part, self._selection):
+                    for part in _batches(events, _event_bytes):
+                        if lines := self._encoder.encode(part, self._selection):
                             yield lines
                 if self._bookmarks and not self._subscription.overrun:
-                    yield [self._lines.bookmark(self._subscription.revision)]
-                if self._over or self._expired_time():
+                    yield [self._encoder.bookmark(self._subscription.revision)]
+                if self._closed or self._timed_out():
                     return
                 try:
-                    self._subscription = self._follow(self._subscription.revision)
+                    self._subscription = self._subscribe(self._subscription.revision)
                 except Expired as expired:
                     yield [error_line(expired)]
                     return
@@ -117,30 +117,30 @@ class Watch:
 
     def _initial_lines(self) -> Iterable[list[bytes]]:
         revision = self._subscription.revision
-        for part in _portions(self._initial, _object_bytes):
-            yield [self._lines.encode_added(stored) for stored in part]
+        for part in _batches(self._initial, _object_bytes):
+            yield [self._encoder.encode_added(stored) for stored in part]
         self._initial = []
-        if self._marked:
-            yield [self._lines.bookmark(revision, initial_end=True)]
+        if self._send_initial_end:
+            yield [self._encoder.bookmark(revision, initial_end=True)]
 
-    def _expired_time(self) -> bool:
+    def _timed_out(self) -> bool:
         return self._op.context.clock.monotonic() >= self._ends
 
-    async def _tick(self) -> None:
-        """End the subscription whenever a bookmark or the end of the watch is due."""
+    async def _run_timer(self) -> None:
+        """Close the subscription whenever a bookmark or the end of the watch is due."""
         clock = self._op.context.clock
-        while not self._over:
+        while not self._closed:
             left = self._ends - clock.monotonic()
             await clock.sleep(max(0.0, min(BOOKMARK_SECONDS, left)))
             self._subscription.close()
-            if self._expired_time():
+            if self._timed_out():
                 return
 
 
-def _portions(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[Sequence[T]]:
-    """Split what is to be written into batches that are neither long nor large.
+def _batches(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[Sequence[T]]:
+    """Split items into batches of limited length and size.
 
-    >>> [*_portions([1, 2, BATCH_BYTES, 3], int)]
+    >>> [*_batches([1, 2, BATCH_BYTES, 3], int)]
     [[1, 2], [1048576], [3]]
     """
     start = size = 0
@@ -167,5 +167,5 @@ def _lifetime(op: Operation) -> float:
 
 
 def error_line(error: Expired) -> bytes:
-    """Write an error as the last event of a watch."""
+    """Encode an error as the last event of a watch."""
     return b'{"type":"ERROR","object":' + msgspec.json.encode(status_of(error)) + b"}\n"

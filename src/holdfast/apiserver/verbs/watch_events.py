@@ -1,4 +1,4 @@
-"""How watch events are written: one line each, once per form, shared by all watchers."""
+"""Encode watch events as lines; each event is encoded once per format for all watchers."""
 
 from __future__ import annotations
 
@@ -15,35 +15,40 @@ from holdfast.store import EventType, StoredObject, StoreEvent
 
 
 def event_type_for(event: StoreEvent, selection: Selection) -> EventType | None:
-    """Tell what an event is to somebody who sees only a selection; None: nothing.
+    """Return the event type for a watcher of a selection; None if the event is not for it.
 
-    An object that leaves the selection is DELETED to them, one that enters is ADDED.
+    An object that no longer matches the selection is DELETED, one that now matches is ADDED.
     """
     if event.change is EventType.ADDED:
         return EventType.ADDED if selection.selects(event.object) else None
-    before = event.previous is not None and selection.selects(event.previous)
+    selected_before = event.previous is not None and selection.selects(event.previous)
     if event.change is EventType.DELETED:
-        return EventType.DELETED if before else None
+        return EventType.DELETED if selected_before else None
     if selection.selects(event.object):
-        return EventType.MODIFIED if before else EventType.ADDED
-    return EventType.DELETED if before else None
+        return EventType.MODIFIED if selected_before else EventType.ADDED
+    return EventType.DELETED if selected_before else None
 
 
 class WatchEventEncoder:
-    """Write events in the form one watcher asked for."""
+    """Encodes events in the format of one watch."""
 
     def __init__(self, op: Operation) -> None:
         self._op = op
-        self._shown_columns = False
+        self._columns_sent = False
         include = op.request.query.get("includeObject", "") if op.response_format.is_table else ""
-        shown_as = op.descriptor.resource.api_version
-        self._form_key = (op.response_format.as_, op.response_format.version, include, shown_as)
+        requested_version = op.descriptor.resource.api_version
+        self._format_key = (
+            op.response_format.as_,
+            op.response_format.version,
+            include,
+            requested_version,
+        )
         self._as_stored = (
-            op.response_format.is_plain and op.descriptor.storage_api_version == shown_as
+            op.response_format.is_plain and op.descriptor.storage_api_version == requested_version
         )
 
     def encode(self, events: Iterable[StoreEvent], selection: Selection) -> list[bytes]:
-        """Write those of the events that concern a selection."""
+        """Encode the events that match a selection."""
         if selection.everything and not selection.namespace:
             return [self._line(event, event.change) for event in events]
         lines = []
@@ -54,35 +59,35 @@ class WatchEventEncoder:
         return lines
 
     def encode_added(self, stored: StoredObject) -> bytes:
-        """Write an object of the initial state."""
-        return self._wrap("ADDED", self._shown(stored.value))
+        """Encode an object of the initial list as ADDED."""
+        return self._wrap("ADDED", self._render(stored.value))
 
     def _line(self, event: StoreEvent, change: EventType) -> bytes:
         if self._as_stored:
-            # The stored bytes are the encoding: keeping the line too would double the history.
+            # The line contains the stored bytes: caching it would double the memory of the event.
             return self._wrap(change.name, event.object.value)
-        with_columns = self._op.response_format.is_table and not self._shown_columns
-        key = (change, with_columns, *self._form_key)
+        with_columns = self._op.response_format.is_table and not self._columns_sent
+        key = (change, with_columns, *self._format_key)
         line = event.encodings.get(key)
         if line is None:
-            line = event.encodings[key] = self._wrap(change.name, self._shown(event.object.value))
-        self._shown_columns = True
+            line = event.encodings[key] = self._wrap(change.name, self._render(event.object.value))
+        self._columns_sent = True
         return line
 
     def _wrap(self, change: str, shown: bytes) -> bytes:
         return b"".join((b'{"type":"', change.encode(), b'","object":', shown, b"}\n"))
 
-    def _shown(self, value: bytes) -> bytes:
+    def _render(self, value: bytes) -> bytes:
         op = self._op
         if op.response_format.is_table:
-            first, self._shown_columns = not self._shown_columns, True
+            first, self._columns_sent = not self._columns_sent, True
             return as_table(op, [value], with_columns=first)
         if op.response_format.is_metadata:
             return partial_metadata(value, op.response_format.version)
         return to_requested_version(op.descriptor, value)
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
-        """Write a bookmark: nothing happened up to here that you have not been told."""
+        """Encode a bookmark: all events up to the revision were sent."""
         op, meta = self._op, {"resourceVersion": str(revision)}
         kind, api_version = op.descriptor.resource.kind, op.descriptor.resource.api_version
         if op.response_format.is_metadata:

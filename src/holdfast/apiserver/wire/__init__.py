@@ -1,5 +1,5 @@
-"""Bytes and requests: what arrives on a connection and how it is answered, whatever it is about.
+"""Connections, requests and responses, independent of kinds.
 
 Lives here: connections and their limits, request paths and options, body formats, content
-negotiation, answers. May not live here: objects, kinds and verbs.
+negotiation, responses. May not live here: kinds, verbs, anything about the content of objects.
 """

@@ -1,4 +1,4 @@
-"""Read request bodies: JSON, YAML or protobuf in, one JSON value out."""
+"""Decode request bodies (JSON, YAML, protobuf) to JSON values."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BODY_LIMIT = 3 * 1024 * 1024
 
 
 def parse_json(text: bytes) -> Any:
-    """Read JSON; nesting over the limit is refused.
+    """Decode JSON; raise BadRequest if it is nested too deep.
 
-    msgspec counts its own recursion and stops at Python's limit, whatever the body.
+    msgspec limits its own recursion, so that no body overflows the stack.
     """
     try:
         value = msgspec.json.decode(text)
@@ -31,7 +31,7 @@ def parse_json(text: bytes) -> Any:
 
 
 def check_size(body: bytes) -> None:
-    """Refuse a body over the limit."""
+    """Raise TooLarge for a body over the limit."""
     if len(body) > BODY_LIMIT:
         raise too_large()
 
@@ -42,14 +42,14 @@ def too_large() -> TooLarge:
 
 
 def _is_small(text: bytes) -> bool:
-    """Tell whether JSON is too short to break a limit of nesting; most is."""
+    """Return whether JSON is too short to exceed the limits on nesting, as most bodies are."""
     return len(text) < PATH_LIMIT and text.count(b"{") + text.count(b"[") <= DEPTH_LIMIT
 
 
 def read_value(request: Request) -> Any:
-    """Read the body in the form its Content-Type names; an empty body is None.
+    """Decode the body by its Content-Type; an empty body is None.
 
-    Size and depth of what comes back are within the limits.
+    Size and nesting of the result are within the limits.
     """
     check_size(request.body)
     media = body_media_type(request.headers.get("content-type", ""))
@@ -66,7 +66,7 @@ def read_value(request: Request) -> Any:
 
 
 def read_object(request: Request) -> dict[str, Any]:
-    """Read the body as one API object."""
+    """Decode the body as an API object."""
     value = read_value(request)
     if value is None:
         raise BadRequest("json parse error: unexpected end of JSON input")

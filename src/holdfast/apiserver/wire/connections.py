@@ -1,9 +1,8 @@
-"""Keep count of open connections and choose which to close when there are too many.
+"""Track open connections, and choose which to close when there are too many.
 
-On a loopback server every client has the same address, so an address alone cannot tell a flood
-from the cluster's own components. Connections that have shown credentials are therefore kept, and
-those that have not are closed first, oldest first: a new client always gets its turn, and one with
-credentials shows them within milliseconds.
+On a loopback server every client has the same address, so addresses do not separate a flood from
+the components of the cluster. So connections without credentials are closed first, oldest first: a
+new client always gets a connection, and a client with credentials sends them within milliseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
 @dataclass(slots=True, eq=False)
 class IncomingConnection:
-    """What is known of one open connection; times are those of the event loop."""
+    """The state of one open connection; times are those of the event loop."""
 
     address: str
     since: float
@@ -29,28 +28,30 @@ class IncomingConnection:
     abort: Callable[[], None] = lambda: None
     closed: bool = False
     user: User | None = None
-    """The user whose credentials were shown on it."""
+    """The authenticated user, None before authentication."""
     over_limit: bool = False
-    """Its user has more connections than allowed: requests on it are refused."""
+    """Whether its user has too many connections: its requests are rejected."""
     requests: int = 0
-    """Requests being answered."""
+    """Requests being handled."""
     header_since: float | None = None
-    """When the first byte of a request came whose header is not complete."""
+    """When the first byte of an incomplete header was received."""
     blocked_since: float | None = None
-    """Since when the client reads too little of what was written."""
+    """Since when the write buffer is full because the client does not read."""
 
 
 class Connections:
     """All open connections of one server."""
 
-    def __init__(self, limits: FrontLimits, most: int) -> None:
+    def __init__(self, limits: FrontLimits, max_connections: int) -> None:
         self._limits = limits
-        self.max_connections = most
-        self.max_unauthenticated = min(limits.unauthenticated_connections, max(1, most // 2))
+        self.max_connections = max_connections
+        self.max_unauthenticated = min(
+            limits.unauthenticated_connections, max(1, max_connections // 2)
+        )
         self._all: dict[IncomingConnection, None] = {}
         self._unauthenticated: dict[IncomingConnection, None] = {}
-        self._unauthenticated_at: Counter[str] = Counter()
-        self._of_user: Counter[str] = Counter()
+        self._unauthenticated_by_address: Counter[str] = Counter()
+        self._by_user: Counter[str] = Counter()
         self.empty = asyncio.Event()
         self.empty.set()
 
@@ -61,52 +62,52 @@ class Connections:
         return iter(tuple(self._all))
 
     def add(self, address: str, now: float) -> IncomingConnection | None:
-        """Count a new connection, closing another one for it if needed; None: no room.
+        """Add a new connection, closing another one if needed; return None if none can be closed.
 
-        There is no room only when every connection has credentials and is in use.
+        None can be closed only if all connections have credentials and are in use.
         """
-        self._make_room_for_unauthenticated(address)
+        self._limit_unauthenticated(address)
         if len(self._all) >= self.max_connections and not self.close_one():
             return None
         connection = IncomingConnection(address, now)
         self._all[connection] = self._unauthenticated[connection] = None
-        self._unauthenticated_at[address] += 1
+        self._unauthenticated_by_address[address] += 1
         self.empty.clear()
         return connection
 
     def authenticate(self, connection: IncomingConnection, user: User) -> None:
-        """Note whose credentials were shown on a connection.
+        """Set the authenticated user of a connection.
 
-        Users outside system:masters may have a quarter of all connections each and half of them
-        together; their oldest idle connection is closed for a new one.
+        A user outside system:masters may have a quarter of all connections, all such users together
+        half of them; over the limit their longest idle connection is closed.
         """
         if connection.user is not None or connection.closed:
             return
-        self._forget_unauthenticated(connection)
+        self._remove_unauthenticated(connection)
         connection.user = user
         if not user.is_master:
-            self._make_room_for_user(user, connection)
-            self._of_user[user.name] += 1
+            self._limit_user(user, connection)
+            self._by_user[user.name] += 1
 
     def remove(self, connection: IncomingConnection) -> None:
-        """Forget a connection that has ended; doing so twice is harmless."""
+        """Remove a connection that has ended; calling it again does nothing."""
         if connection.closed:
             return
         connection.closed = True
         del self._all[connection]
-        self._forget_unauthenticated(connection)
+        self._remove_unauthenticated(connection)
         if connection.user is not None and not connection.user.is_master:
-            _count_down(self._of_user, connection.user.name)
+            _count_down(self._by_user, connection.user.name)
         if not self._all:
             self.empty.set()
 
     def close(self, connection: IncomingConnection) -> None:
-        """Close a connection at once, whatever it is doing."""
+        """Close a connection at once, even if it is in use."""
         self.remove(connection)
         connection.abort()
 
     def close_one(self) -> bool:
-        """Close the oldest connection without credentials, else one that is idle longest."""
+        """Close the oldest connection without credentials, else the longest idle one."""
         victim = next(iter(self._unauthenticated), None) or _idle_longest(self._all)
         if victim is None:
             return False
@@ -114,13 +115,13 @@ class Connections:
         return True
 
     def close_idle_unauthenticated(self) -> None:
-        """Close every connection without credentials on which no request is being answered."""
+        """Close all connections without credentials that are not in use."""
         for connection in tuple(self._unauthenticated):
             if not connection.requests:
                 self.close(connection)
 
     def close_overdue(self, now: float) -> None:
-        """Close what has taken longer than the limits allow."""
+        """Close connections that exceed a time limit."""
         for connection in self:
             if self._is_overdue(connection, now):
                 self.close(connection)
@@ -137,33 +138,35 @@ class Connections:
         allowed = limits.idle_seconds if connection.user else limits.header_seconds
         return now - connection.since > allowed
 
-    def _make_room_for_unauthenticated(self, address: str) -> None:
+    def _limit_unauthenticated(self, address: str) -> None:
         most = self.max_unauthenticated
-        if address not in LOOPBACK:  # these are many clients
+        if address not in LOOPBACK:  # a loopback address is shared by many clients
             most = max(1, most // 2)
-        if self._unauthenticated_at[address] >= most:
+        if self._unauthenticated_by_address[address] >= most:
             victim = next(c for c in self._unauthenticated if c.address == address)
             self.close(victim)
         elif len(self._unauthenticated) >= self.max_unauthenticated:
             self.close(next(iter(self._unauthenticated)))
 
-    def _make_room_for_user(self, user: User, new: IncomingConnection) -> None:
-        if self._of_user[user.name] >= max(1, self.max_connections // 4):
-            mine = {c: None for c in self._all if c.user == user and c is not new}
-        elif self._of_user.total() >= max(1, self.max_connections // 2):
-            mine = {c: None for c in self._all if c.user and not c.user.is_master and c is not new}
+    def _limit_user(self, user: User, new: IncomingConnection) -> None:
+        if self._by_user[user.name] >= max(1, self.max_connections // 4):
+            candidates = {c: None for c in self._all if c.user == user and c is not new}
+        elif self._by_user.total() >= max(1, self.max_connections // 2):
+            candidates = {
+                c: None for c in self._all if c.user and not c.user.is_master and c is not new
+            }
         else:
             return
-        victim = _idle_longest(mine)
+        victim = _idle_longest(candidates)
         if victim is None:
             new.over_limit = True
         else:
             self.close(victim)
 
-    def _forget_unauthenticated(self, connection: IncomingConnection) -> None:
+    def _remove_unauthenticated(self, connection: IncomingConnection) -> None:
         if connection in self._unauthenticated:
             del self._unauthenticated[connection]
-            _count_down(self._unauthenticated_at, connection.address)
+            _count_down(self._unauthenticated_by_address, connection.address)
 
 
 def _count_down(counts: Counter[str], key: str) -> None:

@@ -1,4 +1,4 @@
-"""One HTTP connection: aiohttp's protocol with the limits it has not."""
+"""One HTTP connection: aiohttp's protocol with additional limits."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _HEADER_TOO_LARGE = (
     b"content-length: 0\r\nconnection: close\r\n\r\n"
 )
 _UNAUTHENTICATED_BUFFER = 32 * 1024  # bytes of TLS records waiting; asyncio's own is 256 KiB
-_HANGING_UP = (ConnectionError, RequestPayloadError)
+_CLOSED_BY_CLIENT = (ConnectionError, RequestPayloadError)
 _repeats = Repeats()
 _log = logging.getLogger(__name__)
 
 
 class HttpConnection(RequestHandler):
-    """Parse requests; say what the connection is doing so that it can be closed in time."""
+    """Parses requests and tracks the state of the connection, so that it can be closed in time."""
 
     __slots__ = (
         "_connection", "_connections", "_discarding", "_limits", "_unparsed", "_user_of",
@@ -59,12 +59,12 @@ class HttpConnection(RequestHandler):
         self._limits = limits
         self._user_of = user_of
         self._unparsed = 0
-        """Bytes since the last request was parsed or answered."""
+        """Bytes received since the last request was parsed or handled."""
         self._discarding = False
-        """Whether these belong to a body that is not wanted."""
+        """Whether these bytes belong to a body that is discarded."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to serve; a client certificate is known from here on."""
+        """Start serving; the client certificate is available from here on."""
         self._connection.since = self._loop.time()
         if user := self._user_of(transport):
             self.set_user(user)
@@ -73,12 +73,12 @@ class HttpConnection(RequestHandler):
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Forget the connection."""
+        """Remove the connection."""
         self._connections.remove(self._connection)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came; a header may take neither too many bytes nor too long."""
+        """Parse received bytes; limit the size and the duration of a header."""
         parsed = self._request_count
         super().data_received(data)
         if parsed != self._request_count:
@@ -104,18 +104,18 @@ class HttpConnection(RequestHandler):
             self.force_close()
 
     def pause_writing(self) -> None:
-        """Note since when the client does not read."""
+        """Record that the client stopped reading."""
         self._connection.blocked_since = self._loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Note that the client reads."""
+        """Record that the client reads again."""
         self._connection.blocked_since = None
         super().resume_writing()
 
     @contextmanager
     def handling(self, request: web.BaseRequest) -> Iterator[None]:
-        """Count a request as being answered; what is left of its body is no header of the next."""
+        """Count a request as in progress; the rest of its body is discarded afterwards."""
         self._connection.requests += 1
         try:
             yield
@@ -127,21 +127,25 @@ class HttpConnection(RequestHandler):
 
     @property
     def over_limit(self) -> bool:
-        """Whether the user of this connection has too many of them."""
+        """Whether the user of this connection has too many connections."""
         return self._connection.over_limit
 
     def set_user(self, user: User) -> None:
-        """Note that the client has shown credentials."""
+        """Set the authenticated user; an anonymous one is ignored."""
         if not user.is_anonymous:
             self._connections.authenticate(self._connection, user)
 
     def log_exception(self, *_args: Any, **kw: Any) -> None:
-        """Log what aiohttp did not expect once a minute; a client that hangs up is expected."""
-        raised = kw.get("exc_info")
-        if self.transport is None or isinstance(raised, _HANGING_UP):
+        """Log an unexpected exception at most once a minute; closed connections are not logged."""
+        exception = kw.get("exc_info")
+        if self.transport is None or isinstance(exception, _CLOSED_BY_CLIENT):
             return
         _repeats.log(
-            _log, logging.ERROR, "answering a request failed", same=_origin(raised), exc_info=raised
+            _log,
+            logging.ERROR,
+            "handling a request failed",
+            same=_origin(exception),
+            exc_info=exception,
         )
 
     def handle_error(
@@ -151,23 +155,25 @@ class HttpConnection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what is not HTTP with a Status of 400, and log only what is our own fault."""
+        """Respond to invalid HTTP with a Status of 400; log only errors of the server."""
         if status >= 500:
             self.log_exception(exc_info=exc)
         if request.writer.output_size > 0:
-            raise ConnectionError("the answer has begun already")
-        said = (message or "").strip().partition("\n")[0].rstrip(":")
-        error = HoldfastError("Internal error occurred") if status >= 500 else BadRequest(said)
-        outcome = error_response(error)
-        answer = web.Response(status=status, headers=dict(outcome.headers), body=outcome.body)
-        answer.force_close()
-        return answer
+            raise ConnectionError("the response has already begun")
+        reason = (message or "").strip().partition("\n")[0].rstrip(":")
+        error = HoldfastError("Internal error occurred") if status >= 500 else BadRequest(reason)
+        status_response = error_response(error)
+        response = web.Response(
+            status=status, headers=dict(status_response.headers), body=status_response.body
+        )
+        response.force_close()
+        return response
 
 
-def _origin(raised: BaseException | None) -> tuple[object, ...]:
-    """Name the place an exception was raised at: its message may hold what a client sent."""
-    traced = raised.__traceback__ if raised is not None else None
-    while traced is not None and traced.tb_next is not None:
-        traced = traced.tb_next
-    place = (traced.tb_frame.f_code.co_filename, traced.tb_lineno) if traced else ()
-    return (type(raised), *place)
+def _origin(exception: BaseException | None) -> tuple[object, ...]:
+    """Return where an exception was raised; its message may contain data of a client."""
+    traceback = exception.__traceback__ if exception is not None else None
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    place = (traceback.tb_frame.f_code.co_filename, traceback.tb_lineno) if traceback else ()
+    return (type(exception), *place)

@@ -1,7 +1,7 @@
-"""Limit the requests in flight, and the memory of their bodies and answers, by user.
+"""Limit the requests in flight, and the memory of their bodies and responses, by user.
 
-System users, other users and anonymous clients are counted apart, so that a flood by one kind
-refuses none of the others; no user outside system:masters gets more than its own share.
+System users, other users and anonymous clients have separate limits, so that a flood by one class
+does not reject requests of another; each user outside system:masters has a limit too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SYSTEM, _OTHER, _ANONYMOUS = "system", "other", "anonymous"
 
 
 def user_class(user: User) -> str:
-    """Tell which kind of user this is.
+    """Return the class of a user: system, other or anonymous.
 
     >>> user_class(User("system:node:a", ("system:nodes",))), user_class(User("ann"))
     ('system', 'other')
@@ -27,45 +27,45 @@ def user_class(user: User) -> str:
     return _SYSTEM if user.is_system else _OTHER
 
 
-class _Amounts:
-    """What is in use, by kind of user and by user."""
+class _Usage:
+    """Amounts in use, by user class and by user."""
 
-    def __init__(self, most: dict[str, int], most_of_user: int) -> None:
-        self._most = most
-        self._most_of_user = most_of_user
-        self._of_kind: Counter[str] = Counter()
-        self._of_user: Counter[str] = Counter()
+    def __init__(self, limits_by_class: dict[str, int], limit_per_user: int) -> None:
+        self._limits_by_class = limits_by_class
+        self._limit_per_user = limit_per_user
+        self._by_class: Counter[str] = Counter()
+        self._by_user: Counter[str] = Counter()
 
     def take(self, user: User, kind: str, amount: int) -> bool:
-        """Count an amount as used; False, and nothing counted, if it exceeds a share."""
-        if self._of_kind[kind] + amount > self._most[kind]:
+        """Add an amount if it is within the limits; return whether it was added."""
+        if self._by_class[kind] + amount > self._limits_by_class[kind]:
             return False
-        if not user.is_master and self._of_user[user.name] + amount > self._most_of_user:
+        if not user.is_master and self._by_user[user.name] + amount > self._limit_per_user:
             return False
         self.add(user, kind, amount)
         return True
 
     def add(self, user: User, kind: str, amount: int) -> None:
-        """Count an amount as used, whatever the shares are."""
-        self._of_kind[kind] += amount
-        self._of_user[user.name] += amount
+        """Add an amount, even over the limits."""
+        self._by_class[kind] += amount
+        self._by_user[user.name] += amount
 
-    def uses_nothing(self, user: User) -> bool:
-        """Tell whether nothing is counted for a user."""
-        return user.name not in self._of_user
+    def is_unused(self, user: User) -> bool:
+        """Return whether nothing is in use by a user."""
+        return user.name not in self._by_user
 
-    def give_back(self, user: User, kind: str, amount: int) -> None:
-        self._of_kind[kind] -= amount
-        self._of_user[user.name] -= amount
-        if not self._of_user[user.name]:
-            del self._of_user[user.name]
+    def release_amount(self, user: User, kind: str, amount: int) -> None:
+        self._by_class[kind] -= amount
+        self._by_user[user.name] -= amount
+        if not self._by_user[user.name]:
+            del self._by_user[user.name]
 
 
 class InFlightLimits:
-    """The requests in flight of one server, and the bytes of their bodies and large answers."""
+    """The requests in flight of one server, and the bytes of their bodies and large responses."""
 
     def __init__(self, limits: FrontLimits) -> None:
-        self.requests = _Amounts(
+        self.requests = _Usage(
             {
                 _SYSTEM: limits.system_requests,
                 _OTHER: limits.other_requests,
@@ -73,11 +73,11 @@ class InFlightLimits:
             },
             limits.user_requests,
         )
-        self.body_bytes = _Amounts(
+        self.body_bytes = _Usage(
             {_SYSTEM: limits.system_body_bytes, _OTHER: limits.other_body_bytes, _ANONYMOUS: 0},
             limits.user_body_bytes,
         )
-        self.answer_bytes = _Amounts(
+        self.response_bytes = _Usage(
             {
                 _SYSTEM: limits.system_answer_bytes,
                 _OTHER: limits.other_answer_bytes,
@@ -87,7 +87,7 @@ class InFlightLimits:
         )
 
     def acquire(self, user: User) -> RequestInFlight:
-        """Count a request as in flight until its ``release``; raise 429 over the limit."""
+        """Count a request as in flight until ``release``; raise TooManyRequests over the limit."""
         kind = user_class(user)
         if not self.requests.take(user, kind, 1):
             raise too_many()
@@ -96,45 +96,45 @@ class InFlightLimits:
 
 @dataclass(slots=True)
 class RequestInFlight:
-    """One request and the memory reserved for its body and its answer."""
+    """One request, and the memory reserved for its body and its response."""
 
     _limits: InFlightLimits
     _user: User
     _kind: str
     _reserved: int = 0
-    _answer: int = 0
+    _response_bytes: int = 0
 
     def reserve_body(self, size: int) -> None:
-        """Reserve memory for a body before it is read; raise 429 over the limit."""
+        """Reserve memory for a body before it is read; raise TooManyRequests over the limit."""
         if not self._limits.body_bytes.take(self._user, self._kind, size):
             raise too_many()
         self._reserved += size
 
     def reserve_response(self, size: int, *, refusable: bool) -> None:
-        """Count an answer until it is sent; raise 429 over the limit if nothing was changed.
+        """Reserve memory for a response; raise TooManyRequests over the limit if ``refusable``.
 
-        A user that has no other large answer gets one of any size.
+        A user without another large response gets one of any size.
         """
-        answers = self._limits.answer_bytes
-        if not refusable or answers.uses_nothing(self._user):
-            answers.add(self._user, self._kind, size)
-        elif not answers.take(self._user, self._kind, size):
+        usage = self._limits.response_bytes
+        if not refusable or usage.is_unused(self._user):
+            usage.add(self._user, self._kind, size)
+        elif not usage.take(self._user, self._kind, size):
             raise too_many()
-        self._answer += size
+        self._response_bytes += size
 
     def release(self) -> None:
-        """Give everything back."""
-        self._limits.requests.give_back(self._user, self._kind, 1)
+        """End the request and release its memory."""
+        self._limits.requests.release_amount(self._user, self._kind, 1)
         if self._reserved:
-            self._limits.body_bytes.give_back(self._user, self._kind, self._reserved)
+            self._limits.body_bytes.release_amount(self._user, self._kind, self._reserved)
             self._reserved = 0
-        if self._answer:
-            self._limits.answer_bytes.give_back(self._user, self._kind, self._answer)
-            self._answer = 0
+        if self._response_bytes:
+            self._limits.response_bytes.release_amount(self._user, self._kind, self._response_bytes)
+            self._response_bytes = 0
 
 
 def too_many() -> TooManyRequests:
-    """Build the answer to a client that is over one of its limits."""
+    """Build the 429 for a client over one of its limits."""
     return TooManyRequests(
         "too many requests, please try again later", Details(retry_after_seconds=1)
     )

@@ -1,7 +1,7 @@
-"""Accept TLS connections, never more than the process has file descriptors for.
+"""Accept TLS connections, within the limit of open files.
 
-asyncio's own server logs a traceback for each accept that fails for want of descriptors, a hundred
-at a time, and knows no limit below that; so accepting is done here.
+asyncio's own server has no limit on connections, and without free file descriptors it logs a
+traceback for each failed accept, a hundred at a time. So connections are accepted here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from holdfast.apiserver.wire.connections import LOOPBACK, Connections, IncomingC
 from holdfast.repeated_log import Repeats
 from holdfast.settings import FrontLimits
 
-_BATCH = 16  # connections accepted before the event loop turns to those that are open
+_BATCH = 16  # connections accepted before other tasks run
 _BACKLOG = 1024
-_LOOK_SECONDS = 1.0  # how often to look for overdue connections
+_CHECK_SECONDS = 1.0  # between two checks for overdue connections
 _RETRY_SECONDS = 0.5
 _SHUTDOWN_SECONDS = 2.0  # how long to wait for the peer to end TLS
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -30,13 +30,13 @@ _log = logging.getLogger(__name__)
 
 
 class _TlsProtocol(sslproto.SSLProtocol):
-    """asyncio's TLS with a small buffer: 256 KiB for each idle connection is too much to give."""
+    """asyncio's TLS protocol with a small buffer instead of 256 KiB per connection."""
 
     max_size = 32 * 1024
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the limit of open files as far as allowed and return it."""
+    """Raise the soft limit of open files to the hard limit and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):
@@ -45,7 +45,7 @@ def raise_descriptor_limit() -> int:
 
 
 def max_connections(limits: FrontLimits) -> int:
-    """Return how many connections may be open: as many as wanted, with descriptors to spare."""
+    """Return how many connections may be open; some file descriptors are reserved."""
     available = raise_descriptor_limit()
     if available == resource.RLIM_INFINITY:
         return limits.connections
@@ -53,29 +53,29 @@ def max_connections(limits: FrontLimits) -> int:
 
 
 async def bind_sockets(host: str, port: int) -> list[socket.socket]:
-    """Listen on every address of a host, all at the same port (0: any free one).
+    """Bind a socket to every address of a host, all with the same port (0: any free port).
 
-    An address that this machine does not have is left out if there is another.
+    Addresses that this machine does not have are skipped, unless there is no other.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
-    missing: OSError | None = None
+    unavailable: OSError | None = None
     for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
         where = (address[0], port, *address[2:])
         try:
             bound = socket.create_server(where, family=family, backlog=_BACKLOG)
         except OSError as failure:
             if failure.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                missing = failure
+                unavailable = failure
                 continue
             _close_all(sockets)
             raise
         bound.setblocking(False)
         sockets.append(bound)
         port = bound.getsockname()[1]
-    if missing and not sockets:
-        raise missing
+    if unavailable and not sockets:
+        raise unavailable
     return sockets
 
 
@@ -85,7 +85,7 @@ def _close_all(sockets: list[socket.socket]) -> None:
 
 
 class Listener:
-    """Accept connections on bound sockets until closed, and close those that are overdue."""
+    """Accepts connections on bound sockets, and closes overdue ones, until closed."""
 
     def __init__(
         self,
@@ -101,23 +101,23 @@ class Listener:
         self._limits = limits
         self._make_protocol = make_protocol
         self._loop = asyncio.get_running_loop()
-        self._opening: set[asyncio.Task[None]] = set()
+        self._handshakes: set[asyncio.Task[None]] = set()
         self._repeats = Repeats()
         self._closed = False
         for bound in sockets:
             self._resume(bound)
-        self._look_seconds = min(_LOOK_SECONDS, limits.header_seconds / 4)
-        self._look = self._loop.call_later(self._look_seconds, self._close_overdue)
+        self._check_seconds = min(_CHECK_SECONDS, limits.header_seconds / 4)
+        self._check = self._loop.call_later(self._check_seconds, self._close_overdue)
 
     @property
     def port(self) -> int:
-        """The port listened on."""
+        """The port of the listener."""
         return int(self._sockets[0].getsockname()[1])
 
     def close(self) -> None:
-        """Stop accepting; open connections stay."""
+        """Stop accepting; open connections stay open."""
         self._closed = True
-        self._look.cancel()
+        self._check.cancel()
         for bound in self._sockets:
             self._loop.remove_reader(bound)
         _close_all(self._sockets)
@@ -133,13 +133,13 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as failure:
-                self._cannot_accept(bound, failure)
+                self._accept_failed(bound, failure)
                 return
             accepted.setblocking(False)
             self._open(accepted, str(peer[0]))
 
-    def _cannot_accept(self, bound: socket.socket, failure: OSError) -> None:
-        """Give up a connection for the next one, and wait a moment rather than spin."""
+    def _accept_failed(self, bound: socket.socket, failure: OSError) -> None:
+        """Close one connection if there are no free descriptors, and retry after a pause."""
         if failure.errno in _EXHAUSTED:
             self._connections.close_one()
         self._warn(f"cannot accept connections: {failure.strerror}")
@@ -150,15 +150,16 @@ class Listener:
         connection = self._connections.add(_network(address), self._loop.time())
         if connection is None:
             self._warn(
-                f"all {self._connections.max_connections} connections are in use; refusing more"
+                f"all {self._connections.max_connections} connections are in use; "
+                "rejecting new ones"
             )
             accepted.close()
             return
-        task = self._loop.create_task(self._shake_hands(accepted, connection))
-        self._opening.add(task)
-        task.add_done_callback(self._opening.discard)
+        task = self._loop.create_task(self._handshake(accepted, connection))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
 
-    async def _shake_hands(self, accepted: socket.socket, connection: IncomingConnection) -> None:
+    async def _handshake(self, accepted: socket.socket, connection: IncomingConnection) -> None:
         done: asyncio.Future[None] = self._loop.create_future()
         tls = _TlsProtocol(
             self._loop, self._make_protocol(connection), self._context, done, server_side=True,
@@ -179,14 +180,14 @@ class Listener:
 
     def _close_overdue(self) -> None:
         self._connections.close_overdue(self._loop.time())
-        self._look = self._loop.call_later(self._look_seconds, self._close_overdue)
+        self._check = self._loop.call_later(self._check_seconds, self._close_overdue)
 
     def _warn(self, line: str) -> None:
         self._repeats.log(_log, logging.WARNING, line)
 
 
 def _network(address: str) -> str:
-    """Return what one client can choose its addresses from: an IPv4 address, an IPv6 /64.
+    """Return the addresses that one client may use: an IPv4 address, or an IPv6 /64.
 
     >>> _network("127.0.0.1"), _network("2001:db8::1") == _network("2001:db8::2")
     ('127.0.0.1', True)

@@ -1,4 +1,4 @@
-"""Agree with a client on the form of an answer and of a body."""
+"""Content negotiation: the formats of request bodies and responses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _ANY_JSON = frozenset({JSON, "*/*", "application/*"})
-_READABLE = (JSON, YAML, PROTOBUF)
+_BODY_MEDIA_TYPES = (JSON, YAML, PROTOBUF)
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
-    """How an answer is written: ``as_`` is empty, Table or PartialObjectMetadata(List)."""
+    """The format of a response; ``as_`` is empty, Table or PartialObjectMetadata(List)."""
 
     media_type: str = JSON
     as_: str = ""
@@ -25,17 +25,17 @@ class ResponseFormat:
 
     @property
     def is_plain(self) -> bool:
-        """Whether stored bytes can be sent as they are."""
+        """Whether stored bytes can be sent unchanged."""
         return self.media_type == JSON and not self.as_
 
     @property
     def is_table(self) -> bool:
-        """Whether rows and columns are wanted."""
+        """Whether a Table was requested."""
         return self.as_ == "Table"
 
     @property
     def is_metadata(self) -> bool:
-        """Whether only metadata is wanted."""
+        """Whether only metadata was requested."""
         return self.as_.startswith("PartialObjectMetadata")
 
 
@@ -57,7 +57,7 @@ def _clauses(header: str) -> list[tuple[float, str, dict[str, str]]]:
 
 @lru_cache(maxsize=256)
 def negotiate_response(accept: str) -> ResponseFormat:
-    """Choose the first form of an Accept header that we can write.
+    """Return the first supported format of an Accept header; raise NotAcceptable if none is.
 
     >>> negotiate_response("application/vnd.kubernetes.protobuf,application/json").is_plain
     True
@@ -70,19 +70,19 @@ def negotiate_response(accept: str) -> ResponseFormat:
         if weight <= 0:
             continue
         as_ = params.get("as", "")
-        if as_ and not _is_known_view(as_, params):
+        if as_ and not _is_known_transform(as_, params):
             continue
-        view = (as_, params.get("g", ""), params.get("v", "")) if as_ else ("", "", "")
+        transform = (as_, params.get("g", ""), params.get("v", "")) if as_ else ("", "", "")
         if media in _ANY_JSON:
-            return ResponseFormat(JSON, *view)
+            return ResponseFormat(JSON, *transform)
         if media == YAML:
-            return ResponseFormat(YAML, *view)
+            return ResponseFormat(YAML, *transform)
     raise NotAcceptable(
         f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}, {JSON};stream=watch"
     )
 
 
-def _is_known_view(as_: str, params: dict[str, str]) -> bool:
+def _is_known_transform(as_: str, params: dict[str, str]) -> bool:
     known = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
     versions = ("v1", "v1beta1")
     return as_ in known and params.get("g") == "meta.k8s.io" and params.get("v") in versions
@@ -90,7 +90,7 @@ def _is_known_view(as_: str, params: dict[str, str]) -> bool:
 
 @lru_cache(maxsize=64)
 def negotiate_discovery(accept: str) -> str:
-    """Choose ``v2``, ``v2beta1`` or the empty string for the legacy discovery documents."""
+    """Return the version of aggregated discovery, v2 or v2beta1, or "" for legacy documents."""
     for weight, media, params in _clauses(accept or JSON):
         if weight <= 0 or media not in _ANY_JSON:
             continue
@@ -107,7 +107,7 @@ def negotiate_discovery(accept: str) -> str:
 
 @lru_cache(maxsize=64)
 def body_media_type(content_type: str) -> str:
-    """Name the form of a request body; none given means JSON.
+    """Return the media type of a request body; JSON by default.
 
     >>> body_media_type("application/json; charset=utf-8")
     'application/json'
@@ -115,9 +115,9 @@ def body_media_type(content_type: str) -> str:
     media = content_type.split(";", 1)[0].strip().lower()
     if not media or media == "*/*":
         return JSON
-    if media in _READABLE:
+    if media in _BODY_MEDIA_TYPES:
         return media
     raise Unsupported(
         "the body of the request was in an unknown format - accepted media types include: "
-        + ", ".join(_READABLE)
+        + ", ".join(_BODY_MEDIA_TYPES)
     )

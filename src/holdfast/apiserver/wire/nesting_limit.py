@@ -1,4 +1,4 @@
-"""How deep the values that clients send may be nested, whatever form they come in."""
+"""Limits on the nesting of JSON values that clients send."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from holdfast.errors import BadRequest
 
 DEPTH_LIMIT = 200
 PATH_LIMIT = 8 * 1024
-"""The most characters of all names on the way from the root to a field."""
+"""The most characters in the path of a field."""
 _COLLECTIONS = (dict, list)
 
 
 def too_deep(depth: int = DEPTH_LIMIT) -> BadRequest:
-    """Build the error for a value that is nested deeper than a limit."""
+    """Build the error for a value nested deeper than a limit."""
     return BadRequest(f"the object is nested more than {depth} levels deep")
 
 
 def check_nesting(value: Any, depth: int = DEPTH_LIMIT) -> None:
-    """Refuse what is nested too deep, or below names too long, for code that walks it.
+    """Raise BadRequest for a value that is nested too deep or has too long field paths.
 
-    Depth costs stack. The names on the way to a field are its path, which is written out for
-    each field below.
+    Code that walks the value recurses once per level and builds the path of each field.
 
     >>> check_nesting([[[[1]]]], 2)
     Traceback (most recent call last):
@@ -42,7 +41,7 @@ def check_nesting(value: Any, depth: int = DEPTH_LIMIT) -> None:
 
 
 def _below(path: int, value: Any) -> list[tuple[int, list[Any]]]:
-    """List the collections in a value; empty ones are left out."""
+    """Return the non-empty collections in a value, with the lengths of their paths."""
     if isinstance(value, dict):
         return [(path + len(k), [v]) for k, v in value.items() if v and type(v) in _COLLECTIONS]
     if isinstance(value, list):

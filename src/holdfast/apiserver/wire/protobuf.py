@@ -1,8 +1,8 @@
-"""Read request bodies in Kubernetes' protobuf form, which Go clients send for built-in kinds.
+"""Decode Kubernetes protobuf bodies, which Go clients send for built-in kinds.
 
-A body is four bytes of magic and a ``runtime.Unknown`` that names the kind and holds the object.
-Go writes every field that is no pointer, so zeros arrive where JSON would have left the field
-out; the table says which fields those are (see ``tools/api_data/protos.py``).
+A body is four magic bytes and a ``runtime.Unknown``, which contains the kind and the object. Go
+encodes every field that is not a pointer, so zero values arrive where JSON would omit the field;
+the generated table says which fields those are (see ``tools/api_data/protos.py``).
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _REPEATED, _MAP, _KEEP, _INLINE = 1, 2, 4, 8
 _META = "k8s.io.apimachinery.pkg.apis.meta.v1"
 _UNKNOWN = "k8s.io.apimachinery.pkg.runtime.Unknown"
 _RAW = "k8s.io.apimachinery.pkg.runtime.RawExtension"
-_DEEPEST = 100
+_DEPTH_LIMIT = 100
 _SCALAR_WIRE = {
     "string": BYTES, "bytes": BYTES, "bool": VARINT, "int": VARINT, "double": FIXED64,
 }  # fmt: skip
 
 
-# OSError and OverflowError: a time that is no date.
-_BROKEN = (IndexError, OSError, OverflowError, RecursionError, struct.error, ValueError)
+# OSError and OverflowError: a timestamp outside the calendar.
+_DECODE_ERRORS = (IndexError, OSError, OverflowError, RecursionError, struct.error, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """One field of a message, ready to read."""
+    """One field of a message."""
 
     name: str
     kind: str  # a scalar's name, or "" for a message
@@ -49,7 +49,7 @@ class _Field:
 
 @dataclass(slots=True)
 class _Message:
-    """One message: its fields by number, and how its JSON form differs from a plain object."""
+    """One message: its fields by number, and the conversion to JSON if it is not an object."""
 
     name: str
     fields: dict[int, _Field] = field(default_factory=dict)
@@ -57,15 +57,15 @@ class _Message:
 
 
 def decode_body(body: bytes) -> dict[str, Any]:
-    """Turn a framed body into the object JSON would have carried.
+    """Decode a body to the object that the same request in JSON would contain.
 
-    A body that is no such frame, or of a kind we have no table for, raises BadRequest.
+    Raises BadRequest for an invalid body or an unknown kind.
     """
     if not body.startswith(MAGIC):
         raise BadRequest("the body is no Kubernetes protobuf: it does not start with k8s\\x00")
     try:
         return _decode_unknown(body[len(MAGIC) :], 0)
-    except _BROKEN as broken:
+    except _DECODE_ERRORS as broken:
         raise BadRequest(f"the protobuf body cannot be read: {broken}") from broken
 
 
@@ -85,7 +85,7 @@ def _decode_unknown(frame: bytes, depth: int) -> dict[str, Any]:
 
 
 def _message_of(api_version: str, kind: str) -> _Message:
-    """Find the message of a kind; DeleteOptions and the like are of every group version."""
+    """Return the message of a kind; DeleteOptions and the like exist in every group version."""
     table = data.load("protobuf")
     for package in (table["groups"].get(api_version), _META):
         if package and f"{package}.{kind}" in table["messages"]:
@@ -97,10 +97,10 @@ def _message_of(api_version: str, kind: str) -> _Message:
 
 
 def _message(name: str) -> _Message:
-    """Prepare a message once; it is known before its fields are, for types that nest."""
-    if known := _prepared.get(name):
+    """Return a message, cached; it is cached before its fields, for recursive types."""
+    if known := _messages.get(name):
         return known
-    message = _prepared[name] = _Message(name, finish=SPECIAL_TYPES.get(name))
+    message = _messages[name] = _Message(name, finish=SPECIAL_TYPES.get(name))
     for number, json_name, kind, flags in data.load("protobuf")["messages"][name]:
         scalar = kind in _SCALAR_WIRE
         inner = None if scalar else _message(kind)
@@ -110,27 +110,27 @@ def _message(name: str) -> _Message:
     return message
 
 
-_prepared: dict[str, _Message] = {}
+_messages: dict[str, _Message] = {}
 
 
 def _read(buffer: bytes, message: _Message, depth: int) -> Any:
-    """Read one message."""
-    if depth > _DEEPEST:
-        raise too_deep(_DEEPEST)
+    """Decode one message."""
+    if depth > _DEPTH_LIMIT:
+        raise too_deep(_DEPTH_LIMIT)
     out: dict[str, Any] = {}
     fields, at, end = message.fields, 0, len(buffer)
     while at < end:
-        tag = buffer[at]  # one byte nearly always; calls cost more than the rest of the loop
+        tag = buffer[at]  # nearly always one byte; a call of read_varint would be slow
         at += 1
         if tag > 127:
             tag, at = read_varint(buffer, at - 1)
         known = fields.get(tag >> 3)
         if tag & 7 == BYTES:
-            piece, at = _piece(buffer, at)
+            piece, at = _read_delimited(buffer, at)
             if known is not None:
-                _take(out, known, piece, depth)
+                _decode_delimited(out, known, piece, depth)
         else:
-            value, at = _number(buffer, at, tag & 7)
+            value, at = _read_number(buffer, at, tag & 7)
             if known is not None:
                 if _SCALAR_WIRE.get(known.kind) != tag & 7:
                     raise IndexError(f"{known.name} is not of the wire type {tag & 7}")
@@ -138,8 +138,8 @@ def _read(buffer: bytes, message: _Message, depth: int) -> Any:
     return message.finish(out) if message.finish else out
 
 
-def _take(out: dict[str, Any], known: _Field, piece: bytes, depth: int) -> None:
-    """Read one length-delimited field: text, a message, a map entry or packed numbers."""
+def _decode_delimited(out: dict[str, Any], known: _Field, piece: bytes, depth: int) -> None:
+    """Decode one length-delimited field: text, a message, a map entry or packed numbers."""
     if known.flags & _MAP:
         key, value = _entry(known, piece, depth)
         out.setdefault(known.name, {})[key] = value
@@ -156,7 +156,7 @@ def _take(out: dict[str, Any], known: _Field, piece: bytes, depth: int) -> None:
     else:  # packed numbers
         at = 0
         while at < len(piece):
-            number, at = _number(piece, at, _SCALAR_WIRE[known.kind])
+            number, at = _read_number(piece, at, _SCALAR_WIRE[known.kind])
             _put(out, known, _scalar(known.kind, number))
 
 
@@ -171,12 +171,12 @@ def _nested(message: _Message, piece: bytes, depth: int) -> Any:
 
 
 def _entry(known: _Field, entry: bytes, depth: int) -> tuple[str, Any]:
-    """Read one map entry; an absent value is the type's own empty value."""
+    """Decode one map entry; an absent value is the empty value of its type."""
     parts: dict[int, bytes] = {}
     at = 0
     while at < len(entry):
         tag, at = read_varint(entry, at)
-        parts[tag >> 3], at = _piece(entry, at)
+        parts[tag >> 3], at = _read_delimited(entry, at)
     value = parts.get(2, b"")
     return str(parts.get(1, b""), "utf-8"), (
         _text(known, value) if known.message is None else _nested(known.message, value, depth)
@@ -193,7 +193,7 @@ def _put(out: dict[str, Any], known: _Field, value: Any) -> None:
 def _text(known: _Field, raw: bytes) -> Any:
     if known.kind == "string":
         return str(raw, "utf-8")
-    # "raw" and "Raw" are JSON inside; every other bytes field is base64 in JSON.
+    # "raw" and "Raw" contain JSON; every other bytes field is base64 in JSON.
     return raw if known.name in ("raw", "Raw") else b64encode(raw).decode()
 
 
@@ -205,7 +205,7 @@ def _scalar(kind: str, value: int | float) -> Any:
     return value
 
 
-def _piece(buffer: bytes, at: int) -> tuple[bytes, int]:
+def _read_delimited(buffer: bytes, at: int) -> tuple[bytes, int]:
     size = buffer[at]
     at += 1
     if size > 127:
@@ -216,7 +216,7 @@ def _piece(buffer: bytes, at: int) -> tuple[bytes, int]:
     return buffer[at:end], end
 
 
-def _number(buffer: bytes, at: int, wire: int) -> tuple[int | float, int]:
+def _read_number(buffer: bytes, at: int, wire: int) -> tuple[int | float, int]:
     if wire == VARINT:
         return read_varint(buffer, at)
     if wire == FIXED64:

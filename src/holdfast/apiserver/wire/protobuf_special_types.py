@@ -1,4 +1,4 @@
-"""The protobuf messages whose JSON form is no object: times, quantities, raw JSON, unions."""
+"""Protobuf messages that are not objects in JSON: times, quantities, raw JSON, unions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _quantity(value: dict[str, Any]) -> str:
 
 
 def _time(value: dict[str, Any]) -> str | None:
-    """Write whole seconds, as JSON clients read them; Go's zero time is an empty message."""
+    """Return the time in whole seconds, as in JSON; Go's zero time is an empty message."""
     return rfc3339(value["seconds"]) if "seconds" in value else None
 
 
@@ -52,7 +52,7 @@ def _schema_or_names(value: dict[str, Any]) -> Any:
 
 
 def _duration(value: dict[str, Any]) -> str:
-    """Write a duration as Go does, down to the nanosecond."""
+    """Format a duration as Go does, with nanoseconds."""
     nanos = value.get("duration", 0)
     sign, nanos = ("-", -nanos) if nanos < 0 else ("", nanos)
     seconds, rest = divmod(nanos, 1_000_000_000)

@@ -1,4 +1,4 @@
-"""Read a method and a path as a call: which verb, on which resource, of which name."""
+"""Parse method and path of a request: verb, resource, namespace, name."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _ON_OBJECT = {
     "DELETE": "delete",
 }  # fmt: skip
 _ON_COLLECTION = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
-_NAMESPACE_PARTS = ("finalize", "status")
+_NAMESPACE_SUBRESOURCES = ("finalize", "status")
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """What a request asks for. ``plural`` is empty for paths that are not resources."""
+    """The parsed request; ``plural`` is empty for paths that are not resources."""
 
     verb: str
     path: str
@@ -31,12 +31,12 @@ class RequestInfo:
 
     @property
     def is_resource(self) -> bool:
-        """Whether the path names a resource rather than, say, ``/healthz``."""
+        """Whether the path is that of a resource, unlike for example ``/healthz``."""
         return bool(self.plural)
 
 
 def is_true(text: str | None) -> bool:
-    """Read a boolean query parameter as Go does.
+    """Parse a boolean query parameter as Go does.
 
     >>> is_true("1"), is_true("no"), is_true(None)
     (True, False, False)
@@ -45,7 +45,7 @@ def is_true(text: str | None) -> bool:
 
 
 def parse_request_info(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
-    """Work out what a request asks for.
+    """Parse a request; raise NotAllowed if the method is not allowed for the path.
 
     >>> parse_request_info("GET", "/api/v1/namespaces/web/pods/a/log", {}).subresource
     'log'
@@ -55,13 +55,13 @@ def parse_request_info(method: str, path: str, query: Mapping[str, str]) -> Requ
     parts = [part for part in path.split("/") if part]
     root = parts[0] if parts else ""
     if root == "api" and len(parts) > 2:
-        return _resource_call(method, path, query, ("", parts[1]), parts[2:])
+        return _resource_request(method, path, query, ("", parts[1]), parts[2:])
     if root == "apis" and len(parts) > 3:
-        return _resource_call(method, path, query, (parts[1], parts[2]), parts[3:])
+        return _resource_request(method, path, query, (parts[1], parts[2]), parts[3:])
     return RequestInfo(method.lower(), path)
 
 
-def _resource_call(
+def _resource_request(
     method: str,
     path: str,
     query: Mapping[str, str],
@@ -70,7 +70,7 @@ def _resource_call(
 ) -> RequestInfo:
     namespace = ""
     is_namespace_itself = parts[0] == "namespaces" and (
-        len(parts) < 3 or (len(parts) == 3 and parts[2] in _NAMESPACE_PARTS)
+        len(parts) < 3 or (len(parts) == 3 and parts[2] in _NAMESPACE_SUBRESOURCES)
     )
     if parts[0] == "namespaces" and not is_namespace_itself:
         namespace, parts = parts[1], parts[2:]

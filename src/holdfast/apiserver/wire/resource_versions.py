@@ -1,4 +1,4 @@
-"""What ``resourceVersion`` and ``resourceVersionMatch`` of a list or watch mean."""
+"""The options ``resourceVersion`` and ``resourceVersionMatch`` of lists and watches."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _MATCHES = ("Exact", "NotOlderThan")
 
 
 class ResourceVersionTooLarge(Retryable):
-    """A version nobody has written yet was asked for: the client may be ahead of us."""
+    """The requested resourceVersion does not exist yet; the client may retry."""
 
     code, reason = 504, "Timeout"
 
 
 def parse_resource_version(text: str) -> int:
-    """Read a resourceVersion; unset reads as 0."""
+    """Parse a resourceVersion; 0 if it is not set."""
     if not text:
         return 0
     try:
@@ -35,17 +35,17 @@ def parse_resource_version(text: str) -> int:
 
 
 def check_not_newer(wanted: int, revision: int) -> None:
-    """Refuse a version that does not exist yet."""
+    """Raise ResourceVersionTooLarge for a version that does not exist yet."""
     if wanted > revision:
-        words = f"Too large resource version: {wanted}, current: {revision}"
+        message = f"Too large resource version: {wanted}, current: {revision}"
         cause = Cause("", "Too large resource version", "ResourceVersionTooLarge")
         raise ResourceVersionTooLarge(
-            f"Timeout: {words}", Details(causes=(cause,), retry_after_seconds=1)
+            f"Timeout: {message}", Details(causes=(cause,), retry_after_seconds=1)
         )
 
 
 def revision_to_list(query: Mapping[str, str], revision: int, *, paged: bool) -> int | None:
-    """Decide which revision a list must show; None means the newest."""
+    """Check the options of a list; return the revision to list, None for the newest."""
     text, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     try:
         wanted = parse_resource_version(text)
@@ -81,7 +81,7 @@ def _check_match(text: str, match: str, wanted: int) -> None:
 
 
 def wants_initial_events(query: Mapping[str, str]) -> bool:
-    """Check the options of a watch; tells whether the initial state is to be sent and marked."""
+    """Check the options of a watch; return whether initial events and their end are sent."""
     initial = query.get("sendInitialEvents")
     match = query.get("resourceVersionMatch", "")
     if initial is None:

@@ -1,4 +1,4 @@
-"""Build answers: objects, Status results, errors, and streams that keep coming."""
+"""Build responses: objects, Status, errors, streams."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _JSON_HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class StreamResponse:
-    """An answer that keeps coming, in batches of lines that end in a newline each.
+    """A streamed response: batches of lines that end in a newline each.
 
-    Whoever holds one calls ``close`` in the end, whether it was read or not.
+    ``close`` must be called in the end, whether the stream was read or not.
     """
 
     batches: AsyncIterator[list[bytes]]
@@ -34,17 +34,17 @@ class StreamResponse:
     headers: Mapping[str, str] = field(default_factory=lambda: dict(_JSON_HEADERS))
 
     async def close(self) -> None:
-        """Hang up: nobody reads any more."""
+        """Stop the stream."""
         self.on_close()
 
 
 def encoded_response(
     body: bytes, status: int = 200, response_format: ResponseFormat = PLAIN_JSON
 ) -> Response:
-    """Answer with JSON that is already written, as YAML if the client asked for that.
+    """Return a response with a body of JSON, converted to YAML if that was negotiated.
 
-    JSON is YAML too: a large answer is sent as it is, since writing another form of it would
-    hold up all other requests for seconds.
+    JSON is valid YAML: a large body is sent as it is, because converting it would delay all other
+    requests for seconds.
     """
     if response_format.media_type == YAML and len(body) > YAML_LIMIT:
         return Response(status, {**_JSON_HEADERS, "content-type": YAML}, body)
@@ -57,18 +57,18 @@ def encoded_response(
 
 
 def json_response(value: Any, status: int = 200) -> Response:
-    """Answer with a value that has still to be written."""
+    """Return a response with a value encoded as JSON."""
     return encoded_response(_encode(value) + b"\n", status)
 
 
 def text_response(text: str, status: int = 200) -> Response:
-    """Answer with plain text, as the health paths do."""
+    """Return a response of plain text."""
     headers = {**_JSON_HEADERS, "content-type": "text/plain; charset=utf-8"}
     return Response(status, headers, text.encode())
 
 
 def success_response(details: Details | None = None, status: int = 200) -> Response:
-    """Answer with a Status that says Success."""
+    """Return a Status with status Success."""
     value: dict[str, Any] = {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
     }  # fmt: skip
@@ -82,7 +82,7 @@ def success_response(details: Details | None = None, status: int = 200) -> Respo
 
 
 def error_response(error: HoldfastError) -> Response:
-    """Answer with the Status an error stands for."""
+    """Return the Status of an error."""
     status = status_of(error)
     headers = dict(_JSON_HEADERS)
     if error.details.retry_after_seconds:
@@ -91,5 +91,5 @@ def error_response(error: HoldfastError) -> Response:
 
 
 def with_headers(response: Response, headers: Mapping[str, str]) -> Response:
-    """Copy an answer with more headers."""
+    """Copy a response and add headers."""
     return Response(response.status, {**response.headers, **headers}, response.body)

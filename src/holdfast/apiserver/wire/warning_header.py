@@ -1,19 +1,19 @@
-"""The Warning header of an answer: what clients such as kubectl print beside the result."""
+"""The Warning header of a response, which clients such as kubectl print."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 TOTAL_LIMIT = 4 * 1024
-"""The most characters of all warnings together before each is cut."""
+"""The most characters of all warnings together; beyond, each warning is truncated."""
 ITEM_LIMIT = 256
-"""What each warning is cut to then."""
+"""The most characters of a truncated warning."""
 HEADER_LIMIT = 7 * 1024
-"""The most bytes of the header: several clients refuse a line of more than 8 KiB."""
+"""The most bytes of the header; several clients reject lines of more than 8 KiB."""
 
 
 def warning_header(warnings: Iterable[str]) -> str:
-    r"""Write warnings as one header value; those that do not fit are counted in the last.
+    r"""Return warnings as one header value; the last item counts those that do not fit.
 
     >>> warning_header(['unknown field "x"'])
     '299 - "unknown field \\"x\\""'
@@ -40,7 +40,7 @@ def _item(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Replace what may not stand in a header: line breaks and other control characters."""
+    """Replace line breaks and other control characters by spaces."""
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() else " " for sign in text)
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -1,7 +1,7 @@
-"""Read a YAML request body as one JSON value, without recursion.
+"""Decode a YAML request body to a JSON value, without recursion.
 
-libyaml's own composer calls itself for each level of nesting and overflows the stack, so values
-are built here from the parser's events, which come one after the other.
+libyaml's composer recurses once per level of nesting and overflows the stack, so the value is built
+here from the events of the parser.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.apiserver.wire.nesting_limit import DEPTH_LIMIT, too_deep
 from holdfast.errors import BadRequest
 
 VALUE_LIMIT = 250_000
-"""The most scalars and collections of a body: each costs the server some microseconds."""
+"""The most scalars and collections in a body; each takes some microseconds."""
 _DIRECTIVE_LIMIT = 100
 _NUMBER_LENGTH = 64
 _TAGS = "tag:yaml.org,2002:"
@@ -29,7 +29,7 @@ _READERS: dict[str, Callable[[yaml.ScalarNode], Any]] = {
     _TAGS + "int": _safe.construct_yaml_int,
     _TAGS + "float": _safe.construct_yaml_float,
 }
-# Numbers of base 60 (1:30) and times are strings, as Go's reader has it.
+# Numbers of base 60 (1:30) and times are strings, as in Go's parser.
 _RESOLVERS = {
     first: [(tag, regexp.match) for tag, regexp in resolvers if tag in _READERS]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -46,22 +46,22 @@ def _read_scalar(event: yaml.ScalarEvent) -> Any:
     if tag == _STRING or (":" in text and tag in _READERS):
         return text
     if tag not in _READERS:
-        raise _refusal(f"the tag {tag} is not accepted")
+        raise _error(f"the tag {tag} is not accepted")
     if len(text) > _NUMBER_LENGTH:
-        raise _refusal(f"a number of more than {_NUMBER_LENGTH} characters")
+        raise _error(f"a number of more than {_NUMBER_LENGTH} characters")
     try:
         value = _READERS[tag](yaml.ScalarNode(tag, text))
     except KeyError:
-        raise _refusal(f"{text} is no value of the tag {tag}") from None
+        raise _error(f"{text} is no value of the tag {tag}") from None
     if isinstance(value, float) and not math.isfinite(value):
-        raise _refusal(f"json: unsupported value: {text}")
+        raise _error(f"json: unsupported value: {text}")
     return value
 
 
 class _Builder:
-    """The collections that are open, outermost first, and the value of the whole document.
+    """Builds the value of a document; ``_open`` are the open collections, outermost first.
 
-    In a mapping the key comes first and is remembered in ``_keys`` until its value follows.
+    ``_keys`` stores the key of a mapping until its value follows.
     """
 
     def __init__(self) -> None:
@@ -72,12 +72,12 @@ class _Builder:
     def start(self, event: yaml.CollectionStartEvent) -> None:
         """Open a mapping or a sequence."""
         if event.tag not in _COLLECTION_TAGS:
-            raise _refusal(f"the tag {event.tag} is not accepted")
+            raise _error(f"the tag {event.tag} is not accepted")
         if len(self._open) > DEPTH_LIMIT:
             raise too_deep()
-        made: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
-        self.add(made)
-        self._open.append(made)
+        collection: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
+        self.add(collection)
+        self._open.append(collection)
         self._keys.append(None)
 
     def end(self) -> None:
@@ -101,24 +101,24 @@ class _Builder:
 
 
 def parse_yaml(text: bytes) -> Any:
-    """Read one YAML document as a JSON value; no document at all is None.
+    """Decode one YAML document to a JSON value; an empty body is None.
 
     >>> parse_yaml(b"a: 2001-01-01")
     {'a': '2001-01-01'}
     """
-    if text.count(b"%TAG") > _DIRECTIVE_LIMIT:  # libyaml compares each with all before it
-        raise _refusal(f"more than {_DIRECTIVE_LIMIT} directives")
+    if text.count(b"%TAG") > _DIRECTIVE_LIMIT:  # libyaml takes quadratic time for them
+        raise _error(f"more than {_DIRECTIVE_LIMIT} directives")
     try:
         return _build(text.decode(), _Builder())
     except (yaml.YAMLError, ValueError) as broken:
-        raise _refusal(str(broken)) from broken
+        raise _error(str(broken)) from broken
 
 
 def _build(text: str, builder: _Builder) -> Any:
     documents = 0
     for count, event in enumerate(yaml.parse(text, yaml.CSafeLoader)):
         if count > VALUE_LIMIT:
-            raise _refusal(f"more than {VALUE_LIMIT} values; send JSON instead")
+            raise _error(f"more than {VALUE_LIMIT} values; send JSON instead")
         if isinstance(event, yaml.ScalarEvent):
             builder.add(_read_scalar(event))
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -126,25 +126,25 @@ def _build(text: str, builder: _Builder) -> Any:
         elif isinstance(event, yaml.CollectionEndEvent):
             builder.end()
         elif isinstance(event, yaml.AliasEvent):
-            raise _refusal("aliases are not accepted")
+            raise _error("aliases are not accepted")
         elif isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if documents > 1:
-                raise _refusal("expected a single document in the stream")
+                raise _error("expected a single document in the stream")
     return builder.value
 
 
 def _key(value: Any, mapping: dict[str, Any]) -> str:
-    """Write a key as JSON does; repeated keys and keys that are no plain scalar are refused."""
+    """Return a mapping key as a string; raise BadRequest for a repeated or complex key."""
     if isinstance(value, bool):
         value = "true" if value else "false"
     if not isinstance(value, str | int | float):
-        raise _refusal(f"unsupported map key: {value}")
+        raise _error(f"unsupported map key: {value}")
     key = str(value)
     if key in mapping:
-        raise _refusal(f'key "{key}" already set in map')
+        raise _error(f'key "{key}" already set in map')
     return key
 
 
-def _refusal(words: str) -> BadRequest:
-    return BadRequest(f"error converting YAML to JSON: {words}")
+def _error(message: str) -> BadRequest:
+    return BadRequest(f"error converting YAML to JSON: {message}")

@@ -1,7 +1,7 @@
-"""What happens to an object between reading it and keeping it: fill in, complete, refuse.
+"""Admission plugins of single kinds.
 
-Lives here: the default-on admission steps that change what a scheduler sees (priority,
-tolerations, scheduling gates), each for the kind whose entry names it. May not live here: the
-order they run in (``verbs.admission``), field validation, defaulting that needs no other object
-(``api.defaults``), storage.
+Lives here: those of upstream's default plugins that matter for scheduling (priority, tolerations,
+scheduling gates), the checks of granted permissions, and the completion of CRDs. May not live here:
+the order in which plugins run (``verbs.admission``), validation, and defaulting that needs no other
+object (``api.defaults``).
 """

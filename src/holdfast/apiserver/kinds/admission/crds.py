@@ -1,4 +1,4 @@
-"""Complete a CustomResourceDefinition, and keep in its status whether it is served."""
+"""Admission of CustomResourceDefinitions: the status, the finalizer, warnings."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from holdfast.apiserver.schema.structural import StructuralSchema
 from holdfast.errors import Cause, FieldErrors
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
-"""The finalizer under which the objects of a definition that is being deleted are deleted."""
+"""The finalizer of a CRD until its objects are deleted."""
 
 
 def admit_definition(op: Operation, definition: JsonObject, old: JsonObject | None) -> None:
-    """Complete a definition: conditions and stored versions."""
+    """Set the conditions and stored versions of a CRD."""
     if old is None:
         check_not_built_in(op, definition)
     else:
         _keep_finalizer(definition, old)
         if op.descriptor.storage_schema.is_unchanged(definition, old):
             return
-    if not check_definition(definition):  # else validation refuses it and names every field
+    if not check_definition(definition):  # otherwise validation rejects it
         establish(definition, op.context.clock.now())
 
 
 def _keep_finalizer(definition: JsonObject, old: JsonObject) -> None:
-    """Put the clean-up finalizer back: only the server takes it away."""
+    """Restore the clean-up finalizer, which only the server may remove."""
     meta = definition["metadata"]
     if meta.get("deletionTimestamp") and CLEANUP_FINALIZER in (
         old["metadata"].get("finalizers") or ()
@@ -39,7 +39,7 @@ def _keep_finalizer(definition: JsonObject, old: JsonObject) -> None:
 
 
 def establish(definition: JsonObject, now: float) -> None:
-    """Say in the status of a definition without mistakes that its resource is served."""
+    """Set the conditions NamesAccepted and Established of a valid CRD."""
     spec = definition["spec"]
     status = definition["status"] = dict(definition.get("status") or {})
     if not is_established(definition):
@@ -55,21 +55,21 @@ def establish(definition: JsonObject, now: float) -> None:
 
 
 def mark_unserved(definition: JsonObject, problems: list[Cause], now: float) -> bool:
-    """Say in the status of a stored definition why it is not served; tells if that is new."""
-    words = "; ".join(map(str, problems))
-    wanted = [condition("Established", "False", "InvalidDefinition", words, now)]
-    broken = [c for c in problems if SCHEMA in c.field]
-    if broken:
-        words = "; ".join(map(str, broken))
-        wanted.append(condition("NonStructuralSchema", "True", "Violations", words, now))
+    """Set the conditions of a CRD that cannot be served; return whether they changed."""
+    message = "; ".join(map(str, problems))
+    conditions = [condition("Established", "False", "InvalidDefinition", message, now)]
+    schema_problems = [c for c in problems if SCHEMA in c.field]
+    if schema_problems:
+        message = "; ".join(map(str, schema_problems))
+        conditions.append(condition("NonStructuralSchema", "True", "Violations", message, now))
     status = definition.get("status")
     status = definition["status"] = dict(status) if isinstance(status, dict) else {}
-    before = _said(status)
-    set_conditions(status, wanted)
-    return _said(status) != before
+    before = _condition_tuples(status)
+    set_conditions(status, conditions)
+    return _condition_tuples(status) != before
 
 
-def _said(status: JsonObject) -> list[tuple[Any, ...]]:
+def _condition_tuples(status: JsonObject) -> list[tuple[Any, ...]]:
     listed = status.get("conditions")
     return [
         tuple(one.get(part) for part in ("type", "status", "message"))
@@ -78,20 +78,20 @@ def _said(status: JsonObject) -> list[tuple[Any, ...]]:
     ]
 
 
-def set_conditions(status: JsonObject, wanted: list[JsonObject]) -> None:
-    """Put conditions in the place of those of the same type.
+def set_conditions(status: JsonObject, conditions: list[JsonObject]) -> None:
+    """Replace the conditions of the same types.
 
-    A schema that is structural again loses the condition that says otherwise.
+    The condition NonStructuralSchema is removed unless it is among the new ones.
     """
     listed = status.get("conditions")
-    replaced = {one["type"] for one in wanted} | {"NonStructuralSchema"}
+    replaced = {one["type"] for one in conditions} | {"NonStructuralSchema"}
     kept = [one for one in (listed if isinstance(listed, list) else ())
             if isinstance(one, dict) and one.get("type") not in replaced]  # fmt: skip
-    status["conditions"] = [*kept, *wanted]
+    status["conditions"] = [*kept, *conditions]
 
 
 def condition(kind: str, status: str, reason: str, message: str, now: float) -> JsonObject:
-    """Write one condition of a definition."""
+    """Return a condition of a CRD."""
     return {
         "type": kind, "status": status, "lastTransitionTime": rfc3339(now), "reason": reason,
         "message": message[:32768],
@@ -99,24 +99,24 @@ def condition(kind: str, status: str, reason: str, message: str, now: float) -> 
 
 
 def warn_of_unevaluated_rules(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
-    """Warn the client of rules in a new or changed definition that are not evaluated."""
+    """Warn the client of CEL rules in a new or changed CRD that are not evaluated."""
     if old is None or not op.descriptor.storage_schema.is_unchanged(new, old):
         op.warnings.extend(unevaluated_rules(new))
 
 
 def unevaluated_rules(definition: JsonObject) -> list[str]:
-    """Say which CEL rules of a definition's schemas are not evaluated here, and why."""
+    """Return which CEL rules of a CRD are not evaluated, and why."""
     return [
-        f"spec.versions[{i}].schema.openAPIV3Schema.{words}"
+        f"spec.versions[{i}].schema.openAPIV3Schema.{message}"
         for i, version in enumerate((definition.get("spec") or {}).get("versions") or ())
-        for words in StructuralSchema.compile(
+        for message in StructuralSchema.compile(
             version["schema"]["openAPIV3Schema"]
         ).unevaluated_rules
     ]
 
 
 def check_not_built_in(op: Operation, definition: JsonObject) -> None:
-    """Refuse a definition that would stand in the place of what the server itself serves."""
+    """Raise Invalid for a CRD with the name of a built-in resource."""
     spec = definition.get("spec") or {}
     group, plural = spec.get("group") or "", (spec.get("names") or {}).get("plural")
     found = FieldErrors()
@@ -125,7 +125,7 @@ def check_not_built_in(op: Operation, definition: JsonObject) -> None:
         and (descriptor.resource.group, descriptor.resource.plural) == (group, plural)
         for descriptor in op.context.registry
     ):
-        words = "is a built-in resource of this server"
-        found = FieldErrors([field_errors.invalid("spec.names.plural", plural, words)])
+        message = "is a built-in resource of this server"
+        found = FieldErrors([field_errors.invalid("spec.names.plural", plural, message)])
     name = definition["metadata"].get("name", "")
     found.raise_if_any(op.descriptor.resource.kind, name, op.descriptor.resource.group)

@@ -1,4 +1,4 @@
-"""Refuse to grant, by a role or a binding, more than the user who writes it holds."""
+"""Privilege escalation checks: a user may grant only permissions that it has itself."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _EVERYTHING: tuple[PolicyRule, ...] = (
 
 
 def check_role_grants(op: Operation, new: JsonMapping, old: JsonMapping | None) -> None:
-    """Refuse a role with rules that the writer lacks.
+    """Raise Forbidden for a role with rules that the user does not have.
 
-    The verb ``escalate`` allows it. A write that leaves the rules alone, or changes nothing but
-    what garbage collection needs, is not checked.
+    The verb ``escalate`` allows it. A write that changes no rules, or only fields for garbage
+    collection, is not checked.
     """
-    written = str(new["metadata"].get("name"))
+    name_written = str(new["metadata"].get("name"))
     if _is_checked(op, new, old) and (old is None or _granted(new) != _granted(old)):
-        _check_rules(op, written, _lifting(op, "escalate", written), _granted(new))
+        _check_rules(op, name_written, _override(op, "escalate", name_written), _granted(new))
 
 
 def check_binding_grants(op: Operation, new: JsonMapping, old: JsonMapping | None) -> None:
-    """Refuse a binding to a role with rules that the writer lacks.
+    """Raise Forbidden for a binding to a role with rules that the user does not have.
 
-    A binding to a role that does not exist is refused too: the role may be given any rules later.
-    The verb ``bind`` on the role bound allows all of it. A write that changes nothing but what
-    garbage collection needs is not checked.
+    A binding to a missing role is rejected too, because the role may get any rules later. The verb
+    ``bind`` on the role allows both. A write that changes only fields for garbage collection is
+    not checked.
     """
     if _is_checked(op, new, old):
         _check_binding(op, str(new["metadata"].get("name")), new.get("roleRef") or {})
@@ -47,30 +47,30 @@ def _is_checked(op: Operation, new: JsonMapping, old: JsonMapping | None) -> boo
     return old is None or _without_gc_fields(new) != _without_gc_fields(old)
 
 
-def _check_binding(op: Operation, written: str, ref: JsonMapping) -> None:
+def _check_binding(op: Operation, name_written: str, ref: JsonMapping) -> None:
     plural = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"
     name = str(ref.get("name"))
-    lifting = _lifting(op, "bind", name, plural)
+    override = _override(op, "bind", name, plural)
     authorizer = op.context.authorizer
     key = role_key(ref, op.request_info.namespace)
     rules = authorizer.roles().rules.get(key) if key else None
     if rules is not None:
-        _check_rules(op, written, lifting, rules)
-    elif not authorizer.allows(op.user, lifting):
-        # Upstream, too, names the role and calls it by the binding's resource.
+        _check_rules(op, name_written, override, rules)
+    elif not authorizer.allows(op.user, override):
+        # As upstream: the name of the role with the resource of the binding.
         resource = op.descriptor.resource.plural
         details = Details(name=name, group=GROUP, kind=resource)
         raise NotFound(f'{resource}.{GROUP} "{name}" not found', details)
 
 
 def _without_gc_fields(obj: JsonMapping) -> JsonMapping:
-    """Copy an object without the metadata that garbage collection and the server write."""
+    """Return a copy without the metadata that garbage collection and the server write."""
     meta = {key: value for key, value in obj["metadata"].items() if key not in _GC_FIELDS}
     return {**obj, "metadata": meta}
 
 
-def _lifting(op: Operation, verb: str, name: str, plural: str = "") -> RequestInfo:
-    """Name the call that, if allowed, makes all granting right."""
+def _override(op: Operation, verb: str, name: str, plural: str = "") -> RequestInfo:
+    """Return the request that a user must be allowed to make to skip the check."""
     return RequestInfo(
         verb,
         "",
@@ -83,15 +83,15 @@ def _lifting(op: Operation, verb: str, name: str, plural: str = "") -> RequestIn
 
 
 def _granted(role: JsonMapping) -> tuple[PolicyRule, ...]:
-    """List what a role may come to grant: one that aggregates others, anything."""
+    """Return the rules that a role may grant; for an aggregated role, all permissions."""
     return (*(role.get("rules") or ()), *(_EVERYTHING if role.get("aggregationRule") else ()))
 
 
 def _check_rules(
-    op: Operation, written: str, lifting: RequestInfo, rules: Iterable[PolicyRule]
+    op: Operation, name_written: str, override: RequestInfo, rules: Iterable[PolicyRule]
 ) -> None:
     authorizer = op.context.authorizer
-    if authorizer.allows(op.user, lifting):
+    if authorizer.allows(op.user, override):
         return
     space = op.request_info.namespace
     missing = [
@@ -105,16 +105,16 @@ def _check_rules(
     if missing:
         groups = ",".join(map(_quoted, op.user.groups))
         raise Forbidden(
-            f'{op.descriptor.resource.plural}.{GROUP} "{written}" is forbidden: '
+            f'{op.descriptor.resource.plural}.{GROUP} "{name_written}" is forbidden: '
             f'user "{op.user.name}" '
             f"(groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n"
-            + "\n".join(map(_shown, missing)),
+            + "\n".join(map(_rule_text, missing)),
             op.details,
         )
 
 
 def requests_allowed_by(rule: PolicyRule, namespace: str) -> Iterator[RequestInfo]:
-    """List the smallest calls a rule allows; wildcards stand for themselves.
+    """Yield the single requests that a rule allows; wildcards are kept.
 
     >>> rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods/log"]}
     >>> [(r.verb, r.plural, r.subresource) for r in requests_allowed_by(rule, "")]
@@ -125,12 +125,12 @@ def requests_allowed_by(rule: PolicyRule, namespace: str) -> Iterator[RequestInf
             yield RequestInfo(verb, path)
         for group in rule.get("apiGroups") or ():
             for resource in rule.get("resources") or ():
-                plural, _, part = resource.partition("/")
+                plural, _, subresource = resource.partition("/")
                 for name in rule.get("resourceNames") or ("",):
-                    yield RequestInfo(verb, "", group, "", namespace, plural, name, part)
+                    yield RequestInfo(verb, "", group, "", namespace, plural, name, subresource)
 
 
-def _shown(rule: PolicyRule) -> str:
+def _rule_text(rule: PolicyRule) -> str:
     parts = (
         ("APIGroups", "apiGroups"), ("Resources", "resources"), ("ResourceNames", "resourceNames"),
         ("NonResourceURLs", "nonResourceURLs"), ("Verbs", "verbs"),

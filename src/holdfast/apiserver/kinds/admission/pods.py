@@ -1,4 +1,4 @@
-"""What a pod is given before anybody schedules it: priority, tolerations, an identity."""
+"""Admission of pods: service account, priority, default tolerations, the gated condition."""
 
 from __future__ import annotations
 
@@ -20,52 +20,52 @@ _POLICIES = ("PreemptLowerPriority", "Never")
 
 
 def admit_pod(op: Operation, pod: JsonObject, old: JsonObject | None) -> None:
-    """Complete a pod: service account, priority, tolerations, the gated condition."""
+    """Set service account, priority, tolerations and the condition of a gated pod."""
     if old is None:
-        _complete(op, pod)
+        _admit_new(op, pod)
     elif not op.request_info.subresource:
-        _complete_again(pod, old)
+        _admit_update(pod, old)
 
 
-def _complete(op: Operation, pod: JsonObject) -> None:
+def _admit_new(op: Operation, pod: JsonObject) -> None:
     spec: JsonObject = pod["spec"]
-    _name_account(spec, "default")
+    _set_service_account(spec, "default")
     set_priority(op.context, pod, op)
     add_default_tolerations(spec)
     if spec.get("schedulingGates"):
-        _mark_gated(pod)
-    _mark_time(pod, op.context.clock.now())
+        _add_gated_condition(pod)
+    _set_transition_times(pod, op.context.clock.now())
 
 
-def _complete_again(pod: JsonObject, old: JsonObject) -> None:
-    """Give a replaced pod back what admission gave it, so that its file can be sent again."""
+def _admit_update(pod: JsonObject, old: JsonObject) -> None:
+    """Restore what admission set on create, so that the same manifest can be sent as an update."""
     spec, before = pod.get("spec") or {}, old["spec"]
     for part in ("priority", "preemptionPolicy"):
         if spec.get(part) is None and before.get(part) is not None:
             spec[part] = before[part]
-    _name_account(spec, "")
+    _set_service_account(spec, "")
     add_default_tolerations(spec)
 
 
-def _name_account(spec: JsonObject, default: str) -> None:
-    """Write the service account under both its names, as upstream's conversion does."""
+def _set_service_account(spec: JsonObject, default: str) -> None:
+    """Set both fields of the service account, as upstream's conversion does."""
     name = spec.get("serviceAccountName") or spec.get("serviceAccount") or default
     if name:
         spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
 def set_priority(context: ServerContext, pod: JsonObject, op: Operation) -> None:
-    """Resolve the pod's PriorityClass (or the default one) into its number."""
+    """Set the priority of a pod from its PriorityClass or the default one."""
     spec = pod["spec"]
     name = spec.get("priorityClassName") or ""
-    found = _class_named(context, name) if name else default_priority_class(context)
+    found = _priority_class(context, name) if name else default_priority_class(context)
     if name and found is None:
-        raise _no_such_class(op, pod, name)
+        raise _class_not_found(op, pod, name)
     value = priority_of(found) if found else 0
     if found:
         spec["priorityClassName"] = found["metadata"]["name"]
     if spec.get("priority") not in (None, value):
-        raise _refused(
+        raise _forbidden(
             op,
             pod,
             f"the integer value of priority ({spec['priority']}) must not be provided in pod "
@@ -78,28 +78,28 @@ def set_priority(context: ServerContext, pod: JsonObject, op: Operation) -> None
 
 
 def priority_of(priority_class: Mapping[str, Any]) -> int:
-    """Read the value of a stored PriorityClass; one that has none has 0, as upstream."""
+    """Return the value of a stored PriorityClass, 0 if it has none, as upstream."""
     return priority_class.get("value") or 0
 
 
-def _class_named(context: ServerContext, name: str) -> Mapping[str, Any] | None:
+def _priority_class(context: ServerContext, name: str) -> Mapping[str, Any] | None:
     stored = context.store.latest(ObjectKey(*_CLASSES, "", name))
     return decode(stored) if stored else None
 
 
 def default_priority_class(context: ServerContext) -> Mapping[str, Any] | None:
-    """Find the PriorityClass for pods that name none; of several, the lowest."""
+    """Return the default PriorityClass; of several, the one with the lowest value."""
     classes = [
         decode(stored)
         for stored in context.store.list(*_CLASSES)
         if b'"globalDefault":true' in stored.value
     ]
-    marked = [one for one in classes if one.get("globalDefault") is True]
-    return min(marked, key=priority_of, default=None)
+    defaults = [one for one in classes if one.get("globalDefault") is True]
+    return min(defaults, key=priority_of, default=None)
 
 
 def add_default_tolerations(spec: JsonObject) -> None:
-    """Let a pod stay five minutes on a node that became not-ready or unreachable."""
+    """Add tolerations of 300 s for nodes that become not-ready or unreachable."""
     tolerations = spec.get("tolerations") or []
     for key in (_NOT_READY, _UNREACHABLE):
         if not any(_covers(t, key) for t in tolerations):
@@ -121,7 +121,7 @@ def _covers(toleration: Mapping[str, Any], key: str) -> bool:
     )
 
 
-def _mark_gated(pod: JsonObject) -> None:
+def _add_gated_condition(pod: JsonObject) -> None:
     conditions = pod.setdefault("status", {}).setdefault("conditions", [])
     if not any(c.get("type") == "PodScheduled" for c in conditions):
         conditions.append(
@@ -135,15 +135,15 @@ def _mark_gated(pod: JsonObject) -> None:
         )
 
 
-def _mark_time(pod: JsonObject, now: float) -> None:
+def _set_transition_times(pod: JsonObject, now: float) -> None:
     for condition in (pod.get("status") or {}).get("conditions") or ():
         condition.setdefault("lastTransitionTime", rfc3339(now))
 
 
-def _refused(op: Operation, pod: JsonObject, words: str) -> Forbidden:
+def _forbidden(op: Operation, pod: JsonObject, message: str) -> Forbidden:
     name = pod["metadata"].get("name", "")
-    return Forbidden(f'pods "{name}" is forbidden: {words}', Details(name=name, kind="pods"))
+    return Forbidden(f'pods "{name}" is forbidden: {message}', Details(name=name, kind="pods"))
 
 
-def _no_such_class(op: Operation, pod: JsonObject, name: str) -> Forbidden:
-    return _refused(op, pod, f"no PriorityClass with name {name} was found")
+def _class_not_found(op: Operation, pod: JsonObject, name: str) -> Forbidden:
+    return _forbidden(op, pod, f"no PriorityClass with name {name} was found")

@@ -1,4 +1,4 @@
-"""The columns of the built-in kinds as ``kubectl get`` shows them, one file a family of kinds.
+"""The printer columns of the built-in kinds, as ``kubectl get`` prints them.
 
-No I/O and no clock: ``now`` is an argument.
+One file per family of kinds. No I/O and no clock: ``now`` is an argument.
 """

@@ -1,4 +1,4 @@
-"""Who may do what, and what is admitted: RBAC, certificates, webhooks, policies, APIs."""
+"""Printers of RBAC, certificates, webhooks, admission policies, APIServices."""
 
 from __future__ import annotations
 

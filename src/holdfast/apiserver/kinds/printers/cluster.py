@@ -1,4 +1,4 @@
-"""The cluster's own kinds: nodes, namespaces, events, leases, configuration, classes."""
+"""Printers of nodes, namespaces, events, leases, ConfigMaps, Secrets, quotas, classes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _namespace(obj: Obj, now: float) -> TableCells:
 
 
 def _event(obj: Obj, now: float) -> TableCells:
-    """Print an event of either group: ``events.k8s.io`` calls the same fields otherwise."""
+    """Return the cells of an event of either group; ``events.k8s.io`` has other field names."""
     about = part(obj, "involvedObject") or part(obj, "regarding")
     source = part(obj, "source") or part(obj, "deprecatedSource")
     first_at = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp")

@@ -1,4 +1,4 @@
-"""Services, endpoints, ingresses and what belongs to the network."""
+"""Printers of services, endpoints, ingresses and other network kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods: the one STATUS word that sums up phase, containers and deletion."""
+"""Printers of pods and pod templates; the STATUS of a pod follows upstream."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DONE = {
 
 @dataclass(slots=True)
 class _Summary:
-    """What is learned while walking the containers."""
+    """The status, restarts and ready containers of a pod, collected from its containers."""
 
     reason: str
     restarts: int = 0
@@ -39,10 +39,10 @@ class _Summary:
     ready: int = 0
 
     def count_restarts(self, status: Obj) -> None:
-        """Add a container's restarts and remember the latest."""
+        """Add the restarts of a container, and update the time of the latest restart."""
         self.restarts += status.get("restartCount") or 0
         finished = part(status, "lastState", "terminated").get("finishedAt") or ""
-        # RFC 3339 in UTC sorts as text
+        # RFC 3339 times in UTC can be compared as text.
         self.restarted_at = max(self.restarted_at, finished)
 
 
@@ -75,9 +75,9 @@ def _summarise(pod: Obj) -> _Summary:
     ):
         summary.reason = "SchedulingGated"
     sidecars = _sidecars(pod)
-    initialising = _walk_init(pod, sidecars, summary)
+    initialising = _evaluate_init_containers(pod, sidecars, summary)
     if not initialising or holds(pod, "Initialized"):
-        _walk_main(pod, sidecars, summary)
+        _evaluate_containers(pod, sidecars, summary)
     if meta(pod).get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
             summary.reason = "Unknown"
@@ -94,8 +94,8 @@ def _sidecars(pod: Obj) -> set[str]:
     }
 
 
-def _walk_init(pod: Obj, sidecars: set[str], summary: _Summary) -> bool:
-    """Go through the init containers up to the one that is not done; tell if there is one."""
+def _evaluate_init_containers(pod: Obj, sidecars: set[str], summary: _Summary) -> bool:
+    """Evaluate init containers up to the first unfinished one; return whether there is one."""
     total = len(items(pod, "spec", "initContainers"))
     for index, container in enumerate(items(pod, "status", "initContainerStatuses")):
         summary.count_restarts(container)
@@ -108,7 +108,7 @@ def _walk_init(pod: Obj, sidecars: set[str], summary: _Summary) -> bool:
             continue
         waiting = part(state, "waiting").get("reason")
         if terminated is not None:
-            summary.reason = "Init:" + _exit_words(terminated)
+            summary.reason = "Init:" + _exit_reason(terminated)
         elif waiting and waiting != "PodInitializing":
             summary.reason = f"Init:{waiting}"
         else:
@@ -117,8 +117,8 @@ def _walk_init(pod: Obj, sidecars: set[str], summary: _Summary) -> bool:
     return False
 
 
-def _walk_main(pod: Obj, sidecars: set[str], summary: _Summary) -> None:
-    """Let the containers have the last word; from here on only sidecars' restarts count."""
+def _evaluate_containers(pod: Obj, sidecars: set[str], summary: _Summary) -> None:
+    """Evaluate the main containers; of init containers only the restarts of sidecars count."""
     summary.restarts, summary.restarted_at = 0, ""
     for container in items(pod, "status", "initContainerStatuses"):
         if container.get("name") in sidecars:
@@ -131,7 +131,7 @@ def _walk_main(pod: Obj, sidecars: set[str], summary: _Summary) -> None:
         if part(state, "waiting").get("reason"):
             summary.reason = state["waiting"]["reason"]
         elif terminated is not None:
-            summary.reason = _exit_words(terminated)
+            summary.reason = _exit_reason(terminated)
             failure = summary.reason if terminated.get("exitCode") else failure
         elif container.get("ready") and state.get("running") is not None:
             running = True
@@ -143,7 +143,7 @@ def _walk_main(pod: Obj, sidecars: set[str], summary: _Summary) -> None:
             summary.reason = failure or ("NotReady" if running else summary.reason)
 
 
-def _exit_words(terminated: dict[str, Any]) -> str:
+def _exit_reason(terminated: dict[str, Any]) -> str:
     if terminated.get("reason"):
         return str(terminated["reason"])
     if terminated.get("signal"):

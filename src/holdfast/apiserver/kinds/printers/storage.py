@@ -1,4 +1,4 @@
-"""Storage: volumes, claims, classes, attachments and CSI's own kinds."""
+"""Printers of volumes, claims, storage classes, attachments and CSI kinds."""
 
 from __future__ import annotations
 

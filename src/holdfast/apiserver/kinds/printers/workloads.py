@@ -1,4 +1,4 @@
-"""Workloads: deployments, replica sets, stateful and daemon sets, jobs and their budgets."""
+"""Printers of workloads, jobs, disruption budgets and autoscalers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _wide(obj: Obj) -> TableCells:
 
 
 def _deployment(obj: Obj, now: float) -> TableCells:
-    # Unlike the others, a Deployment prints a selector that selects everything as nothing.
+    # As upstream: only a Deployment prints an empty selector as "" instead of <none>.
     names, images, selector = _wide(obj)
     return [
         name(obj),
@@ -181,7 +181,7 @@ def _autoscaler(obj: Obj, now: float) -> TableCells:
 
 
 def _targets(obj: Obj) -> str:
-    """Write current/target of each metric; autoscaling/v1 knows only the CPU percentage."""
+    """Return current/target of each metric; autoscaling/v1 has the CPU percentage only."""
     spec, status = part(obj, "spec"), part(obj, "status")
     percent = spec.get("targetCPUUtilizationPercentage")
     if percent is not None:

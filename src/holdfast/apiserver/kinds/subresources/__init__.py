@@ -1,5 +1,4 @@
-"""Subresources that only some kinds have: binding and eviction.
+"""The subresources binding and eviction of pods.
 
-May not live here: ``status``, which is an update like any other, ``scale``, and verbs on whole
-objects.
+May not live here: ``status`` and ``scale``, which several kinds have (``verbs``).
 """

@@ -1,4 +1,4 @@
-"""Put a pod on a node: the one write every scheduler makes."""
+"""Bind a pod to a node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from holdfast.store import StoredObject
 
 
 async def bind(op: Operation) -> Response:
-    """Bind a pod as a Binding says; refuse if it is dying, placed already, or gated."""
+    """Bind a pod; raise Conflict if it is being deleted, already bound, or gated."""
     binding = read_body_as(op, ("", "v1", "Binding"))
     if metadata_of(binding).get("name", "") != op.request_info.name:
         raise BadRequest("name in URL does not match name in Binding object")
@@ -35,7 +35,7 @@ async def bind(op: Operation) -> Response:
 
 
 async def bind_from_collection(op: Operation) -> Response:
-    """Bind the pod that a Binding posted to the collection of bindings names."""
+    """Handle a Binding that was posted to the collection ``bindings``."""
     if op.request_info.verb != "create" or op.request_info.name:
         raise NotAllowed("the server does not allow this method on the requested resource")
     name = str(metadata_of(read_body_as(op, ("", "v1", "Binding"))).get("name") or "")
@@ -45,75 +45,77 @@ async def bind_from_collection(op: Operation) -> Response:
 
 
 async def bind_pod(op: Operation, binding: JsonObject) -> None:
-    """Check a Binding against the pod and write it down."""
+    """Check a Binding against the pod, then store the bound pod."""
     node = _target(binding)
     previous = op.context.store.latest(op.key)
     if previous is None:
         raise op.not_found()
     pod = decode(previous)
     _check_preconditions(op, previous, metadata_of(binding))
-    _check_free(op, pod)
+    _check_bindable(op, pod)
     bound = bound_pod(pod, node, metadata_of(binding), op.context.clock.now())
     await store_update(op, previous, pod, bound)
 
 
 def _target(binding: JsonObject) -> str:
     target = binding.get("target") or {}
-    wrong: list[Cause] = []
+    problems: list[Cause] = []
     if target.get("kind") not in (None, "", "Node"):
-        wrong.append(field_errors.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+        problems.append(
+            field_errors.not_supported("target.kind", target["kind"], ("Node", "<empty>"))
+        )
     if not target.get("name"):
-        wrong.append(field_errors.required("target.name", ""))
-    if wrong:
-        raise Invalid(aggregate_message(wrong), Details(causes=tuple(wrong)))
+        problems.append(field_errors.required("target.name", ""))
+    if problems:
+        raise Invalid(aggregate_message(problems), Details(causes=tuple(problems)))
     return str(target["name"])
 
 
 def _check_preconditions(op: Operation, previous: StoredObject, meta: JsonObject) -> None:
     uid, version = meta.get("uid"), meta.get("resourceVersion")
     if uid and uid != previous.uid:
-        words = f"UID in precondition: {uid}, UID in object meta: {previous.uid}"
+        message = f"UID in precondition: {uid}, UID in object meta: {previous.uid}"
     elif version and version != str(previous.revision):
-        words = (
+        message = (
             f"ResourceVersion in precondition: {version}, ResourceVersion in object meta: "
             f"{previous.revision}"
         )
     else:
         return
-    raise conflict(op.descriptor, op.request_info.name, f"Precondition failed: {words}")
+    raise conflict(op.descriptor, op.request_info.name, f"Precondition failed: {message}")
 
 
-def _check_free(op: Operation, pod: JsonObject) -> None:
+def _check_bindable(op: Operation, pod: JsonObject) -> None:
     name, spec = op.request_info.name, pod["spec"]
-    words = ""
+    message = ""
     if pod["metadata"].get("deletionTimestamp"):
-        words = f"pod {name} is being deleted, cannot be assigned to a host"
+        message = f"pod {name} is being deleted, cannot be assigned to a host"
     elif spec.get("nodeName"):
-        words = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+        message = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
     elif spec.get("schedulingGates"):
-        words = f"pod {name} has non-empty .spec.schedulingGates"
-    if words:
+        message = f"pod {name} has non-empty .spec.schedulingGates"
+    if message:
         raise Conflict(
-            f'Operation cannot be fulfilled on pods/binding "{name}": {words}',
+            f'Operation cannot be fulfilled on pods/binding "{name}": {message}',
             Details(name=name, kind="pods/binding"),
         )
 
 
 def bound_pod(pod: JsonObject, node: str, meta: JsonObject, now: float) -> JsonObject:
-    """Copy a pod as it is once bound: node, annotations and labels, the condition."""
+    """Return the bound pod: node, annotations and labels of the Binding, PodScheduled."""
     metadata = dict(pod["metadata"])
     for part in ("annotations", "labels"):
-        if given := meta.get(part):
-            metadata[part] = (metadata.get(part) or {}) | given
+        if added := meta.get(part):
+            metadata[part] = (metadata.get(part) or {}) | added
     status = {k: v for k, v in (pod.get("status") or {}).items() if k != "nominatedNodeName"}
     scheduled = {
         "type": "PodScheduled", "status": "True", "lastProbeTime": None,
         "lastTransitionTime": timestamp(now),
     }  # fmt: skip
     conditions = list(status.get("conditions") or ())
-    places = [i for i, c in enumerate(conditions) if c.get("type") == "PodScheduled"]
-    if places:
-        conditions[places[0]] = scheduled
+    indexes = [i for i, c in enumerate(conditions) if c.get("type") == "PodScheduled"]
+    if indexes:
+        conditions[indexes[0]] = scheduled
     else:
         conditions.append(scheduled)
     status["conditions"] = conditions

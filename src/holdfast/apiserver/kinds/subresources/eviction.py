@@ -1,4 +1,4 @@
-"""Evict a pod: delete it if its disruption budget has room."""
+"""Evict a pod: delete it if its PodDisruptionBudget allows."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _TOO_MANY = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
     "support."
 )
-_MOST_DISRUPTED = 2000
+_MAX_DISRUPTED_PODS = 2000
 
 
 async def evict(op: Operation) -> Response:
-    """Delete a pod if every budget that covers it allows, else answer 429."""
+    """Delete a pod if its disruption budget allows, else raise TooManyRequests."""
     eviction = read_body_as(op, ("policy", "v1", "Eviction"))
     if metadata_of(eviction).get("name", op.request_info.name) != op.request_info.name:
         raise BadRequest("name in URL does not match name in Eviction object")
@@ -36,20 +36,20 @@ async def evict(op: Operation) -> Response:
     previous = latest_object(op)
     check_preconditions(op, previous, options)
     pod = decode(previous)
-    budgets = [] if _needs_no_budget(pod) else budgets_of(op, pod)
+    budgets = [] if _ignores_budgets(pod) else budgets_of(op, pod)
     if len(budgets) > 1:
         failed = {"metadata": {}, "status": "Failure", "message": _TOO_MANY, "code": 500}
         return json_response({"kind": "Status", "apiVersion": "v1"} | failed, 500)
-    if budgets and not _spared(pod, decode(budgets[0])):
+    if budgets and not _is_free_to_evict(pod, decode(budgets[0])):
         await use_disruption(op, budgets[0], options)
     await _mark_and_delete(op, options)
     return success_response(status=201)
 
 
-def _needs_no_budget(pod: JsonObject) -> bool:
+def _ignores_budgets(pod: JsonObject) -> bool:
     phase = (pod.get("status") or {}).get("phase", "")
-    dying = bool(pod["metadata"].get("deletionTimestamp"))
-    return dying or phase in ("Succeeded", "Failed", "Pending")
+    deleting = bool(pod["metadata"].get("deletionTimestamp"))
+    return deleting or phase in ("Succeeded", "Failed", "Pending")
 
 
 def _is_ready(pod: JsonObject) -> bool:
@@ -57,8 +57,8 @@ def _is_ready(pod: JsonObject) -> bool:
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
-def _spared(pod: JsonObject, budget: JsonObject) -> bool:
-    """Tell whether an unready pod may go without using up the budget."""
+def _is_free_to_evict(pod: JsonObject, budget: JsonObject) -> bool:
+    """Return whether an unready pod may be evicted without using a disruption of the budget."""
     if _is_ready(pod):
         return False
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
@@ -69,7 +69,7 @@ def _spared(pod: JsonObject, budget: JsonObject) -> bool:
 
 
 def budgets_of(op: Operation, pod: JsonObject) -> list[StoredObject]:
-    """Find the disruption budgets whose selector covers a pod."""
+    """Return the disruption budgets that select a pod."""
     labels = pod["metadata"].get("labels") or {}
     found = []
     for stored in op.context.store.list(*_BUDGETS, op.request_info.namespace):
@@ -81,14 +81,16 @@ def budgets_of(op: Operation, pod: JsonObject) -> list[StoredObject]:
 
 
 async def use_disruption(op: Operation, found: StoredObject, options: DeleteOptions) -> None:
-    """Use up one disruption of a budget, or refuse with 429."""
+    """Use one disruption of a budget; raise TooManyRequests if none is allowed."""
     previous = op.context.store.latest(found.key) or found
     budget = decode(previous)
     name, status = found.key.name, dict(budget.get("status") or {})
     allowed = status.get("disruptionsAllowed", 0)
     disrupted = dict(status.get("disruptedPods") or {})
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
-        raise _wait(f"The disruption budget {name} is still being processed by the server.", 10)
+        raise _budget_error(
+            f"The disruption budget {name} is still being processed by the server.", 10
+        )
     if allowed < 0:
         raise Forbidden(
             f'poddisruptionbudgets.policy "{name}" is forbidden: pdb disruptions allowed is '
@@ -96,12 +98,12 @@ async def use_disruption(op: Operation, found: StoredObject, options: DeleteOpti
             found.key.details,
         )
     if allowed == 0:
-        words = (
+        message = (
             f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods "
             f"and has {status.get('currentHealthy', 0)} currently"
         )
-        raise _wait(words, 0)
-    if len(disrupted) > _MOST_DISRUPTED:
+        raise _budget_error(message, 0)
+    if len(disrupted) > _MAX_DISRUPTED_PODS:
         raise Forbidden(
             f'poddisruptionbudgets.policy "{name}" is forbidden: DisruptedPods map too big - too '
             "many evictions not confirmed by PDB controller",
@@ -112,11 +114,11 @@ async def use_disruption(op: Operation, found: StoredObject, options: DeleteOpti
     disrupted[op.request_info.name] = rfc3339(op.context.clock.now())
     status |= {"disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
     if allowed == 1:
-        status["conditions"] = _no_room(status, op.context.clock.now())
+        status["conditions"] = _without_disruptions(status, op.context.clock.now())
     await op.context.store.update(previous, value_builder({**budget, "status": status}))
 
 
-def _no_room(status: JsonObject, now: float) -> list[JsonObject]:
+def _without_disruptions(status: JsonObject, now: float) -> list[JsonObject]:
     others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionAllowed"]
     condition = {
         "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods",
@@ -126,18 +128,18 @@ def _no_room(status: JsonObject, now: float) -> list[JsonObject]:
     return [*others, condition]
 
 
-def _wait(words: str, seconds: int) -> TooManyRequests:
+def _budget_error(message: str, seconds: int) -> TooManyRequests:
     return TooManyRequests(
         "Cannot evict pod as it would violate the pod's disruption budget.",
         Details(
-            causes=(Cause("", words, "DisruptionBudget"),),
+            causes=(Cause("", message, "DisruptionBudget"),),
             retry_after_seconds=seconds,
         ),
     )
 
 
 async def _mark_and_delete(op: Operation, options: DeleteOptions) -> None:
-    """Say on the pod why it goes, then delete it."""
+    """Add the condition DisruptionTarget to the pod, then delete it."""
     previous = latest_object(op)
     if not (op.dry_run or "All" in (options.dry_run or ())):
         pod = decode(previous)

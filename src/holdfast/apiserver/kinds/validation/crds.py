@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition must say before its resource can be served."""
+"""Validation of CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int
 CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 SCHEMA = ".schema.openAPIV3Schema"
 _MIXED_CASE = "may have mixed case, but should otherwise match: "
-_MOST_SELECTABLE = 8
+_MAX_SELECTABLE_FIELDS = 8
 _STILL_STORED = (
     "missing from spec.versions; %s was previously a storage version, and must remain in "
     "spec.versions until a storage migration ensures no data remains persisted in %s and removes "
@@ -26,29 +26,29 @@ _SELECTABLE_TYPES = ("string", "boolean", "integer")
 
 
 def check_definition(definition: JsonMapping) -> list[Cause]:
-    """List what is wrong with a definition whose fields have the right types."""
+    """Return what is wrong with a CRD whose fields have the right types."""
     spec = definition.get("spec") or {}
-    known = spec.get("names") or {}
+    crd_names = spec.get("names") or {}
     return [
-        *_check_name(definition["metadata"], spec, known),
+        *_check_name(definition["metadata"], spec, crd_names),
         *_check_group(spec.get("group")),
         *_check_choice("spec.scope", spec.get("scope"), ("Cluster", "Namespaced")),
         *_check_versions(spec.get("versions") or ()),
-        *_check_names(known),
+        *_check_names(crd_names),
         *_check_choice("spec.conversion.strategy",
                        (spec.get("conversion") or {}).get("strategy"), ("None", "Webhook")),
     ]  # fmt: skip
 
 
 def check_definition_write(new: JsonMapping, old: JsonMapping | None) -> Iterator[Cause]:
-    """List what is wrong with a new or changed definition."""
+    """Yield what is wrong with a new or changed CRD."""
     yield from check_definition(new)
     if old is not None:
         yield from check_definition_change(new, old)
 
 
 def check_definition_change(new: JsonMapping, old: JsonMapping) -> Iterator[Cause]:
-    """List what may not change: names that the stored objects of the resource go by."""
+    """Yield changes of immutable fields, such as the names that stored objects depend on."""
     now, before = new.get("spec") or {}, old.get("spec") or {}
     fixed = ("scope", "names.kind") if is_established(old) else ()
     for path in (*fixed, "group", "names.plural"):
@@ -63,17 +63,17 @@ def check_definition_change(new: JsonMapping, old: JsonMapping) -> Iterator[Caus
 
 
 def prevents_serving(cause: Cause) -> bool:
-    """Tell whether a resource cannot be served because of a mistake in its definition.
+    """Return whether a resource cannot be served because of a problem in its CRD.
 
-    What is merely not allowed any more is no reason to stop serving what an older server took.
+    A CRD that an older server accepted is served even if it would be rejected now.
     """
-    vital = ("metadata.name", "spec.scope", "spec.versions")
+    required_fields = ("metadata.name", "spec.scope", "spec.versions")
     missing = cause.reason == "FieldValueRequired"
-    return missing or cause.field in vital or SCHEMA in cause.field
+    return missing or cause.field in required_fields or SCHEMA in cause.field
 
 
 def is_established(definition: JsonMapping) -> bool:
-    """Tell whether the conditions say that the resource is served."""
+    """Return whether the condition Established is True."""
     listed = _at(definition, "status.conditions")
     return isinstance(listed, list) and any(
         isinstance(one, Mapping) and (one.get("type"), one.get("status")) == ("Established", "True")
@@ -87,11 +87,12 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def _check_name(meta: JsonMapping, spec: JsonMapping, known: JsonMapping) -> Iterator[Cause]:
+def _check_name(meta: JsonMapping, spec: JsonMapping, crd_names: JsonMapping) -> Iterator[Cause]:
     name = meta.get("name")
-    if name != f"{known.get('plural') or ''}.{spec.get('group') or ''}":
-        words = 'must be spec.names.plural+"."+spec.group'
-        yield field_errors.invalid("metadata.name", name, words)
+    if name != f"{crd_names.get('plural') or ''}.{spec.get('group') or ''}":
+        yield field_errors.invalid(
+            "metadata.name", name, 'must be spec.names.plural+"."+spec.group'
+        )
 
 
 def _check_group(group: Any) -> Iterator[Cause]:
@@ -110,21 +111,21 @@ def _check_choice(path: str, value: Any, allowed: tuple[str, ...]) -> Iterator[C
         yield field_errors.not_supported(path, value, allowed)
 
 
-def _check_names(known: JsonMapping) -> Iterator[Cause]:
+def _check_names(crd_names: JsonMapping) -> Iterator[Cause]:
     for part in ("plural", "singular", "kind", "listKind"):
-        value = known.get(part) or ""
+        value = crd_names.get(part) or ""
         if not value:
             yield field_errors.required(f"spec.names.{part}")
         elif wrong := names.dns_1035_label(value.lower() if "ind" in part else value):
             prefix = _MIXED_CASE if "ind" in part else ""
             yield field_errors.invalid(f"spec.names.{part}", value, prefix + ",".join(wrong))
     for part in ("shortNames", "categories"):
-        for i, value in enumerate(known.get(part) or ()):
+        for i, value in enumerate(crd_names.get(part) or ()):
             if wrong := names.dns_1035_label(value):
                 yield field_errors.invalid(f"spec.names.{part}[{i}]", value, ",".join(wrong))
-    if known.get("kind") and known["kind"] == known.get("listKind"):
-        words = "kind and listKind may not be the same"
-        yield field_errors.invalid("spec.names.listKind", known["listKind"], words)
+    if crd_names.get("kind") and crd_names["kind"] == crd_names.get("listKind"):
+        message = "kind and listKind may not be the same"
+        yield field_errors.invalid("spec.names.listKind", crd_names["listKind"], message)
 
 
 def _check_versions(versions: Iterable[JsonMapping]) -> Iterator[Cause]:
@@ -137,8 +138,8 @@ def _check_versions(versions: Iterable[JsonMapping]) -> Iterator[Cause]:
     if len(set(named)) != len(named):
         yield field_errors.invalid("spec.versions", named, "must contain unique version names")
     if sum(1 for version in versions if version.get("storage")) != 1:
-        words = "must have exactly one version marked as storage version"
-        yield field_errors.invalid("spec.versions", named, words)
+        message = "must have exactly one version marked as storage version"
+        yield field_errors.invalid("spec.versions", named, message)
 
 
 def _check_version(version: JsonMapping, at: str) -> Iterator[Cause]:
@@ -166,7 +167,7 @@ def _under(field: str) -> str:
 def _check_scale(scale: JsonMapping | None, at: str) -> Iterator[Cause]:
     if scale is None:
         return
-    for part, prefixes, words in (
+    for part, prefixes, message in (
         ("specReplicasPath", (".spec.",), "should be a json path under .spec"),
         ("statusReplicasPath", (".status.",), "should be a json path under .status"),
         ("labelSelectorPath", (".spec.", ".status."),
@@ -179,26 +180,26 @@ def _check_scale(scale: JsonMapping | None, at: str) -> Iterator[Cause]:
         elif not value.startswith("."):
             yield field_errors.invalid(path, value, "must be a simple json path starting with .")
         elif not value.startswith(prefixes):
-            yield field_errors.invalid(path, value, words)
+            yield field_errors.invalid(path, value, message)
 
 
 def _check_column(column: JsonMapping, at: str) -> Iterator[Cause]:
     if not column.get("name"):
         yield field_errors.required(f"{at}.name")
-    kind, form, path = (column.get(part) or "" for part in ("type", "format", "jsonPath"))
-    words = f"must be one of {','.join(_COLUMN_TYPES)}"
+    kind, format_, path = (column.get(part) or "" for part in ("type", "format", "jsonPath"))
+    message = f"must be one of {','.join(_COLUMN_TYPES)}"
     if not kind:
-        yield field_errors.required(f"{at}.type", words)
+        yield field_errors.required(f"{at}.type", message)
     elif kind not in _COLUMN_TYPES:
-        yield field_errors.invalid(f"{at}.type", kind, words)
-    if form and form not in _COLUMN_FORMATS:
-        words = f"must be one of {','.join(_COLUMN_FORMATS)}"
-        yield field_errors.invalid(f"{at}.format", form, words)
+        yield field_errors.invalid(f"{at}.type", kind, message)
+    if format_ and format_ not in _COLUMN_FORMATS:
+        message = f"must be one of {','.join(_COLUMN_FORMATS)}"
+        yield field_errors.invalid(f"{at}.format", format_, message)
     if not path:
         yield field_errors.required(f"{at}.JSONPath")
     elif not path.startswith("."):
-        words = "must be a simple json path starting with ."
-        yield field_errors.invalid(f"{at}.JSONPath", path, words)
+        message = "must be a simple json path starting with ."
+        yield field_errors.invalid(f"{at}.JSONPath", path, message)
 
 
 def _check_selectable(
@@ -211,17 +212,17 @@ def _check_selectable(
         if not path:
             yield field_errors.required(where)
             continue
-        if root is not None and (words := _unselectable(path, root)):
-            yield field_errors.invalid(where, path, words)
+        if root is not None and (message := _unselectable(path, root)):
+            yield field_errors.invalid(where, path, message)
         elif path in seen:
             yield field_errors.duplicate(where, path)
         seen.add(path)
-    if len(seen) > _MOST_SELECTABLE:
-        yield field_errors.too_many(at, len(seen), _MOST_SELECTABLE)
+    if len(seen) > _MAX_SELECTABLE_FIELDS:
+        yield field_errors.too_many(at, len(seen), _MAX_SELECTABLE_FIELDS)
 
 
 def _unselectable(path: str, root: SchemaNode) -> str:
-    """Say why no selector may name the field at a path, or return an empty text."""
+    """Return why a field selector may not use a path, "" if it may."""
     if "[" in path:
         return "is an invalid path: array notation is not allowed"
     head, *parts = path.split(".")

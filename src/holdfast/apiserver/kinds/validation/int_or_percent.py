@@ -1,4 +1,4 @@
-"""Check a field that is a number of pods, or a percentage of them."""
+"""Validate a number of pods that may be a percentage."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NO_PERCENT = (
 def check_int_or_percent(
     amount: int | str, path: str, *, most_percent: int | None
 ) -> Iterable[Cause]:
-    """List what is wrong with a number of pods, or a percentage of them.
+    """Yield what is wrong with a number of pods or a percentage.
 
-    Without ``most_percent`` a percentage has at most nine digits: more could not be counted with.
+    Without ``most_percent`` a percentage may have at most nine digits.
     """
     if isinstance(amount, int):
         if amount < 0:

@@ -1,4 +1,4 @@
-"""What a pod must have, and the few things of it that may change once it exists."""
+"""Validation of pods and of their updates."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ _FORBIDDEN_CHANGE = (
     "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
     "to 1 if it was previously negative)"
 )
-_GATED_FREEDOM = ("nodeSelector", "affinity")  # an ungated pod's may not change at all
+_MUTABLE_WHILE_GATED = ("nodeSelector", "affinity")  # may change only while the pod is gated
 
 
 def check_pod_write(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
-    """List what is wrong with a new pod, or with the change of one."""
+    """Return what is wrong with a new pod, or with the update of a pod."""
     return check_pod(new) if old is None else check_pod_change(new, old)
 
 
 def check_pod(pod: JsonObject) -> Iterable[Cause]:
-    """List what is wrong with a new pod."""
-    yield from _pretence(pod)
+    """Yield what is wrong with a new pod."""
+    yield from _check_not_reserve_pod(pod)
     yield from check_pod_spec(pod.get("spec"), "spec")
 
 
-def _pretence(pod: JsonObject) -> Iterable[Cause]:
-    """Refuse a pod that calls itself a reserve pod: those exist inside the scheduler only."""
+def _check_not_reserve_pod(pod: JsonObject) -> Iterable[Cause]:
+    """Reject the annotation of reserve pods, which exist inside the scheduler only."""
     if RESERVE_POD in (pod["metadata"].get("annotations") or {}):
         yield field_errors.forbidden(f"annotations.{RESERVE_POD}", "cannot set in annotations")
 
 
 def check_pod_spec(spec: Any, path: str) -> Iterable[Cause]:
-    """List what is wrong with the spec of a new pod or of a template."""
+    """Yield what is wrong with the spec of a new pod or a pod template."""
     if not isinstance(spec, dict) or not spec.get("containers"):
         yield field_errors.required(f"{path}.containers")
         return
@@ -58,12 +58,12 @@ def check_pod_spec(spec: Any, path: str) -> Iterable[Cause]:
             yield field_errors.duplicate(f"{at}.name", name)
         else:
             seen.add(name)
-            for words in names.dns_label(name):
-                yield field_errors.invalid(f"{at}.name", name, words)
+            for message in names.dns_label(name):
+                yield field_errors.invalid(f"{at}.name", name, message)
         if not container.get("image"):
             yield field_errors.required(f"{at}.image")
-        yield from _check_amounts(container.get("resources") or {}, f"{at}.resources")
-    yield from _check_placing(spec, path)
+        yield from _check_container_resources(container.get("resources") or {}, f"{at}.resources")
+    yield from _check_placement(spec, path)
     if spec.get("nodeName") and spec.get("schedulingGates"):
         yield field_errors.forbidden(
             f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared"
@@ -77,15 +77,15 @@ def _containers(spec: JsonObject, path: str) -> Iterable[tuple[str, Any]]:
 
 
 def check_pod_change(new: JsonObject, old: JsonObject) -> Iterable[Cause]:
-    """List what of a pod's spec was changed that may not be."""
+    """Yield forbidden changes of the spec of a pod."""
     if RESERVE_POD not in (old["metadata"].get("annotations") or {}):
-        yield from _pretence(new)
+        yield from _check_not_reserve_pod(new)
     now, before = new.get("spec") or {}, old.get("spec") or {}
     if now == before:
         return
-    now, before = without_nulls(now), _completed(before)
+    now, before = without_nulls(now), _with_defaults(before)
     yield from _gate_changes(now, before)
-    left, right = _unchangeable(now, before), _unchangeable(before, before)
+    left, right = _immutable_part(now, before), _immutable_part(before, before)
     if left != right:
         yield field_errors.forbidden("spec", _FORBIDDEN_CHANGE)
     kept = before.get("tolerations") or []
@@ -96,23 +96,23 @@ def check_pod_change(new: JsonObject, old: JsonObject) -> Iterable[Cause]:
         )
 
 
-def _completed(spec: JsonObject) -> JsonObject:
-    """Copy a stored spec with today's defaults, which an older server may not have filled in."""
+def _with_defaults(spec: JsonObject) -> JsonObject:
+    """Return a stored spec with defaults, which an older server may not have set."""
     pod: JsonObject = {"apiVersion": "v1", "kind": "Pod", "spec": without_nulls(spec)}
     with suppress(BadRequest):
         default_object(pod)
-    completed: JsonObject = pod["spec"]
-    return completed
+    defaulted: JsonObject = pod["spec"]
+    return defaulted
 
 
-def _unchangeable(spec: JsonObject, before: JsonObject) -> JsonObject:
-    """Copy a spec without what may change."""
-    free = {"activeDeadlineSeconds", "tolerations", "schedulingGates"}
+def _immutable_part(spec: JsonObject, before: JsonObject) -> JsonObject:
+    """Return a spec without the fields that may change."""
+    mutable = {"activeDeadlineSeconds", "tolerations", "schedulingGates"}
     if before.get("schedulingGates"):
-        free.update(_GATED_FREEDOM)
+        mutable.update(_MUTABLE_WHILE_GATED)
     if (before.get("terminationGracePeriodSeconds") or 0) < 0:
-        free.add("terminationGracePeriodSeconds")
-    kept = {k: v for k, v in spec.items() if k not in free}
+        mutable.add("terminationGracePeriodSeconds")
+    kept = {k: v for k, v in spec.items() if k not in mutable}
     for part in ("containers", "initContainers"):
         if part in kept:
             kept[part] = [
@@ -123,17 +123,17 @@ def _unchangeable(spec: JsonObject, before: JsonObject) -> JsonObject:
 
 
 def _gate_changes(now: JsonObject, before: JsonObject) -> Iterable[Cause]:
-    had = {gate.get("name") for gate in before.get("schedulingGates") or ()}
+    old_gates = {gate.get("name") for gate in before.get("schedulingGates") or ()}
     for i, gate in enumerate(now.get("schedulingGates") or ()):
-        if gate.get("name") not in had:
+        if gate.get("name") not in old_gates:
             yield field_errors.forbidden(
                 f"spec.schedulingGates[{i}].name",
                 f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
             )
 
 
-def _check_placing(spec: JsonObject, path: str) -> Iterable[Cause]:
-    """List what is wrong with where a pod says it may go, and with how much it asks for."""
+def _check_placement(spec: JsonObject, path: str) -> Iterable[Cause]:
+    """Yield what is wrong with tolerations and required node affinity."""
     for i, toleration in enumerate(spec.get("tolerations") or ()):
         at = f"{path}.tolerations[{i}]"
         if toleration.get("operator") and toleration["operator"] not in OPERATORS:
@@ -146,7 +146,7 @@ def _check_placing(spec: JsonObject, path: str) -> Iterable[Cause]:
         yield from compile_selector(convert_object(required, NodeSelector), at).mistakes
 
 
-def _check_amounts(resources: Mapping[str, Any], path: str) -> Iterable[Cause]:
-    """List what is wrong with the amounts a container or pod asks for."""
+def _check_container_resources(resources: Mapping[str, Any], path: str) -> Iterable[Cause]:
+    """Return what is wrong with the requests and limits of a container."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     return check_resources(requests, limits, path)

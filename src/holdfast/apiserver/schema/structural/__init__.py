@@ -1,7 +1,7 @@
-"""The structural schema of a custom resource: prune, default and validate by it.
+"""The structural schema of a custom resource: pruning, defaulting, validation, CEL rules.
 
-Here lives everything an ``openAPIV3Schema`` means, its CEL rules included. No I/O. Not here: the
-CRD's own life (names, conditions, versions).
+Lives here: everything about an ``openAPIV3Schema``. No I/O. May not live here: names, conditions
+and versions of CRDs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["StructuralSchema", "shipped_crds"]
 
 @dataclass(frozen=True, slots=True)
 class StructuralSchema:
-    """One version's schema, compiled once."""
+    """The compiled schema of one version."""
 
     root: SchemaNode
 
@@ -37,14 +37,14 @@ class StructuralSchema:
     def compile(cls, schema: Mapping[str, Any]) -> StructuralSchema:
         """Compile an ``openAPIV3Schema``.
 
-        One that is not structural raises Invalid; its causes name paths below the schema, such as
-        ``properties[spec].type``.
+        Raises Invalid if it is not structural; the paths of the causes are relative to the schema,
+        such as ``properties[spec].type``.
         """
         return cls(_compiled(msgspec.json.encode(schema)))
 
     @property
     def unevaluated_rules(self) -> list[str]:
-        """Say which CEL rules are not evaluated, and why."""
+        """Return which CEL rules are not evaluated, and why."""
         found = rules_in(self.root)
         return [
             f"{at} is not evaluated: {rule.not_evaluated_because}"
@@ -53,22 +53,22 @@ class StructuralSchema:
         ]
 
     def prune(self, obj: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        """Copy the object without unknown fields; also list the paths that were dropped.
+        """Return a copy of an object without unknown fields, and their paths.
 
-        The paths are what strict field validation complains about.
+        The paths are for the messages of field validation.
         """
         dropped: list[str] = []
         return prune(self.root, dict(obj), "", dropped), dropped
 
     def default(self, obj: Mapping[str, Any]) -> dict[str, Any]:
-        """Copy the object with the defaults filled in; nulls that are not nullable give way."""
+        """Return a copy with defaults, and without nulls in fields that are not nullable."""
         filled: dict[str, Any] = apply_defaults(self.root, dict(obj), root=True)
         return filled
 
     def validate(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
-        """List every field that is wrong, in upstream's words.
+        """Return all violations, with upstream's messages.
 
-        With ``old``, a wrong value that was already there unchanged is let pass (ratcheting).
+        With ``old``, invalid values that are unchanged are ignored (ratcheting).
         """
         before = ABSENT if old is None else dict(old)
         new = dict(obj)
@@ -81,21 +81,21 @@ class StructuralSchema:
 
 @lru_cache(maxsize=32)
 def _compiled(schema: bytes) -> SchemaNode:
-    """Compile a schema once: admitting, checking and serving a definition all ask for it."""
+    """Compile a schema, cached: admission, validation and registration of a CRD compile it."""
     read = msgspec.json.decode(schema)
-    _refuse(structural_problems(read))
+    _raise_if_any(structural_problems(read))
     root = compile_node(read)
-    _refuse(list(rule_problems(root)))
-    _refuse(list(default_problems(root)))
+    _raise_if_any(list(rule_problems(root)))
+    _raise_if_any(list(default_problems(root)))
     return root
 
 
-def _refuse(found: list[Cause]) -> None:
+def _raise_if_any(found: list[Cause]) -> None:
     if found:
-        words = "; ".join(map(str, found))
-        raise Invalid(f"the schema is not structural: {words}", Details(causes=tuple(found)))
+        message = "; ".join(map(str, found))
+        raise Invalid(f"the schema is not structural: {message}", Details(causes=tuple(found)))
 
 
 def shipped_crds() -> list[dict[str, Any]]:
-    """Read the CustomResourceDefinitions Holdfast brings with it."""
+    """Return the CustomResourceDefinitions that Holdfast ships."""
     return data.crds()

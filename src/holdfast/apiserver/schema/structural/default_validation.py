@@ -1,4 +1,4 @@
-"""Check that the defaults a schema names obey the schema themselves."""
+"""Validate the defaults of a schema against the schema."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from holdfast.errors import Cause, Details, Invalid, TooLarge
 
 
 def default_problems(node: SchemaNode, path: str = "") -> Iterator[Cause]:
-    """Yield what is wrong with the defaults of a compiled schema, and of all below it.
+    """Yield what is wrong with the defaults of a compiled schema and its nested schemas.
 
-    Defaults that nest beyond the size of an object raise Invalid.
+    Nested defaults that exceed the size of an object raise Invalid.
     """
     if node.default is not ABSENT:
         yield from _one(node, f"{path}.default")
@@ -31,14 +31,14 @@ def default_problems(node: SchemaNode, path: str = "") -> Iterator[Cause]:
 
 def _one(node: SchemaNode, path: str) -> Iterator[Cause]:
     dropped: list[str] = []
-    # A path that is not empty, so that nothing is taken for the root of an object.
+    # The path is not empty, so that the default is not treated as the root of an object.
     prune(node, node.default, "default", dropped)
     if dropped:
         shown = messages.quoted(node.default)
         yield Cause(path, f"Invalid value: {shown}: must not have unknown fields")
     try:
         filled = apply_defaults(node, node.default)
-    except TooLarge as large:  # those of nested schemas are not worth as much work again
+    except TooLarge as large:  # raised, so that nested schemas are not expanded again
         cause = Cause(path, f"Too long: {large.message}", "FieldValueTooLong")
         raise Invalid(large.message, Details(causes=(cause,))) from large
     for cause in violations(node, filled, ""):

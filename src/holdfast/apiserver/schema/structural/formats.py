@@ -1,4 +1,4 @@
-"""The string formats a CRD may name; one that is not listed here means nothing, as upstream."""
+"""The string formats of schemas; as upstream, an unknown format is ignored."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _base64(text: str) -> bool:
     return True
 
 
-def _reads_as(kind: Callable[[str], object]) -> Callable[[str], bool]:
+def _parses_as(kind: Callable[[str], object]) -> Callable[[str], bool]:
     def check(text: str) -> bool:
         try:
             kind(text)
@@ -82,7 +82,7 @@ def _short_name(text: str) -> bool:
 
 
 def _cidr(text: str) -> bool:
-    return "/" in text and _reads_as(ipaddress.ip_interface)(text)
+    return "/" in text and _parses_as(ipaddress.ip_interface)(text)
 
 
 FORMATS: dict[str, Callable[[str], bool]] = {
@@ -91,8 +91,8 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "datetime": _datetime,
     "duration": _duration,
     "byte": _base64,
-    "ipv4": _reads_as(ipaddress.IPv4Address),
-    "ipv6": _reads_as(ipaddress.IPv6Address),
+    "ipv4": _parses_as(ipaddress.IPv4Address),
+    "ipv6": _parses_as(ipaddress.IPv6Address),
     "cidr": _cidr,
     "mac": _matches(r"[0-9a-f]{2}(?:([:-])[0-9a-f]{2})(?:\1[0-9a-f]{2}){4,6}"),
     "uri": _uri,

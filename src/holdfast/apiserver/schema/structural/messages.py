@@ -1,4 +1,4 @@
-"""The words of schema violations, as upstream puts them."""
+"""Causes of schema violations, with upstream's messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.errors import Cause
 
-# Upstream gives no field to what a combination of schemas refuses.
+# Upstream reports no field for violations of combined schemas.
 NO_FIELD = "<nil>"
 _GO_TYPES = {
     bool: "bool", int: "int64", float: "float64", str: "string", dict: "map[string]interface {}",
@@ -16,12 +16,12 @@ _GO_TYPES = {
 
 
 def required(path: str) -> Cause:
-    """A field that must be there is not."""
+    """Build the cause for a missing required field."""
     return Cause(path, "Required value", "FieldValueRequired")
 
 
 def wrong_type(path: str, value: Any, wanted: str) -> Cause:
-    """The value is of another JSON type."""
+    """Build the cause for a value of another JSON type."""
     found = type_name(value)
     return Cause(
         path,
@@ -31,7 +31,7 @@ def wrong_type(path: str, value: Any, wanted: str) -> Cause:
 
 
 def wrong_format(path: str, value: Any, wanted: str) -> Cause:
-    """The string is not in its format, or is no string at all."""
+    """Build the cause for a value that is not a string of the format."""
     found = quoted(value if isinstance(value, str) else _GO_TYPES[type(value)])
     return Cause(
         path,
@@ -41,7 +41,7 @@ def wrong_format(path: str, value: Any, wanted: str) -> Cause:
 
 
 def unsupported(path: str, value: Any, allowed: list[Any]) -> Cause:
-    """The value is none of an enumeration's."""
+    """Build the cause for a value that is not in the enumeration."""
     listed = ", ".join(
         quoted(one if isinstance(one, str) else json.dumps(one, separators=(",", ":")))
         for one in allowed
@@ -54,27 +54,27 @@ def unsupported(path: str, value: Any, allowed: list[Any]) -> Cause:
 
 
 def broken(path: str, value: Any, rule: str) -> Cause:
-    """The value breaks a rule such as a minimum."""
+    """Build the cause for a value that violates a limit such as a minimum."""
     return Cause(path, f"Invalid value: {quoted(value)}: {path} in body {rule}")
 
 
 def too_long(path: str, most: int) -> Cause:
-    """The string is longer than allowed; upstream says bytes and counts characters."""
+    """Build the cause for a too long string; upstream says bytes but counts characters."""
     return Cause(path, f"Too long: may not be more than {most} bytes", "FieldValueTooLong")
 
 
 def duplicate(path: str, value: Any) -> Cause:
-    """A list that is a set, or a map, holds something twice."""
+    """Build the cause for a duplicate in a list of type set or map."""
     return Cause(path, f"Duplicate value: {quoted(value)}", "FieldValueDuplicate")
 
 
 def combined(words: str) -> Cause:
-    """A combination of schemas (anyOf, …) refuses the value."""
+    """Build the cause for a violation of combined schemas (anyOf and so on)."""
     return Cause(NO_FIELD, f'Invalid value: "": {words}')
 
 
 def type_name(value: Any) -> str:
-    """Name the JSON type of a value.
+    """Return the JSON type of a value.
 
     >>> [type_name(v) for v in (None, True, 1, 1.5, 2.0, "", [], {})]
     ['null', 'boolean', 'integer', 'number', 'integer', 'string', 'array', 'object']
@@ -91,12 +91,12 @@ def type_name(value: Any) -> str:
 
 
 def quoted(value: Any) -> str:
-    """Write a value into a message: strings quoted, the rest as JSON."""
+    """Return a value as JSON, for messages."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def go_number(value: float) -> str:
-    """Write a limit as Go prints it.
+    """Format a limit as Go prints it.
 
     >>> go_number(10), go_number(1.5), go_number(1000000), go_number(1234567)
     ('10', '1.5', '1e+06', '1.234567e+06')

@@ -1,4 +1,4 @@
-"""One node of a structural schema, compiled: what a value may be and what it may hold."""
+"""A node of a compiled structural schema."""
 
 from __future__ import annotations
 
@@ -46,31 +46,39 @@ class SchemaNode:
     not_schema: SchemaNode | None = None
     rules: tuple[Rule, ...] = ()
     has_rules: bool = False
-    """Whether it, or anything below it, has rules."""
+    """Whether this node or a nested one has rules."""
 
     def child(self, name: str) -> SchemaNode | bool | None:
-        """Find the schema of a field; True means anything goes, None that it is unknown."""
+        """Return the schema of a field; True if any value is allowed, None if it is unknown."""
         found = self.properties.get(name)
         return self.additional_properties if found is None else found
 
 
 def compile_node(schema: Mapping[str, Any]) -> SchemaNode:
-    """Compile a schema and everything below it."""
+    """Compile a schema and its nested schemas."""
     properties = {k: compile_node(v) for k, v in (schema.get("properties") or {}).items()}
-    raw_items, raw_more = schema.get("items"), schema.get("additionalProperties")
+    raw_items, raw_additional = schema.get("items"), schema.get("additionalProperties")
     items = compile_node(raw_items) if isinstance(raw_items, Mapping) else None
-    more = compile_node(raw_more) if isinstance(raw_more, Mapping) else (raw_more or None)
+    additional = (
+        compile_node(raw_additional)
+        if isinstance(raw_additional, Mapping)
+        else (raw_additional or None)
+    )
     logic = {
         key: tuple(compile_node(one) for one in schema.get(key) or ())
         for key in ("allOf", "anyOf", "oneOf")
     }
-    refused = schema.get("not")
-    below = [*properties.values(), items, more if isinstance(more, SchemaNode) else None]
+    not_ = schema.get("not")
+    nested = [
+        *properties.values(),
+        items,
+        additional if isinstance(additional, SchemaNode) else None,
+    ]
     return SchemaNode(
         type=schema.get("type", ""),
         properties=properties,
         items=items,
-        additional_properties=more,
+        additional_properties=additional,
         required=tuple(schema.get("required") or ()),
         preserve_unknown_fields=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
         embedded_resource=bool(schema.get("x-kubernetes-embedded-resource")),
@@ -85,7 +93,7 @@ def compile_node(schema: Mapping[str, Any]) -> SchemaNode:
         all_of=logic["allOf"],
         any_of=logic["anyOf"],
         one_of=logic["oneOf"],
-        not_schema=compile_node(refused) if isinstance(refused, Mapping) else None,
+        not_schema=compile_node(not_) if isinstance(not_, Mapping) else None,
         rules=(rules := read_rules(schema)),
-        has_rules=bool(rules) or any(one is not None and one.has_rules for one in below),
+        has_rules=bool(rules) or any(one is not None and one.has_rules for one in nested),
     )

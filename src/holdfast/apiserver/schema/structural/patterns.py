@@ -1,7 +1,7 @@
-"""The regular expressions of a schema, in Go's syntax and in time linear in the text.
+"""The regular expressions of schemas: Go's syntax, linear time.
 
-RE2 is the engine that Go's own is modelled on: a pattern such as ``^(a+)+$``, which takes a
-backtracking engine for ever, costs no more than any other.
+Go's engine follows RE2, which is used here: a pattern such as ``^(a+)+$``, which takes exponential
+time in a backtracking engine, costs no more than any other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re2
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 _OPTIONS.never_capture = True
-_GO_WORDS = {
+_GO_MESSAGES = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
     "no argument for repetition operator": "missing argument to repetition operator",
@@ -28,12 +28,12 @@ _GO_WORDS = {
 
 
 class PatternError(ValueError):
-    """A pattern that is no regular expression of Go's; the message is Go's own."""
+    """A pattern that Go cannot compile; the message is Go's."""
 
 
 @lru_cache(maxsize=1024)
 def matcher(pattern: str) -> Callable[[str], bool]:
-    r"""Compile a pattern to a function that tells whether some part of a text matches it.
+    r"""Compile a pattern to a function that returns whether it matches a part of a text.
 
     >>> matcher("^a$")("a\n"), matcher(r"^\$[$]$")("$$")
     (False, True)
@@ -50,4 +50,4 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 def _go_message(error: bytes) -> str:
     code, _, part = error.decode(errors="replace").partition(": ")
-    return f"error parsing regexp: {_GO_WORDS.get(code, code)}: `{part}`"
+    return f"error parsing regexp: {_GO_MESSAGES.get(code, code)}: `{part}`"

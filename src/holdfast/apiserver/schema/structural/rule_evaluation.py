@@ -1,4 +1,4 @@
-"""Evaluate the CEL rules of a schema over a whole object, within one budget."""
+"""Evaluate the CEL rules of a schema for an object, within one cost budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOCKING = frozenset({
     "FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany",
     "FieldValueTypeInvalid",
 })  # fmt: skip
-_UNASKED = (
+_NOT_EVALUATED = (
     "some validation rules were not checked because the object was invalid; correct the existing "
     "errors to complete validation"
 )
@@ -24,11 +24,11 @@ _UNASKED = (
 def broken_rules(
     node: SchemaNode, value: Any, old: Any, found: Collection[Cause]
 ) -> Iterator[Cause]:
-    """Yield the rules a whole object breaks; a shape too wrong for them keeps them unasked."""
+    """Yield the rules that an object breaks; none are evaluated if ``found`` has type errors."""
     if not node.has_rules:
         return
     if any(cause.reason in _BLOCKING for cause in found):
-        yield Cause("<nil>", f"Invalid value: null: {_UNASKED}", "FieldValueInvalid")
+        yield Cause("<nil>", f"Invalid value: null: {_NOT_EVALUATED}", "FieldValueInvalid")
     else:
         try:
             yield from _broken_rules(node, value, "", old, CostBudget())
@@ -39,15 +39,15 @@ def broken_rules(
 def _broken_rules(
     node: SchemaNode, value: Any, path: str, old: Any, budget: CostBudget
 ) -> Iterator[Cause]:
-    """Yield every rule a value breaks; what has not changed is not judged again.
+    """Yield the rules that a value breaks; rules of unchanged values are not evaluated.
 
-    A rule that speaks of ``oldSelf`` is asked only where there was a value before. Items of a
-    list have one only if the list is a map.
+    A rule with ``oldSelf`` is evaluated only if there is an old value. List items have an old value
+    only if the list type is map.
     """
     if not node.has_rules or value is None:
         return
     if node.rules:
-        yield from _here(node, value, path, old, budget)
+        yield from _evaluate_node(node, value, path, old, budget)
     if isinstance(value, dict):
         before = old if isinstance(old, dict) else {}
         for name, one in value.items():
@@ -58,29 +58,31 @@ def _broken_rules(
     elif isinstance(value, list) and node.items is not None:
         known = _by_key(node, old)
         for i, one in enumerate(value):
-            was = known.get(_key(node, one), ABSENT) if known else ABSENT
-            yield from _broken_rules(node.items, one, f"{path}[{i}]", was, budget)
+            old_item = known.get(_key(node, one), ABSENT) if known else ABSENT
+            yield from _broken_rules(node.items, one, f"{path}[{i}]", old_item, budget)
 
 
-def _here(node: SchemaNode, value: Any, path: str, old: Any, budget: CostBudget) -> Iterator[Cause]:
-    seen = _seen(node, value, root=not path)
-    before = None if old is ABSENT else _seen(node, old, root=not path)
+def _evaluate_node(
+    node: SchemaNode, value: Any, path: str, old: Any, budget: CostBudget
+) -> Iterator[Cause]:
+    cel_value = _cel_value(node, value, root=not path)
+    before = None if old is ABSENT else _cel_value(node, old, root=not path)
     unchanged = old is not ABSENT and value == old
-    given = RuleInput(seen, before, budget)
+    rule_input = RuleInput(cel_value, before, budget)
     for rule in node.rules:
         if rule.not_evaluated_because:
             continue
-        looks_back = compile_expression(rule.text).uses_old_self
-        if old is ABSENT if looks_back else unchanged:
+        uses_old_self = compile_expression(rule.text).uses_old_self
+        if old is ABSENT if uses_old_self else unchanged:
             continue
-        if (cause := rule.evaluate(given, value, path)) is not None:
+        if (cause := rule.evaluate(rule_input, value, path)) is not None:
             yield cause
 
 
-def _seen(node: SchemaNode, value: Any, *, root: bool = False) -> Any:
-    """Copy a value as rules see it: only fields the schema knows, under names CEL has."""
+def _cel_value(node: SchemaNode, value: Any, *, root: bool = False) -> Any:
+    """Return a copy of a value for CEL: only known fields, with escaped names."""
     if isinstance(value, list):
-        return value if node.items is None else [_seen(node.items, one) for one in value]
+        return value if node.items is None else [_cel_value(node.items, one) for one in value]
     if not isinstance(value, dict):
         return value
     out: dict[str, Any] = {}
@@ -89,10 +91,10 @@ def _seen(node: SchemaNode, value: Any, *, root: bool = False) -> Any:
         if root and name == "metadata":
             out[name] = {k: one[k] for k in _NAMES if k in one}
         elif child is not None:
-            out[escape_field_name(name)] = _seen(child, one)
+            out[escape_field_name(name)] = _cel_value(child, one)
         elif node.additional_properties is not None:
             more = node.additional_properties
-            out[name] = one if isinstance(more, bool) else _seen(more, one)
+            out[name] = one if isinstance(more, bool) else _cel_value(more, one)
     return out
 
 

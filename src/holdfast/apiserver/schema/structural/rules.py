@@ -1,7 +1,7 @@
-"""The CEL rules of a schema (``x-kubernetes-validations``): which of them a value breaks.
+"""The CEL rules of a schema (``x-kubernetes-validations``).
 
-A rule the engine cannot evaluate as Kubernetes would is left alone, and whoever writes the CRD is
-told so: other people's CRDs stay usable. What is no CEL at all is refused.
+A rule that our CEL engine cannot evaluate as Kubernetes does is skipped, and a write of the CRD
+gets a warning, so that third-party CRDs can be used. A rule that is not valid CEL is rejected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 KEY = "x-kubernetes-validations"
 _TYPED = frozenset({"date-time", "datetime", "date", "duration", "byte"})
-"""Formats whose values are no strings in rules; the engine cannot be given such values."""
+"""Formats whose values are not strings in CEL, which our engine does not support."""
 _UNKNOWN = ("undeclared reference", "no matching overload", "unsupported")
 _STEP = re.compile(r"\.([^.\[\]]+)|\['([^']+)'\]")
 
@@ -34,16 +34,16 @@ _TYPES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "i
 
 
 class RuleEvaluationStopped(Exception):
-    """No further rule is evaluated, for the reason that ``cause`` gives."""
+    """The evaluation of rules stops because of ``cause``."""
 
     def __init__(self, cause: Cause) -> None:
         super().__init__(cause.message)
         self.cause = cause
 
 
-def _stopped(path: str, value: Any, words: str) -> RuleEvaluationStopped:
+def _stopped(path: str, value: Any, message: str) -> RuleEvaluationStopped:
     return RuleEvaluationStopped(
-        field_errors.invalid(path, _TYPES.get(type(value), "number"), words)
+        field_errors.invalid(path, _TYPES.get(type(value), "number"), message)
     )
 
 
@@ -53,7 +53,7 @@ def _can_be_message(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule as it stands in the schema."""
+    """One rule of a schema."""
 
     text: str
     message: str = ""
@@ -61,100 +61,106 @@ class Rule:
     reason: str = ""
     field_path: str = ""
     not_evaluated_because: str = ""
-    """Why it is not evaluated, or ""."""
+    """Why it is not evaluated, "" if it is."""
 
     @classmethod
     def read(cls, raw: Mapping[str, Any], typed: Set[str]) -> Rule:
-        """Read one entry of ``x-kubernetes-validations``; ``typed`` are fields it cannot see."""
+        """Parse one rule; ``typed`` are the fields that rules cannot use here."""
         text = raw.get("rule") or ""
         return cls(
-            text, (raw.get("message") or "").strip(), raw.get("messageExpression") or "",
-            raw.get("reason") or "", raw.get("fieldPath") or "", _unbuilt(raw, text, typed),
-        )  # fmt: skip
+            text,
+            (raw.get("message") or "").strip(),
+            raw.get("messageExpression") or "",
+            raw.get("reason") or "",
+            raw.get("fieldPath") or "",
+            _reason_not_evaluated(raw, text, typed),
+        )
 
-    def evaluate(self, given: RuleInput, value: Any, path: str) -> Cause | None:
-        """Judge one value; None when the rule holds. Raises Stopped when it costs too much."""
+    def evaluate(self, rule_input: RuleInput, value: Any, path: str) -> Cause | None:
+        """Return what is wrong with a value, or None; raise RuleEvaluationStopped over budget."""
         about = self.message or self.text.strip()
         try:
-            verdict = compile_expression(self.text).value(given)
+            result = compile_expression(self.text).value(rule_input)
         except BudgetExceeded:
             raise _stopped(path, value, f"validation failed due to {_OUT_OF_BUDGET}") from None
         except CostExceeded as failure:
-            words = f"'{failure.message}': {_CALL_COST} rule: {about}"
-            raise _stopped(path, value, words) from None
+            message = f"'{failure.message}': {_CALL_COST} rule: {about}"
+            raise _stopped(path, value, message) from None
         except (CompileError, EvaluationError) as failure:
             return _invalid(path, value, f"{failure.message} evaluating rule: {about}")
-        if verdict is True:
+        if result is True:
             return None
-        at = path + _plain(self.field_path)
-        return self._cause(self._words(given, value, at), value, at)
+        at = path + _relative_path(self.field_path)
+        return self._cause(self._message(rule_input, value, at), value, at)
 
-    def _words(self, given: RuleInput, value: Any, path: str) -> str:
+    def _message(self, rule_input: RuleInput, value: Any, path: str) -> str:
         if self.message_expression:
             try:
-                made = compile_expression(self.message_expression).value(given)
+                custom_message = compile_expression(self.message_expression).value(rule_input)
             except BudgetExceeded:
-                words = f"messageExpression evaluation failed due to {_OUT_OF_BUDGET}"
-                raise _stopped(path, value, words) from None
+                message = f"messageExpression evaluation failed due to {_OUT_OF_BUDGET}"
+                raise _stopped(path, value, message) from None
             except CostExceeded:
-                words = f"{_CALL_COST} messageExpression: {json.dumps(self.message_expression)}"
-                raise _stopped(path, value, words) from None
+                message = f"{_CALL_COST} messageExpression: {json.dumps(self.message_expression)}"
+                raise _stopped(path, value, message) from None
             except (CompileError, EvaluationError):
-                made = ""
-            if isinstance(made, str) and _can_be_message(made.strip()):
-                return made.strip()
+                custom_message = ""
+            if isinstance(custom_message, str) and _can_be_message(custom_message.strip()):
+                return custom_message.strip()
         return self.message or f"failed rule: {self.text.strip()}"
 
-    def _cause(self, words: str, value: Any, path: str) -> Cause:
+    def _cause(self, message: str, value: Any, path: str) -> Cause:
         match self.reason:
             case "FieldValueForbidden":
-                return field_errors.forbidden(path, words)
+                return field_errors.forbidden(path, message)
             case "FieldValueRequired":
-                return field_errors.required(path, words)
+                return field_errors.required(path, message)
             case "FieldValueDuplicate":
                 return field_errors.duplicate(path, value)
-        return _invalid(path, value, words)
+        return _invalid(path, value, message)
 
 
-def _invalid(path: str, value: Any, words: str) -> Cause:
-    """Say that a value will not do; what is no scalar is not shown, as upstream."""
+def _invalid(path: str, value: Any, message: str) -> Cause:
+    """Build the error for an invalid value; as upstream, only scalars are shown."""
     if isinstance(value, dict | list):
-        return Cause(path, f"Invalid value: {words}", "FieldValueInvalid")
-    return field_errors.invalid(path, value, words)
+        return Cause(path, f"Invalid value: {message}", "FieldValueInvalid")
+    return field_errors.invalid(path, value, message)
 
 
 def read_rules(schema: Mapping[str, Any]) -> tuple[Rule, ...]:
-    """Read the rules of one schema, not of those below it."""
+    """Parse the rules of a schema, without nested schemas."""
     raw = schema.get(KEY) or ()
     return tuple(Rule.read(one, _typed_fields(schema, "self")) for one in raw)
 
 
 def _typed_fields(schema: Mapping[str, Any], name: str) -> frozenset[str]:
-    """Name the fields, of the value or of what is in it, that are no strings in rules."""
+    """Return the names of nested fields whose values are not strings in CEL."""
     found = {escape_field_name(name)} if schema.get("format") in _TYPED else set()
-    below = list((schema.get("properties") or {}).items())
-    below += [(name, schema[k]) for k in ("items", "additionalProperties")
+    nested = list((schema.get("properties") or {}).items())
+    nested += [(name, schema[k]) for k in ("items", "additionalProperties")
               if isinstance(schema.get(k), dict)]  # fmt: skip
-    return frozenset(found.union(*(_typed_fields(sub, key) for key, sub in below)))
+    return frozenset(found.union(*(_typed_fields(sub, key) for key, sub in nested)))
 
 
-def _unbuilt(raw: Mapping[str, Any], text: str, typed: Set[str]) -> str:
+def _reason_not_evaluated(raw: Mapping[str, Any], text: str, typed: Set[str]) -> str:
     if raw.get("optionalOldSelf"):
         return "optionalOldSelf is not built"
-    words = set(re.findall(r"\w+", text))
-    unseen = words & typed
-    if unseen:
-        return f"times, durations and bytes are not built in rules: {', '.join(sorted(unseen))}"
+    names = set(re.findall(r"\w+", text))
+    unsupported = names & typed
+    if unsupported:
+        return (
+            f"times, durations and bytes are not built in rules: {', '.join(sorted(unsupported))}"
+        )
     try:
         compile_expression(text)
     except CompileError as wrong:
-        if any(words in wrong.message for words in _UNKNOWN):
+        if any(part in wrong.message for part in _UNKNOWN):
             return wrong.message
     return ""
 
 
 def rule_problems(node: SchemaNode) -> Iterator[Cause]:
-    """Yield what is no CEL in the rules of a schema, and of all below it."""
+    """Yield the rules of a schema and its nested schemas that are not valid CEL."""
     for at, rule in rules_in(node):
         if not rule.text.strip():
             yield field_errors.required(f"{at}.rule", "must not be empty")
@@ -164,7 +170,7 @@ def rule_problems(node: SchemaNode) -> Iterator[Cause]:
 
 
 def rules_in(node: SchemaNode, path: str = "") -> Iterator[tuple[str, Rule]]:
-    """Walk over every rule of a schema, with the path at which it stands."""
+    """Yield all rules of a schema and its nested schemas, with their paths."""
     for i, rule in enumerate(node.rules):
         yield f"{path}.{KEY}[{i}]" if path else f"{KEY}[{i}]", rule
     for name, child in _children(node):
@@ -186,10 +192,10 @@ def _children(node: SchemaNode) -> Iterator[tuple[str, SchemaNode]]:
         yield "additionalProperties", node.additional_properties
 
 
-def _plain(field_path: str) -> str:
-    """Write a rule's fieldPath as a path below the value.
+def _relative_path(field_path: str) -> str:
+    """Convert the fieldPath of a rule to a path below the value.
 
-    >>> _plain(".name"), _plain(".a['b-c']"), _plain("")
+    >>> _relative_path(".name"), _relative_path(".a['b-c']"), _relative_path("")
     ('.name', '.a[b-c]', '')
     """
     steps = _STEP.findall(field_path)

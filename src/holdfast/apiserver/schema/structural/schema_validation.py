@@ -1,7 +1,7 @@
-"""Tell whether a schema is structural, as every CRD's must be.
+"""Check that a schema is structural, as Kubernetes requires for CRDs.
 
-Structural means: every field, item and value has a type of its own, and allOf, anyOf, oneOf and
-not only restrict what is described outside of them.
+In a structural schema every field, item and value has a type, and allOf, anyOf, oneOf and not only
+restrict fields that are specified outside of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOGIC = ("allOf", "anyOf", "oneOf")
 _X = "x-kubernetes-"
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _EMPTY, _UNDEFINED = "must be empty to be structural", "must be undefined to be structural"
-_ONLY_OUTSIDE = {
+_NOT_IN_RESTRICTIONS = {
     "type": _EMPTY, "title": _EMPTY, "description": _EMPTY,
     "default": _UNDEFINED, "additionalProperties": _UNDEFINED,
     "nullable": "must be false to be structural",
@@ -33,7 +33,7 @@ _NO_TYPE = {
     "field": "must not be empty for specified object fields",
     "item": "must not be empty for specified array items",
 }
-_REFUSED = {
+_FORBIDDEN = {
     "$ref": "$ref is not supported",
     "definitions": "definitions is not supported",
     "dependencies": "dependencies is not supported",
@@ -47,7 +47,7 @@ RawSchema = Mapping[str, Any]
 
 
 def structural_problems(schema: RawSchema) -> list[Cause]:
-    """List what keeps a schema from being structural, sorted by path."""
+    """Return what is wrong with a schema, sorted by path."""
     return sorted(_node(schema, "", "root"), key=lambda c: (c.field, c.message))
 
 
@@ -94,7 +94,7 @@ def _extensions(schema: RawSchema, path: str) -> Iterator[Cause]:
     if map_type not in (None, "atomic", "granular"):
         at = child(path, f"{_X}map-type")
         yield messages.unsupported(at, map_type, ["atomic", "granular"])
-    for name, rule in _REFUSED.items():
+    for name, rule in _FORBIDDEN.items():
         if schema.get(name):
             yield _forbidden(child(path, name), rule)
 
@@ -127,7 +127,7 @@ def _map_keys(schema: RawSchema, path: str) -> Iterator[Cause]:
     at = child(path, f"{_X}list-map-keys")
     keys, items = schema.get(f"{_X}list-map-keys") or [], schema.get("items") or {}
     if not isinstance(items, Mapping):
-        return  # refused elsewhere
+        return  # reported elsewhere
     properties = items.get("properties") or {}
     if not keys:
         yield _required(at, f"must not be empty if {_X}list-type is map")
@@ -142,7 +142,7 @@ def _map_keys(schema: RawSchema, path: str) -> Iterator[Cause]:
 
 
 def _whole_object(schema: RawSchema, path: str, level: str) -> Iterator[Cause]:
-    """Check what holds only where an object has a kind and metadata of its own."""
+    """Check the parts of a schema for whole objects: kind, apiVersion, metadata."""
     embedded = schema.get(f"{_X}embedded-resource")
     if level != "root" and not embedded:
         return
@@ -193,7 +193,7 @@ def _children(schema: RawSchema, path: str, level: str) -> Iterator[Cause]:
 
 
 def _nested(schema: RawSchema, path: str) -> Iterator[tuple[str, RawSchema]]:
-    """List the schemas under allOf, anyOf, oneOf and not, but for the int-or-string forms."""
+    """Yield the schemas in allOf, anyOf, oneOf and not, except the int-or-string pattern."""
     for key in _LOGIC:
         if key == "anyOf" and schema.get(key) == _INT_OR_STRING:
             continue
@@ -205,8 +205,8 @@ def _nested(schema: RawSchema, path: str) -> Iterator[tuple[str, RawSchema]]:
 
 
 def _restriction(nested: RawSchema, path: str) -> Iterator[Cause]:
-    """Check a schema that may only restrict what is described outside."""
-    for name, rule in _ONLY_OUTSIDE.items():
+    """Check a schema that may only restrict fields that are specified outside."""
+    for name, rule in _NOT_IN_RESTRICTIONS.items():
         if nested.get(name) not in (None, "", False):
             yield _forbidden(child(path, name), rule)
     yield from _pattern(nested, path)

@@ -1,4 +1,4 @@
-"""The single-value rules of a schema: limits, lengths, patterns, formats, enumerations."""
+"""Checks of single values: limits, lengths, patterns, formats, enumerations."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from holdfast.apiserver.schema.structural.formats import FORMATS
 from holdfast.apiserver.schema.structural.patterns import matcher
 from holdfast.errors import Cause
 
-# Tells what is wrong with a value at a path, or None. Values of other types pass: the type
-# itself is checked elsewhere.
+# Returns what is wrong with the value at a path, or None. Values of other types are ignored: the
+# type is checked elsewhere.
 Check = Callable[[Any, str], Cause | None]
 
 _INT_LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
 def value_checks(schema: Mapping[str, Any]) -> tuple[Check, ...]:
-    """Compile the rules of one schema, in the order upstream reports them."""
+    """Compile the checks of a schema, in the order in which upstream reports violations."""
     makers: tuple[Callable[[Mapping[str, Any]], Check | None], ...] = (
         _whole_number, _maximum, _minimum, _multiple, _text,
         _min_items, _max_items, _min_properties, _max_properties, _enum,
@@ -30,14 +30,14 @@ def value_checks(schema: Mapping[str, Any]) -> tuple[Check, ...]:
 
 
 def format_check(schema: Mapping[str, Any]) -> tuple[str, Callable[[str], bool]] | None:
-    """Find the format a string must be in, if it is one we know."""
+    """Return name and check of the string format; None if it has none or an unknown one."""
     name = schema.get("format", "")
     known = FORMATS.get(name)
     return (name, known) if known else None
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a JSON value is a number."""
+    """Return whether a JSON value is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -99,7 +99,7 @@ def _multiple(schema: Mapping[str, Any]) -> Check | None:
 
 
 def _text(schema: Mapping[str, Any]) -> Check | None:
-    """Check length and pattern of a string; of several faults upstream tells the first."""
+    """Return a check of length and pattern; as upstream, it reports the first violation."""
     most, least = schema.get("maxLength"), schema.get("minLength") or 0
     pattern = schema.get("pattern")
     if most is None and not least and not pattern:
@@ -124,16 +124,16 @@ def _counted(
     kind: type[Sized],
     key: str,
     wrong: Callable[[int, int], bool],
-    say: Callable[[str, int, int], Cause],
+    message: Callable[[str, int, int], Cause],
 ) -> Callable[[Mapping[str, Any]], Check | None]:
-    """Make the maker of one rule about how many items or fields there may be."""
+    """Return a function that compiles one limit on the number of items or properties."""
 
     def make(schema: Mapping[str, Any]) -> Check | None:
         limit = schema.get(key)
         if limit is None:
             return None
         return lambda value, path: (
-            say(path, len(value), limit)
+            message(path, len(value), limit)
             if isinstance(value, kind) and wrong(len(value), limit)
             else None
         )
@@ -165,7 +165,7 @@ def _enum(schema: Mapping[str, Any]) -> Check | None:
 
 
 def _identity(value: Any) -> tuple[type, Any]:
-    """Make a key that equal JSON values share; true is not 1."""
+    """Return a key that is equal for equal JSON values; true differs from 1."""
     if isinstance(value, dict | list):
         return bytes, msgspec.json.encode(value, order="sorted")
     return bool if isinstance(value, bool) else object, value

@@ -1,4 +1,4 @@
-"""Check a value against a compiled schema and say everything that is wrong with it."""
+"""Validate a value against a compiled schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _META = ("apiVersion", "kind", "metadata")
 
 
 def violations(node: SchemaNode, value: Any, path: str, old: Any = ABSENT) -> Iterator[Cause]:
-    """Yield every violation; what equals its old self is let pass (ratcheting)."""
+    """Yield all violations; unchanged values are ignored (ratcheting)."""
     if old is not ABSENT and value == old and type(value) is type(old):
         return
     if value is None and node.nullable:
@@ -33,12 +33,12 @@ def violations(node: SchemaNode, value: Any, path: str, old: Any = ABSENT) -> It
 def _type_mismatch(node: SchemaNode, value: Any, path: str) -> Cause | None:
     found = messages.type_name(value)
     if node.int_or_string:
-        fine = found == "string" or (found == "integer" and not isinstance(value, float))
-        return None if fine else messages.wrong_type(path, value, "integer,string")
+        valid_type = found == "string" or (found == "integer" and not isinstance(value, float))
+        return None if valid_type else messages.wrong_type(path, value, "integer,string")
     if node.format is not None:
         name, holds = node.format
-        fine = isinstance(value, str) and holds(value)
-        return None if fine else messages.wrong_format(path, value, name)
+        valid_type = isinstance(value, str) and holds(value)
+        return None if valid_type else messages.wrong_format(path, value, name)
     if not node.type or node.type == found or (node.type == "number" and found == "integer"):
         return None
     return messages.wrong_type(path, value, node.type)
@@ -68,8 +68,8 @@ def _items(node: SchemaNode, value: list[Any], path: str, old: Any) -> Iterator[
     before = old if isinstance(old, list) else []
     known = {_key(node, one): one for one in before} if node.list_type == "map" else {}
     for index, one in enumerate(value):
-        was = known.get(_key(node, one), ABSENT) if known else ABSENT
-        yield from violations(node.items, one, f"{path}[{index}]", was)
+        old_item = known.get(_key(node, one), ABSENT) if known else ABSENT
+        yield from violations(node.items, one, f"{path}[{index}]", old_item)
 
 
 def _combinations(node: SchemaNode, value: Any, path: str) -> Iterator[Cause]:
@@ -106,12 +106,12 @@ def _one_of(node: SchemaNode, value: Any, path: str) -> Iterator[Cause]:
 
 
 def duplicates(node: SchemaNode, value: Any, path: str, old: Any = ABSENT) -> Iterator[Cause]:
-    """Yield what stands twice in lists that are sets or maps."""
+    """Yield the duplicates in lists of type set or map."""
     if old is not ABSENT and value == old:
         return
     if isinstance(value, list):
         if node.list_type in ("set", "map"):
-            yield from _repeated(node, value, path)
+            yield from _duplicate_items(node, value, path)
         for index, one in enumerate(value):
             if node.items is not None:
                 yield from duplicates(node.items, one, f"{path}[{index}]")
@@ -124,13 +124,13 @@ def duplicates(node: SchemaNode, value: Any, path: str, old: Any = ABSENT) -> It
                 yield from duplicates(child, one, where, before.get(name, ABSENT))
 
 
-def _repeated(node: SchemaNode, value: list[Any], path: str) -> Iterator[Cause]:
+def _duplicate_items(node: SchemaNode, value: list[Any], path: str) -> Iterator[Cause]:
     seen: set[str] = set()
-    told: set[str] = set()
+    reported: set[str] = set()
     for index, one in enumerate(value):
         key = _key(node, one)
-        if key in seen and key not in told:
-            told.add(key)
+        if key in seen and key not in reported:
+            reported.add(key)
             shown = {k: one[k] for k in node.map_keys if k in one} if node.map_keys else one
             yield messages.duplicate(f"{path}[{index}]", shown)
         seen.add(key)

@@ -1,4 +1,4 @@
-"""An API server in a process to be killed: ``python -m apiserver.lonely_server DIRECTORY``."""
+"""An API server in its own process: ``python -m apiserver.server_subprocess DIRECTORY``."""
 
 import asyncio
 import sys
@@ -10,9 +10,9 @@ from apiserver.server_fixture import start_server
 
 @asynccontextmanager
 async def server_process(directory):
-    """Run such a process until the block ends; yields it and its address."""
+    """Run the process until the block ends; yield it and its address."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "apiserver.lonely_server", str(directory),
+        sys.executable, "-m", "apiserver.server_subprocess", str(directory),
         cwd=Path(__file__).parents[1], stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

@@ -1,4 +1,4 @@
-"""Small objects and paths that the tests of this room share."""
+"""Small objects and paths that the tests of this package share."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""The names, values and oddities that requests are made of.
+"""Names and values for requests, valid and odd ones.
 
-Names are few, so that references between objects often meet something.
+There are few names, so that references often point to existing objects.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ INT_OR_STRINGS = (
 )  # fmt: skip
 COUNTS_OF_PODS = ("replicas", "minReplicas", "maxReplicas", "parallelism", "completions")
 REPLICAS = (0, 1, 2, 3, -1, -(2**31), 2**31, 10**30, "3", 1.5)
-"""Without a large number that fits: so many pods are what was asked for, and no fault."""
+"""Contains no large valid number, because creating so many pods takes too long."""
 RAW_BODIES = (
     b"", b"{", b"}", b"[]", b"null", b"1", b'"a"', b"{}{}", b"\xff\xfe", b"\xef\xbb\xbf{}",
     b'{"a":1,"a":2}', b'{"metadata":{"name":"a"},"metadata":{"name":"b"}}', b"[" * 50_000,

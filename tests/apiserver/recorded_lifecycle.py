@@ -1,4 +1,4 @@
-"""What every kind is asked for the recorded answers: one object's life, verb by verb."""
+"""The recorded requests of every kind: the lifecycle of an object, verb by verb."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PROTOBUF = {"accept": "application/vnd.kubernetes.protobuf"}
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 METADATA = {"accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
 METADATA_LIST = {"accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
-STRANGER = {"impersonate-user": "ada"}
+AS_OTHER_USER = {"impersonate-user": "ada"}
 DRY = {"dryRun": "All"}
 MARK = {"recorded": "yes"}
 MARKED = {"labelSelector": "recorded=yes"}
-HOLD = {"metadata": {"finalizers": ["example.com/hold"]}}
-LET_GO = {"metadata": {"finalizers": None}}
-# Every field that some kind can be selected by, and a few that none can.
+WITH_FINALIZER = {"metadata": {"finalizers": ["example.com/hold"]}}
+WITHOUT_FINALIZERS = {"metadata": {"finalizers": None}}
+# Every selectable field of any kind, and some that no kind supports.
 SELECTABLE = (
     "metadata.name", "metadata.namespace", "spec.nodeName", "spec.restartPolicy",
     "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork", "spec.unschedulable",
@@ -43,7 +43,7 @@ STATUS = {"conditions": [{"type": "Ready", "status": "True", "reason": "Recorded
 
 @dataclass(frozen=True)
 class Kind:
-    """One served kind, a sample of it and a change of the sample that is allowed."""
+    """A served kind, a sample object and a valid change of it."""
 
     group: str
     version: str
@@ -64,8 +64,8 @@ class Kind:
         return f"{root}{space}/{self.plural}"
 
 
-class Life:
-    """The requests of one kind, in order."""
+class Lifecycle:
+    """Sends the requests of one kind, in order."""
 
     def __init__(self, api: RunningServer, clock: Any, kind: Kind) -> None:
         self.api, self.clock, self.kind = api, clock, kind
@@ -75,7 +75,7 @@ class Life:
         self.one = f"{self.all}/{self.sample['metadata']['name']}"
 
     async def record(self) -> str:
-        """Ask everything; the server is left as it was."""
+        """Send all requests; in the end the server is as before."""
         began = (await self.api.call("GET", self.all, **MARKED)).json["metadata"]["resourceVersion"]
         for part in (self.creating, self.reading, self.listing, self.changing, self.patching,
                      lambda: self.watching(began), self.parts, self.every_field,
@@ -90,10 +90,10 @@ class Life:
         await to.ask("create, dry run", "POST", all_, sample, **DRY)
         await to.ask("create", "POST", all_, sample)
         await to.ask("create again", "POST", all_, sample)
-        other = copy.deepcopy(sample)
-        other["metadata"] = {"generateName": GENERATED, "labels": MARK}
+        other_value = copy.deepcopy(sample)
+        other_value["metadata"] = {"generateName": GENERATED, "labels": MARK}
         to.note("\n# create what is wrong, dry run")
-        await to.brief("a generated name", "POST", all_, other, **DRY)
+        await to.brief("a generated name", "POST", all_, other_value, **DRY)
         await to.brief("no name", "POST", all_, sample | {"metadata": {}}, **DRY)
         await to.brief("a wrong name", "POST", all_, renamed(sample, "Wrong_Name"), **DRY)
         await to.brief("a wrong label", "POST", all_, relabelled(sample, {"a b": "-"}), **DRY)
@@ -112,15 +112,15 @@ class Life:
         await to.brief("an unknown field", "POST", all_, renamed(unknown, self.second), **DRY)
         await to.brief("an unknown field, strict", "POST", all_, unknown,
                        fieldValidation="Strict", **DRY)  # fmt: skip
-        await to.brief("as a stranger", "POST", all_, sample, STRANGER)
+        await to.brief("as a stranger", "POST", all_, sample, AS_OTHER_USER)
         await to.ask("create with a status, dry run", "POST", all_,
                      renamed(sample, self.second) | {"status": STATUS}, **DRY)  # fmt: skip
-        for name, lacking in lackings(sample):
+        for name, lacking in without_each_field(sample):
             await to.brief(f"without {name}", "POST", all_, renamed(lacking, self.second), **DRY)
 
     @property
     def second(self) -> str:
-        """The name of a second object."""
+        """Return the name of a second object."""
         name = self.sample["metadata"]["name"]
         return {"10.0.0.9": "10.0.0.10"}.get(name, name[:-1] + "f")
 
@@ -133,7 +133,7 @@ class Life:
         to.note("\n# get in other ways")
         await to.brief("as protobuf", "GET", one, None, PROTOBUF)
         await to.brief("no such object", "GET", f"{self.all}/none")
-        await to.brief("as a stranger", "GET", one, None, STRANGER)
+        await to.brief("as a stranger", "GET", one, None, AS_OTHER_USER)
         await to.brief("a table with objects", "GET", one, None, TABLE, includeObject="Object")
         await to.brief("a table with nonsense", "GET", one, None, TABLE, includeObject="All")
         await to.brief("POST to it", "POST", one, self.sample)
@@ -150,14 +150,14 @@ class Life:
         await to.ask("list as metadata", "GET", whole, None, METADATA_LIST, **MARKED)
         first = await to.ask("list one", "GET", whole, limit="1", **MARKED)
         if token := first.json["metadata"].get("continue"):
-            # A token of the API server says where to go on; the text of it is its own.
+            # Only the presence of a continue token is recorded, not its text.
             rest = await self.api.call("GET", whole, limit="1", **MARKED, **{"continue": token})
             names = [item["metadata"]["name"] for item in rest.json["items"]]
             to.note(f"the rest: {rest.status} {names} {sorted(rest.json['metadata'])}")
         to.note("\n# list with selectors")
         await to.brief("of a namespace", "GET", self.all, **MARKED)
         await to.brief("a wrong label", "GET", self.all, labelSelector="a in")
-        await to.brief("as a stranger", "GET", self.all, None, STRANGER)
+        await to.brief("as a stranger", "GET", self.all, None, AS_OTHER_USER)
         await to.brief("an unknown field", "GET", self.all, fieldSelector="spec.nothing=1")
         for field in SELECTABLE:
             answer = await self.api.call("GET", whole, fieldSelector=f"{field}!=-", **MARKED)
@@ -167,7 +167,7 @@ class Life:
         await self.purge(f"{where}/{self.second}")
 
     async def values_of(self, whole: str, field: str) -> str:
-        """Which of some values a field selector finds."""
+        """Return which values a field selector finds."""
         tried = {
             "metadata.name": (self.sample["metadata"]["name"], "none"),
             "metadata.namespace": ("", "default"),
@@ -226,7 +226,7 @@ class Life:
         await to.brief("an unknown field", "PATCH", one, {"unknown": 1}, MERGE, **DRY)
 
     async def parts(self) -> None:
-        """Ask for every subresource, with every method."""
+        """Request every subresource with every method."""
         names = dict(self.kind.parts)
         if "status" in names:
             await self.status()
@@ -239,14 +239,14 @@ class Life:
             await self.to.brief(part, "GET", f"{self.one}/{part}")
         if "status" in names:
             await self.to.brief("status of none", "GET", f"{self.all}/none/status")
-            await self.to.brief("as a stranger", "GET", f"{self.one}/status", None, STRANGER)
+            await self.to.brief("as a stranger", "GET", f"{self.one}/status", None, AS_OTHER_USER)
 
     async def status(self) -> None:
         to, at = self.to, f"{self.one}/status"
         await to.ask("get status", "GET", at)
         stored = (await self.api.call("GET", self.one)).json
-        other = merged(stored, self.kind.change) | {"status": STATUS}
-        await to.ask("update status", "PUT", at, other)
+        other_value = merged(stored, self.kind.change) | {"status": STATUS}
+        await to.ask("update status", "PUT", at, other_value)
         await to.ask("patch status", "PATCH", at, {"status": {"phase": "Other"}}, MERGE)
         await to.ask("patch status of labels", "PATCH", at,
                      {"metadata": {"labels": {"status": "yes"}}}, MERGE)  # fmt: skip
@@ -263,7 +263,7 @@ class Life:
         await to.brief("a stale scale", "PUT", at, shown.json)
 
     async def every_field(self) -> None:
-        """Take away and change every field of the object and of its spec, as a dry run."""
+        """Remove and change every field of the object and of its spec, as dry runs."""
         stored = (await self.api.call("GET", self.one)).json
         self.to.note("\n# take away or change one field, dry run")
         for name, patch in changes_of(stored):
@@ -281,14 +281,14 @@ class Life:
         await to.brief("twice said", "DELETE", one,
                        {"propagationPolicy": "Orphan", "orphanDependents": True})  # fmt: skip
         await to.brief("no such object", "DELETE", f"{self.all}/none")
-        await to.brief("as a stranger", "DELETE", one, None, STRANGER)
-        await self.api.call("PATCH", one, HOLD, headers=MERGE)
+        await to.brief("as a stranger", "DELETE", one, None, AS_OTHER_USER)
+        await self.api.call("PATCH", one, WITH_FINALIZER, headers=MERGE)
         await to.ask("delete what has a finalizer", "DELETE", one)
         await to.ask("delete it again", "DELETE", one)
         await to.brief("another finalizer", "PATCH", one,
                        {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}},
                        MERGE)  # fmt: skip
-        await to.ask("take the finalizer away", "PATCH", one, LET_GO, MERGE)
+        await to.ask("take the finalizer away", "PATCH", one, WITHOUT_FINALIZERS, MERGE)
         await to.brief("it is gone", "GET", one)
         await again()
         await to.ask("delete", "DELETE", one)
@@ -305,18 +305,18 @@ class Life:
         await to.ask("list none", "GET", self.all, **MARKED)
 
     async def again(self) -> None:
-        """Make the object anew."""
+        """Create the object again."""
         await self.purge(self.one)
         await self.api.create(self.all, self.sample)
 
     async def purge(self, path: str) -> None:
-        """Leave no object behind, whatever holds it."""
+        """Delete all objects, even those with finalizers."""
         at_once = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
         for _ in range(3):
             found = await self.api.call("GET", path)
             if found.status == 404:
                 return
-            await self.api.call("PATCH", path, LET_GO, headers=MERGE)
+            await self.api.call("PATCH", path, WITHOUT_FINALIZERS, headers=MERGE)
             await self.api.call("DELETE", path, at_once)
             if self.kind.plural == "namespaces":
                 held = found.json | {"spec": {"finalizers": []}}
@@ -328,7 +328,7 @@ VERSIONLESS = {"metadata": {"resourceVersion": None}}
 
 
 def merged(target: Any, change: Any) -> Any:
-    """A JSON merge patch applied to a copy."""
+    """Apply a JSON merge patch to a copy."""
     if not isinstance(change, dict):
         return change
     result = dict(target) if isinstance(target, dict) else {}
@@ -356,36 +356,38 @@ def versioned(obj: Raw, version: str) -> Raw:
     return merged(obj, {"metadata": {"resourceVersion": version}})
 
 
-def lackings(obj: Raw) -> list[tuple[str, Raw]]:
-    """The object without each of its fields and those of its spec."""
+def without_each_field(obj: Raw) -> list[tuple[str, Raw]]:
+    """Return copies of an object, each without one of its fields or of those of its spec."""
     names = [n for n in obj if n not in ("apiVersion", "kind", "metadata")]
     found = [(name, {k: v for k, v in obj.items() if k != name}) for name in names]
     for name, value in (obj.get("spec") or {}).items():
         found.append((f"spec.{name}", merged(obj, {"spec": {name: None}})))
-        found.append((f"the shape of spec.{name}", merged(obj, {"spec": {name: misfit(value)}})))
+        found.append(
+            (f"the shape of spec.{name}", merged(obj, {"spec": {name: value_of_other_type(value)}}))
+        )
     return found
 
 
-def misfit(value: Any) -> Any:
-    """A value of another type."""
+def value_of_other_type(value: Any) -> Any:
+    """Return a value of another type."""
     return "text" if isinstance(value, dict | list | int) else [1]
 
 
 def changes_of(obj: Raw) -> list[tuple[str, Raw]]:
-    """Merge patches that take away or change one field each."""
+    """Return merge patches that each remove or change one field."""
     found: list[tuple[str, Raw]] = []
     for name, value in obj.items():
         if name in ("apiVersion", "kind", "metadata", "status"):
             continue
-        found += [(f"- {name}", {name: None}), (f"~ {name}", {name: other(value)})]
+        found += [(f"- {name}", {name: None}), (f"~ {name}", {name: other_value(value)})]
     for name, value in (obj.get("spec") or {}).items():
         found += [(f"- spec.{name}", {"spec": {name: None}}),
-                  (f"~ spec.{name}", {"spec": {name: other(value)}})]  # fmt: skip
+                  (f"~ spec.{name}", {"spec": {name: other_value(value)}})]  # fmt: skip
     return found
 
 
-def other(value: Any) -> Any:
-    """A value of the same shape that says something else."""
+def other_value(value: Any) -> Any:
+    """Return another value of the same type."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -393,8 +395,8 @@ def other(value: Any) -> Any:
     if isinstance(value, str):
         return value + "x"
     if isinstance(value, list):
-        return [other(value[0]), *value[1:]] if value else ["x"]
+        return [other_value(value[0]), *value[1:]] if value else ["x"]
     if isinstance(value, dict) and value:
         first = next(iter(value))
-        return value | {first: other(value[first])}
+        return value | {first: other_value(value[first])}
     return {"x": "y"}

@@ -1,4 +1,4 @@
-"""Bytes on the wire that are no proper HTTP, or nearly: each must leave the server answering."""
+"""Invalid or unusual HTTP on a connection; the server must go on."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CHUNKS = (
 
 
 def write_bytes(values: Values) -> bytes:
-    """One connection's worth of bytes."""
+    """Return the bytes to send on one connection."""
     sort = values.rng.randrange(6)
     if sort == 0:
         head = f"{values.pick(_REQUEST_LINES)}\r\nHost: 127.0.0.1\r\n\r\n".encode("latin-1")
@@ -71,8 +71,8 @@ def _request(method: str, header: str) -> str:
     return f"{method} {_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\n{header}\r\n\r\n"
 
 
-def judge_bytes(raw: bytes, answer: bytes) -> str:
-    """Say what is wrong with an answer to bytes; "" if nothing is, as when there is none."""
+def check_bytes_response(raw: bytes, answer: bytes) -> str:
+    """Return what is wrong with a response to bytes, "" if nothing is or there is none."""
     if answer and not answer.startswith(b"HTTP/"):
         return f"{raw[:300]!r} is answered with {answer[:100]!r}"
     status = answer[9:12]
@@ -80,7 +80,7 @@ def judge_bytes(raw: bytes, answer: bytes) -> str:
 
 
 async def send_bytes(url: str, context: ssl.SSLContext, raw: bytes) -> bytes:
-    """Send bytes, end our side, and read what comes until the server ends or falls silent."""
+    """Send bytes, close our side, and read until the server closes or sends nothing more."""
     where = urlsplit(url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port, ssl=context)
     answer = b""

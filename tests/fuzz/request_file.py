@@ -1,4 +1,4 @@
-"""Requests as a file that can be read, sent again and made shorter."""
+"""Files of requests, which can be replayed and shortened."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fuzz.fuzzer import Probe
 Fails = Callable[[list[Probe]], bool]
 
 
-def write_trail(path: Path, probes: Iterable[Probe]) -> None:
-    """One request a line; bodies are text where they are text."""
+def write_requests(path: Path, probes: Iterable[Probe]) -> None:
+    """Write one request per line; bodies that are UTF-8 are written as text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(_as_json(probe)) + "\n" for probe in probes))
 
 
-class Journal:
-    """Write requests down before they are sent: a crash leaves no other word."""
+class RequestLog:
+    """Writes requests before they are sent, for the case of a crash."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a")
@@ -33,7 +33,7 @@ class Journal:
         self._file.close()
 
 
-def read_trail(path: Path) -> list[Probe]:
+def read_requests(path: Path) -> list[Probe]:
     return [_as_probe(json.loads(line)) for line in path.read_text().splitlines() if line]
 
 
@@ -53,7 +53,7 @@ def _as_probe(made: dict[str, Any]) -> Probe:
 
 
 def shorten(probes: list[Probe], fails: Fails, tries: int = 40) -> list[Probe]:
-    """Drop requests as long as the rest still fails; large pieces first."""
+    """Return fewer requests that still fail, dropping large parts first."""
     for alone in (probes[-1:], probes[-2:]):
         tries -= 1
         if fails(alone):

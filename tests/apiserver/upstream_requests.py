@@ -1,6 +1,6 @@
-"""A long talk with an API server: requests in order, each named, to be held against upstream."""
+"""A sequence of named requests whose responses are compared with upstream."""
 
-from apiserver.shapes import CONFIGMAPS, NAMESPACES, PODS, binding, configmap, pod
+from apiserver.sample_objects import CONFIGMAPS, NAMESPACES, PODS, binding, configmap, pod
 
 MERGE = {"content-type": "application/merge-patch+json"}
 JSON_PATCH = {"content-type": "application/json-patch+json"}
@@ -22,17 +22,17 @@ def held(name):
     return body
 
 
-# Why an answer differs from upstream's on purpose.
-GO = "upstream's words name Go types or files of its own source"
-CLIENT = "upstream answers 500 to what is the client's mistake; we answer 400 or 422"
-FORMS = "we do not write protobuf"
+# Reasons why a response differs from upstream's on purpose.
+GO = "upstream's message contains Go types or source files"
+CLIENT = "upstream returns 500 for a mistake of the client; we return 400 or 422"
+FORMS = "we do not encode protobuf"
 DIFF = "upstream adds a diff of Go structs"
-ETCD = "upstream's words name etcd keys"
+ETCD = "upstream's message contains etcd keys"
 TWICE = "upstream lists the same cause twice"
 TAINT = "nodes are tainted not-ready by our node controller, not by admission"
 
 STEPS = [
-    # method, path, body, headers, query, why it differs (if it does)
+    # method, path, body, headers, query, why the response differs (if it does)
     ("POST", PODS, pod("a"), {}, {}),
     ("POST", PODS, pod("a"), {}, {}),
     ("GET", f"{PODS}/none", None, {}, {}),

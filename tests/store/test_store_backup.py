@@ -1,4 +1,4 @@
-"""Backups while it runs, and starting again from one."""
+"""Backups of a running store, and restoring from them."""
 
 import asyncio
 import sqlite3
@@ -67,7 +67,7 @@ async def test_a_backup_restores_into_an_empty_directory(tmp_path, opened):
     assert stat.S_IMODE((tmp_path / "other").stat().st_mode) == 0o700
 
 
-async def test_what_is_no_backup_leaves_the_store_alone(tmp_path, opened):
+async def test_a_file_that_is_not_a_backup_leaves_the_store_unchanged(tmp_path, opened):
     store = opened()
     await store.create(key("a"), build("a"))
     await store.close()
