@@ -57,7 +57,8 @@ PACKAGES = {
         tuple(f"tests/apiserver/test_{name}.py" for name in (
             "recorded_answers", "*validation", "custom_resources", "definition_faults", "deletion",
             "list_limits", "pod_binding", "printers", "priority_classes", "reservation_warnings",
-            "role_bindings", "secrets", "security", "unbuilt", "warning_headers", "writing",
+            "role_bindings", "secrets", "security", "unimplemented_features", "warning_headers",
+            "writing",
         )),
         ("tests/apiserver/test_kinds.py", "tests/apiserver/test_recorded_answers.py"),
     ),

@@ -118,10 +118,10 @@ def fit_rules(modules: list[Module]) -> list[str]:
 
 
 def _compares_room(node: ast.AST) -> bool:
-    """``free < amount`` and the like, by the names on both sides, or "in backed", "in waived"."""
+    """Tell whether it compares as ``free < amount`` does, or looks a resource up in ``backed``."""
     match node:
         case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[right]):
-            return bool(re.search("backed|waived", ast.unparse(right)))
+            return bool(re.search("backed|waived|ignored_if_absent", ast.unparse(right)))
         case ast.Compare(left=left, ops=[ast.Lt() | ast.GtE()], comparators=[right]):
             return bool(FREE.search(ast.unparse(left)) and WANTED.search(ast.unparse(right)))
     return False
@@ -152,7 +152,9 @@ def measure(source: Path) -> dict[str, object]:
         "protocols of the plugin contract": protocols(modules),
         "attributes read from plugins by getattr": duck_attributes(modules),
         "functions that compare a request with room": fit_rules(modules),
-        "places that ask served.id": places(modules, r"served\.id\b"),
+        "places that read a kind's group and resource": places(
+            modules, r"\b(served\.id|descriptor\.group_resource)\b"
+        ),
         "# fmt: skip": places(modules, "# fmt: skip"),
         "type: ignore": places(modules, "# type: ignore"),
     }
