@@ -1,4 +1,4 @@
-"""The change log, in each of the forms it answers in."""
+"""The change log, in each form of its answers."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from holdfast.columns.journal import FEW_ROWS, Journal
 
 
-def test_few_changes_come_as_a_list_without_repeats():
+def test_few_changes_are_a_list_without_repeats():
     journal = Journal(100)
     for row in (3, 5, 3):
         journal.log(row)
@@ -21,7 +21,7 @@ def test_many_changes_of_few_rows_are_still_few():
     assert journal.stale(0, 100) == [7]
 
 
-def test_more_changes_come_as_an_array_and_nearly_all_as_a_slice():
+def test_more_changes_are_an_array_and_nearly_all_a_slice():
     journal = Journal(1000)
     for row in range(FEW_ROWS + 10):
         journal.log(row)
@@ -33,7 +33,7 @@ def test_more_changes_come_as_an_array_and_nearly_all_as_a_slice():
     assert journal.stale(0, 1000) == slice(0, 1000)
 
 
-def test_growing_forgets_nothing():
+def test_growing_keeps_all_changes():
     journal = Journal(2)
     journal.log(1)
     journal.grow(8)
@@ -56,7 +56,7 @@ def test_sixteen_rows_are_a_list_whatever_the_number_of_changes(again):
     assert isinstance(changed(rows).stale(0, 100), list)
 
 
-def test_up_to_a_quarter_of_all_rows_are_an_array_and_more_are_all():
+def test_up_to_a_quarter_of_the_rows_are_an_array_and_more_a_slice():
     journal = changed(range(17))
     some = journal.stale(0, 68)
     assert isinstance(some, np.ndarray)

@@ -1,4 +1,4 @@
-"""Reading tables by label value, whether or not each row has a value of its own."""
+"""Table lookups by label value, with and without a value for each row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.columns.node_labels import NodeLabels
 
 
 @pytest.mark.parametrize("values", [("a", "b", "c"), ("b", "a", "b"), ("a", None, "c")])
-def test_rows_read_the_cell_of_their_value_and_the_last_one_without(values):
+def test_rows_read_the_cell_of_their_value_or_the_last_one(values):
     column = NodeLabels(8).column("key")
     for row, value in enumerate(values):
         column.set(row, value)
@@ -19,7 +19,7 @@ def test_rows_read_the_cell_of_their_value_and_the_last_one_without(values):
     assert column.read(table, np.array([2, 0])).tolist() == [wanted[2], wanted[0]]
 
 
-def test_a_row_that_changes_its_value_no_longer_reads_its_own_cell():
+def test_a_row_with_a_new_value_reads_another_cell():
     column = NodeLabels(8).column("key")
     for row, value in enumerate("abc"):
         column.set(row, value)

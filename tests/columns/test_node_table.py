@@ -1,4 +1,4 @@
-"""The picture of nodes and pods, event by event."""
+"""The node table, event by event."""
 
 import numpy as np
 import pytest
@@ -21,13 +21,13 @@ def a_node_table(count=2, **options):
     return node_table
 
 
-def test_resources_have_their_units():
+def test_each_resource_has_its_unit():
     node_table = a_node_table(1, cpu="1500m", memory="1Gi", allocatable={"example.com/gpu": "3"})
     gpu = node_table.resources.find("example.com/gpu")
     assert node_table.allocatable[[CPU, MEMORY, PODS, gpu], 0].tolist() == [1500, 2**30, 110, 3]
 
 
-def test_a_pod_without_requests_counts_a_little_when_scored():
+def test_scoring_counts_default_requests():
     node_table = a_node_table(1)
     node_table.add_pod(pod_info(node_table, cpu=None), "n0")
     assert node_table.requested[[CPU, PODS], 0].tolist() == [0, 1]
@@ -35,7 +35,7 @@ def test_a_pod_without_requests_counts_a_little_when_scored():
     assert node_table.nonzero_bytes[0] == 200 * 2**20
 
 
-def test_rows_are_reused_when_nodes_go():
+def test_rows_of_deleted_nodes_are_reused():
     node_table = a_node_table(2)
     node_table.delete_node("n0")
     assert not node_table.alive[0]
@@ -43,7 +43,7 @@ def test_rows_are_reused_when_nodes_go():
     assert node_table.row_of == {"n1": 1, "n9": 0}
 
 
-def test_pods_of_an_unknown_node_wait_for_it():
+def test_pods_of_an_unknown_node_are_placed_when_it_is_added():
     node_table = a_node_table(1)
     node_table.add_pod(pod_info(node_table, cpu="2"), "later")
     assert node_table.pods() == []
@@ -51,7 +51,7 @@ def test_pods_of_an_unknown_node_wait_for_it():
     assert node_table.requested[CPU, row] == 2000
 
 
-def test_pods_of_a_deleted_node_come_back_with_it():
+def test_pods_of_a_deleted_node_are_placed_when_it_is_added_again():
     node_table = a_node_table(1)
     node_table.add_pod(pod_info(node_table, cpu="2"), "n0")
     node_table.delete_node("n0")
@@ -76,7 +76,7 @@ def test_an_update_that_changes_nothing_logs_nothing():
     assert node_table.seq == seq
 
 
-def test_labels_nobody_looks_at_are_no_news():
+def test_labels_without_a_selector_are_not_logged():
     """Kubernetes copies the node's zone onto every pod it binds."""
     node_table = a_node_table(1)
     node_table.add_selector_keys(frozenset({"app"}))
@@ -98,7 +98,7 @@ def test_labels_nobody_looks_at_are_no_news():
     assert node_table.counter("default", parse("zone=b")).all[0] == 1
 
 
-def test_only_changes_of_the_node_itself_reach_the_node_journal():
+def test_the_node_journal_logs_only_changes_of_the_node():
     node_table = a_node_table(1)
     nodes, rows = node_table.node_journal.seq, node_table.seq
     node_table.add_pod(pod_info(node_table), "n0")
@@ -108,14 +108,14 @@ def test_only_changes_of_the_node_itself_reach_the_node_journal():
     assert node_table.node_journal.seq == nodes + 1
 
 
-def test_assuming_twice_is_a_defect_and_crashes():
+def test_assuming_twice_fails_an_assertion():
     node_table = a_node_table(1)
     node_table.assume(pod_info(node_table), 0)
     with pytest.raises(AssertionError, match="default/p is on a row already"):
         node_table.assume(pod_info(node_table), 0)
 
 
-def test_forgetting_leaves_a_confirmed_pod_alone():
+def test_forgetting_keeps_a_confirmed_pod():
     node_table = a_node_table(1)
     pod = pod_info(node_table)
     node_table.assume(pod, 0)
@@ -146,7 +146,7 @@ def test_growing_keeps_everything_and_moves_the_layout_epoch():
     assert np.count_nonzero(node_table.label("zone") >= 0) == 197
 
 
-def test_a_resource_nobody_had_heard_of_makes_room_for_itself():
+def test_a_new_resource_gets_a_column():
     node_table = a_node_table(1)
     names = {f"example.com/r{i}": "1" for i in range(30)}
     node_table.add_pod(pod_info(node_table, requests=names), "n0")
@@ -155,7 +155,7 @@ def test_a_resource_nobody_had_heard_of_makes_room_for_itself():
     assert node_table.amounts.free[last, 0] == -1
 
 
-def test_pods_of_one_workload_are_one_kind_whatever_label_is_their_own():
+def test_labels_without_a_selector_make_no_label_groups():
     node_table = a_node_table(1)
     pods = [
         pod_info(node_table, f"p{i}", labels={"app": "web", "ordinal": str(i)}) for i in range(5)
@@ -168,7 +168,7 @@ def test_pods_of_one_workload_are_one_kind_whatever_label_is_their_own():
     assert node_table.epochs["labels"] == before + 1
 
 
-def test_a_selector_counts_pods_that_came_before_and_after_it():
+def test_a_counter_counts_pods_added_before_and_after_it():
     node_table = a_node_table(2)
     node_table.add_pod(pod_info(node_table, "a", labels={"app": "web"}), "n0")
     counter = node_table.counter("default", from_labels({"app": "web"}))
@@ -183,7 +183,7 @@ def test_a_selector_counts_pods_that_came_before_and_after_it():
     assert counter.all[:2].tolist() == [0, 1]
 
 
-def test_counters_nobody_asks_for_are_dropped_and_the_epoch_says_so():
+def test_dropping_an_unused_counter_moves_the_epoch():
     node_table = a_node_table(1)
     first = node_table.counter("default", parse("n=0"))
     for i in range(1, 1025):
@@ -204,7 +204,7 @@ def test_equal_taints_are_one_set():
     assert node_table.taint_set[0] == node_table.taint_set[1] != 0
 
 
-def test_an_in_place_resize_counts_what_is_still_held():
+def test_an_in_place_resize_counts_the_allocated_resources():
     node_table = a_node_table(1)
     given = {"requests": {"cpu": "3"}}
     status = {"containerStatuses": [{"name": "main", "resources": given}]}

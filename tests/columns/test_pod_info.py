@@ -1,4 +1,4 @@
-"""What makes pods alike: everything of the spec that can matter, and nothing else."""
+"""The parts of a spec that make pods different for scheduling, and the others."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def token(name):
     return {"name": name, "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
 
 
-def test_the_token_volume_of_each_pod_makes_no_class_of_its_own():
+def test_token_volumes_make_no_difference_between_pods():
     assert spec_key(volumes=[token("kube-api-access-1")]) == spec_key(
         volumes=[token("kube-api-access-2")]
     )
@@ -29,7 +29,7 @@ def test_the_token_volume_of_each_pod_makes_no_class_of_its_own():
         {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "s"}}}},
     ],
 )
-def test_a_volume_that_decides_where_a_pod_may_run_tells_pods_apart(volume):
+def test_volumes_that_restrict_nodes_make_a_difference(volume):
     plain, other = [token("t")], [token("t"), volume]
     assert spec_key(volumes=other) != spec_key(volumes=plain)
     assert spec_key(volumes=other) != spec_key(volumes=[volume | {"name": "w"}])
@@ -38,11 +38,11 @@ def test_a_volume_that_decides_where_a_pod_may_run_tells_pods_apart(volume):
 @pytest.mark.parametrize(
     "spec", [{"cpu": "2"}, {"node_selector": {"a": "b"}}, {"priority": 5}, {"host_network": True}]
 )
-def test_what_can_matter_tells_pods_apart(spec):
+def test_what_matters_to_scheduling_makes_a_difference(spec):
     assert spec_key(**spec) != spec_key()
 
 
-def test_pods_of_a_workload_are_of_one_shape_wherever_they_stand():
+def test_pods_of_a_workload_have_one_spec_key_on_any_node():
     assert spec_key(node="n1") == spec_key(node="n2") == spec_key()
 
 
@@ -61,7 +61,7 @@ def millicores(pod, names):
         ({"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "2"}}, 2000),
     ],
 )
-def test_a_status_that_repeats_the_spec_changes_nothing_and_another_counts(status, wanted):
+def test_only_a_status_that_differs_from_the_spec_counts(status, wanted):
     names = ResourceNames()
     assert millicores(a_pod("before", cpu="1"), names) == 1000
     resized = a_pod("p", cpu="1", node="n")
@@ -70,5 +70,5 @@ def test_a_status_that_repeats_the_spec_changes_nothing_and_another_counts(statu
     assert millicores(a_pod("after", cpu="1"), names) == 1000
 
 
-def test_an_amount_beyond_64_bits_has_a_shape_of_its_own():
+def test_an_amount_above_64_bits_has_its_own_spec_key():
     assert spec_key(requests={"cpu": 10**30}) != spec_key(requests={"cpu": 10**31})

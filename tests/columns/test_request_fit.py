@@ -1,4 +1,4 @@
-"""The three forms of one rule agree with each other and with a slow, obvious one."""
+"""The three forms of the fit rule agree with each other and with a simple reference."""
 
 import numpy as np
 from hypothesis import example, given
@@ -42,7 +42,7 @@ def counted(rows):
 
 
 def obvious(cells, request, device_backed):
-    """What a row would have left of the slot and of each resource wanted, None if not counted."""
+    """Return what a row would have left of the slot and each resource, None if not counted."""
     left = []
     for resource, wanted in ((PODS, 1), *request):
         has, used = cells[resource]
@@ -82,7 +82,7 @@ def test_arrays_one_row_and_explanation_agree(rows, request, device_backed):
 
 
 @given(ROWS, REQUEST, BACKED, CHANGE)
-def test_a_change_is_as_good_as_what_it_says(rows, request, device_backed, change):
+def test_gained_amounts_are_added_to_what_is_free(rows, request, device_backed, change):
     wanted = tuple(sorted(request.items()))
     amounts = counted(rows)
     fit = RequestFit.of(amounts, wanted, device_backed)
@@ -99,7 +99,7 @@ def test_a_change_is_as_good_as_what_it_says(rows, request, device_backed, chang
 
 
 @given(ROWS, REQUEST)
-def test_an_explanation_says_what_was_asked_taken_and_had(rows, request):
+def test_a_shortage_says_what_was_requested_used_and_available(rows, request):
     fit = RequestFit.of(counted(rows), tuple(sorted(request.items())), frozenset())
     for row, cells in enumerate(rows):
         for short in fit.shortages(row):
@@ -115,8 +115,8 @@ def test_needs_beyond_the_last_bit_share_it():
     assert short_bits_at([0] * 70 + [-1]) == short_bits(np.array([[0]] * 70 + [[-1]])) == 2**62
 
 
-def test_a_column_of_another_kind_is_a_need_like_any_other():
-    """As cpu sets and devices will: free whole cores, of which a row has so many."""
+def test_a_need_can_use_any_columns():
+    """For example free whole cores, as cpu sets and devices will need."""
     amounts = Amounts(4, 2)
     amounts.set_allocatable(0, {PODS: 9, CPU: 8})
     plain = RequestFit.of(amounts, ((CPU, 2),), frozenset())
@@ -128,7 +128,7 @@ def test_a_column_of_another_kind_is_a_need_like_any_other():
     assert remaining_of(1, 2, 4, device_backed=False) == fit.remaining_at(0)[2]
 
 
-def test_pods_take_a_slot_each_and_what_they_request():
+def test_pods_need_a_slot_each_and_their_requests():
     fit = RequestFit.of(counted([EMPTY]), ((CPU, 2), (GPU, 1)), frozenset())
     names = ResourceNames()
     pods = [PodInfo.of(typed(a_pod(f"p{i}", cpu="3m", memory="1")), names) for i in range(2)]

@@ -1,4 +1,4 @@
-"""Node selectors over columns: every row is told what its node alone would be."""
+"""Node selectors over columns match like those of single nodes."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ TERM = st.fixed_dictionaries(
 
 
 @given(st.lists(TERM, max_size=3))
-def test_rows_are_chosen_as_one_node_is(terms):
+def test_rows_match_like_single_nodes(terms):
     nodes = nodes_of(*LABELS)
     compiled = compile_selector(convert_object({"nodeSelectorTerms": terms}, NodeSelector))
     rows = slice(0, nodes.size)
@@ -83,7 +83,7 @@ def label(operator, *values):
         ({}, [0, 0, 0]),
     ],
 )
-def test_a_claim_can_be_used_where_its_selector_says(term, rows):
+def test_a_claim_can_be_used_where_its_node_selector_matches(term, rows):
     nodes = nodes_of({"zone": "x"}, {"zone": "y"}, {})
     allocation = {"devices": {}, "nodeSelector": {"nodeSelectorTerms": [term]}}
     claim = typed(a_claim(status={"allocation": allocation}))

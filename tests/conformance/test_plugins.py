@@ -188,7 +188,7 @@ class NeverLearns(TaintToleration):
     """Scores every taint set as the first."""
 
     def score(self, state, rows):
-        state.learn()
+        state.update()
         return state.unwanted.take(np.zeros_like(state.nodes.taint_set[rows]))
 
 

@@ -1,1 +1,1 @@
-"""Deciding through the real front, plugin by plugin."""
+"""Whole decisions that show the effect of single plugins."""

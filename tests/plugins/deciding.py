@@ -1,4 +1,4 @@
-"""Short ways to build a world, decide in it and read what came out."""
+"""Helpers that build a world, decide in it and read the result."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Which news is worth another try."""
+"""Queueing hints: which events requeue a rejected pod."""
 
 import itertools
 
@@ -19,7 +19,7 @@ def worth(plugin, pod, resource, action, old=None, new=None):
     return PROFILE.plugin(plugin).queueing_hint(event, pod_info, View(world, pod_info, 0.0))
 
 
-def test_S015_a_node_that_grew_enough_is_worth_it_and_a_label_is_not():
+def test_S015_more_allocatable_requeues_and_a_label_does_not():
     pod = a_pod(cpu="3")
 
     def grew(before, after, action="UpdateNodeAllocatable"):
@@ -31,7 +31,7 @@ def test_S015_a_node_that_grew_enough_is_worth_it_and_a_label_is_not():
     assert not grew("4", "4", "UpdateNodeLabel")
 
 
-def test_S018_only_the_taint_that_was_in_the_way_matters():
+def test_S018_only_the_untolerated_taint_matters():
     def taint(*keys):
         return a_node("n1", taints=[{"key": k, "value": "", "effect": "NoSchedule"} for k in keys])
 
@@ -43,13 +43,13 @@ def test_S018_only_the_taint_that_was_in_the_way_matters():
     assert not changed(taint(), taint())
 
 
-def test_any_pod_that_leaves_a_node_makes_room():
+def test_every_deleted_pod_may_help():
     gone = a_pod("gone", node="n1")
     assert worth("NodeResourcesFit", a_pod(), "AssignedPod", "Delete", gone)
     assert not worth("NodeResourcesFit", a_pod(), "UnschedulablePod", "Delete", a_pod("w"))
 
 
-def test_a_pod_that_shrank_in_what_we_ask_for_makes_room():
+def test_a_pod_that_requests_less_may_help():
     big, small = a_pod("o", cpu="4", node="n1"), a_pod("o", cpu="1", node="n1")
     action = "UpdatePodScaleDown"
     assert worth("NodeResourcesFit", a_pod(), "AssignedPod", action, big, small)
@@ -57,7 +57,7 @@ def test_a_pod_that_shrank_in_what_we_ask_for_makes_room():
     assert not worth("NodeResourcesFit", memory, "AssignedPod", action, big, small)
 
 
-def test_gates_open_only_for_the_pod_itself():
+def test_only_the_pods_own_gates_count():
     pod = a_pod("mine")
     action = "UpdatePodSchedulingGatesEliminated"
     assert worth("SchedulingGates", pod, "UnschedulablePod", action, pod, pod)
@@ -65,7 +65,7 @@ def test_gates_open_only_for_the_pod_itself():
     assert not worth("SchedulingGates", pod, "UnschedulablePod", action, other, other)
 
 
-def test_a_cordon_that_is_lifted_is_worth_a_try():
+def test_uncordoning_a_node_requeues():
     open_, closed = a_node("n1"), a_node("n1", unschedulable=True)
     assert worth("NodeUnschedulable", a_pod(), "Node", "UpdateNodeTaint", closed, open_)
     assert not worth("NodeUnschedulable", a_pod(), "Node", "UpdateNodeTaint", open_, closed)
@@ -104,7 +104,7 @@ def news(resource, changes, versions):
 @pytest.mark.parametrize(
     "plugin", PROFILE.plugins_at(QueueingHintPlugin), ids=lambda plugin: plugin.name
 )
-def test_a_plugin_hears_everything_it_would_say_yes_to(plugin):
+def test_plugins_register_every_event_that_their_hint_accepts(plugin):
     world = a_world(a_node("n"))
     waiting = [world.pod_info(typed(pod)) for pod in WAITING]
     told = [*news("Node", node_changes, NODES), *news("AssignedPod", pod_changes, PODS)]
@@ -113,7 +113,7 @@ def test_a_plugin_hears_everything_it_would_say_yes_to(plugin):
         assert not helpful or any(is_registered_for(plugin, event) for event in helpful), helpful
 
 
-def test_a_plugin_that_names_nothing_hears_everything():
+def test_a_plugin_without_registered_events_gets_all():
     class Own:
         name = "Own"
         traits = Traits()

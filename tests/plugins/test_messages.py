@@ -1,4 +1,4 @@
-"""What users read when a pod fits nowhere, word for word."""
+"""The exact messages for a pod that fits nowhere."""
 
 from holdfast.testing import a_node, a_pod, a_storage_class, a_volume_claim, mounting
 from plugins.deciding import NC, a_world, outcome, small_nodes, told, whole_message
@@ -12,7 +12,7 @@ def test_S019_no_nodes_at_all():
     assert found.unschedulable_plugins == frozenset()
 
 
-def test_S020_more_than_any_node_has():
+def test_S020_a_request_larger_than_any_node():
     world = a_world(*small_nodes(3))
     assert whole_message(world, a_pod(cpu="5")) == (
         "0/3 nodes are available: 3 Insufficient cpu. " + NC
@@ -50,7 +50,7 @@ def test_S023_reasons_are_sorted_as_bytes():
     assert found == ("0/12 nodes are available: 10 Insufficient cpu, 2 node(s) were unschedulable.")
 
 
-def test_S024_one_node_short_of_two_things():
+def test_S024_one_node_short_of_two_resources():
     world = a_world(*small_nodes(1), a_pod("s", cpu="4", memory="8Gi", node="n1"))
     found = outcome(world, a_pod(cpu="1", memory="1Gi")).message()
     assert found == "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
@@ -62,7 +62,7 @@ def by_field(name):
     return {"nodeAffinity": required}
 
 
-def test_S026_nodes_left_out_by_field():
+def test_S026_nodes_excluded_by_match_fields():
     world = a_world(*small_nodes(5), a_pod("s", cpu="4", node="n1"))
     pod = a_pod(cpu="1", affinity=by_field("n1"))
     assert outcome(world, pod).message() == (
@@ -80,7 +80,7 @@ def test_S026_nodes_left_out_by_field():
     assert excluded["reasons"] == ["node(s) didn't satisfy plugin(s) [NodeAffinity]"]
 
 
-def test_S025_an_unbound_claim_of_an_immediate_class_ends_the_chain():
+def test_S025_an_unbound_immediate_claim_is_unresolvable():
     claim = a_volume_claim("data", storage_class="now")
     world = a_world(*small_nodes(3), a_storage_class("now", wait=False), claim)
     assert whole_message(world, a_pod(volumes=mounting("data"))) == (
@@ -88,7 +88,7 @@ def test_S025_an_unbound_claim_of_an_immediate_class_ends_the_chain():
     )
 
 
-def test_a_missing_claim_is_told_by_the_first_plugin_that_looks():
+def test_the_first_plugin_reports_a_missing_claim():
     found = outcome(a_world(*small_nodes(3)), a_pod(volumes=mounting("data")))
     assert found.unschedulable_plugins == {"VolumeRestrictions"}
     assert found.message() == ('0/3 nodes are available: persistentvolumeclaim "data" not found.')

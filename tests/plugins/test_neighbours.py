@@ -1,4 +1,4 @@
-"""Pods that matter to each other: affinity, soft spreading, images."""
+"""Plugins that look at other pods or nodes: affinity, soft spreading, images."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def with_image(raw, name, size):
     return raw
 
 
-def test_S046_images_that_are_there_already():
+def test_S046_nodes_with_the_image_score_higher():
     image = "example.com/app:1"
     half = [a_node(f"n{i}") for i in range(5)]
     world = a_world(*(with_image(n, image, 500 * MIB) for n in half[:2]), *half[2:])
@@ -68,7 +68,7 @@ def test_S046_images_that_are_there_already():
     assert set(scores(everywhere, two, "ImageLocality").values()) == {11}
 
 
-def test_an_image_that_leaves_a_node_is_worth_less_everywhere():
+def test_an_image_on_fewer_nodes_scores_less():
     image, nodes = "example.com/app:1", [a_node(f"n{i}") for i in range(2)]
     world = a_world(*(with_image(node, image, 500 * MIB) for node in nodes))
     before = scores(world, a_pod(image=image), "ImageLocality")
@@ -77,7 +77,7 @@ def test_an_image_that_leaves_a_node_is_worth_less_everywhere():
     assert before["n0"] > after["n0"] > after["n1"] == 0
 
 
-def test_S050_a_terminating_pod_is_not_spread_by_but_still_keeps_others_away():
+def test_S050_terminating_pods_count_for_anti_affinity_and_not_for_spread():
     going = standing("going", "a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     world = a_world(*zone_nodes("a", "b"), going)
     constraint = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **term()}
@@ -115,7 +115,7 @@ def six_nodes():
     return [*nodes, *(owned(f"{n}-{i}", n) for n, count in pods for i in range(count))]
 
 
-def test_S052_the_systems_own_spreading():
+def test_S052_system_default_spreading():
     world = a_world(a_replica_set("web"), *six_nodes())
     raw = scores(world, owned("new"), "PodTopologySpread")
     assert (raw["n0"], raw["n1"], raw["n4"]) == (15, 13, 8)
@@ -123,7 +123,7 @@ def test_S052_the_systems_own_spreading():
     assert (normalized["n0"], normalized["n1"], normalized["n4"]) == (53, 66, 100)
 
 
-def test_a_service_decides_what_a_pod_is_spread_among():
+def test_a_service_selects_the_pods_of_default_spreading():
     spec = {"selector": {"app": "web"}}
     service = {"apiVersion": "v1", "kind": "Service", "spec": spec,
                "metadata": {"name": "s", "namespace": "default", "uid": "s"}}  # fmt: skip
@@ -136,12 +136,12 @@ def test_a_service_decides_what_a_pod_is_spread_among():
     assert not any(scores(world, waiting(), "PodTopologySpread").values())
 
 
-def test_an_unowned_pod_with_no_service_is_not_spread():
+def test_a_pod_without_owner_and_service_is_not_spread():
     world = a_world(*six_nodes())
     assert not any(scores(world, owned("new"), "PodTopologySpread").values())
 
 
-def test_S053_the_first_of_a_group_may_go_anywhere_with_the_key():
+def test_S053_the_first_of_a_group_may_go_to_any_node_with_the_key():
     world = a_world(*zone_nodes("a", "b"), a_node("bare"))
     first = waiting(affinity=near(term()))
     assert feasible_nodes(world, first) == {"n-a", "n-b"}
@@ -154,7 +154,7 @@ def test_S053_the_first_of_a_group_may_go_anywhere_with_the_key():
     )  # fmt: skip
 
 
-def test_S054_two_terms_want_one_pod_that_matches_both():
+def test_S054_one_pod_must_match_both_terms():
     def labelled(name, **labels):
         return a_pod(name, cpu=None, labels=labels, node="n-a")
 
@@ -168,7 +168,7 @@ def test_S054_two_terms_want_one_pod_that_matches_both():
     assert feasible_nodes(world, pod) == {"n-a"}
 
 
-def test_S055_standing_pods_keep_others_away():
+def test_S055_existing_pods_anti_affinity_rejects():
     shy = standing("shy", "a", app="shy", affinity=far(term()))
     world = a_world(*zone_nodes("a"), a_node("n-a2", labels={ZONE: "a"}), a_node("bare"), shy)
     assert feasible_nodes(world, waiting()) == {"bare"}
@@ -179,7 +179,7 @@ def test_S055_standing_pods_keep_others_away():
     assert feasible_nodes(world, waiting()) == {"n-a", "n-a2", "bare"}
 
 
-def test_S056_wishes_both_ways():
+def test_S056_preferred_terms_of_both_pods_count():
     pods = [standing("hated", "a", "db"), standing("loved", "c", "cache")]
     world = a_world(*zone_nodes("a", "b", "c"), *pods)
     affinity = wishes("podAffinity", (30, term("cache"))) | wishes(
@@ -191,13 +191,13 @@ def test_S056_wishes_both_ways():
     assert normalized == {"n-a": 0, "n-b": 25, "n-c": 100}
 
 
-def test_S056_a_pod_that_needs_another_pulls_it_near():
+def test_S056_required_affinity_of_existing_pods_scores():
     web = standing("web", "a", affinity=near(term("db")))
     world = a_world(*zone_nodes("a", "b"), web)
     assert scores(world, waiting("db"), "InterPodAffinity") == {"n-a": 1, "n-b": 0}
 
 
-def test_a_standing_pods_preferences_count_for_who_comes():
+def test_preferred_terms_of_existing_pods_count():
     fond = standing("fond", "a", affinity=wishes("podAffinity", (5, term("db"))))
     wary = standing("wary", "b", affinity=wishes("podAntiAffinity", (7, term("db"))))
     world = a_world(*zone_nodes("a", "b", "c"), fond, wary)
@@ -216,7 +216,7 @@ def test_a_standing_pods_preferences_count_for_who_comes():
         ({"namespaceSelector": {}}, True),
     ],
 )
-def test_terms_reach_other_namespaces(more, reached):
+def test_terms_select_other_namespaces(more, reached):
     there = standing("there", "a", namespace="shop")
     shop = a_namespace("shop", labels={"team": "x"})
     world = a_world(shop, *zone_nodes("a", "b"), there)
@@ -224,7 +224,7 @@ def test_terms_reach_other_namespaces(more, reached):
     assert feasible_nodes(world, avoiding) == ({"n-b"} if reached else {"n-a", "n-b"})
 
 
-def test_a_namespace_that_changes_its_labels_changes_who_is_meant():
+def test_new_namespace_labels_change_which_pods_match():
     there = standing("there", "a", namespace="shop")
     world = a_world(a_namespace("shop"), *zone_nodes("a", "b"), there)
     selector = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
@@ -234,7 +234,7 @@ def test_a_namespace_that_changes_its_labels_changes_who_is_meant():
     assert feasible_nodes(world, avoiding) == {"n-b"}
 
 
-def test_a_term_nobody_can_read_is_said():
+def test_an_invalid_term_is_reported():
     bad = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "{{bad}}"}}}
     found = outcome(a_world(*zone_nodes("a")), waiting(affinity=far(bad)))
     assert found.message().startswith(
@@ -243,7 +243,7 @@ def test_a_term_nobody_can_read_is_said():
     assert found.code.upstream_name == "UnschedulableAndUnresolvable"
 
 
-def test_evicting_whom_a_pod_avoids_makes_room():
+def test_evicting_pods_can_satisfy_anti_affinity():
     world = a_world(*zone_nodes("a"), standing("there", "a", priority=1))
     pod = waiting(affinity=far(term()), priority=100)
     message = whole_message(world, pod)
@@ -253,7 +253,7 @@ def test_evicting_whom_a_pod_avoids_makes_room():
     )
 
 
-def test_nominated_pods_keep_away_whom_they_avoid():
+def test_anti_affinity_of_nominated_pods_counts():
     world = a_world(*zone_nodes("a", "b"))
     shy = a_pod("ahead", cpu=None, affinity=far(term("web")), labels={"app": "shy"},
                 status={"nominatedNodeName": "n-a"})  # fmt: skip

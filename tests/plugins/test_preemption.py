@@ -1,4 +1,4 @@
-"""Who would have to go: the dry run through the whole of deciding. Nobody is evicted here."""
+"""Preemption in whole decisions: the chosen node and victims; nothing is evicted."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def victims(effect):
     return sorted(pod.name for pod in effect.victims)
 
 
-def test_S057_the_node_where_least_is_lost():
+def test_S057_the_node_with_the_cheapest_victims():
     def on(node, priority, count):
         share = 4000 // count
         return [
@@ -42,7 +42,7 @@ def test_S057_the_node_where_least_is_lost():
     assert {c.node for c in effect.candidates} == {"n1", "n2", "n3"}
 
 
-def test_S057_equal_nodes_lose_whoever_started_last():
+def test_S057_the_latest_start_decides_between_equal_nodes():
     world = a_world(
         *small_nodes(2),
         a_pod("old", cpu="4", node="n1", status=started(1)),
@@ -54,8 +54,8 @@ def test_S057_equal_nodes_lose_whoever_started_last():
 KEPT = {
     "lower": lambda dry_run_columns: dry_run_columns.lower,
     "short": lambda dry_run_columns: dry_run_columns.short,
-    "idle": lambda dry_run_columns: dry_run_columns.no_victims_needed,
-    "gone": lambda dry_run_columns: dry_run_columns.gone,
+    "no_victims_needed": lambda dry_run_columns: dry_run_columns.no_victims_needed,
+    "victim_bits": lambda dry_run_columns: dry_run_columns.victim_bits,
     "weight": lambda dry_run_columns: dry_run_columns.costs.weight,
     "total": lambda dry_run_columns: dry_run_columns.costs.total,
     "start": lambda dry_run_columns: dry_run_columns.costs.start,
@@ -63,7 +63,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("column", KEPT)
-def test_what_is_kept_wrong_of_a_row_is_found_out(column):
+def test_a_wrong_stored_value_is_a_fault(column):
     nodes = [a_node(f"n{i}", cpu="4") for i in range(80)]
     pods = [a_pod(f"p{i}", cpu="2", node=f"n{i // 2}", status=started(i // 4)) for i in range(160)]
     world = a_world(*nodes, *pods)
@@ -81,7 +81,7 @@ def test_what_is_kept_wrong_of_a_row_is_found_out(column):
     assert list(dry_run_columns.faults(1.8e9)) == []
 
 
-def test_rows_that_should_lead_and_do_not_are_found_out():
+def test_wrong_cheapest_rows_are_a_fault():
     costs = CostColumns(4)
     for row in range(4):
         costs.put(row, 0, [row], 1.0)
@@ -90,13 +90,13 @@ def test_rows_that_should_lead_and_do_not_are_found_out():
     costs.put(1, 0, [7, 7], 2.0)
     assert list(costs.faults(4)) == []
     costs.weight[2] -= 1
-    assert list(costs.faults(4)) == ["4 rows lead, 4 are below the bar"]
+    assert list(costs.faults(4)) == ["4 rows are kept, 4 are below the bound"]
     costs.weight[2] += 1
     costs.total[3] += 2**14
     assert "more victims than fit" in next(costs.faults(4))
 
 
-def test_S058_victims_are_let_back_greedily():
+def test_S058_victims_are_reprieved_greedily():
     def world(two_starts, one_starts):
         return a_world(
             *small_nodes(1),
@@ -116,7 +116,7 @@ def a_budget(allowed):
     return made | {"status": {"disruptionsAllowed": allowed}}
 
 
-def test_S059_budgets_are_kept_where_they_can_be():
+def test_S059_budgets_are_respected_if_possible():
     equal = [
         a_pod(f"w{i}", cpu="1", labels={"app": "web"}, node="n1", status=started(i))
         for i in (1, 2, 3)
@@ -128,7 +128,7 @@ def test_S059_budgets_are_kept_where_they_can_be():
     assert effect.candidates[0].violations == 0
 
 
-def test_S059_a_broken_budget_weighs_more_than_any_priority():
+def test_S059_a_violated_budget_outweighs_any_priority():
     world = a_world(
         *small_nodes(2), a_budget(0),
         a_pod("guarded", cpu="4", priority=0, labels={"app": "web"}, node="n1"),
@@ -139,7 +139,7 @@ def test_S059_a_broken_budget_weighs_more_than_any_priority():
     assert {c.node: c.violations for c in effect.candidates} == {"n1": 1, "n2": 0}
 
 
-def test_nodes_are_not_asked_when_nobody_is_less_important(monkeypatch):
+def test_without_lower_priority_pods_no_node_is_dry_run(monkeypatch):
     pods = [a_pod(f"on-{i}", cpu="4", node=f"n{i}", priority=7) for i in (1, 2)]
     world, words = a_world(*small_nodes(2), *pods), "2 No preemption victims found"
     monkeypatch.setattr(plugin, "CandidateSearch", None)
@@ -167,7 +167,7 @@ def an_owner(name, cpu):
     return a_pod(name, cpu=cpu, node="n1", labels={"app": "web"}, annotations={ALLOCATED: taken})
 
 
-def test_what_an_owner_leaves_stays_reserved():
+def test_what_an_evicted_owner_used_stays_reserved():
     world = a_world(*small_nodes(1), a_held_room("4"), an_owner("owner", "4"))
     stranger = plan(world, a_pod("stranger", cpu="4", priority=10))
     assert (stranger.victims, stranger.nominated_node) == ((), "")
@@ -176,27 +176,27 @@ def test_what_an_owner_leaves_stays_reserved():
     assert victims(other) == ["owner"]
 
 
-def test_what_an_owner_took_beyond_its_reservation_becomes_free():
+def test_what_an_evicted_owner_used_beyond_its_reservation_is_freed():
     world = a_world(*small_nodes(1), a_held_room("2"), an_owner("owner", "4"))
     assert victims(plan(world, a_pod("stranger", cpu="2", priority=10))) == ["owner"]
     assert plan(world, a_pod("stranger", cpu="3", priority=10)).victims == ()
     assert victims(plan(world, a_pod(cpu="4", priority=10, labels={"app": "web"}))) == ["owner"]
 
 
-def test_a_pod_slot_an_owner_leaves_stays_reserved():
+def test_a_pod_slot_of_an_evicted_owner_stays_reserved():
     nodes = small_nodes(1, pods="1")
     world = a_world(*nodes, a_held_room("1"), an_owner("owner", "1"))
     assert plan(world, a_pod("stranger", cpu="1", priority=10)).victims == ()
 
 
-def test_a_pod_that_never_preempts_says_so():
+def test_preemption_policy_never_is_reported():
     world = a_world(*small_nodes(1), a_pod("s", cpu="4", node="n1"))
     effect = plan(world, a_pod(cpu="4", priority=10, preemption_policy="Never"))
     assert "preemption: not eligible due to preemptionPolicy=Never." in effect.message
     assert effect.nominated_node is None
 
 
-def test_spread_is_judged_with_the_victims_gone():
+def test_spread_is_checked_without_the_victims():
     zone = "topology.kubernetes.io/zone"
     constraint = {
         "maxSkew": 1, "topologyKey": zone, "whenUnsatisfiable": "DoNotSchedule",
@@ -217,8 +217,8 @@ def test_spread_is_judged_with_the_victims_gone():
     assert typed(pod).spec.priority == 10
 
 
-def test_who_is_in_the_way_is_asked_again_when_namespaces_are_relabelled():
-    """Even if as many are in the way as before."""
+def test_relabelling_a_namespace_recomputes_victims():
+    """Even if the number of conflicting pods is the same."""
 
     def in_team(name, team):
         made = an_object(NAMESPACES, name, {}, namespace="")
@@ -241,7 +241,7 @@ def test_who_is_in_the_way_is_asked_again_when_namespaces_are_relabelled():
     assert victims(plan(world, preemptor)) == ["second"]
 
 
-def test_any_number_of_resources_was_asked_for():
+def test_many_resources_in_the_cluster():
     sorts = [f"example.com/r{i}" for i in range(65)]
     one_each = dict.fromkeys(sorts, "1")
     world = a_world(
@@ -255,7 +255,7 @@ def test_any_number_of_resources_was_asked_for():
     assert victims(plan(world, wanted)) == ["low"]
 
 
-def test_one_pod_asks_for_any_number_of_resources():
+def test_many_resources_in_one_request():
     sorts = [f"example.com/r{i}" for i in range(70)]
     one_each = dict.fromkeys(sorts, "1")
     world = a_world(

@@ -1,4 +1,4 @@
-"""Single plugins through the whole of deciding: the scenarios' own numbers."""
+"""Filters and scores in whole decisions, with the numbers of the scenarios."""
 
 from holdfast.engine.explanation import explain
 from holdfast.engine.profile import build_profile
@@ -120,7 +120,7 @@ def test_S044_preferred_node_affinity():
     assert scores(world, pod, "NodeAffinity", "weighted")["second"] == 200
 
 
-def test_S045_taints_that_only_advise():
+def test_S045_prefer_no_schedule_taints():
     def taint(key):
         return {"key": key, "effect": "PreferNoSchedule"}
 
@@ -173,7 +173,7 @@ def test_S048_min_domains():
     assert feasible_nodes(world, pod) == {"n-c"}
 
 
-def test_S049_tainted_zones_count_or_not():
+def test_S049_node_taints_policy():
     taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
     objects = in_zones(a=1, b=1)
     objects.append(a_node("n-c", labels={ZONE: "c"}, taints=[taint]))
@@ -184,14 +184,14 @@ def test_S049_tainted_zones_count_or_not():
     assert feasible_nodes(world, ignore) == set()
 
 
-def test_a_pod_goes_to_the_node_it_was_nominated_to():
+def test_a_pod_goes_to_its_nominated_node():
     world = half_used()
     pod = a_pod(cpu="500m", status={"nominatedNodeName": "n2"})
     assert node_of(world, pod) == "n2"
     assert told(world, pod)["best"] == ["n2"]
 
 
-def test_nominated_pods_of_equal_priority_keep_their_room():
+def test_nominated_pods_of_equal_priority_keep_their_resources():
     world = a_world(*small_nodes(1))
     ahead = typed(a_pod("ahead", cpu="3", status={"nominatedNodeName": "n1"}))
     world.upsert(ahead)
@@ -200,14 +200,14 @@ def test_nominated_pods_of_equal_priority_keep_their_room():
     assert node_of(world, a_pod("ahead", cpu="3")) == "n1"
 
 
-def test_a_bound_pod_is_explained_as_if_it_were_not_there():
+def test_a_bound_pod_is_explained_as_if_unbound():
     world = a_world(*small_nodes(1), a_pod("p", cpu="4", node="n1"))
     answer = told(world, a_pod("p", cpu="4", node="n1"))
     assert answer["schedulable"]
     assert answer["best"] == ["n1"]
 
 
-def test_an_owner_may_ask_for_devices_beside_its_reservation():
+def test_an_owner_may_request_devices_beside_its_reservation():
     gpu = a_device_class("gpu")
     gpu["spec"]["extendedResourceName"] = "example.com/gpu"
     held = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "4"}}

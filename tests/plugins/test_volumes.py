@@ -1,4 +1,4 @@
-"""Pods go where their volumes are, or can be."""
+"""Pods are scheduled to nodes that can use their volumes."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def using(*claims, name="p"):
     return a_pod(name, volumes=mounting(*claims))
 
 
-def test_a_bound_volume_is_followed_to_its_nodes():
+def test_a_pod_runs_where_its_bound_volume_can_be_used():
     volume = a_volume("v", nodes={ZONE: "b"}, phase="Bound")
     world = a_world(*zoned("a", "b", "b"), volume, a_volume_claim("data", volume="v"))
     assert feasible_nodes(world, using("data")) == {"n2", "n3"}
@@ -39,7 +39,7 @@ def test_a_bound_volume_is_followed_to_its_nodes():
     )
 
 
-def test_only_nodes_that_reach_a_large_enough_free_volume_will_do():
+def test_a_node_needs_a_free_volume_that_is_large_enough():
     world = a_world(
         *zoned("a", "b", "c"), STATIC, a_volume_claim("data", storage_class="static", size="5Gi"),
         a_volume("small", storage_class="static", size="1Gi", nodes={ZONE: "a"}),
@@ -77,7 +77,7 @@ def test_two_claims_of_a_pod_need_two_volumes_of_one_node():
     assert chosen == {"small": "b2", "big": "b1"}
 
 
-def test_a_class_makes_volumes_where_it_may():
+def test_allowed_topologies_restrict_provisioning():
     allowed = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a", "c"]}]}]
     world = a_world(
         *zoned("a", "b", "c"), a_storage_class(allowed_topologies=allowed), a_volume_claim("data")
@@ -85,7 +85,7 @@ def test_a_class_makes_volumes_where_it_may():
     assert feasible_nodes(world, using("data")) == {"n1", "n3"}
 
 
-def test_a_promised_volume_is_nobody_elses():
+def test_an_assumed_volume_is_not_assumed_twice():
     volume = a_volume("v", storage_class="static")
     claims = [a_volume_claim(name, storage_class="static") for name in ("one", "two")]
     world = a_world(*zoned("a"), STATIC, volume, *claims)
@@ -97,7 +97,7 @@ def test_a_promised_volume_is_nobody_elses():
     assert isinstance(outcome(world, using("two", name="second")), Placement)
 
 
-def test_a_reservation_promises_no_volumes():
+def test_a_reserve_pod_assumes_no_volumes():
     claim = a_volume_claim("one", storage_class="static")
     world = a_world(*zoned("a"), STATIC, a_volume("v", storage_class="static"), claim)
     found = outcome(world, using("one"))
@@ -108,7 +108,7 @@ def test_a_reservation_promises_no_volumes():
     assert world.volumes.assumed(stand_in.pod.uid) is None
 
 
-def test_a_node_attaches_only_so_many_volumes():
+def test_nodes_have_attach_limits():
     volumes = [a_volume(f"v{i}", phase="Bound") for i in range(3)]
     claims = [a_volume_claim(f"c{i}", volume=f"v{i}") for i in range(3)]
     world = a_world(
@@ -124,7 +124,7 @@ def test_a_node_attaches_only_so_many_volumes():
     assert feasible_nodes(world, using("c1", "c2")) == {"n1", "n2"}
 
 
-def test_a_claim_for_one_pod_is_not_given_to_two():
+def test_a_read_write_once_pod_claim_has_one_user():
     claim = a_volume_claim("solo", mode="ReadWriteOncePod", volume="v")
     world = a_world(*zoned("a", "b"), a_volume("v", phase="Bound"), claim)
     assert feasible_nodes(world, using("solo")) == {"n1", "n2"}
@@ -138,7 +138,7 @@ def test_a_claim_for_one_pod_is_not_given_to_two():
     assert feasible_nodes(world, using("solo")) == {"n1", "n2"}
 
 
-def test_volumes_that_decide_nothing_do_not_make_a_class_of_their_own():
+def test_volumes_that_restrict_no_node_make_no_class():
     world = a_world(a_node("n1"))
     spec_keys = {
         world.pod_info(
@@ -154,7 +154,7 @@ def test_volumes_that_decide_nothing_do_not_make_a_class_of_their_own():
     assert len(own) == 2
 
 
-def test_an_ephemeral_volume_waits_for_its_claim_and_takes_no_other_pods():
+def test_an_ephemeral_volume_needs_its_own_claim():
     pod = a_pod("p", volumes=[{"name": "scratch", "ephemeral": {}}])
     world = a_world(a_node("n1"), a_storage_class())
     assert outcome(world, pod).message() == (
@@ -173,7 +173,7 @@ def test_an_ephemeral_volume_waits_for_its_claim_and_takes_no_other_pods():
     assert node_of(world, pod) == "n1"
 
 
-def test_features_a_pod_needs_are_features_its_node_declares():
+def test_a_node_must_declare_the_features_a_pod_needs():
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
     pod = a_pod()
     pod["spec"]["containers"][0]["restartPolicyRules"] = [rule]
@@ -225,7 +225,7 @@ def binding(claim, *others):
     return world, placement, lambda: plugin.pre_bind(state, placement)
 
 
-def test_a_volume_is_told_its_claim_and_the_pod_waits_until_it_is_bound():
+def test_a_claim_ref_is_written_and_the_pod_waits_until_bound():
     claim, volume = a_volume_claim("data", storage_class="static"), a_volume(
         "v", storage_class="static"
     )  # fmt: skip
@@ -250,7 +250,7 @@ def test_a_volume_is_told_its_claim_and_the_pod_waits_until_it_is_bound():
     assert world.volumes.assumed(placement.pod.uid) is None
 
 
-def test_a_claim_without_a_volume_is_told_the_node():
+def test_a_claim_without_a_volume_gets_a_selected_node():
     world, _, pre_bind = binding(a_volume_claim("data"))
     marks = {"volume.kubernetes.io/selected-node": "n1"}
     made = a_volume_claim("data", volume="v", annotations=marks)
@@ -270,7 +270,7 @@ def test_a_claim_without_a_volume_is_told_the_node():
         ({}, "context deadline exceeded"),
     ],
 )  # fmt: skip
-def test_what_keeps_a_volume_from_being_bound_fails_the_attempt(found, words):
+def test_a_failed_volume_binding_fails_the_attempt(found, words):
     _, _, pre_bind = binding(a_volume_claim("data"))
     marks = {"volume.kubernetes.io/selected-node": "n1"}
     objects = {"p": a_pod("p"), "data": a_volume_claim("data", annotations=marks)} | found

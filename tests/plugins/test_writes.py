@@ -1,4 +1,4 @@
-"""What plugins write: the Binding."""
+"""The writes of plugins: the Binding."""
 
 from holdfast.framework.plugin import Placement, Skip
 from holdfast.plugins.default_binder import DefaultBinder
@@ -12,7 +12,7 @@ def placed(**annotations):
     return Placement(pod_info, 0, "n1", {}, dict(annotations))
 
 
-def test_the_binding_names_pod_uid_and_node():
+def test_the_binding_has_the_pods_uid_and_the_node():
     (call,) = DefaultBinder({}).bind(None, placed())
     assert (call.verb, call.path) == ("bind", "/api/v1/namespaces/shop/pods/web/binding")
     assert call.body == {
@@ -22,12 +22,12 @@ def test_the_binding_names_pod_uid_and_node():
     }  # fmt: skip
 
 
-def test_annotations_travel_with_the_binding():
+def test_the_binding_has_the_annotations():
     (call,) = DefaultBinder({}).bind(None, placed(note="x"))
     assert call.body["metadata"]["annotations"] == {"note": "x"}
 
 
-def test_a_stand_in_for_a_reservation_is_left_to_its_own_plugin():
+def test_a_reserve_pod_is_skipped():
     world = a_world(a_node("n1"))
     pod_info = world.pod_info(typed(a_pod("r")), is_reserve_pod=True)
     assert isinstance(DefaultBinder({}).bind(None, Placement(pod_info, 0, "n1", {})), Skip)

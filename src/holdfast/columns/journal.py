@@ -61,7 +61,7 @@ class Journal:
         return self._tail[-1]
 
     def only_row_since(self, cursor: int) -> int:
-        """Return the only row that changed after ``cursor``, if it did a few times; else -1."""
+        """Return the row of the few changes after ``cursor`` if it is only one; else -1."""
         behind, tail = self.seq - cursor, self._tail
         row = tail[-1]
         while behind > 1:

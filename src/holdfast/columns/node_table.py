@@ -81,7 +81,7 @@ class NodeTable(NodeRows):
         return self._ranked_pods
 
     def pod(self, uid: str) -> tuple[PodInfo, int] | None:
-        """Return a pod and namespace_labels row, or None if it is on no row."""
+        """Return a pod and its row, or None if it is on no row."""
         placed = self._placements.by_uid.get(uid)
         return None if placed is None else (placed.pod_info, placed.row)
 
@@ -184,7 +184,7 @@ class NodeTable(NodeRows):
         return row
 
     def delete_node(self, name: str) -> None:
-        """Delete a node; namespace_labels pods are stored in case it is added again."""
+        """Delete a node; its pods are stored in case it is added again."""
         row = self.row_of.get(name)
         if row is None:
             return
@@ -281,7 +281,7 @@ class NodeTable(NodeRows):
     # --- resources held by reservations -----------------------------------------------------
 
     def add_reserve_pod(self, pod_info: PodInfo, row: int) -> None:
-        """Add a reserve pod without namespace_labels resources: those are held separately."""
+        """Add a reserve pod without its resources: those are held separately."""
         self.remove_reserve_pod(pod_info.uid)
         terms_version = self._placements.existing_terms.version
         if pod_info.affinity_terms:

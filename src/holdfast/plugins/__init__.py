@@ -1,10 +1,10 @@
-"""One file (or folder) a plugin, and the registry.
+"""The plugins, one file or folder each, and their registry.
 
-Lives here: the standard plugins by their upstream names. May not live here: anything two plugins
-share (that belongs to ``columns`` or ``framework``: plugins do not know each other), I/O, clocks.
+Lives here: the standard plugins by their upstream names. May not live here: code that two plugins
+share, which belongs to ``columns`` or ``framework`` (plugins do not import each other), I/O,
+clocks.
 
-``REGISTRY`` is the whole discovery there is: its order is the default order of the plugins, its
-weights the default weights.
+``REGISTRY`` lists all plugins; its order and weights are the defaults.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ PROFILE_NAMES = ("default-scheduler", "koord-scheduler")
 
 
 def default_profiles(args: Mapping[str, Args] | None = None) -> dict[str, Profile]:
-    """The two profiles there are if no file names others; ``args`` are plugins' arguments."""
+    """Return the two profiles of a scheduler without a configuration; ``args`` by plugin name."""
     return {name: build_profile(name, REGISTRY, args=args) for name in PROFILE_NAMES}
 
 

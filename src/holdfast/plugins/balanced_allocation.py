@@ -1,8 +1,8 @@
-"""NodeResourcesBalancedAllocation: prefer nodes whose cpu and memory fill up evenly.
+"""NodeResourcesBalancedAllocation: prefer nodes whose cpu and memory are used evenly.
 
-How even a node is *without* the pod is the same question for every pod, so it is a column of the
-picture, kept up to date row by row, and not part of each class's work. Only where devices serve a
-resource (they come and go without the ledger) it is worked out each time.
+The balance of a node *without* the pod is the same for all pods, so it is one derived column and
+not computed by each class. Only where devices provide a resource it is computed each time, because
+their use is not in the node's amounts.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from holdfast.framework.plugin import AnyRows, RawScores, Rows, Scope, Skip, Tra
 from holdfast.framework.view import View
 
 ResourceTerms = tuple[tuple[int, int], ...]
-"""(resource id, amount the pod adds)."""
+"""(resource id, amount the pod requests)."""
 _USUAL = ("cpu", "memory")
 _BOTH_FIFTIES = 150.0
-"""A score is 50 and half of 50 and what is gained: the two fifties in one number."""
+"""A score is 50 + (50 + gained balance) / 2: the two fifties in one number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,15 @@ class _State:
     nodes: NodeTable
     terms: ResourceTerms
     before: DerivedColumn | None
-    """150 less how even a row is without the pod, so that half of the sum with how even it then is
-    is the score. None where devices serve some of the resources: those in ``served``.
-    """
+    """150 less the balance without the pod: half its sum with the balance with the pod is the
+    score. None where devices provide some of the resources, which are in ``served``."""
     served: Mapping[int, DeviceBackedResource]
     lifted: Lifted | None
-    """Room held for the pod, which does not count as taken."""
+    """What reservations hold for the pod; it does not count as requested."""
 
     @property
     def nothing(self) -> ResourceTerms:
-        """The terms of a pod that asks for nothing."""
+        """The terms of a pod without requests."""
         return tuple((id_, 0) for id_, _ in self.terms)
 
 
@@ -68,7 +67,7 @@ def _resources(args: _Args) -> list[tuple[str, int]]:
 
 
 class BalancedAllocation:
-    """Score how much more even the node becomes with the pod."""
+    """Score how much more balanced the node becomes with the pod."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
     traits: Traits = Traits(scope=Scope.ROW, accepts_slices=True)
@@ -89,7 +88,7 @@ class BalancedAllocation:
             self.traits = replace(self.traits, epochs=("classes", "devices"))
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """What the pod adds of the resources looked at, and what room is held for it."""
+        """Return the requests of the configured resources, and what is held for the pod."""
         return (self._terms(pod, view.nodes), view.lifts)
 
     def _terms(self, pod: PodInfo, nodes: NodeTable) -> ResourceTerms:
@@ -102,7 +101,7 @@ class BalancedAllocation:
         )
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
-        """Nothing to say about a pod that asks for none of the resources."""
+        """Skip a pod that requests none of the resources."""
         nodes = view.nodes
         terms = self._terms(pod, nodes)
         if not any(amount for _, amount in terms):
@@ -122,16 +121,16 @@ class BalancedAllocation:
         return _State(nodes, terms, before, {}, view.lifted)
 
     def score(self, state: _State, rows: AnyRows) -> RawScores:
-        """75 for no change, towards 100 for the better, towards 50 for the worse."""
-        score = self._of_taken(state, rows)
+        """Score 75 for no change, up to 100 if the balance improves, down to 50 if not."""
+        score = self._by_requests(state, rows)
         if state.lifted is not None:
             positions, mine = state.lifted.among(rows)
             if len(mine):
-                score[positions] = self._of_lifted(state, state.lifted, mine)
+                score[positions] = self._less_held(state, state.lifted, mine)
         score *= 0.5
         return np.floor(score, out=score)
 
-    def _of_taken(self, state: _State, rows: AnyRows) -> RawScores:
+    def _by_requests(self, state: _State, rows: AnyRows) -> RawScores:
         amounts, before = state.nodes.amounts, state.before
         score: RawScores
         if before is None:
@@ -145,7 +144,7 @@ class BalancedAllocation:
             score += before.values[rows]
         return score
 
-    def _of_lifted(self, state: _State, lifted: Lifted, rows: Rows) -> RawScores:
+    def _less_held(self, state: _State, lifted: Lifted, rows: Rows) -> RawScores:
         less = {id_: lifted.many(id_, rows) for id_, _ in state.terms}
         with_pod, without = (
             balance_with_devices(state.nodes.amounts, [(i, a - less[i]) for i, a in terms],
@@ -156,7 +155,7 @@ class BalancedAllocation:
         return score
 
     def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
-        """The same for one row."""
+        """Return the same for one row."""
         amounts, before = state.nodes.amounts, state.before
         if state.lifted is not None and (less := state.lifted.at(row)):
             with_pod, without = [
@@ -178,16 +177,16 @@ class BalancedAllocation:
 
 
 def _less(terms: ResourceTerms, less: Mapping[int, int]) -> tuple[ResourceTerms, ResourceTerms]:
-    """The terms of a pod where some room does not count as taken, and of nobody there."""
-    nobody = [(id_, -less.get(id_, 0)) for id_, _ in terms]
-    return tuple([(id_, a - less.get(id_, 0)) for id_, a in terms]), tuple(nobody)
+    """Return the terms with and without the pod, less what is held for it."""
+    without = [(id_, -less.get(id_, 0)) for id_, _ in terms]
+    return tuple([(id_, a - less.get(id_, 0)) for id_, a in terms]), tuple(without)
 
 
 def balance(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[np.float64]:
-    """100 times one less the standard deviation of what is used of each resource, whole."""
+    """Return 100 * (1 - standard deviation of the requested shares), truncated."""
     usual = len(terms) == 2 and (terms[0][0], terms[1][0]) == (CPU, MEMORY)
     if usual and not (amounts.nodes_without[CPU] or amounts.nodes_without[MEMORY]):
-        return _evenness_usual(amounts, terms, rows)
+        return _balance_usual(amounts, terms, rows)
     shares = [
         np.minimum((amounts.requested[id_][rows] + asked) / amounts.divisor[id_][rows], 1.0)
         for id_, asked in terms
@@ -204,8 +203,8 @@ def balance(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[np
     return whole
 
 
-def _evenness_usual(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[np.float64]:
-    """The same for cpu and memory on nodes that have both."""
+def _balance_usual(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[np.float64]:
+    """Return the same for cpu and memory on nodes that have both."""
     taken = amounts.cpu_memory(amounts.requested_float, rows)
     have = amounts.cpu_memory(amounts.divisor, rows)
     gap = _share(taken[CPU], terms[0][1], have[CPU])
@@ -218,19 +217,19 @@ def _evenness_usual(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> ND
 
 
 def _share(taken: NDArray[np.float64], more: int, have: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What would be used of one resource, at most all of it."""
+    """Return the share of a resource that would be requested, at most 1."""
     share = taken + float(more)
     share /= have
     return np.minimum(share, 1.0, out=share)
 
 
 def _deviation(shares: NDArray[np.float64], has: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Per row, over the resources the node has: [resource, row]."""
+    """Return the standard deviation per row over the resources the node has: [resource, row]."""
     count = has.sum(axis=0)
     shares = np.where(has, shares, 0.0)
     divisor = np.maximum(count, 1)
     total = np.zeros(shares.shape[1])
-    for share in shares:  # in order, as upstream adds them up
+    for share in shares:  # in the order of kube-scheduler, for equal rounding
         total = total + share
     mean = total / divisor
     squares = np.zeros(shares.shape[1])
@@ -246,7 +245,7 @@ def _deviation(shares: NDArray[np.float64], has: NDArray[np.bool_]) -> NDArray[n
 
 
 def balance_at(amounts: Amounts, terms: ResourceTerms, row: int) -> float:
-    """The same for one row."""
+    """Return the balance of one row."""
     have_at, used_at = amounts.allocatable_at, amounts.requested_at
     if len(terms) == 2:
         (first, more), (second, also) = terms
@@ -270,7 +269,7 @@ def balance_with_devices(
     served: Mapping[int, DeviceBackedResource],
     rows: AnyRows,
 ) -> NDArray[np.float64]:
-    """The same as evenness, with devices for what a node has none of."""
+    """Return the same as ``balance``, with devices for resources a node lacks."""
     shares, has = [], []
     for id_, asked in terms:
         if id_ in served:
@@ -291,7 +290,7 @@ def balance_with_devices_at(
     served: Mapping[int, DeviceBackedResource],
     row: int,
 ) -> float:
-    """The same for one row."""
+    """Return the same for one row."""
     shares = []
     for id_, asked in terms:
         if id_ in served:
@@ -304,7 +303,7 @@ def balance_with_devices_at(
 
 
 def _spread(shares: list[float]) -> float:
-    """The standard deviation; of two simply half their distance."""
+    """Return the standard deviation; of two values half their distance."""
     if len(shares) < 2:
         return 0.0
     if len(shares) == 2:

@@ -1,4 +1,4 @@
-"""DefaultBinder: write the Binding that puts a pod on its node."""
+"""DefaultBinder: create the Binding of a pod to its node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.framework.plugin import ApiCall, ApiCalls, Placement, Skip, Traits
 
 
 class DefaultBinder:
-    """Bind a pod; the annotations other plugins prepared travel in the same write."""
+    """Bind a pod, with the annotations of other plugins in the same write."""
 
     name: ClassVar[str] = "DefaultBinder"
     traits: ClassVar[Traits] = Traits()
@@ -19,7 +19,7 @@ class DefaultBinder:
         pass
 
     def bind(self, _state: None, placement: Placement) -> ApiCalls | Skip:
-        """A stand-in for a Reservation is no pod: somebody else writes that."""
+        """Skip a reserve pod, which the Reservation plugin binds."""
         if placement.pod.is_reserve_pod:
             return Skip()
         return self._write(placement)

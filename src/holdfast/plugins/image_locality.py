@@ -1,4 +1,4 @@
-"""ImageLocality: prefer nodes that have the pod's images, the more so the commoner they are."""
+"""ImageLocality: prefer nodes that have the pod's images, more so if many nodes do."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from holdfast.framework.plugin import AnyRows, RawScores, Scope, Skip, Traits
 from holdfast.framework.view import View
 
 _MIB = 1024 * 1024
-LEAST = 23 * _MIB
-MOST_PER_CONTAINER = 1000 * _MIB
+MIN_SIZE = 23 * _MIB
+MAX_SIZE_PER_CONTAINER = 1000 * _MIB
 
 
 @dataclass(slots=True)
 class _State:
-    """The images of a class of pods that some node has; scores are kept while those stay put."""
+    """The images of a class of pods that some node has; scores are cached until those change."""
 
     nodes: NodeTable
     names: tuple[str, ...]
@@ -33,10 +33,10 @@ class _State:
 
 
 class ImageLocality:
-    """Score nodes by the size of the pod's images that are there already.
+    """Score nodes by the size of the pod's images that they have.
 
-    A node's answer depends on how many nodes there are and how many have the image, which is why
-    one more node changes everybody's score.
+    The score depends on the number of nodes and of nodes with the image, so an added node changes
+    the score of all nodes.
     """
 
     name: ClassVar[str] = "ImageLocality"
@@ -52,37 +52,37 @@ class ImageLocality:
         pass
 
     def reads(self, pod: PodInfo, _view: View) -> Hashable:
-        """The images, and how many containers share them."""
+        """Return the images, and the number of containers."""
         return image_names(pod.pod), _containers(pod.pod)
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
-        """Find the images; nothing to say while no node has any of them."""
+        """Find the images; skip a pod if no node has any of them."""
         names = image_names(pod.pod)
         images = view.nodes.images.find(names)
         return _State(view.nodes, names, images, _containers(pod.pod)) if images else Skip()
 
     def score(self, state: _State, rows: AnyRows) -> RawScores:
-        """Sizes of the images there, scaled by how common they are, cut to the range."""
+        """Sum the image sizes, scaled by the share of nodes with the image, within limits."""
         nodes = state.nodes
-        mark = (nodes.images.seq, nodes.epochs["nodes"])
-        if state.seen != mark or len(state.scores) != nodes.capacity:
-            state.scores = self._work_out(state)
-            state.seen = mark
+        version = (nodes.images.seq, nodes.epochs["nodes"])
+        if state.seen != version or len(state.scores) != nodes.capacity:
+            state.scores = self._compute(state)
+            state.seen = version
         return state.scores[rows].copy()
 
-    def _work_out(self, state: _State) -> RawScores:
+    def _compute(self, state: _State) -> RawScores:
         sums = np.zeros(state.nodes.capacity, np.int64)
         for image in state.images:
             scaled = int(image.size * (len(image.rows) / state.nodes.node_count))
             sums[list(image.rows)] += scaled
-        most = MOST_PER_CONTAINER * state.containers
-        sums = np.clip(sums, LEAST, max(most, LEAST))
-        found: RawScores = (100 * (sums - LEAST) // (most - LEAST)).astype(np.float64)
+        most = MAX_SIZE_PER_CONTAINER * state.containers
+        sums = np.clip(sums, MIN_SIZE, max(most, MIN_SIZE))
+        found: RawScores = (100 * (sums - MIN_SIZE) // (most - MIN_SIZE)).astype(np.float64)
         return found
 
 
 def image_names(pod: Pod) -> tuple[str, ...]:
-    """The images of a pod as nodes name them, as often as they are used."""
+    """Return the normalized image names of a pod, one for each use."""
     spec = pod.spec
     images = [c.image for c in (*spec.init_containers, *spec.containers)]
     images += [v.image.reference for v in spec.volumes if v.image is not None]
@@ -90,7 +90,7 @@ def image_names(pod: Pod) -> tuple[str, ...]:
 
 
 def normalized(image: str) -> str:
-    """An image name with its tag.
+    """Return an image name with its tag.
 
     >>> normalized("host:5000/app")
     'host:5000/app:latest'

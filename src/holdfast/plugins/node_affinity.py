@@ -1,4 +1,4 @@
-"""NodeAffinity: node selectors and affinity, required and preferred."""
+"""NodeAffinity: node selectors and node affinity, required and preferred."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _Args(PluginArgs, frozen=True):
 
 
 class NodeAffinityPlugin:
-    """Rule out nodes the pod must not run on, prefer those it would like."""
+    """Filter by required node affinity, score by preferred node affinity."""
 
     name: ClassVar[str] = "NodeAffinity"
     traits: ClassVar[Traits] = Traits(
@@ -75,7 +75,7 @@ class NodeAffinityPlugin:
         ignores_requests=True,
         accepts_slices=True,
     )
-    # A node that comes may be one that matchFields name.
+    # An added node may be one that matchFields name: hence the epoch of nodes.
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)
@@ -96,7 +96,7 @@ class NodeAffinityPlugin:
         wrong.refuse_if_wrong()
 
     def reads(self, pod: PodInfo, _view: View) -> Hashable:
-        """The node selector and the node affinity, as written."""
+        """Return the node selector and the node affinity."""
         spec = pod.pod.spec
         affinity = spec.affinity.node_affinity if spec.affinity else None
         return (tuple(sorted(spec.node_selector.items())), affinity)
@@ -104,7 +104,7 @@ class NodeAffinityPlugin:
     def pre_filter(
         self, pod: PodInfo, view: View
     ) -> Skip | Reject | PreFilterResult | PreFilterState:
-        """Compile; when every term names its nodes, only those are looked at."""
+        """Compile the terms; if all of them name nodes, filter only those."""
         required, mistake = required_nodes(pod.pod), ""
         try:
             preferred = preferred_nodes(pod.pod)
@@ -126,25 +126,25 @@ class NodeAffinityPlugin:
         return PreFilterResult(part, np.array(rows, np.intp))
 
     def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
-        """Unresolvable where the labels do not fit."""
+        """Reject nodes that do not match as unresolvable."""
         passes = required_selected(state.nodes, state.required, rows)
         if state.enforced is not None:
             passes &= terms_selected(state.nodes, state.enforced, rows)
         return np.where(passes, Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
 
     def score(self, state: _State, rows: AnyRows) -> RawScores:
-        """The sum of the weights of what the node has."""
+        """Sum the weights of the preferred terms that match."""
         raw: RawScores = np.zeros(len(state.nodes.taint_set[rows]))
         for weight, term in state.preferred.terms:
             raw += weight * term_selected(state.nodes, term, rows)
         return raw
 
     def normalize_by_range(self, _state: _State, raw: Any, _low: float, high: float) -> Any:
-        """The best gets 100."""
+        """Scale so that the highest sum gets 100."""
         return raw * 0.0 if high == 0 else (100.0 * raw) // high
 
     def reasons(self, state: _State, row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """What the scheduler demands comes before what the pod does."""
+        """Return which affinity failed; the one added by the configuration comes first."""
         node = state.nodes.nodes[row]
         if state.enforced is None or node is None:
             return (REASON,)
@@ -152,14 +152,14 @@ class NodeAffinityPlugin:
         return (REASON,) if own else (ENFORCED,)
 
     def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
-        """Count both reasons."""
+        """Count the rows of both reasons."""
         if state.enforced is None:
             return {REASON: len(rows)}
         own = int(np.count_nonzero(terms_selected(state.nodes, state.enforced, rows)))
         return {REASON: own, ENFORCED: len(rows) - own}
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
-        """A node matches that did not before."""
+        """Requeue if a node matches that did not."""
         required = required_nodes(pod.pod)
 
         def fits(node: Node | None) -> bool:
@@ -173,21 +173,21 @@ class NodeAffinityPlugin:
 
 
 def named_nodes(pod: Pod) -> frozenset[str] | None:
-    """The nodes a pod names by ``matchFields``, if every term does; None if some does not."""
+    """Return the nodes that ``matchFields`` name, or None if a term names none."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     needed = affinity and affinity.required_during_scheduling_ignored_during_execution
     if not needed or not needed.node_selector_terms:
         return None
     names: set[str] = set()
     for term in needed.node_selector_terms:
-        named = _named_by(term)
+        named = _names_in(term)
         if named is None:
             return None
         names |= named
     return frozenset(names)
 
 
-def _named_by(term: NodeSelectorTerm) -> frozenset[str] | None:
+def _names_in(term: NodeSelectorTerm) -> frozenset[str] | None:
     named: frozenset[str] | None = None
     for field in term.match_fields:
         if field.key == NAME_FIELD and field.operator == "In":

@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures: what a pod needs of the kubelet, the node must say it has."""
+"""NodeDeclaredFeatures: the node must declare the kubelet features a pod needs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _State:
 
 
 class NodeDeclaredFeatures:
-    """Rule out nodes that lack a feature the pod cannot do without."""
+    """Filter nodes that lack a feature the pod needs."""
 
     name: ClassVar[str] = "NodeDeclaredFeatures"
     traits: ClassVar[Traits] = Traits(
@@ -54,16 +54,16 @@ class NodeDeclaredFeatures:
         pass
 
     def reads(self, pod: PodInfo, _view: View) -> frozenset[str]:
-        """The features."""
+        """Return the features the pod needs."""
         return needed_features(pod.pod)
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
-        """Nothing to say about a pod that any node can run."""
+        """Skip a pod that needs no feature."""
         needed = needed_features(pod.pod)
         return _State(view.nodes, needed) if needed else Skip()
 
     def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
-        """Unresolvable where a feature is missing."""
+        """Reject nodes without a needed feature as unresolvable."""
         verdict_of = [
             Code.PASS if state.needed <= known else Code.UNRESOLVABLE
             for known in state.nodes.feature_sets
@@ -71,15 +71,15 @@ class NodeDeclaredFeatures:
         return np.array(verdict_of, np.int8)[state.nodes.feature_set[rows]]
 
     def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """There is only one."""
+        """Return the only reason."""
         return (REASON,)
 
     def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
-        """There is only one."""
+        """Count all rows under the only reason."""
         return {REASON: len(rows)}
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
-        """A node with other features, or a pod that needs others than it did."""
+        """Requeue if a node declares other features, or the pod needs others."""
         if event.resource == "Node":
             old, new = event.old, event.new
             if new is None or event.action not in ("Add", "UpdateNodeDeclaredFeature"):
@@ -91,7 +91,7 @@ class NodeDeclaredFeatures:
 
 
 def needed_features(pod: Pod) -> frozenset[str]:
-    """What the pod's spec asks of a kubelet that not every kubelet has."""
+    """Return the features the pod's spec needs that not every kubelet has."""
     needed = []
     rules = (
         rule

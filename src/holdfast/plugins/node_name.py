@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node goes there or nowhere."""
+"""NodeName: a pod with ``spec.nodeName`` runs on that node only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _State:
 
 
 class NodeName:
-    """Rule out every node but ``spec.nodeName``, if that is set."""
+    """Filter all nodes but ``spec.nodeName``, if that is set."""
 
     name: ClassVar[str] = "NodeName"
     traits: ClassVar[Traits] = Traits(
@@ -48,16 +48,16 @@ class NodeName:
         pass
 
     def reads(self, pod: PodInfo, _view: View) -> str:
-        """The name."""
+        """Return the node's name."""
         return pod.pod.spec.node_name
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
-        """Nothing to say about a pod that names none."""
+        """Skip a pod without a node name."""
         name = pod.pod.spec.node_name
         return _State(view.nodes, name) if name else Skip()
 
     def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
-        """Unresolvable everywhere else."""
+        """Reject all other nodes as unresolvable."""
         verdicts = np.full(state.nodes.capacity, Code.UNRESOLVABLE, np.int8)
         here = state.nodes.row_of.get(state.node)
         if here is not None:
@@ -65,17 +65,17 @@ class NodeName:
         return verdicts[rows]
 
     def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
-        """The same for one row."""
+        """Return the same for one row."""
         return (0 if state.nodes.names[row] == state.node else 2), 0.0
 
     def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """There is only one."""
+        """Return the only reason."""
         return (REASON,)
 
     def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
-        """There is only one."""
+        """Count all rows under the only reason."""
         return {REASON: len(rows)}
 
     def queueing_hint(self, event: ClusterEvent, _pod: PodInfo, _view: View) -> bool:
-        """Any new node may be the one."""
+        """Requeue for every added node: it may be the one."""
         return event.resource == "Node" and event.action == "Add"

@@ -1,4 +1,4 @@
-"""NodePorts: a host port belongs to one pod of a node."""
+"""NodePorts: two pods on a node cannot use the same host port."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class _State:
     nodes: NodeTable
     wanted: frozenset[HostPort]
     unseen: Unseen | None
-    """Reserve pods whose ports are the pod's own."""
+    """Reserve pods whose ports do not count for this pod."""
 
 
 class NodePorts:
-    """Rule out nodes where a wanted host port is taken."""
+    """Filter nodes where a wanted host port is in use."""
 
     name: ClassVar[str] = "NodePorts"
     traits: ClassVar[Traits] = Traits(
@@ -56,15 +56,15 @@ class NodePorts:
         pass
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """The ports, and whose of them are the pod's own."""
+        """Return the ports, and the reserve pods that do not count."""
         return (pod.host_ports, view.unseen) if pod.host_ports else None
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
-        """Nothing to say about a pod without host ports."""
+        """Skip a pod without host ports."""
         return _State(view.nodes, pod.host_ports, view.unseen) if pod.host_ports else Skip()
 
     def filter(self, state: _State, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Unschedulable where a port is taken."""
+        """Reject nodes where a port is in use as unschedulable."""
         verdicts = np.zeros(state.nodes.capacity, np.int8)
         taken = list(state.nodes.ports.rows_taken(state.wanted))
         verdicts[taken] = [self.filter_row(state, row, NO_CHANGE) for row in taken]
@@ -74,44 +74,44 @@ class NodePorts:
         return answer
 
     def filter_row(self, state: _State, row: int, change: PodChange) -> int:
-        """The same for one row, under a change."""
+        """Return the verdict of one row after a change."""
         gone = (*change.removed.get(row, ()), *laden_on(state.unseen, row))
         less = [port for pod in gone for port in pod.host_ports]
         if state.nodes.ports.taken_at(row, state.wanted, less):
             return Code.UNSCHEDULABLE
-        come = [port for pod in change.added.get(row, ()) for port in pod.host_ports]
-        return Code.UNSCHEDULABLE if ports_conflict(state.wanted, come) else Code.PASS
+        added = [port for pod in change.added.get(row, ()) for port in pod.host_ports]
+        return Code.UNSCHEDULABLE if ports_conflict(state.wanted, added) else Code.PASS
 
     def depends_on_pods(self, state: _State) -> NDArray[np.bool_]:
-        """Where a port is taken, its holder may leave."""
+        """Return the rows where a port is in use."""
         taken = np.zeros(state.nodes.capacity, np.bool_)
         taken[list(state.nodes.ports.rows_taken(state.wanted))] = True
         return taken
 
     def pod_limits(self, state: _State) -> PodLimits:
-        """Nobody may stay who holds a wanted port."""
+        """Return a limit: no pod may stay that uses a wanted port."""
         left = -state.nodes.ports.count(state.wanted, state.nodes.capacity)
-        apart = None
+        unknown = None
         if state.unseen is not None:
-            apart = np.zeros(state.nodes.capacity, np.bool_)
-            apart[[*state.unseen.laden]] = True
-        counts = partial(_clashing, state.wanted)
-        return PodLimits((PodLimit((self.name, state.wanted), left, counts),), apart)
+            unknown = np.zeros(state.nodes.capacity, np.bool_)
+            unknown[[*state.unseen.laden]] = True
+        counts = partial(_conflicts, state.wanted)
+        return PodLimits((PodLimit((self.name, state.wanted), left, counts),), unknown)
 
     def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
-        """The same for one row."""
+        """Return the same for one row."""
         return self.filter_row(state, row, NO_CHANGE), 0.0
 
     def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """There is only one."""
+        """Return the only reason."""
         return (REASON,)
 
     def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
-        """There is only one."""
+        """Count all rows under the only reason."""
         return {REASON: len(rows)}
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
-        """A new node, or a pod that went and held one of our ports."""
+        """Requeue if a node was added, or a pod deleted that used one of the ports."""
         if event.resource == "Node":
             return event.action == "Add"
         if not event.is_pod_event or event.action != "Delete" or event.old is None:
@@ -121,5 +121,5 @@ class NodePorts:
         return bool(placed) and ports_conflict(pod.host_ports, gone.host_ports)
 
 
-def _clashing(wanted: frozenset[HostPort], pod: PodInfo) -> int:
+def _conflicts(wanted: frozenset[HostPort], pod: PodInfo) -> int:
     return count_conflicts(wanted, pod.host_ports) if pod.host_ports else 0

@@ -1,4 +1,4 @@
-"""NodeUnschedulable: a cordoned node takes only pods that tolerate it."""
+"""NodeUnschedulable: cordoned nodes accept only pods that tolerate it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _State:
 
 
 class NodeUnschedulable:
-    """Rule out nodes with ``spec.unschedulable``."""
+    """Filter nodes with ``spec.unschedulable``."""
 
     name: ClassVar[str] = "NodeUnschedulable"
     traits: ClassVar[Traits] = Traits(
@@ -55,41 +55,41 @@ class NodeUnschedulable:
         pass
 
     def reads(self, pod: PodInfo, _view: View) -> bool:
-        """Whether the pod tolerates a cordon."""
+        """Return whether the pod tolerates a cordon."""
         return tolerated(pod.pod.spec.tolerations, CORDON)
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
-        """Nothing to say about a pod that tolerates it."""
+        """Skip a pod that tolerates a cordon."""
         if self.reads(pod, view):
             return Skip()
         return _State(view.nodes, cells(view.nodes.unschedulable))
 
     def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
-        """Unresolvable where cordoned."""
+        """Reject cordoned nodes as unresolvable."""
         verdicts: Verdicts = state.nodes.unschedulable[rows].astype(np.int8)
         return verdicts * np.int8(Code.UNRESOLVABLE)
 
     def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
-        """The same for one row."""
+        """Return the same for one row."""
         return (2 if state.unschedulable_at[row] else 0), 0.0
 
     def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """There is only one."""
+        """Return the only reason."""
         return (REASON,)
 
     def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
-        """There is only one."""
+        """Count all rows under the only reason."""
         return {REASON: len(rows)}
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
-        """A node became or is schedulable, or the pod now tolerates cordons."""
+        """Requeue if a node is schedulable now, or the pod tolerates a cordon now."""
         if event.resource == "Node":
-            return _opened(event.old, event.new)
+            return _became_schedulable(event.old, event.new)
         own = event.is_for_pod(pod) and event.action == "UpdatePodToleration"
         return own and tolerated(event.new.spec.tolerations, CORDON)
 
 
-def _opened(old: Node | None, new: Node | None) -> bool:
+def _became_schedulable(old: Node | None, new: Node | None) -> bool:
     if new is None or new.spec.unschedulable:
         return False
     return old is None or old.spec.unschedulable

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: a node attaches only so many volumes of a CSI driver."""
+"""NodeVolumeLimits: a node can attach a limited number of volumes of a CSI driver."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class _State:
     nodes: NodeTable
     attachments: Attachments
     wanted: Mapping[str, frozenset[CSIVolumeHandle]] = field(default_factory=dict)
-    """Volumes of the pod by driver."""
+    """The pod's volumes by driver."""
     failure: tuple[Code, str] | None = None
-    """Why its volumes cannot even be named; then every node says so."""
+    """Why the pod's volumes cannot be resolved; then every node has this verdict."""
     unseen: Unseen | None = None
-    """Reserve pods whose volumes do not count for the pod."""
+    """Reserve pods whose volumes do not count for this pod."""
 
 
 class NodeVolumeLimits:
-    """Rule out nodes that could not attach the pod's volumes as well."""
+    """Filter nodes that cannot attach the pod's volumes too."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
     traits: ClassVar[Traits] = Traits(
@@ -64,7 +64,7 @@ class NodeVolumeLimits:
         pass
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """The claims, the disks as CSI volumes, and whose do not count."""
+        """Return the claims, the disks as CSI volumes, and the reserve pods that do not count."""
         mounts = pod.mounts
         if not mounts:
             return None
@@ -72,7 +72,7 @@ class NodeVolumeLimits:
         return (pod.namespace, mounts.claims, mounts.handles, own, view.unseen)
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
-        """Name the pod's volumes by driver and handle."""
+        """Resolve the pod's volumes to drivers and handles."""
         mounts, volumes = pod.mounts, view.world.volumes
         if not (mounts.claims or mounts.handles):
             return Skip()
@@ -84,7 +84,7 @@ class NodeVolumeLimits:
         return _State(view.nodes, volumes.attachments, by_driver, failure, view.unseen)
 
     def filter(self, state: _State, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Unschedulable where one driver has not enough room left."""
+        """Reject nodes where a driver's limit would be exceeded as unschedulable."""
         if state.failure is not None:
             return np.full(len(rows), state.failure[0], np.int8)
         full = np.zeros(len(rows), np.bool_)
@@ -97,12 +97,12 @@ class NodeVolumeLimits:
         answer = full.astype(np.int8)
         if state.wanted and (counting_errors := state.attachments.counting_errors()):
             answer[np.isin(rows, list(counting_errors))] = Code.ERROR
-        for position in np.isin(rows, _judged_alone(state, change)).nonzero()[0]:
+        for position in np.isin(rows, _rows_with_other_pods(state, change)).nonzero()[0]:
             answer[position] = self.filter_row(state, int(rows[position]), change)
         return answer
 
     def filter_row(self, state: _State, row: int, change: PodChange) -> int:
-        """The same for one row, under a change."""
+        """Return the verdict of one row after a change."""
         if state.failure is not None:
             return state.failure[0]
         unseen = laden_on(state.unseen, row)
@@ -120,25 +120,25 @@ class NodeVolumeLimits:
         return Code.PASS
 
     def depends_on_pods(self, state: _State) -> NDArray[np.bool_]:
-        """Where a pod mounts anything, its leaving may make room, or detach what is shared."""
+        """Return the rows with pods that mount volumes: evicting them detaches some."""
         mounting = np.zeros(state.nodes.capacity, np.bool_)
         if state.failure is None:
             mounting[list(state.nodes.mounts.rows)] = True
         return mounting
 
     def reasons(self, state: _State, row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """There is only one, unless the volumes cannot be named."""
+        """Return the exceeded limit, or why volumes cannot be resolved or counted."""
         if state.failure is not None:
             return (state.failure[1],)
         return (state.attachments.counting_errors().get(row, REASON) if state.wanted else REASON,)
 
     def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
-        """There is only one where any can be given."""
+        """Count all rows under one reason."""
         words = REASON if state.failure is None else state.failure[1]
         return {words: len(rows)}
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
-        """A node can attach more, a volume went, or a claim of ours came."""
+        """Requeue for a higher limit, a detached volume, a deleted user or a claim of the pod."""
         match event.resource, event.action:
             case "CSINode", "Add":
                 return True
@@ -152,8 +152,8 @@ class NodeVolumeLimits:
                 return bool(pod.mounts.persistent) or event.old.spec.attacher in drivers
             case _, "Delete" if event.is_pod_event and event.old is not None:
                 placed = event.old.spec.node_name or event.old.status.nominated_node_name
-                held = mounts_of(event.old)
-                return bool(placed) and bool(held.claims or held.handles)
+                mounts = mounts_of(event.old)
+                return bool(placed) and bool(mounts.claims or mounts.handles)
         return False
 
 
@@ -172,14 +172,14 @@ def _failure(pod: PodInfo, volumes: Volumes) -> tuple[Code, str] | None:
     return None
 
 
-def _judged_alone(state: _State, change: PodChange) -> list[int]:
-    """Rows where not everybody counts, or more than are there."""
+def _rows_with_other_pods(state: _State, change: PodChange) -> list[int]:
+    """Return the rows where other pods count than those of the columns."""
     unseen = () if state.unseen is None else state.unseen.laden
     return [*change.removed, *change.added, *unseen]
 
 
 def _new_volumes(state: _State, wanted: frozenset[CSIVolumeHandle]) -> NDArray[np.int32]:
-    """How many of the volumes each row would have to attach for this pod alone."""
+    """Return how many of the volumes each row would have to attach newly."""
     new = np.full(state.nodes.capacity, len(wanted), np.int32)
     for handle in wanted:
         there = list(state.attachments.rows_with(handle))

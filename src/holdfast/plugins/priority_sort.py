@@ -1,4 +1,4 @@
-"""PrioritySort: who is tried first."""
+"""PrioritySort: the order of the scheduling queue."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from holdfast.framework.plugin import Traits
 
 
 class PrioritySort:
-    """Order the queue by priority, then by how long a pod has been waiting.
+    """Sort by priority, then by how long a pod has been waiting.
 
-    The queue keeps this order itself and knows no other; the plugin is here so that a user's
-    configuration may name it.
+    The queue itself sorts like this and has no other order; the plugin exists so that
+    configurations can name it.
     """
 
     name: ClassVar[str] = "PrioritySort"

@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod with gates is not even queued."""
+"""SchedulingGates: pods with scheduling gates are not queued."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SchedulingGates:
         pass
 
     def pre_enqueue(self, pod: PodInfo, _view: View) -> Reject | None:
-        """Name the gates."""
+        """Reject a pod with gates; the reason names them."""
         gates = pod.pod.spec.scheduling_gates
         if not gates:
             return None
@@ -30,5 +30,5 @@ class SchedulingGates:
         return Reject(Code.UNRESOLVABLE, (f"waiting for scheduling gates: [{names}]",))
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
-        """The pod itself lost its last gate."""
+        """Requeue the pod when it loses its last gate."""
         return event.is_for_pod(pod) and event.action == "UpdatePodSchedulingGatesEliminated"

@@ -1,4 +1,4 @@
-"""TaintToleration: taints keep pods off, or advise against, unless tolerated."""
+"""TaintToleration: taints reject pods, or lower scores, unless tolerated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ REASON = "node(s) had untolerated taint(s)"
 
 @dataclass(slots=True)
 class _State:
-    """Verdict and score per distinct taint set; nodes with equal taints share them."""
+    """Verdict and score for each distinct taint set; nodes with equal taints share them."""
 
     nodes: NodeTable
     tolerations: tuple[Toleration, ...]
@@ -49,8 +49,8 @@ class _State:
     verdicts: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     unwanted: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
-    def learn(self) -> None:
-        """Judge taint sets that were not there before."""
+    def update(self) -> None:
+        """Add the verdicts and scores of new taint sets."""
         known, sets = len(self.verdicts), self.nodes.taint_sets
         if known == len(sets):
             return
@@ -61,8 +61,8 @@ class _State:
         self.unwanted = np.append(self.unwanted, [float(self._unwanted(taints)) for taints in new])
 
     def _verdict(self, taints: TaintSet) -> int:
-        bad = find_untolerated(taints, self.tolerations, comparisons=self.comparisons)
-        return int(Code.PASS if bad is None else Code.UNRESOLVABLE)
+        untolerated = find_untolerated(taints, self.tolerations, comparisons=self.comparisons)
+        return int(Code.PASS if untolerated is None else Code.UNRESOLVABLE)
 
     def _unwanted(self, taints: TaintSet) -> int:
         return sum(
@@ -73,7 +73,7 @@ class _State:
 
 
 class TaintToleration:
-    """Rule out NoSchedule and NoExecute taints, prefer few PreferNoSchedule ones."""
+    """Filter by NoSchedule and NoExecute taints, score by PreferNoSchedule taints."""
 
     name: ClassVar[str] = "TaintToleration"
     traits: ClassVar[Traits] = Traits(
@@ -90,50 +90,50 @@ class TaintToleration:
         self._comparisons = comparisons
 
     def reads(self, pod: PodInfo, _view: View) -> tuple[Toleration, ...]:
-        """The tolerations."""
+        """Return the tolerations."""
         return pod.pod.spec.tolerations
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State:
-        """Sort out the tolerations that speak about preferences."""
+        """Select the tolerations of PreferNoSchedule taints."""
         tolerations = pod.pod.spec.tolerations
         preferring = tuple(t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
         sets = cells(view.nodes.taint_set)
         return _State(view.nodes, tolerations, preferring, sets, self._comparisons)
 
     def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
-        """Unresolvable where a taint is not tolerated."""
-        state.learn()
+        """Reject nodes with an untolerated taint as unresolvable."""
+        state.update()
         verdicts: Verdicts = state.verdicts.take(state.nodes.taint_set[rows])
         return verdicts
 
     def score(self, state: _State, rows: AnyRows) -> RawScores:
-        """How many taints advise against the node; fewer is better."""
-        state.learn()
+        """Count the PreferNoSchedule taints that are not tolerated."""
+        state.update()
         raw: RawScores = state.unwanted.take(state.nodes.taint_set[rows])
         return raw
 
     def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
-        """The same for one row."""
-        state.learn()
+        """Return the same for one row."""
+        state.update()
         taints = state.set_at[row]
         return int(state.verdicts[taints]), float(state.unwanted[taints])
 
     def normalize_by_range(self, _state: _State, raw: Any, _low: float, high: float) -> Any:
-        """The most advised against gets 0, none 100; all get 100 if nobody advises."""
+        """Give the highest number 0, and 100 to rows without such taints."""
         if high == 0:
             return raw * 0 + 100.0
         return 100.0 - (100.0 * raw) // high
 
     def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """There is only one; which taint it was, upstream does not say."""
+        """Return the only reason; kube-scheduler does not name the taint."""
         return (REASON,)
 
     def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
-        """There is only one."""
+        """Count all rows under the only reason."""
         return {REASON: len(rows)}
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
-        """A node is tolerated that was not, or the pod tolerates something else now."""
+        """Requeue if a node is tolerated now, or the pod has other tolerations."""
         if event.resource == "Node":
             return _passes(event.new, pod) and not (event.old and _passes(event.old, pod))
         return event.is_for_pod(pod) and event.action == "UpdatePodToleration"

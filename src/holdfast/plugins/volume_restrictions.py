@@ -1,4 +1,4 @@
-"""VolumeRestrictions: disks that two pods of a node, claims that two pods must not share."""
+"""VolumeRestrictions: disks that cannot be shared on a node, and exclusive claims."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class _State:
     nodes: NodeTable
     namespace: str
     exclusive: frozenset[str]
-    """Claims of the namespace that one pod alone may use."""
+    """Claims that only one pod may use (ReadWriteOncePod)."""
     disks: frozenset[Disk]
     unseen: Unseen | None
-    """Reserve pods whose volumes are the pod's own."""
+    """Reserve pods whose volumes do not count for this pod."""
 
     def in_use(self, change: PodChange) -> bool:
-        """Tell whether some pod anywhere uses one of the exclusive claims.
+        """Return whether a pod uses one of the exclusive claims after the change.
 
-        A claim in use counts once, whoever uses it: as upstream, one of its users gone is enough.
+        A claim in use counts once. As in kube-scheduler, removing one of its pods is enough.
         """
         uses = sum(map(self._is_used, self.exclusive))
         if change:
@@ -60,13 +60,13 @@ class _State:
     def _is_used(self, claim: str) -> bool:
         mounts = self.nodes.mounts
         users = mounts.users(f"{self.namespace}/{claim}")
-        own: set[str] = set()
+        reserve_pods: set[str] = set()
         if users and self.unseen is not None:
-            own = {pod.uid for pods in self.unseen.laden.values() for pod in pods}
+            reserve_pods = {pod.uid for pods in self.unseen.laden.values() for pod in pods}
         return any(
             claim in mounts.on(row)[uid].mounts.persistent
             for uid, row in users.items()
-            if uid not in own
+            if uid not in reserve_pods
         )
 
     def _uses(self, pod: PodInfo) -> int:
@@ -76,7 +76,7 @@ class _State:
 
 
 class VolumeRestrictions:
-    """Rule out nodes where a disk is taken, and all of them while a claim is."""
+    """Filter nodes where a disk is in use, and all nodes while an exclusive claim is."""
 
     name: ClassVar[str] = "VolumeRestrictions"
     traits: ClassVar[Traits] = Traits(
@@ -95,12 +95,12 @@ class VolumeRestrictions:
         pass
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """The claims and the disks, and whose of them are the pod's own."""
+        """Return the claims and disks, and the reserve pods that do not count."""
         mounts = pod.mounts
         return (pod.namespace, mounts.persistent, mounts.disks, view.unseen) if mounts else None
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
-        """Find out which claims are exclusive; nothing to say while nobody uses them."""
+        """Find the exclusive claims; skip the pod if nothing can conflict."""
         exclusive = []
         for name in pod.mounts.persistent:
             claim = view.world.volumes.claim(pod.namespace, name)
@@ -113,7 +113,7 @@ class VolumeRestrictions:
         return state if disks or state.in_use(NO_CHANGE) else Skip()
 
     def filter(self, state: _State, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Unschedulable where a disk is taken, everywhere if a claim is."""
+        """Reject rows where a disk is in use as unschedulable; all rows if a claim is."""
         if state.in_use(change):
             return np.full(len(state.nodes.taint_set[rows]), Code.UNSCHEDULABLE, np.int8)
         verdicts = np.zeros(state.nodes.capacity, np.int8)
@@ -125,12 +125,12 @@ class VolumeRestrictions:
         return answer
 
     def filter_row(self, state: _State, row: int, change: PodChange) -> int:
-        """The same for one row, under a change."""
+        """Return the verdict of one row after a change."""
         taken = state.in_use(change) or self._disk_taken(state, row, change)
         return Code.UNSCHEDULABLE if taken else Code.PASS
 
     def depends_on_pods(self, state: _State) -> NDArray[np.bool_]:
-        """Where a disk or a claim is taken, its user may leave."""
+        """Return the rows with pods that use one of the disks or claims."""
         taken = np.zeros(state.nodes.capacity, np.bool_)
         taken[list(state.nodes.mounts.rows_taken(state.disks))] = True
         for name in state.exclusive:
@@ -138,15 +138,15 @@ class VolumeRestrictions:
         return taken
 
     def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
-        """The same for one row."""
+        """Return the same for one row."""
         return int(self.filter_row(state, row, NO_CHANGE)), 0.0
 
     def reasons(self, state: _State, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Disks are looked at first."""
+        """Return whether a disk or a claim is in use; disks are checked first."""
         return (DISK,) if self._disk_taken(state, row, change) else (IN_USE,)
 
     def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
-        """Count both reasons."""
+        """Count the rows of both reasons."""
         taken = state.nodes.mounts.rows_taken(state.disks) & set(rows.tolist())
         disks = sum(self._disk_taken(state, row, NO_CHANGE) for row in taken)
         return {DISK: disks, IN_USE: len(rows) - disks}
@@ -155,24 +155,24 @@ class VolumeRestrictions:
     def _disk_taken(state: _State, row: int, change: PodChange) -> bool:
         if not state.disks:
             return False
-        gone = {pod.uid for pod in (*change.removed.get(row, ()), *laden_on(state.unseen, row))}
-        stay = (pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in gone)
+        ignored = {pod.uid for pod in (*change.removed.get(row, ()), *laden_on(state.unseen, row))}
+        stay = (pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in ignored)
         return any(
             disks_conflict(state.disks, pod.mounts.disks)
             for pod in (*stay, *change.added.get(row, ()))
         )
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
-        """A new node, a claim of ours that came, or a pod that held what we want and went."""
+        """Requeue if a node or claim was added, or a pod deleted that used its volumes."""
         if event.resource == "Node":
             return event.action == "Add"
         if event.resource == "PersistentVolumeClaim":
-            ours = event.action == "Add" and event.new.namespace == pod.namespace
-            return ours and event.new.name in pod.mounts.persistent
+            of_namespace = event.action == "Add" and event.new.namespace == pod.namespace
+            return of_namespace and event.new.name in pod.mounts.persistent
         if not event.is_pod_event or event.action != "Delete" or event.old is None:
             return False
         if event.old.namespace != pod.namespace:
             return False
-        held = mounts_of(event.old)
-        shared = set(held.persistent) & set(pod.mounts.persistent)
-        return bool(shared) or disks_conflict(pod.mounts.disks, held.disks)
+        mounts = mounts_of(event.old)
+        shared = set(mounts.persistent) & set(pod.mounts.persistent)
+        return bool(shared) or disks_conflict(pod.mounts.disks, mounts.disks)

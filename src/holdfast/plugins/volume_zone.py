@@ -1,4 +1,4 @@
-"""VolumeZone: a volume labelled with its zones or regions is reached from there only."""
+"""VolumeZone: a volume with zone or region labels can be used in those zones only."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REASON = "node(s) had no available volume zone"
 KEYS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _STABLE = {BETA_ZONE: ZONE, BETA_REGION: REGION}
 Zones = tuple[str, frozenset[str]]
-"""A label key, and the values of it from which a volume can be reached."""
+"""A label key, and the values of nodes that can use the volume."""
 
 
 @dataclass(slots=True)
@@ -44,30 +44,30 @@ class _State:
     _fits: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def fits(self) -> NDArray[np.bool_]:
-        """Tell which rows reach every volume; worked out again when a node changed."""
+        """Return which rows can use all volumes; cached until a node changes."""
         if self._seq != self.nodes.node_journal.seq:
             self._seq = self.nodes.node_journal.seq
-            self._fits = self._work_out()
+            self._fits = self._compute()
         return self._fits
 
-    def _work_out(self) -> NDArray[np.bool_]:
+    def _compute(self) -> NDArray[np.bool_]:
         nodes = self.nodes
         fits = np.ones(nodes.capacity, np.bool_)
         for key, values in self.zones:
             ids = nodes.label(key)
-            mine = _one_of(nodes, key, values)
+            fitting = _one_of(nodes, key, values)
             if key in _STABLE:
-                mine = np.where(ids >= 0, mine, _one_of(nodes, _STABLE[key], values))
-            fits &= mine
-        # Where nobody speaks of zones there is only one.
-        silent = np.ones(nodes.capacity, np.bool_)
+                fitting = np.where(ids >= 0, fitting, _one_of(nodes, _STABLE[key], values))
+            fits &= fitting
+        # Nodes without any zone or region label can use every volume.
+        unlabelled = np.ones(nodes.capacity, np.bool_)
         for key in KEYS:
-            silent &= nodes.label(key) < 0
-        return fits | silent
+            unlabelled &= nodes.label(key) < 0
+        return fits | unlabelled
 
 
 class VolumeZone:
-    """Rule out nodes outside the zones and regions of the pod's volumes."""
+    """Filter nodes outside the zones and regions of the pod's volumes."""
 
     name: ClassVar[str] = "VolumeZone"
     traits: ClassVar[Traits] = Traits(
@@ -87,59 +87,59 @@ class VolumeZone:
         pass
 
     def reads(self, pod: PodInfo, _view: View) -> Hashable:
-        """The claims."""
+        """Return the claims."""
         return (pod.namespace, pod.mounts.persistent) if pod.mounts.claims else None
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
-        """Find the volumes behind the claims; those still to be chosen are VolumeBinding's."""
+        """Find the volumes of the claims; VolumeBinding chooses those of unbound claims."""
         volumes = view.world.volumes
         zones: list[Zones] = []
         for name in pod.mounts.persistent:
             if not name:
-                return _no("PersistentVolumeClaim had no name")
+                return _reject("PersistentVolumeClaim had no name")
             claim = volumes.claim(pod.namespace, name)
             if claim is None:
-                return _no(f'persistentvolumeclaim "{name}" not found')
+                return _reject(f'persistentvolumeclaim "{name}" not found')
             if not claim.spec.volume_name:
-                obstacle = _obstacle(claim, volumes)
-                if obstacle:
-                    return _no(obstacle)
+                error = _claim_error(claim, volumes)
+                if error:
+                    return _reject(error)
                 continue
             volume = volumes.volume(claim.spec.volume_name)
             if volume is None:
-                return _no(f'persistentvolume "{claim.spec.volume_name}" not found')
+                return _reject(f'persistentvolume "{claim.spec.volume_name}" not found')
             zones += zones_of(volume)
         return _State(view.nodes, tuple(zones)) if zones else Skip()
 
     def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
-        """Unresolvable elsewhere."""
+        """Reject nodes outside the zones as unresolvable."""
         return np.where(state.fits()[rows], Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
 
     def filter_row(self, state: _State, row: int, _change: PodChange) -> int:
-        """The same for one row."""
+        """Return the same for one row."""
         return Code.PASS if state.fits()[row] else Code.UNRESOLVABLE
 
     def depends_on_pods(self, _state: _State) -> None:
-        """Nowhere: it looks at nodes and volumes."""
+        """Return None: the filter reads nodes and volumes only."""
 
     def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """There is only one."""
+        """Return the only reason."""
         return (REASON,)
 
     def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
-        """There is only one."""
+        """Count all rows under the only reason."""
         return {REASON: len(rows)}
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
-        """Nodes with other labels, volumes with other zones, claims of ours, classes that wait."""
+        """Requeue for node labels, volume zones, the pod's claims, classes that bind late."""
         match event.resource, event.action:
             case "Node", "Add" | "UpdateNodeLabel":
                 return True
             case "StorageClass", "Add":
                 return bool(event.new.waits_for_first_consumer)
             case "PersistentVolumeClaim", "Add" | "Update":
-                ours = event.new.namespace == pod.namespace
-                return ours and event.new.name in pod.mounts.persistent
+                of_namespace = event.new.namespace == pod.namespace
+                return of_namespace and event.new.name in pod.mounts.persistent
             case "PersistentVolume", "Add":
                 return True
             case "PersistentVolume", "Update":
@@ -148,7 +148,7 @@ class VolumeZone:
 
 
 def zones_of(volume: PersistentVolume) -> Iterable[Zones]:
-    """Read a volume's zone and region labels; one with an empty value among several is no set."""
+    """Yield a volume's zone and region labels; a label with an empty zone is skipped."""
     for key in KEYS:
         text = volume.metadata.labels.get(key)
         if text is None:
@@ -158,8 +158,8 @@ def zones_of(volume: PersistentVolume) -> Iterable[Zones]:
             yield key, values
 
 
-def _obstacle(claim: PersistentVolumeClaim, volumes: Volumes) -> str:
-    """Why a claim without a volume cannot be left to VolumeBinding, or ""."""
+def _claim_error(claim: PersistentVolumeClaim, volumes: Volumes) -> str:
+    """Return why an unbound claim cannot be left to VolumeBinding, or ""."""
     name = claim.storage_class
     if not name:
         return "PersistentVolumeClaim had no pv name and storageClass name"
@@ -171,7 +171,7 @@ def _obstacle(claim: PersistentVolumeClaim, volumes: Volumes) -> str:
     return "" if found.waits_for_first_consumer else "PersistentVolume had no name"
 
 
-def _no(reason: str) -> Reject:
+def _reject(reason: str) -> Reject:
     return Reject(Code.UNRESOLVABLE, (reason,))
 
 

@@ -36,7 +36,7 @@ def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def is_suitable(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether a volume has the size, mode and class for a claim and no other claim."""
+    """Return whether a volume has a claim's size, mode and class, and no other claim."""
     if volume.spec.claim_ref is not None and not is_bound_to(volume, claim):
         return False
     return (

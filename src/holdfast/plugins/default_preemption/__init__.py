@@ -1,7 +1,7 @@
-"""DefaultPreemption: who would have to go so that a more important pod fits.
+"""DefaultPreemption: choose a node and the victims to evict for a pod of higher priority.
 
-Lives here: the dry run, the victims it finds and the choice among nodes. May not live here:
-evicting anybody; the plugin answers with an Effect and the scheduler carries it out.
+Lives here: the dry runs, the victims they find and the choice of the node. May not live here:
+evictions; the plugin returns a PostFilterResult and the scheduler evicts.
 """
 
 from __future__ import annotations

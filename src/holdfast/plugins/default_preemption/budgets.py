@@ -1,4 +1,4 @@
-"""Disruption budgets: which of several victims would break one."""
+"""PodDisruptionBudgets: which of several victims would violate one."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from holdfast.columns.request_fit import SomeRows
 from holdfast.framework.world import World
 
 Bools = NDArray[np.bool_]
-_MOST_KNOWN = 65536
-_MANY = 8
+_MAX_KNOWN = 65536
+_MANY_CHANGED = 8
 
 
 class BudgetStatus(NamedTuple):
-    """What of a budget moves: how many may still go, and who is already on the way."""
+    """The status of a budget: allowed disruptions, and names of pods being disrupted."""
 
     allowed: int
     disrupted: frozenset[str]
 
 
 class DisruptionBudgets:
-    """The budgets that choose anybody, and which of them each pod is under.
+    """The budgets that select any pods, and which of them each pod is under.
 
-    An empty selector matches nothing here, nor does one that cannot be read; a pod without labels
-    is under no budget, and one that is already being disrupted is paid for. ``version`` moves when
-    other pods are chosen; ``standings`` are those of the budgets now, in order.
+    Budgets with an empty or invalid selector are ignored, and so are pods without labels; a pod
+    that is already being disrupted violates nothing. ``version`` moves when the selectors change;
+    ``statuses`` are those of the budgets, in order.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._seen = -1
-        self._chosen: list[tuple[str, Selector]] = []
+        self._selectors: list[tuple[str, Selector]] = []
         self._keys: tuple[str, ...] = ()
         self._sets: list[tuple[int, ...]] = [()]
         self._set_of: dict[tuple[str | None, ...], int] = {}
@@ -46,7 +46,7 @@ class DisruptionBudgets:
         self.version = 0
 
     def refresh(self) -> None:
-        """Read the budgets again if any of them moved."""
+        """Read the budgets again if any of them changed."""
         epoch = self._world.nodes.epochs["budgets"]
         if self._seen == epoch:
             return
@@ -55,70 +55,71 @@ class DisruptionBudgets:
             (budget, selector)
             for budget in self._world.budgets.values()
             if (selector := selector_or_nothing(budget.spec.selector))
-            and not _chooses_nobody(selector)
+            and not _selects_nothing(selector)
         ]
-        chosen = [(budget.namespace, selector) for budget, selector in usable]
-        if chosen != self._chosen:
-            self._chosen = chosen
-            self._keys = tuple(sorted({key for _, s in chosen for key in s.keys}))
+        selectors = [(budget.namespace, selector) for budget, selector in usable]
+        if selectors != self._selectors:
+            self._selectors = selectors
+            self._keys = tuple(sorted({key for _, s in selectors for key in s.keys}))
             self._world.nodes.add_selector_keys(frozenset(self._keys))
             self._sets, self._set_of = [()], {}
             self.version += 1
         self.statuses = tuple(_status(budget) for budget, _ in usable)
 
     def violating(self, pods: Sequence[PodInfo], begin: int = 0) -> set[int]:
-        """Places of pods beyond a budget, were all from ``begin`` on evicted in this order.
+        """Return the ranks of pods that violate a budget if all from ``begin`` on are evicted in
+        order.
 
-        They are counted from ``begin``.
+        Ranks are relative to ``begin``.
         """
-        beyond: set[int] = set()
+        violating: set[int] = set()
         if not self.statuses:
-            return beyond
+            return violating
         left = [status.allowed for status in self.statuses]
-        for place, victim in enumerate(pods[begin:]):
+        for rank, victim in enumerate(pods[begin:]):
             for i in self._sets[self._set(victim)]:
                 if victim.name not in self.statuses[i].disrupted:
                     left[i] -= 1
                     if left[i] < 0:
-                        beyond.add(place)
-        return beyond
+                        violating.add(rank)
+        return violating
 
     def violating_columns(self, ranked: RankedPods, rows: SomeRows, lower: Bools) -> Bools | None:
-        """The same for whole columns of victims: [place, row]; None if nobody is beyond.
+        """Return the same for many rows: [rank, row]; None if no pod violates a budget.
 
-        Place by place, so that it costs the same for ten budgets and for a thousand.
+        The loop is over ranks, so that the number of budgets does not matter.
         """
         if not self.statuses:
             return None
         sets = ranked.values_of("budgets", self._set, self.version).columns()[: len(lower), rows]
-        nowhere = len(self.statuses)
+        no_budget = len(self.statuses)
         allowed = np.array([s.allowed for s in self.statuses] + [2**31], np.int64)
-        counts = np.zeros((lower.shape[1], nowhere + 1), np.int32)
+        counts = np.zeros((lower.shape[1], no_budget + 1), np.int32)
         at = np.arange(lower.shape[1])
         found = np.zeros_like(lower)
-        memberships = self._memberships(nowhere)
-        sparing = any(s.disrupted for s in self.statuses)
-        for place in range(len(lower)):
+        memberships = self._memberships(no_budget)
+        any_disrupted = any(s.disrupted for s in self.statuses)
+        for rank in range(len(lower)):
             for budget_of in memberships:
-                budget = budget_of[sets[place]]
-                counted = lower[place] & (budget < nowhere)
-                if sparing:
-                    self._spare(ranked, rows, place, budget, counted)
+                budget = budget_of[sets[rank]]
+                counted = lower[rank] & (budget < no_budget)
+                if any_disrupted:
+                    self._skip_disrupted(ranked, rows, rank, budget, counted)
                 count = counts[at, budget] + counted
                 counts[at, budget] = count
-                found[place] |= counted & (count > allowed[budget])
+                found[rank] |= counted & (count > allowed[budget])
         return found if found.any() else None
 
-    def _memberships(self, nowhere: int) -> NDArray[np.intp]:
-        """The budgets of each set, one after the other: [which, set], padded."""
+    def _memberships(self, no_budget: int) -> NDArray[np.intp]:
+        """Return the budgets of each set: [position in the set, set], padded."""
         most = max(map(len, self._sets))
-        padded = [members + (nowhere,) * (most - len(members)) for members in self._sets]
+        padded = [members + (no_budget,) * (most - len(members)) for members in self._sets]
         return np.array(padded, np.intp).T
 
     def changed_rows(self, before: Sequence[BudgetStatus], ranked: RankedPods, size: int) -> Bools:
-        """Rows where somebody may be beyond a budget now and was not, or the reverse."""
+        """Return the rows where other pods than ``before`` may violate a budget."""
         changed = sum(old != new for old, new in zip(before, self.statuses, strict=True))
-        if changed > _MANY:
+        if changed > _MANY_CHANGED:
             return np.ones(size, np.bool_)
         sets = ranked.values_of("budgets", self._set, self.version).columns()[:, :size]
         found = np.zeros(size, np.bool_)
@@ -126,15 +127,15 @@ class DisruptionBudgets:
             if old == new:
                 continue
             there = np.count_nonzero(_table(self._sets, i)[sets], axis=0)
-            spared = old.disrupted != new.disrupted
-            found |= there > (0 if spared else min(old.allowed, new.allowed))
+            disrupted_changed = old.disrupted != new.disrupted
+            found |= there > (0 if disrupted_changed else min(old.allowed, new.allowed))
         return found
 
-    def _spare(
+    def _skip_disrupted(
         self,
         ranked: RankedPods,
         rows: SomeRows,
-        place: int,
+        rank: int,
         budget: NDArray[np.intp],
         counted: Bools,
     ) -> None:
@@ -142,11 +143,11 @@ class DisruptionBudgets:
         numbers = np.arange(len(counted)) if isinstance(rows, slice) else rows
         for at in counted.nonzero()[0].tolist():
             disrupted = self.statuses[budget[at]].disrupted
-            if disrupted and ranked.pods[numbers[at]][place].name in disrupted:
+            if disrupted and ranked.pods[numbers[at]][rank].name in disrupted:
                 counted[at] = False
 
     def _set(self, pod: PodInfo) -> int:
-        """Which budgets a pod is under, as a number."""
+        """Return the number of the set of budgets that a pod is under."""
         if not pod.labels:
             return 0
         key = (pod.namespace, *map(pod.labels.get, self._keys))
@@ -154,19 +155,19 @@ class DisruptionBudgets:
         if found is None:
             members = tuple(
                 i
-                for i, (namespace, selector) in enumerate(self._chosen)
+                for i, (namespace, selector) in enumerate(self._selectors)
                 if namespace == pod.namespace and selector.matches(pod.labels)
             )
             if members not in self._sets:
                 self._sets.append(members)
-            if len(self._set_of) >= _MOST_KNOWN:
+            if len(self._set_of) >= _MAX_KNOWN:
                 self._set_of.clear()
             found = self._set_of[key] = self._sets.index(members)
         return found
 
 
 def _table(sets: Sequence[tuple[int, ...]], budget: int) -> Bools:
-    """Tell for each set whether the budget is in it."""
+    """Return for each set whether the budget is in it."""
     return np.array([budget in members for members in sets], np.bool_)
 
 
@@ -175,5 +176,5 @@ def _status(budget: PodDisruptionBudget) -> BudgetStatus:
     return BudgetStatus(status.disruptions_allowed, frozenset(status.disrupted_pods))
 
 
-def _chooses_nobody(selector: Selector) -> bool:
+def _selects_nothing(selector: Selector) -> bool:
     return selector.everything or selector.requirements is None

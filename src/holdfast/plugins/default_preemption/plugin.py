@@ -1,4 +1,4 @@
-"""The plugin: who is eligible, which nodes are tried, which one is taken."""
+"""The plugin: which pods may preempt, which nodes are dry-run, which one is nominated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from holdfast.plugins.default_preemption.search import NOT_HELPFUL, CandidateSea
 from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS
 
 NEVER = "preemption: not eligible due to preemptionPolicy=Never."
-VICTIM_LEAVING = "preemption: not eligible due to a terminating pod on the nominated node."
+VICTIM_TERMINATING = "preemption: not eligible due to a terminating pod on the nominated node."
 NO_CANDIDATE = "preemption: no candidate node for preemption"
 WAITING = "waiting for the preemption for this pod to be finished"
 PERCENTAGE, ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
@@ -38,14 +38,14 @@ T = TypeVar("T")
 
 
 class PreemptionArgs(PluginArgs, frozen=True):
-    """DefaultPreemptionArgs: how many candidates are enough."""
+    """DefaultPreemptionArgs; both fields have no effect: all nodes are candidates."""
 
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
 
 
 class DefaultPreemption:
-    """Name the node where the least is lost, and who has to go there."""
+    """Nominate the node with the cheapest victims, and name the victims."""
 
     name: ClassVar[str] = NAME
     traits: ClassVar[Traits] = Traits(events_to_register={"Pod": ("Delete",)})
@@ -67,25 +67,25 @@ class DefaultPreemption:
         wrong.refuse_if_wrong()
 
     def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
-        """Keep a preemptor out until its victims have been asked to leave."""
+        """Keep a preemptor out of the queue until its victims' evictions were requested."""
         if view.world.evictions.in_progress(pod.uid):
             return Reject(Code.UNRESOLVABLE, (WAITING,))
         return None
 
     def post_filter(self, _state: State, rejection: Rejection, view: View) -> PostFilterResult:
-        """Dry-run every node that eviction could help; nobody is evicted here."""
+        """Find the best candidate over all nodes; the scheduler evicts the victims."""
         pod = view.pod
         refusal = self._not_eligible(pod, rejection, view)
         if refusal is not None:
             return PostFilterResult(self.name, refusal)
         if not view.nodes.has_pods_below(pod.priority):
-            # The common case: everybody is as important. No need to look at any node.
+            # The common case: no pod has a lower priority, so no node needs a dry run.
             tried = int(np.count_nonzero(rejection.codes == Code.UNSCHEDULABLE))
-            return self._no_use(
+            return self._no_candidates(
                 rejection, {NOT_HELPFUL: rejection.nodes - tried, NO_VICTIMS: tried}
             )
         search = CandidateSearch(rejection, view)
-        if pod.is_reserve_pod and (node := _room_being_made(search, rejection, view)):
+        if pod.is_reserve_pod and (node := _node_with_terminating_victims(search, rejection, view)):
             return PostFilterResult(self.name, nominated_node=node, code=Code.PASS)
         found = search.best()
         if view.world.auditor is not None:
@@ -93,10 +93,10 @@ class DefaultPreemption:
         if found is None:
             words, errors = search.statuses()
             if errors:
-                told = list(dict.fromkeys(errors))
-                text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+                distinct = list(dict.fromkeys(errors))
+                text = distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
                 return PostFilterResult(self.name, f"preemption: {text}", code=Code.ERROR)
-            return self._no_use(rejection, words)
+            return self._no_candidates(rejection, words)
         if rejection.extender_preemption is not None:
             return self._agreed(search.candidates(), rejection.extender_preemption, view.now)
         rows, names = found[0], view.nodes.names
@@ -110,7 +110,7 @@ class DefaultPreemption:
     def _agreed(
         self, found: Sequence[Candidate], agreement: ExtenderPreemption, now: float
     ) -> PostFilterResult:
-        """Take the best of what extenders agreed to."""
+        """Return the best of the candidates that extenders agreed to."""
         if agreement.error:
             return PostFilterResult(self.name, f"preemption: {agreement.error}", code=Code.ERROR)
         candidates = agreement.still_accepted(found)
@@ -124,14 +124,16 @@ class DefaultPreemption:
             candidates=tuple(candidates), tied_nodes=tuple(tied),
         )  # fmt: skip
 
-    def _no_use(self, rejection: Rejection, words: Mapping[str, int]) -> PostFilterResult:
-        told = {reason: count for reason, count in words.items() if count}
+    def _no_candidates(self, rejection: Rejection, words: Mapping[str, int]) -> PostFilterResult:
+        counts = {reason: count for reason, count in words.items() if count}
         return PostFilterResult(
-            self.name, f"preemption: {fit_error_message(rejection.nodes, told)}", nominated_node=""
+            self.name,
+            f"preemption: {fit_error_message(rejection.nodes, counts)}",
+            nominated_node="",
         )
 
     def _not_eligible(self, pod: PodInfo, rejection: Rejection, view: View) -> str | None:
-        """Why it may evict nobody, in words or none; None if it may."""
+        """Return why the pod may not preempt, maybe ""; None if it may."""
         rules = [
             plugin for plugin, _ in rejection.filters if implements(plugin, PreemptionRulesPlugin)
         ]
@@ -148,25 +150,27 @@ class DefaultPreemption:
         row = view.nodes.row_of.get(node)
         if row is None or rejection.codes[row] == Code.UNRESOLVABLE:
             return None
-        leaving = any(
-            other.priority < pod.priority and _is_leaving(other.pod)
+        terminating = any(
+            other.priority < pod.priority and _is_preempted(other.pod)
             for other in view.nodes.pods_on(row).values()
         )
-        return VICTIM_LEAVING if leaving else None
+        return VICTIM_TERMINATING if terminating else None
 
     def queueing_hint(self, _event: ClusterEvent, _pod: PodInfo, _view: View) -> bool:
-        """Nothing by itself: what was preempted comes back through the other plugins."""
+        """Return False: other plugins' hints requeue the pod when its victims are deleted."""
         return False
 
 
-def _room_being_made(search: CandidateSearch, rejection: Rejection, view: View) -> str:
-    """A node where room enough is being made and promised to nobody, or "".
+def _node_with_terminating_victims(
+    search: CandidateSearch, rejection: Rejection, view: View
+) -> str:
+    """Return a node whose victims already terminate and that no pod is nominated to, or "".
 
-    A reservation's own promise lives in memory: after a restart this is how it is found again,
-    and nobody is evicted twice.
+    The nomination of a reservation is only in memory: after a restart it is found again like this,
+    and nothing is evicted twice.
     """
     nominations = view.world.nominations
-    rows = {row for pod, row in view.nodes.pods() if pod.terminating and _is_leaving(pod.pod)}
+    rows = {row for pod, row in view.nodes.pods() if pod.terminating and _is_preempted(pod.pod)}
     for row in sorted(rows):
         if rejection.codes[row] == Code.UNSCHEDULABLE and not nominations.on(view.nodes.names[row]):
             outcome = search.outcome(row)
@@ -175,7 +179,7 @@ def _room_being_made(search: CandidateSearch, rejection: Rejection, view: View) 
     return ""
 
 
-def _is_leaving(pod: Pod) -> bool:
+def _is_preempted(pod: Pod) -> bool:
     return pod.terminating and any(
         c.type == "DisruptionTarget" and c.status == "True" and c.reason == "PreemptionByScheduler"
         for c in pod.status.conditions
@@ -183,7 +187,7 @@ def _is_leaving(pod: Pod) -> bool:
 
 
 class LazySequence(Sequence[T]):
-    """Looks like the sequence that ``make`` answers with; asks it once, and only if need be."""
+    """A sequence that calls ``make`` for its items when they are first used."""
 
     __slots__ = ("_found", "_make")
 

@@ -1,4 +1,4 @@
-"""What victims cost, and which rows cost least: the measure by which nodes are compared."""
+"""What the victims of a row cost, and which rows cost least."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from holdfast.columns.request_fit import SomeRows
 from holdfast.framework.plugin import Candidate, Rows
 
 SHIFT = 2**31
-"""Added to priorities, so that one victim more never costs less."""
+"""Added to priorities, so that an additional victim never costs less."""
 NOT_A_CANDIDATE = 2**62
-"""The weight of a row on which eviction makes no room, or is not needed."""
+"""The weight of a row on which no victims make the pod fit, or none are needed."""
 RankingKey = tuple[int, int, float]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 _VIOLATION, _VICTIM = 2**33, 2**16
-_MOST_VICTIMS = 2**14
+_MAX_VICTIMS = 2**14
 _LAST: RankingKey = (NOT_A_CANDIDATE, -1, 0.0)
-_LEADERS = 64
+_KEPT_ROWS = 64
 
 
 class PreemptionCost(NamedTuple):
-    """What a row's victims cost, most weighty first; smaller is better.
+    """The cost of a row's victims, compared field by field; smaller is better.
 
-    Broken budgets, the most important victim's priority, all victims' priorities, how many, and
-    minus the start of the most important ones: the later they started the better.
+    Violated budgets, the highest priority, the sum of priorities, the number of victims, and minus
+    the earliest start among the victims of highest priority: a later start is better.
     """
 
     violations: int
@@ -42,11 +42,11 @@ class PreemptionCost(NamedTuple):
 
 
 LOWEST_COST = PreemptionCost(0, -SHIFT, 0, 0, -math.inf)
-"""Less than this nobody loses."""
+"""No victims cost less than this."""
 
 
 def cost_of(candidate: Candidate, now: float) -> PreemptionCost:
-    """Add up what a candidate costs."""
+    """Return the cost of a candidate."""
     victims = candidate.victims
     highest = max((v.priority for v in victims), default=-SHIFT)
     starts = (v.start_time_or(now) for v in victims if v.priority == highest)
@@ -57,10 +57,10 @@ def cost_of(candidate: Candidate, now: float) -> PreemptionCost:
 
 
 def lower_bound(cost: PreemptionCost) -> PreemptionCost:
-    """The least it costs where, besides all else, there must be room, which alone costs ``loss``.
+    """Return a lower bound of the cost on a row where freeing resources alone costs ``cost``.
 
-    Then the first victim comes no later in the order of importance, and those whom a budget
-    guards come before all others in the order of letting back.
+    With more requirements, the most important victim is at least as important, and pods that
+    violate a budget are reprieved before all others.
     """
     if cost.violations:
         return LOWEST_COST._replace(violations=1)
@@ -68,13 +68,13 @@ def lower_bound(cost: PreemptionCost) -> PreemptionCost:
 
 
 class CostColumns:
-    """The losses of all rows, packed: comparing (weight, total, -start) compares losses.
+    """The costs of all rows, packed: comparing (weight, total, -start) compares costs.
 
     Invariant: on a row with victims ``weight`` is violations * 2^33 + highest + 2^31, ``total`` is
     the sum of priority + 2^31 over the victims * 2^16 + their number, ``start`` when the most
-    important victim started. A priority has 32 bits and a row fewer than 2^14 victims, so that no
-    part of a packed number reaches the next one, and both stay below 2^62. On all other rows
-    ``weight`` is NO_USE, and ``total`` and ``start`` mean nothing.
+    important victim started. A priority has 32 bits and a row fewer than 2^14 victims, so no part
+    of a packed number overflows into the next, and both stay below 2^62. On all other rows
+    ``weight`` is NOT_A_CANDIDATE, and ``total`` and ``start`` mean nothing.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -84,7 +84,7 @@ class CostColumns:
         self._cheapest_rows: CheapestRows | None = None
 
     def put(self, row: int, violations: int, priorities: Sequence[int], start: float) -> None:
-        """Enter what the victims of a row cost; the first one is the most important."""
+        """Store what the victims of a row cost; the first one is the most important."""
         key = _LAST
         if priorities:
             count = len(priorities)
@@ -104,7 +104,7 @@ class CostColumns:
         count: Ints,
         start: NDArray[np.float64],
     ) -> None:
-        """The same for many rows; ``priorities`` are the highest, and the sum of all."""
+        """Store the same for many rows; ``priorities`` are the highest, and the sum of all."""
         self._cheapest_rows = None
         highest, total = priorities
         weight = violations * _VIOLATION + highest + SHIFT
@@ -113,44 +113,47 @@ class CostColumns:
         self.start[rows] = start
 
     def cost(self, row: int, now: float) -> PreemptionCost:
-        """The loss of a row that has victims."""
+        """Return the cost of a row that has victims."""
         start, weight, total = float(self.start[row]), int(self.weight[row]), int(self.total[row])
         violations, highest = divmod(weight, _VIOLATION)
-        began = now if start == NOT_STARTED else start
-        return PreemptionCost(violations, highest - SHIFT, *divmod(total, _VICTIM), -began)
+        started = now if start == NOT_STARTED else start
+        return PreemptionCost(violations, highest - SHIFT, *divmod(total, _VICTIM), -started)
 
     def cheapest(self, is_among: Callable[[int], bool], among: Callable[[], Bools]) -> list[int]:
-        """The rows where least is lost, ascending; none if no row has victims.
+        """Return the rows with the lowest cost, ascending; none if no row has victims.
 
-        Most times few rows need to be asked about; else all of those that are ``among`` count.
+        ``is_among`` and ``among`` tell which rows count. Usually the few rows that are kept in
+        order suffice; else all rows are compared.
         """
         found = self._cheapest_rows.first(is_among) if self._cheapest_rows is not None else None
-        return self._look_at_all(among()) if found is None else found
+        return self._cheapest_of_all(among()) if found is None else found
 
     def keep_cheapest_rows(self, size: int) -> None:
-        """Keep the cheapest few of so many rows in order from now on, unless they still are."""
+        """Keep the cheapest of ``size`` rows in order from now on, if they are not yet."""
         if self._cheapest_rows is not None and not self._cheapest_rows.spent:
             return
         order = np.lexsort((-self.start[:size], self.total[:size], self.weight[:size]))
-        leading = [(self._key(row), row) for row in order[: _LEADERS + 1].tolist()]
-        bar = min(leading.pop()[0] if len(leading) > _LEADERS else _LAST, _LAST)
-        self._cheapest_rows = CheapestRows(sorted(pair for pair in leading if pair[0] < bar), bar)
+        rows_by_key = [(self._key(row), row) for row in order[: _KEPT_ROWS + 1].tolist()]
+        bound = min(rows_by_key.pop()[0] if len(rows_by_key) > _KEPT_ROWS else _LAST, _LAST)
+        self._cheapest_rows = CheapestRows(
+            sorted(pair for pair in rows_by_key if pair[0] < bound), bound
+        )
 
     def faults(self, size: int) -> Iterator[str]:
-        """Name what contradicts the invariants of these columns, and of the leaders."""
+        """Name what violates the invariants of these columns and of the cheapest rows."""
         used = (self.weight[:size] != NOT_A_CANDIDATE).nonzero()[0]
-        many = self.total[used] % _VICTIM >= _MOST_VICTIMS
+        many = self.total[used] % _VICTIM >= _MAX_VICTIMS
         if many.any():
-            yield f"row {used[many][0]} has more victims than fit its packed loss"
+            yield f"row {used[many][0]} has more victims than fit its packed cost"
         if self._cheapest_rows is not None:
             yield from self._cheapest_rows.faults({row: self._key(row) for row in used.tolist()})
 
-    def _look_at_all(self, among: Bools) -> list[int]:
+    def _cheapest_of_all(self, among: Bools) -> list[int]:
         weights = np.where(among, self.weight[: len(among)], NOT_A_CANDIDATE)
         least = weights.min(initial=NOT_A_CANDIDATE)
         if least == NOT_A_CANDIDATE:
             return []
-        # Many rows are alike so far: cheaper over all of them than picking those.
+        # Usually many rows have this weight: comparing all is cheaper than selecting them.
         totals = np.where(weights == least, self.total[: len(among)], NOT_A_CANDIDATE)
         rows: Rows = (totals == totals.min()).nonzero()[0]
         if len(rows) > 1:
@@ -164,38 +167,38 @@ class CostColumns:
 
 
 class CheapestRows:
-    """Rows by key, smallest first; every other row has no smaller key than ``bar``.
+    """Rows in the order of their keys; no other row has a smaller key than ``bound``.
 
-    They are ``spent`` when few of those there were are left: then it is time to look at all rows.
+    They are ``spent`` when most of them are gone: then all rows must be compared again.
     """
 
-    __slots__ = ("_few", "_key_of", "_leading", "bar")
+    __slots__ = ("_few", "_key_of", "_rows", "bound")
 
-    def __init__(self, leading: list[tuple[RankingKey, int]], bar: RankingKey) -> None:
-        self._leading = leading
-        self._key_of = {row: key for key, row in leading}
-        self.bar = bar
-        self._few = len(leading) // 8
+    def __init__(self, rows_by_key: list[tuple[RankingKey, int]], bound: RankingKey) -> None:
+        self._rows = rows_by_key
+        self._key_of = {row: key for key, row in rows_by_key}
+        self.bound = bound
+        self._few = len(rows_by_key) // 8
 
     @property
     def spent(self) -> bool:
-        """Whether most of them are gone; where many rows are equal there were none."""
-        return len(self._leading) < self._few
+        """Whether most of the rows are gone; never if there were none at first."""
+        return len(self._rows) < self._few
 
     def change(self, row: int, key: RankingKey) -> None:
-        """A row has another key now."""
+        """Replace the key of a row."""
         old = self._key_of.pop(row, None)
         if old is not None:
-            del self._leading[bisect_left(self._leading, (old, row))]
-        if key < self.bar:
-            insort(self._leading, (key, row))
+            del self._rows[bisect_left(self._rows, (old, row))]
+        if key < self.bound:
+            insort(self._rows, (key, row))
             self._key_of[row] = key
 
     def first(self, among: Callable[[int], bool]) -> list[int] | None:
-        """The rows with the smallest key of those that are ``among``; None if they cannot tell."""
+        """Return the rows ``among`` with the smallest key; None if none of these rows is."""
         found: list[int] = []
         least: RankingKey | None = None
-        for key, row in self._leading:
+        for key, row in self._rows:
             if least is not None and key != least:
                 break
             if among(row):
@@ -204,7 +207,7 @@ class CheapestRows:
         return found or None
 
     def faults(self, keys: Mapping[int, RankingKey]) -> Iterator[str]:
-        """Name what contradicts: the leading rows are all those with a key below the bar."""
-        below = sorted((key, row) for row, key in keys.items() if key < self.bar)
-        if self._leading != below:
-            yield f"{len(self._leading)} rows lead, {len(below)} are below the bar"
+        """Name a difference to the rows whose key is below the bound."""
+        below = sorted((key, row) for row, key in keys.items() if key < self.bound)
+        if self._rows != below:
+            yield f"{len(self._rows)} rows are kept, {len(below)} are below the bound"

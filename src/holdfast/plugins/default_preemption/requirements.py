@@ -1,7 +1,8 @@
-"""What a row must have left for pods of one priority: room, and no more pods than limits allow.
+"""What a row must have free for pods of one priority: resources, and pod limits that hold.
 
-One row is asked in plain numbers, many as columns. What is short is told in bits: bit 0 a pod slot,
-then the needs in order, then two bits a limit: that it is exceeded, and that it always will be.
+One row is computed in plain integers, many rows in arrays. What is short is a bit set: bit 0 is a
+pod slot, then the resources in order, then two bits for each limit: it is exceeded, and it stays
+exceeded whatever is evicted.
 """
 
 from __future__ import annotations
@@ -24,16 +25,20 @@ from holdfast.plugins.default_preemption.victims import Balance
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-_HOPELESS = NEVER // 2
-MOST_BITS = 62
-_ROOM_BITS = 29
-"""So many are for slots and needs, so that all limits have theirs; the last needs share one."""
-_MOST_LIMITS = 16
-"""Beyond that many, rows are tried one by one: the bits of what is short are used up."""
+_UNRESOLVABLE = NEVER // 2
+MAX_BITS = 62
+_RESOURCE_BITS = 29
+"""Bits for slots and resources; the last resources share one. The others are for limits."""
+_MAX_LIMITS = 16
+"""With more limits, rows are dry-run one by one: the bits do not suffice."""
 
 
 class RowBalance(NamedTuple):
-    """What one row has left beside the pod were everybody lower gone, and what those ask for."""
+    """What one row has free after removing all lower-priority pods and adding the preemptor.
+
+    ``columns`` has what each of those pods needs, one list a resource or limit; ``left`` what is
+    free of each.
+    """
 
     short: int
     slots: int
@@ -42,53 +47,53 @@ class RowBalance(NamedTuple):
 
 
 class RowBalances(NamedTuple):
-    """The same of many rows: pods that are lower, bits of what is short, what is left to take."""
+    """The same for many rows: number of lower-priority pods, bits of what is short, balances."""
 
-    there: Ints
+    lower: Ints
     short: Ints
-    rests: list[Balance]
+    balances: list[Balance]
 
 
 class Requirements:
-    """The needs and limits of a class of pods of one priority; limits may be replaced by newer."""
+    """The resources and limits of a class of pods of one priority."""
 
     def __init__(self, world: World, ceiling: int, needs: RequiredResources) -> None:
         self._world = world
         self._ceiling = ceiling
         self._fit = RequestFit.of(world.nodes.amounts, needs.amounts, needs.ignored_if_absent)
         self._resources = [resource for resource, _ in needs.amounts]
-        self._first = min(1 + len(needs.amounts), _ROOM_BITS)
-        """The bit with which those of limits begin."""
+        self._first = min(1 + len(needs.amounts), _RESOURCE_BITS)
+        """The first bit of the limits."""
         self.limits: Sequence[PodLimit] = ()
 
-    def moved(self, limits: Sequence[PodLimit], size: int) -> Bools | None:
-        """Take newer limits; tells on which rows they are others, None if on none."""
+    def replace_limits(self, limits: Sequence[PodLimit], size: int) -> Bools | None:
+        """Replace the limits; return the rows on which they changed, or None."""
         before, self.limits = self.limits, limits
         if any(old.version != new.version for old, new in zip(before, limits, strict=False)):
-            # Others may count now, even where as much is left as before.
+            # Other pods may count now, even where the remaining number is the same.
             return np.ones(size, np.bool_)
-        moved: Bools | None = None
+        changed: Bools | None = None
         for old, new in zip(before, limits, strict=False):
             if old.remaining is not new.remaining:
                 differs = old.remaining[:size] != new.remaining[:size]
-                moved = differs if moved is None else moved | differs
-        return moved if moved is not None and moved.any() else None
+                changed = differs if changed is None else changed | differs
+        return changed if changed is not None and changed.any() else None
 
-    def room_bits(self) -> int:
-        """The bits of everything but limits."""
+    def resource_bits(self) -> int:
+        """Return the bits of slots and resources."""
         return (1 << self._first) - 1
 
     def limit_bits(self, begin: int, end: int) -> int:
-        """The bits of some limits, by place."""
+        """Return the bits of the limits from ``begin`` to ``end``."""
         return ((1 << 2 * (end - begin)) - 1) << (self._first + 2 * begin)
 
-    def _grid(self, limit: PodLimit, ranked: RankedPods) -> PodValues:
+    def _values(self, limit: PodLimit, ranked: RankedPods) -> PodValues:
         return ranked.values_of(
             limit.key, limit.count_of, limit.version, by_label_group=limit.by_label_group
         )
 
     def at(self, row: int, ranked: RankedPods, begin: int, end: int) -> RowBalance:
-        """Ask one row, on which pods from ``begin`` to ``end`` might go."""
+        """Compute one row, on which the pods of ranks ``begin`` to ``end`` may be evicted."""
         left = self._fit.remaining_at(row)
         ahead = self._world.nominations.with_priority(self._ceiling, row)
         if ahead:
@@ -96,66 +101,66 @@ class Requirements:
             left = [rest - gone for rest, gone in zip(left, taken, strict=True)]
         left[0] += end - begin
         columns: list[Sequence[int]] = []
-        for place, resource in enumerate(self._resources, 1):
+        for i, resource in enumerate(self._resources, 1):
             asked = ranked.amounts(resource).rows[row]
             asked = asked[begin:] if begin else asked
-            left[place] += sum(asked)
+            left[i] += sum(asked)
             columns.append(asked)
         short = short_bits_at(left, self._first - 1)
         for i, limit in enumerate(self.limits):
-            asked = self._grid(limit, ranked).rows[row]
+            asked = self._values(limit, ranked).rows[row]
             asked = asked[begin:] if begin else asked
             rest = int(limit.remaining[row]) + sum(asked)
             if not limit.requires_pods:
                 rest -= sum([limit.count_of(pod) for pod in ahead])
                 columns.append(asked)
                 left.append(rest)
-            short |= (int(rest < 0) | int(rest < _HOPELESS) << 1) << (self._first + 2 * i)
+            short |= (int(rest < 0) | int(rest < _UNRESOLVABLE) << 1) << (self._first + 2 * i)
         return RowBalance(short, left[0], columns, left[1:])
 
     def of(self, rows: SomeRows, ranked: RankedPods, lower: Bools) -> RowBalances:
-        """Ask many rows; ``lower`` are those who might go, [place, row]."""
-        deep = len(lower)
-        grids = [ranked.amounts(resource) for resource in self._resources]
-        grids += [self._grid(limit, ranked) for limit in self.limits]
-        asked = [grid.columns()[:deep, rows] for grid in grids]
-        there, given = ranked.count[rows], [grid.totals[rows] for grid in grids]
-        if deep and (~lower[0] & (there > 0)).any():
-            # Not everybody is less important. (Where nobody stands nothing is asked for anyway.)
-            there = lower.sum(axis=0)
+        """Compute many rows; ``lower`` marks the pods that may be evicted: [rank, row]."""
+        ranks = len(lower)
+        tables = [ranked.amounts(resource) for resource in self._resources]
+        tables += [self._values(limit, ranked) for limit in self.limits]
+        asked = [table.columns()[:ranks, rows] for table in tables]
+        count, given = ranked.count[rows], [table.totals[rows] for table in tables]
+        if ranks and (~lower[0] & (count > 0)).any():
+            # Some rows have pods of higher or equal priority: leave those out.
+            count = lower.sum(axis=0)
             asked = [amounts * lower for amounts in asked]
             given = [amounts.sum(axis=0) for amounts in asked]
-        left = self._left(rows, there, given)
+        left = self._free_without(rows, count, given)
         short = self._short(left)
-        # Rows that lack something are left alone; what becomes of them is of no interest.
+        # Rows that are short of something are no candidates: let everything fit there.
         for rest in left:
             rest[short > 0] = ENOUGH
-        rests = [] if (left[0] >= there).all() else [Balance(left[0], lower.astype(np.int64))]
-        anchors = [False] * len(self._resources) + [limit.requires_pods for limit in self.limits]
-        rests += [
+        balances = [] if (left[0] >= count).all() else [Balance(left[0], lower.astype(np.int64))]
+        requiring = [False] * len(self._resources) + [limit.requires_pods for limit in self.limits]
+        balances += [
             Balance(rest, taken)
-            for rest, taken, anchor in zip(left[1:], asked, anchors, strict=True)
-            if not anchor
+            for rest, taken, requires in zip(left[1:], asked, requiring, strict=True)
+            if not requires
         ]
-        return RowBalances(there, short, rests)
+        return RowBalances(count, short, balances)
 
     def _short(self, left: list[Ints]) -> Ints:
-        room, first = 1 + len(self._resources), self._first
-        short = short_bits(left[:room], first - 1)
-        for i, rest in enumerate(left[room:]):
+        resources, first = 1 + len(self._resources), self._first
+        short = short_bits(left[:resources], first - 1)
+        for i, rest in enumerate(left[resources:]):
             short |= (rest < 0).astype(np.int64) << (first + 2 * i)
-            short |= (rest < _HOPELESS).astype(np.int64) << (first + 2 * i + 1)
+            short |= (rest < _UNRESOLVABLE).astype(np.int64) << (first + 2 * i + 1)
         return short
 
-    def _left(self, rows: SomeRows, there: Ints, given: list[Ints]) -> list[Ints]:
-        """What would be left of slots, needs and limits beside the pod, were all lower gone."""
-        nominations, room = self._world.nominations, len(self._resources)
-        gains = zip(self._fit.remaining(rows), (there, *given[:room]), strict=True)
+    def _free_without(self, rows: SomeRows, count: Ints, given: list[Ints]) -> list[Ints]:
+        """Return what is free of slots, resources and limits without the lower-priority pods."""
+        nominations, resources = self._world.nominations, len(self._resources)
+        gains = zip(self._fit.remaining(rows), (count, *given[:resources]), strict=True)
         left = [rest + gained for rest, gained in gains]
         if nominations:
             coming = nominations.columns.requested(self._ceiling, self._resources)
             left = [rest - taken[rows] for rest, taken in zip(left, coming, strict=True)]
-        for limit, gained in zip(self.limits, given[room:], strict=True):
+        for limit, gained in zip(self.limits, given[resources:], strict=True):
             rest = limit.remaining[rows] + gained
             if nominations and not limit.requires_pods:
                 rest = rest - nominations.columns.sum_counts(self._ceiling, limit.count_of)[rows]
@@ -164,7 +169,7 @@ class Requirements:
 
 
 class CollectedLimits:
-    """``places`` tells which of the limits are whose, by the plugin's name.
+    """The limits of all filter plugins; ``ranges`` has the range of each plugin's limits, by name.
 
     The limits say nothing about ``unknown_rows``. ``incomplete_for`` tells whether they are too
     weak on a row to which a pod is nominated.
@@ -172,7 +177,7 @@ class CollectedLimits:
 
     def __init__(self, filters: Iterable[FilterPair]) -> None:
         self.limits: tuple[PodLimit, ...] = ()
-        self.places: dict[str, tuple[int, int]] = {}
+        self.ranges: dict[str, tuple[int, int]] = {}
         self.unknown_rows: list[NDArray[np.bool_]] = []
         self.incomplete_for: list[Callable[[PodInfo], bool]] = []
         for plugin, state in filters:
@@ -183,10 +188,10 @@ class CollectedLimits:
 
     def _add(self, name: str, more: PodLimits) -> None:
         begin, end = len(self.limits), len(self.limits) + len(more.limits)
-        if end > _MOST_LIMITS:
+        if end > _MAX_LIMITS:
             return
         self.limits += more.limits
-        self.places[name] = (begin, end)
+        self.ranges[name] = (begin, end)
         if more.unknown_rows is not None:
             self.unknown_rows.append(more.unknown_rows)
         if more.incomplete_for is not None:

@@ -1,7 +1,7 @@
-"""Which pods must leave a row: take all lower ones away, then restore those there is room for.
+"""The victims of a row: remove all lower-priority pods, then reprieve those that still fit.
 
-``dry_run`` asks the filters about one row, pod by pod. ``reprieve`` and ``reprieve_columns`` do the
-same by amounts alone, for one row and for columns of rows.
+``dry_run`` runs the filters for one row, pod by pod. ``reprieve`` and ``reprieve_columns`` do the
+same with amounts only, for one row and for columns of rows.
 """
 
 from __future__ import annotations
@@ -30,88 +30,87 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class DryRunContext:
-    """What stays the same from node to node."""
+    """The inputs of a dry run that are the same for all nodes."""
 
     view: View
     filters: Sequence[FilterPair]
     budgets: DisruptionBudgets
     protected_victims: Callable[[PodInfo], bool] | None = None
-    """Who is never evicted for this pod."""
+    """Returns whether a pod must not be evicted for this preemptor."""
 
     def lower_on(self, row: int) -> list[PodInfo]:
-        """Pods that might have to go. What stands in for a reservation is no pod."""
+        """Return the pods of lower priority that may be evicted; reserve pods may not."""
         ceiling = self.view.pod.priority
         there = self.view.nodes.pods_on(row).values()
         lower = [pod for pod in there if pod.priority < ceiling and not pod.is_reserve_pod]
-        return (
-            [p for p in lower if not self.protected_victims(p)]
-            if self.protected_victims is not None
-            else lower
-        )
+        if self.protected_victims is None:
+            return lower
+        return [pod for pod in lower if not self.protected_victims(pod)]
 
-    def objection(self, row: int, gone: Sequence[PodInfo]) -> Status | None:
-        """Why the row would still not do were these pods gone, or None."""
+    def rejection(self, row: int, victims: Sequence[PodInfo]) -> Status | None:
+        """Return why the pod does not fit without these pods, or None if it does."""
         beside = self.view.world.nominations.ahead_of(self.view.pod, row)
         return run_filter_plugins_with_nominated_pods(
-            self.filters, row, beside, PodChange(removed={row: gone})
+            self.filters, row, beside, PodChange(removed={row: victims})
         )
 
-    def about_pods(self) -> DryRunContext:
-        """The same without the filters that look at the node alone: no eviction moves those."""
-        moving = tuple(
+    def without_node_filters(self) -> DryRunContext:
+        """Return the same without filters that depend on the node alone: eviction cannot help."""
+        remaining = tuple(
             (plugin, state)
             for plugin, state in self.filters
             if plugin.traits.scope is not Scope.NODE
         )
-        return replace(self, filters=moving)
+        return replace(self, filters=remaining)
 
 
 def dry_run(context: DryRunContext, row: int) -> Candidate | Status:
-    """Find the fewest and least important victims on a row, or say why it is no use."""
+    """Find the fewest and least important victims on a row, or return why none help."""
     nodes, now = context.view.nodes, context.view.now
     lower = context.lower_on(row)
     if not lower:
         return Status(NAME, Code.UNRESOLVABLE, (NO_VICTIMS,))
-    word = context.objection(row, lower)
+    word = context.rejection(row, lower)
     if word is not None:
         return word
     lower.sort(key=lambda pod: importance_key(pod, now))
-    beyond = {lower[place].uid for place in context.budgets.violating(lower)}
-    order = [p for p in lower if p.uid in beyond] + [p for p in lower if p.uid not in beyond]
-    gone = list(order)
-    context = context.about_pods()
+    violating = {lower[rank].uid for rank in context.budgets.violating(lower)}
+    order = [p for p in lower if p.uid in violating] + [p for p in lower if p.uid not in violating]
+    victims = list(order)
+    context = context.without_node_filters()
     for pod in order:
-        without = [p for p in gone if p is not pod]
-        if context.objection(row, without) is None:
-            gone = without
-    if not gone:
-        # An extender refuses the node; that no plugin does, evicting nobody would show.
+        without = [p for p in victims if p is not pod]
+        if context.rejection(row, without) is None:
+            victims = without
+    if not victims:
+        # No plugin rejects the node: an extender does, and no eviction can change that.
         words = f'expected at least one victim pod on node "{nodes.names[row]}"'
         return Status(NAME, Code.ERROR, (words,))
-    victims = tuple(sorted(gone, key=lambda pod: importance_key(pod, now)))
-    return Candidate(nodes.names[row], victims, sum(p.uid in beyond for p in victims))
+    ordered = tuple(sorted(victims, key=lambda pod: importance_key(pod, now)))
+    return Candidate(nodes.names[row], ordered, sum(p.uid in violating for p in ordered))
 
 
 def importance_key(pod: PodInfo, now: float) -> tuple[int, float]:
-    """Smaller is more important: higher priority first, then whoever started earlier."""
+    """Return a sort key, smaller for higher priority, then for an earlier start."""
     return (-pod.priority, pod.start_time_or(now))
 
 
 def reprieve(
     count: int, first: Collection[int], asked: Sequence[Sequence[int]], left: list[int], slots: int
 ) -> list[int]:
-    """Of so many pods, of which some come first, find those for whom no room is left.
+    """Return which of ``count`` pods must be evicted because they do not fit any more.
 
-    ``proposed`` has a list of amounts a resource, ``left`` what is left of it.
+    Pods ``first`` are tried before the others. ``asked`` has a list of amounts for each resource,
+    ``left`` what is free of it.
 
     >>> reprieve(3, (), [[2, 1, 1]], [3], 9)
     [2]
     """
     order: Sequence[int] = range(count)
     if first:
-        order = [*sorted(first), *(place for place in order if place not in first)]
-        asked = [[amounts[place] for place in order] for amounts in asked]
-    # Most of them fit one after the other; only from where room runs out on each must be asked.
+        order = [*sorted(first), *(rank for rank in order if rank not in first)]
+        asked = [[amounts[rank] for rank in order] for amounts in asked]
+    # Most pods fit one after the other; only the rest must be tried one by one.
     fitting = min(count, max(0, slots))
     sums = []
     for amounts, rest in zip(asked, left, strict=True):
@@ -122,18 +121,18 @@ def reprieve(
     if fitting:
         slots -= fitting
         left = [rest - total[fitting - 1] for rest, total in zip(left, sums, strict=True)]
-    gone = []
+    victims = []
     for at in range(fitting, count):
         if slots >= 1 and _take(asked, at, left):
             slots -= 1
         else:
-            gone.append(order[at])
-    gone.sort()
-    return gone
+            victims.append(order[at])
+    victims.sort()
+    return victims
 
 
 def _take(asked: Sequence[Sequence[int]], at: int, left: list[int]) -> bool:
-    """Take what one asks for, if there is enough of everything."""
+    """Subtract what one pod needs, if there is enough of everything."""
     for amounts, rest in zip(asked, left, strict=True):
         if amounts[at] > rest:
             return False
@@ -143,46 +142,48 @@ def _take(asked: Sequence[Sequence[int]], at: int, left: list[int]) -> bool:
 
 
 class Balance(NamedTuple):
-    """What is left of one sort of room on each row, and what each pod takes of it: [place, row].
+    """What is free of one resource on each row, and what each pod needs of it: [rank, row].
 
-    ``taken`` is 0 wherever nobody is leaving.
+    ``taken`` is 0 for pods that are not to be evicted.
     """
 
     left: Ints
     taken: Ints
 
 
-def reprieve_columns(leaving: Bools, first: Bools | None, rests: Sequence[Balance]) -> Bools:
-    """The same over columns of pods, [place, row]; what is left is used up."""
-    gone = leaving.copy()
+def reprieve_columns(removed: Bools, first: Bools | None, balances: Sequence[Balance]) -> Bools:
+    """Return the victims over columns of pods, [rank, row]; ``balances`` are changed."""
+    victims = removed.copy()
     if first is None:
-        begin = _let_all_back(gone, rests)
-        _let_some_back(gone, leaving, rests, begin)
+        begin = _reprieve_all(victims, balances)
+        _reprieve_some(victims, removed, balances, begin)
     else:
-        _let_some_back(gone, leaving & first, rests)
-        _let_some_back(gone, leaving & ~first, rests)
-    return gone
+        _reprieve_some(victims, removed & first, balances)
+        _reprieve_some(victims, removed & ~first, balances)
+    return victims
 
 
-def _let_all_back(gone: Bools, rests: Sequence[Balance]) -> int:
-    """Let whole places back, as long as there is room on every row; answers where that ends."""
-    for place in range(len(gone)):
-        for i, (left, taken) in enumerate(rests):
-            np.subtract(left, taken[place], out=left)
+def _reprieve_all(victims: Bools, balances: Sequence[Balance]) -> int:
+    """Reprieve whole ranks while they fit on every row; return the rank where that ends."""
+    for rank in range(len(victims)):
+        for i, (left, taken) in enumerate(balances):
+            np.subtract(left, taken[rank], out=left)
             if left.min(initial=0) < 0:
-                for used, given in rests[: i + 1]:
-                    np.add(used, given[place], out=used)
-                return place
-        gone[place] = False
-    return len(gone)
+                for used, given in balances[: i + 1]:
+                    np.add(used, given[rank], out=used)
+                return rank
+        victims[rank] = False
+    return len(victims)
 
 
-def _let_some_back(gone: Bools, asking: Bools, rests: Sequence[Balance], begin: int = 0) -> None:
-    """Let back, place by place, those who ask and for whom there is room on their row."""
-    for place in range(begin, len(gone)):
-        fits = asking[place].copy()
-        for left, taken in rests:
-            fits &= left >= taken[place]
-        for left, taken in rests:
-            np.subtract(left, taken[place] * fits, out=left)
-        gone[place] &= ~fits
+def _reprieve_some(
+    victims: Bools, asking: Bools, balances: Sequence[Balance], begin: int = 0
+) -> None:
+    """Reprieve, rank by rank, the pods in ``asking`` that fit on their row."""
+    for rank in range(begin, len(victims)):
+        fits = asking[rank].copy()
+        for left, taken in balances:
+            fits &= left >= taken[rank]
+        for left, taken in balances:
+            np.subtract(left, taken[rank] * fits, out=left)
+        victims[rank] &= ~fits

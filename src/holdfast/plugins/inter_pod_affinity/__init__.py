@@ -1,8 +1,8 @@
-"""InterPodAffinity: near some pods, far from others, and what those say about us.
+"""InterPodAffinity: affinity and anti-affinity between pods, including existing pods' terms.
 
-Lives here: what a class of pods makes of its terms and of the terms held by standing pods, the
-filter, the score and the hints. Counting per domain is done by ``columns.counters`` and
-``columns.held``, which all classes share.
+Lives here: what a class of pods makes of its terms and of existing pods' terms, the filter, the
+score and the hints. May not live here: counting per domain, which ``columns.counters`` and
+``columns.existing_terms`` do for all classes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which news may let a pod in that its neighbours, or their absence, kept out."""
+"""Which events may make a pod schedulable that was rejected by pod affinity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.framework.plugin import ClusterEvent
 
 
 def event_helps(event: ClusterEvent, pod: PodInfo, nodes: NodeTable) -> bool:
-    """Tell whether a pod this plugin rejected should be looked at again."""
+    """Return whether to requeue a pod that this plugin rejected."""
     if event.resource == "Node":
         relevant = event.action in ("Add", "UpdateNodeLabel")
         return relevant and _node_helps(pod.affinity_terms, event.old, event.new)
@@ -30,28 +30,30 @@ def event_helps(event: ClusterEvent, pod: PodInfo, nodes: NodeTable) -> bool:
 def _pod_helps(pod: PodInfo, old: Pod | None, new: Pod | None, nodes: NodeTable) -> bool:
     terms = pod.affinity_terms
 
-    def wanted(other: Pod) -> bool:
-        return _all_mean(terms.required_affinity, other, nodes)
+    def satisfies_affinity(other: Pod) -> bool:
+        return _all_match(terms.required_affinity, other, nodes)
 
-    def unwanted(other: Pod) -> bool:
-        return _all_mean(terms.required_anti_affinity, other, nodes)
+    def violates_anti_affinity(other: Pod) -> bool:
+        return _all_match(terms.required_anti_affinity, other, nodes)
 
     if old is not None and new is not None:
-        return (not wanted(old) and wanted(new)) or (unwanted(old) and not unwanted(new))
+        return (not satisfies_affinity(old) and satisfies_affinity(new)) or (
+            violates_anti_affinity(old) and not violates_anti_affinity(new)
+        )
     if new is not None:
-        return wanted(new)
+        return satisfies_affinity(new)
     if old is None:
         return False
     theirs = read_affinity_terms(old.spec.affinity, old.metadata.namespace).required_anti_affinity
-    return unwanted(old) or _all_mean(theirs, pod.pod, nodes)
+    return violates_anti_affinity(old) or _all_match(theirs, pod.pod, nodes)
 
 
-def _all_mean(terms: Sequence[AffinityTerm], pod: Pod, nodes: NodeTable) -> bool:
-    """Tell whether every term means the pod; no terms mean nobody."""
+def _all_match(terms: Sequence[AffinityTerm], pod: Pod, nodes: NodeTable) -> bool:
+    """Return whether every term matches the pod; False without terms."""
     meta = pod.metadata
-    its = nodes.namespaces.get(meta.namespace, {})
+    namespace_labels = nodes.namespaces.get(meta.namespace, {})
     return bool(terms) and all(
-        term.pod_selector.matches(meta.namespace, its, meta.labels) for term in terms
+        term.pod_selector.matches(meta.namespace, namespace_labels, meta.labels) for term in terms
     )
 
 
@@ -71,12 +73,12 @@ def _node_helps(terms: AffinityTerms, old: Node | None, new: Node | None) -> boo
         and term.topology_key in after
         and before[term.topology_key] != after[term.topology_key]
     }
-    came = any(
+    added = any(
         term.topology_key not in before and term.topology_key in after
         for term in terms.required_affinity
     )
-    went = any(
+    removed = any(
         term.topology_key in before and term.topology_key not in after
         for term in terms.required_anti_affinity
     )
-    return bool(moved) or came or went
+    return bool(moved) or added or removed

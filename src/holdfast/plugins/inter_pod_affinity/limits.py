@@ -1,4 +1,4 @@
-"""Required terms as limits: which pods may stay on a row, and which of them it needs."""
+"""Required terms as pod limits, for preemption: which pods must go, and which must stay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.framework.preemption_support import ALWAYS, NEVER, PodLimit, PodLi
 from holdfast.plugins.inter_pod_affinity.state import (
     AffinityCount,
     AffinityState,
-    Choices,
+    PodSelectors,
     matches_all,
 )
 
@@ -23,31 +23,46 @@ Ints = NDArray[np.int64]
 
 
 def limits_of(state: AffinityState) -> PodLimits:
-    """Nobody may stay who is forbidden or forbids; somebody must whom the pod has to be near to."""
+    """Return the limits of a class.
+
+    No pod may stay that violates anti-affinity; of the pods that affinity requires, one must stay.
+    """
     version = state.nodes.epochs["namespaces"]
     found = []
     for counted in state.anti_affinity:
-        counts = partial(_meant, state.nodes, counted.pod_selectors)
-        left = _nobody(counted.domains)
+        count_of = partial(_count, state.nodes, counted.pod_selectors)
+        left = _without_pods(counted.domains)
         found.append(
-            PodLimit(("far", counted.pod_selectors), left, counts, version, by_label_group=True)
+            PodLimit(
+                ("anti_affinity", counted.pod_selectors),
+                left,
+                count_of,
+                version,
+                by_label_group=True,
+            )
         )
-    for held in state.existing_anti_affinity:
-        counts = partial(_holds, held.term)
-        found.append(PodLimit(("held", held.term), _nobody(held.domains), counts))
+    for existing in state.existing_anti_affinity:
+        count_of = partial(_count_term, existing.term)
+        found.append(
+            PodLimit(
+                ("existing_anti_affinity", existing.term), _without_pods(existing.domains), count_of
+            )
+        )
     if not state.affinity:
         return PodLimits(tuple(found), incomplete_for=ForbidsPod(state))
     first = state.matches_own_terms and not any(_total(c) for c in state.affinity)
     for counted in state.affinity:
-        counts = partial(_anchors, state.nodes, counted.pod_selectors)
-        left = _somebody(counted.domains, first=first)
-        key = ("near", counted.pod_selectors)
-        found.append(PodLimit(key, left, counts, version, by_label_group=True, requires_pods=True))
-    apart = None
+        count_of = partial(_minus_count, state.nodes, counted.pod_selectors)
+        left = _with_pods(counted.domains, first=first)
+        key = ("affinity", counted.pod_selectors)
+        found.append(
+            PodLimit(key, left, count_of, version, by_label_group=True, requires_pods=True)
+        )
+    unknown = None
     if state.matches_own_terms and not first:
-        # Were all of them gone, who stand on one row, the pod would be the first of its kind.
-        apart = np.logical_and.reduce([c.domains.per_row >= _total(c) for c in state.affinity])
-    return PodLimits(tuple(found), apart, incomplete_for=_anybody)
+        # If all matching pods are on one row and are evicted, the pod needs none any more.
+        unknown = np.logical_and.reduce([c.domains.per_row >= _total(c) for c in state.affinity])
+    return PodLimits(tuple(found), unknown, incomplete_for=_always)
 
 
 def _total(counted: AffinityCount) -> int:
@@ -56,52 +71,52 @@ def _total(counted: AffinityCount) -> int:
 
 
 def _in_domain_of(domains: AnyDomains) -> tuple[Ints, NDArray[np.bool_]]:
-    """How many there are around each row, and which rows are in no domain."""
+    """Return the matching pods in each row's domain, and which rows have no domain."""
     domains.refresh()
     ids = domains.label.ids
     found: Ints = domains.padded[ids].astype(np.int64)
     return found, ids < 0
 
 
-def _nobody(domains: AnyDomains) -> Ints:
-    in_domain_of, nowhere = _in_domain_of(domains)
-    left = -in_domain_of
-    left[nowhere] = ALWAYS
+def _without_pods(domains: AnyDomains) -> Ints:
+    counts_around, no_domain = _in_domain_of(domains)
+    left = -counts_around
+    left[no_domain] = ALWAYS
     return left
 
 
-def _somebody(domains: AnyDomains, *, first: bool) -> Ints:
-    in_domain_of, nowhere = _in_domain_of(domains)
+def _with_pods(domains: AnyDomains, *, first: bool) -> Ints:
+    counts_around, no_domain = _in_domain_of(domains)
     left = (
-        np.full(len(in_domain_of), ALWAYS)
+        np.full(len(counts_around), ALWAYS)
         if first
-        else np.where(in_domain_of > 0, in_domain_of - 1, NEVER)
+        else np.where(counts_around > 0, counts_around - 1, NEVER)
     )
-    left[nowhere] = NEVER
+    left[no_domain] = NEVER
     return left
 
 
-def _meant(nodes: NodeTable, pod_selectors: Choices, pod: PodInfo) -> int:
+def _count(nodes: NodeTable, pod_selectors: PodSelectors, pod: PodInfo) -> int:
     return int(matches_all(nodes, pod_selectors, pod))
 
 
-def _anchors(nodes: NodeTable, pod_selectors: Choices, pod: PodInfo) -> int:
+def _minus_count(nodes: NodeTable, pod_selectors: PodSelectors, pod: PodInfo) -> int:
     return -int(matches_all(nodes, pod_selectors, pod))
 
 
-def _holds(term: AffinityTerm, pod: PodInfo) -> int:
+def _count_term(term: AffinityTerm, pod: PodInfo) -> int:
     return pod.affinity_terms.required_anti_affinity.count(term)
 
 
 class ForbidsPod:
-    """Tells whether a pod to come forbids the one that looks for room; many have the same terms."""
+    """Tells whether a nominated pod's anti-affinity matches the preemptor; cached by terms."""
 
     def __init__(self, state: AffinityState) -> None:
         self._state = state
         self._known: dict[AffinityTerms, bool] = {}
 
     def __call__(self, pod: PodInfo) -> bool:
-        """Of one pod."""
+        """Return it for one pod."""
         if not pod.affinity_terms.required_anti_affinity:
             return False
         found = self._known.get(pod.affinity_terms)
@@ -114,5 +129,5 @@ class ForbidsPod:
         return found
 
 
-def _anybody(_pod: PodInfo) -> bool:
+def _always(_pod: PodInfo) -> bool:
     return True

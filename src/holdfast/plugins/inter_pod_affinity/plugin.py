@@ -1,4 +1,4 @@
-"""The plugin: rule out nodes by required terms, both ways, and prefer by wishes, both ways."""
+"""The plugin: filter by required terms of the pod and of existing pods, score by preferred ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rul
 _REASONS = ("", AFFINITY, ANTI_AFFINITY, EXISTING_ANTI_AFFINITY)
 _CODES = np.array([Code.PASS, Code.UNRESOLVABLE, Code.UNSCHEDULABLE, Code.UNSCHEDULABLE], np.int8)
 _UNRESOLVABLE = np.int8(Code.UNRESOLVABLE)
-_MOST = 100
+_MAX_WEIGHT = 100
 
 
 class _Args(PluginArgs, frozen=True):
@@ -50,7 +50,7 @@ class _Args(PluginArgs, frozen=True):
 
 
 class InterPodAffinity:
-    """Keep pods near to and far from each other, as they ask."""
+    """Place pods near to or away from other pods, as their terms say."""
 
     name: ClassVar[str] = "InterPodAffinity"
     traits: ClassVar[Traits] = Traits(
@@ -72,13 +72,13 @@ class InterPodAffinity:
         given = wrong.read(_Args, args)
         self._hard_weight = given.hard_pod_affinity_weight
         self._ignore = given.ignore_preferred_terms_of_existing_pods
-        if not 0 <= self._hard_weight <= _MOST:
-            words = f"not in valid range [0, {_MOST}]"
+        if not 0 <= self._hard_weight <= _MAX_WEIGHT:
+            words = f"not in valid range [0, {_MAX_WEIGHT}]"
             wrong.append(invalid("hardPodAffinityWeight", self._hard_weight, words))
         wrong.refuse_if_wrong()
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """The terms, and the pod's kind if anybody's terms look at it; most pods read alike."""
+        """Return the terms, and the label group if an existing pod's term matches; else None."""
         if (
             not pod.affinity_terms
             and not pod.affinity_terms.mistakes
@@ -88,7 +88,7 @@ class InterPodAffinity:
         return (view.nodes.label_group_of(pod).id, pod.affinity_terms, view.unseen)
 
     def pre_filter(self, pod: PodInfo, view: View) -> Skip | Reject | PreFilterState:
-        """Find the counters; nothing to say about a pod that nobody speaks of."""
+        """Find the counters; skip a pod without terms that no existing term matches."""
         if pod.affinity_terms.mistakes:
             return Reject(Code.UNRESOLVABLE, (f"parsing pod: {pod.affinity_terms.mistakes}",))
         state = affinity_state(view, self._hard_weight, ignore_existing_preferred=self._ignore)
@@ -99,10 +99,10 @@ class InterPodAffinity:
     def filter(
         self, state: AffinityState, rows: AnyRows, change: PodChange = NO_CHANGE
     ) -> Verdicts:
-        """Unresolvable where needed pods are missing, unschedulable where unwanted ones are."""
+        """Reject rows without required pods as unresolvable, anti-affinity as unschedulable."""
         if change:
-            asked = range(rows.stop) if isinstance(rows, slice) else rows.tolist()
-            return np.array([self.filter_row(state, row, change) for row in asked], np.int8)
+            numbers = range(rows.stop) if isinstance(rows, slice) else rows.tolist()
+            return np.array([self.filter_row(state, row, change) for row in numbers], np.int8)
         verdicts: Verdicts | None = None
         for label, table in _tables(state).items():
             found = label.read_verdicts(table, rows)
@@ -112,11 +112,11 @@ class InterPodAffinity:
         return verdicts
 
     def filter_row(self, state: AffinityState, row: int, change: PodChange) -> int:
-        """The same for one row."""
-        return int(_CODES[_objection(state, row, change)])
+        """Return the same for one row."""
+        return int(_CODES[_violation(state, row, change)])
 
     def depends_on_pods(self, state: AffinityState) -> NDArray[np.bool_]:
-        """Where pods stand that a term means, or that hold one about this pod."""
+        """Return the rows with pods that a term matches, or whose terms match this pod."""
         found = np.zeros(state.nodes.capacity, np.bool_)
         counted = [c.domains for c in (*state.affinity, *state.anti_affinity)]
         for domains in (*counted, *(term.domains for term in state.existing_anti_affinity)):
@@ -124,31 +124,31 @@ class InterPodAffinity:
         return found
 
     def pod_limits(self, state: AffinityState) -> PodLimits:
-        """Who may not stay, and of whom somebody must."""
+        """Return limits for the pods to evict, and for those of which one must stay."""
         return limits_of(state)
 
     def reasons(
         self, state: AffinityState, row: int, change: PodChange = NO_CHANGE
     ) -> tuple[str, ...]:
-        """Which of the three rules it was."""
-        return (_REASONS[_objection(state, row, change)],)
+        """Return which of the three rules is violated."""
+        return (_REASONS[_violation(state, row, change)],)
 
     def count_reasons(self, state: AffinityState, rows: Rows) -> Mapping[str, int]:
-        """Count the three."""
-        found = np.bincount(self._objections(state, rows), minlength=len(_REASONS))
+        """Count the rows per rule."""
+        found = np.bincount(self._violations(state, rows), minlength=len(_REASONS))
         return {_REASONS[i]: int(found[i]) for i in range(1, len(_REASONS))}
 
-    def _objections(self, state: AffinityState, rows: AnyRows) -> NDArray[np.int8]:
-        """Which rule each row breaks, an index of the reasons; the first one counts."""
+    def _violations(self, state: AffinityState, rows: AnyRows) -> NDArray[np.int8]:
+        """Return the rule each row violates, an index of the reasons; the first one counts."""
         broken = np.where(self.filter(state, rows), np.int8(3), np.int8(0))
-        for label, table in _far_from(state, held=False):
+        for label, table in _anti_affinity_tables(state, existing=False):
             broken[label.read(table, rows) > 0] = 2
-        for label, table in _near_to(state):
+        for label, table in _affinity_tables(state):
             broken[label.read(table, rows) > 0] = 1
         return broken
 
     def pre_score(self, state: AffinityState, _feasible: Rows) -> Skip | None:
-        """Nothing to add up while no pod concerned stands in any domain."""
+        """Skip scoring if no matching pod is in any domain."""
         for _, parts in state.preferred:
             for _, domains in parts:
                 domains.refresh()
@@ -157,7 +157,7 @@ class InterPodAffinity:
         return Skip()
 
     def score(self, state: AffinityState, rows: AnyRows) -> RawScores:
-        """Weights of all wishes that come true in the row's domains, ours and others'."""
+        """Sum the weights of the preferred terms, the pod's and others', that the row fulfils."""
         total: RawScores | None = None
         for label, parts in state.preferred:
             sums: RawScores | None = None
@@ -172,7 +172,7 @@ class InterPodAffinity:
         return total
 
     def normalize_by_range(self, _state: AffinityState, raw: Any, low: float, high: float) -> Any:
-        """From the lowest to the highest; all the same means nothing."""
+        """Scale from the lowest to the highest; 0 for all if they are equal."""
         if high <= low:
             return raw * 0.0
         scaled = raw - low
@@ -181,26 +181,28 @@ class InterPodAffinity:
         return np.floor(scaled)
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
-        """Pods that begin or cease to match, and nodes that change their domain."""
+        """Requeue when pods start or stop matching, or topology labels of nodes change."""
         return event_helps(event, pod, view.nodes)
 
 
 def _tables(state: AffinityState) -> dict[LabelColumn, Verdicts]:
-    """What is to be said of each domain, by the label that tells domains apart.
+    """Return the verdict of each domain, by topology label.
 
-    Where several have something to say the worst counts, and unresolvable is the worst.
+    Where several terms use one label the larger code counts, and unresolvable is the largest.
     """
     tables: dict[LabelColumn, Verdicts] = {}
-    for label, table in chain(_far_from(state), _near_to(state)):
+    for label, table in chain(_anti_affinity_tables(state), _affinity_tables(state)):
         other = tables.get(label)
         tables[label] = table if other is None else np.maximum(other, table)
     return tables
 
 
-def _far_from(state: AffinityState, *, held: bool = True) -> Iterator[tuple[LabelColumn, Verdicts]]:
-    """Where pods are that this one forbids or, with ``held``, that forbid this one."""
+def _anti_affinity_tables(
+    state: AffinityState, *, existing: bool = True
+) -> Iterator[tuple[LabelColumn, Verdicts]]:
+    """Yield the domains with pods that the pod's terms or, if ``existing``, their terms reject."""
     groups = [counted.domains for counted in state.anti_affinity]
-    if held:
+    if existing:
         groups += [term.domains for term in state.existing_anti_affinity]
     for domains in groups:
         domains.refresh()
@@ -208,8 +210,8 @@ def _far_from(state: AffinityState, *, held: bool = True) -> Iterator[tuple[Labe
             yield domains.label, (domains.padded > 0).view(np.int8)  # True is UNSCHEDULABLE
 
 
-def _near_to(state: AffinityState) -> Iterator[tuple[LabelColumn, Verdicts]]:
-    """Where the key is missing or, unless the pod is the first, the pods it needs."""
+def _affinity_tables(state: AffinityState) -> Iterator[tuple[LabelColumn, Verdicts]]:
+    """Yield where the label or a required pod is missing; the first of its own group needs none."""
     for counted in state.affinity:
         counted.domains.refresh()
     first = state.matches_own_terms and not any(c.domains.total for c in state.affinity)
@@ -223,23 +225,23 @@ def _near_to(state: AffinityState) -> Iterator[tuple[LabelColumn, Verdicts]]:
         yield domains.label, missing
 
 
-def _objection(state: AffinityState, row: int, change: PodChange) -> int:
+def _violation(state: AffinityState, row: int, change: PodChange) -> int:
     nodes = state.nodes
-    if state.affinity and not _near_at(state, row, change):
+    if state.affinity and not _affinity_holds_at(state, row, change):
         return 1
     if any(counted.in_domain_of(nodes, row, change) > 0 for counted in state.anti_affinity):
         return 2
     return 3 if state.violates_existing_at(row, change) else 0
 
 
-def _near_at(state: AffinityState, row: int, change: PodChange) -> bool:
+def _affinity_holds_at(state: AffinityState, row: int, change: PodChange) -> bool:
     nodes, affinity = state.nodes, state.affinity
     if any(counted.domains.label.at[row] < 0 for counted in affinity):
         return False
     if all(counted.in_domain_of(nodes, row, change) > 0 for counted in affinity):
         return True
-    return state.matches_own_terms and not any(_some(c, state, change) for c in affinity)
+    return state.matches_own_terms and not any(_any_left(c, state, change) for c in affinity)
 
 
-def _some(counted: AffinityCount, state: AffinityState, change: PodChange) -> bool:
+def _any_left(counted: AffinityCount, state: AffinityState, change: PodChange) -> bool:
     return counted.in_any_domain(state.nodes, change) > 0

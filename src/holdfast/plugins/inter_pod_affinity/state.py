@@ -1,4 +1,4 @@
-"""What a class of pods needs to know: its own terms with counters, and who speaks of it."""
+"""The state of a class of pods: its terms with their counters, and existing pods' terms."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from holdfast.columns.unseen import AnyCount, AnyDomains, AnyTerm
 from holdfast.framework.plugin import PodChange
 from holdfast.framework.view import View
 
-Choices = tuple[PodSelector, ...]
+PodSelectors = tuple[PodSelector, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AffinityCount:
-    """Pods that all of ``choices`` mean, per domain of one topology key."""
+    """Pods that match all ``pod_selectors``, per domain of one topology key."""
 
-    pod_selectors: Choices
+    pod_selectors: PodSelectors
     domains: AnyDomains
 
     def in_domain_of(self, nodes: NodeTable, row: int, change: PodChange) -> int:
-        """How many there are in the row's domain, were the change to happen."""
+        """Return how many there are in the row's domain after the change."""
         self.domains.refresh()
         here = self.domains.label.at[row]
         if here < 0:
@@ -35,7 +35,7 @@ class AffinityCount:
         return found + self._moved(nodes, change, here) if change else found
 
     def in_any_domain(self, nodes: NodeTable, change: PodChange) -> int:
-        """How many there are in any domain, were the change to happen."""
+        """Return how many there are in all domains after the change."""
         self.domains.refresh()
         return self.domains.total + (self._moved(nodes, change, None) if change else 0)
 
@@ -50,27 +50,29 @@ class AffinityCount:
         return moved
 
 
-def matches_all(nodes: NodeTable, pod_selectors: Choices, pod: PodInfo) -> bool:
-    """Tell whether all choices mean a pod."""
-    its = nodes.namespaces.get(pod.namespace, {})
+def matches_all(nodes: NodeTable, pod_selectors: PodSelectors, pod: PodInfo) -> bool:
+    """Return whether a pod matches all selectors."""
+    namespace_labels = nodes.namespaces.get(pod.namespace, {})
     return all(
-        pod_selector.matches(pod.namespace, its, pod.labels) for pod_selector in pod_selectors
+        pod_selector.matches(pod.namespace, namespace_labels, pod.labels)
+        for pod_selector in pod_selectors
     )
 
 
-Weighed = tuple[int, AnyDomains]
+WeightedDomains = tuple[int, AnyDomains]
 
 
 @dataclass(frozen=True, slots=True)
 class AffinityState:
-    """All that decides for a class of pods.
+    """Everything the plugin needs for a class of pods.
 
-    ``near`` has one entry a topology key, counting pods that match every required term;
-    ``self_sufficient``: the pod matches its own terms, so the first of its kind may go anywhere.
-    ``shunned`` are held terms that forbid this pod. ``wishes`` are sums of weights per key.
+    ``affinity`` has one entry for each topology key, counting pods that match all required terms.
+    ``matches_own_terms``: the pod matches its own terms, so the first such pod may go anywhere.
+    ``existing_anti_affinity`` are existing pods' terms that match this pod. ``preferred`` are
+    weighted counts by topology label.
 
-    ``pod`` is asked only about pods of a hypothesis. Whoever puts one must make the labels their
-    terms look at visible, for the pods of a class may differ in labels nobody looks at.
+    ``pod`` is only used to match the terms of pods in a PodChange. Their selector keys must be
+    added before, because pods of a class may differ in other labels.
     """
 
     nodes: NodeTable
@@ -78,34 +80,34 @@ class AffinityState:
     matches_own_terms: bool = False
     anti_affinity: tuple[AffinityCount, ...] = ()
     existing_anti_affinity: tuple[AnyTerm, ...] = ()
-    preferred: tuple[tuple[LabelColumn, tuple[Weighed, ...]], ...] = ()
+    preferred: tuple[tuple[LabelColumn, tuple[WeightedDomains, ...]], ...] = ()
     pod: PodInfo | None = field(default=None, compare=False)
 
     @property
     def filters(self) -> bool:
-        """Whether any node could be ruled out."""
+        """Whether any node can be rejected."""
         return bool(self.affinity or self.anti_affinity or self.existing_anti_affinity)
 
     def violates_existing_at(self, row: int, change: PodChange) -> bool:
-        """Tell whether a pod around the row would not have this one near."""
-        for held in self.existing_anti_affinity:
-            held.domains.refresh()
-            here = held.domains.at(row)
-            if here and here > self._let_go(held, row, change):
+        """Return whether a pod in the row's domains has anti-affinity to this one."""
+        for existing in self.existing_anti_affinity:
+            existing.domains.refresh()
+            here = existing.domains.at(row)
+            if here and here > self._removed_by(existing, row, change):
                 return True
-        return self._hypothetically_shunned(row, change)
+        return self._violated_by_added(row, change)
 
-    def _let_go(self, held: AnyTerm, row: int, change: PodChange) -> int:
-        """How many holders of the term in the row's domain the change takes away."""
-        label = held.domains.label
+    def _removed_by(self, existing: AnyTerm, row: int, change: PodChange) -> int:
+        """Return how many pods with the term the change removes from the row's domain."""
+        label = existing.domains.label
         return sum(
-            pod.affinity_terms.required_anti_affinity.count(held.term)
+            pod.affinity_terms.required_anti_affinity.count(existing.term)
             for other, pods in change.removed.items()
             if label.at[other] == label.at[row]
             for pod in pods
         )
 
-    def _hypothetically_shunned(self, row: int, change: PodChange) -> bool:
+    def _violated_by_added(self, row: int, change: PodChange) -> bool:
         for other, pods in change.added.items():
             for pod in pods:
                 for term in pod.affinity_terms.required_anti_affinity:
@@ -116,7 +118,7 @@ class AffinityState:
         return False
 
     def is_matched_by(self, term: AffinityTerm) -> bool:
-        """Tell whether a term means the pod."""
+        """Return whether a term matches the pod."""
         assert self.pod is not None
         return matches_all(self.nodes, (term.pod_selector,), self.pod)
 
@@ -124,11 +126,10 @@ class AffinityState:
 def affinity_state(
     view: View, hard_weight: int, *, ignore_existing_preferred: bool
 ) -> AffinityState:
-    """Find the counters behind a pod's terms and the held terms that speak of it."""
+    """Find the counters of a pod's terms and the existing pods' terms that match it."""
     pod, nodes = view.pod, view.nodes
     terms = _own(pod.affinity_terms)
-    # Counting makes labels visible, after which the pod may be of another kind: held terms last.
-    # All of them at once: each time, every pod is sorted into its kind anew.
+    # New selector keys regroup all pods: add them at once, and look up existing terms last.
     nodes.add_selector_keys(terms.label_keys)
     affinity, anti_affinity = (
         _affinity(terms, view),
@@ -138,30 +139,34 @@ def affinity_state(
         (t.weight, t.topology_key, _count(view, (t.pod_selector,), t.topology_key))
         for t in terms.preferred
     ]
-    held = view.existing_terms_for()
+    existing = view.existing_terms_for()
     if not (ignore_existing_preferred and not terms.preferred):
-        own += [(w, h.term.topology_key, h.domains) for h in held if (w := _weight(h, hard_weight))]
+        own += [
+            (w, e.term.topology_key, e.domains) for e in existing if (w := _weight(e, hard_weight))
+        ]
     return AffinityState(
         nodes=nodes,
         affinity=affinity,
         matches_own_terms=bool(affinity) and matches_all(nodes, affinity[0].pod_selectors, pod),
         anti_affinity=anti_affinity,
-        existing_anti_affinity=tuple(h for h in held if h.role is TermRole.REQUIRED_ANTI_AFFINITY),
+        existing_anti_affinity=tuple(
+            e for e in existing if e.role is TermRole.REQUIRED_ANTI_AFFINITY
+        ),
         preferred=_by_key(own, nodes),
         pod=pod,
     )
 
 
 def _own(terms: AffinityTerms) -> AffinityTerms:
-    """A waiting pod's terms as they are held against pods that stand.
+    """Return a pod's terms as they apply to existing pods.
 
-    The pods' namespaces are asked for their labels, and so is one without any: as upstream's, a
-    namespace selector that such a one would match ("has no such label") reaches every namespace.
+    As in kube-scheduler, a namespace selector that matches a namespace without labels ("has no such
+    label") matches every namespace.
     """
-    if not any(_reaches_all(term) for group in _groups(terms) for term in group):
+    if not any(_selects_all_namespaces(term) for group in _groups(terms) for term in group):
         return terms
     required_affinity, required_anti_affinity, preferred = (
-        tuple(_everywhere(term) if _reaches_all(term) else term for term in group)
+        tuple(_in_all_namespaces(term) if _selects_all_namespaces(term) else term for term in group)
         for group in _groups(terms)
     )
     return replace(
@@ -176,12 +181,12 @@ def _groups(terms: AffinityTerms) -> tuple[tuple[AffinityTerm, ...], ...]:
     return terms.required_affinity, terms.required_anti_affinity, terms.preferred
 
 
-def _reaches_all(term: AffinityTerm) -> bool:
+def _selects_all_namespaces(term: AffinityTerm) -> bool:
     selector = term.pod_selector.namespace_selector
     return not selector.everything and selector.matches({})
 
 
-def _everywhere(term: AffinityTerm) -> AffinityTerm:
+def _in_all_namespaces(term: AffinityTerm) -> AffinityTerm:
     return replace(term, pod_selector=replace(term.pod_selector, namespace_selector=EVERYTHING))
 
 
@@ -201,7 +206,7 @@ def _anti_affinity(terms: Iterable[AffinityTerm], view: View) -> Iterable[Affini
         )
 
 
-def _count(view: View, pod_selectors: Choices, key: str) -> AnyDomains:
+def _count(view: View, pod_selectors: PodSelectors, key: str) -> AnyDomains:
     return _by_domain(view, view.count(pod_selectors), key)
 
 
@@ -212,17 +217,17 @@ def _by_domain(view: View, counter: AnyCount, key: str) -> AnyDomains:
     )
 
 
-def _weight(held: AnyTerm, hard_weight: int) -> int:
-    if held.role is TermRole.PREFERRED:
-        return held.term.weight
-    return hard_weight if held.role is TermRole.REQUIRED_AFFINITY else 0
+def _weight(existing: AnyTerm, hard_weight: int) -> int:
+    if existing.role is TermRole.PREFERRED:
+        return existing.term.weight
+    return hard_weight if existing.role is TermRole.REQUIRED_AFFINITY else 0
 
 
 def _by_key(
-    weighed: Iterable[tuple[int, str, AnyDomains]], nodes: NodeTable
-) -> tuple[tuple[LabelColumn, tuple[Weighed, ...]], ...]:
+    weighted: Iterable[tuple[int, str, AnyDomains]], nodes: NodeTable
+) -> tuple[tuple[LabelColumn, tuple[WeightedDomains, ...]], ...]:
     found: dict[str, dict[AnyDomains, int]] = {}
-    for weight, key, domains in weighed:
+    for weight, key, domains in weighted:
         sums = found.setdefault(key, {})
         sums[domains] = sums.get(domains, 0) + weight
     return tuple(

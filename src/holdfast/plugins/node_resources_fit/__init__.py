@@ -1,7 +1,7 @@
-"""NodeResourcesFit: the pod must fit in what is left, and prefers the emptiest node.
+"""NodeResourcesFit: the pod's requests must fit, and a strategy scores the nodes.
 
-Lives here: the plugin, its arguments, and the scoring strategies. May not live here: what is held
-for reservations (a row with an offer for the pod is left to the Reservation plugin).
+Lives here: the plugin, its arguments and the scoring strategies. May not live here: what
+reservations hold (rows with a reservation for the pod are filtered by the Reservation plugin).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NodeResourcesFitArgs: which strategy scores, what is left unchecked."""
+"""NodeResourcesFitArgs: the scoring strategy, and resources that are not checked."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FitArgs:
     """The arguments, read and checked.
 
     ``resources`` are (name, weight) in order; ``shape`` are (utilization, score) points of
-    RequestedToCapacityRatio, scores already brought to 0..100.
+    RequestedToCapacityRatio, with scores from 0 to 100.
     """
 
     strategy: str = LEAST
@@ -64,7 +64,7 @@ class FitArgs:
 
 
 def read_args(args: Mapping[str, Any]) -> FitArgs:
-    """Read the arguments; BadConfiguration names every wrong field."""
+    """Read the arguments; raise BadConfiguration that names every wrong field."""
     wrong = Arguments("NodeResourcesFit")
     given = wrong.read(_Given, args)
     _check_ignored(given, wrong)

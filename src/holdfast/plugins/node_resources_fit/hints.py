@@ -1,4 +1,4 @@
-"""Which news may make room for a pod that did not fit."""
+"""Which events may make a pod fit that did not."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from holdfast.columns.request_fit import remaining_of
 from holdfast.devices.inventory import IMPLICIT_PREFIX
 
 Backs = Callable[[str], bool]
-"""Tells whether devices may serve a resource on nodes that have none of it."""
+"""Returns whether devices may provide a resource on nodes that have none of it."""
 RequestsByName = Mapping[str, int]
-"""What the pod requests, by name, leaving out zeros."""
+"""The pod's requests by name, without zeros."""
 _read: deque[tuple[Node, Mapping[str, int]]] = deque(maxlen=2)
 
 
 def fits_empty(asked: RequestsByName, node: Node, backs: Backs) -> bool:
-    """Tell whether the pod would fit were the node empty."""
+    """Return whether the pod would fit on the node without other pods."""
     has = _allocatable(node)
     if has.get("pods", 0) < 1:
         return False
@@ -32,7 +32,7 @@ def fits_empty(asked: RequestsByName, node: Node, backs: Backs) -> bool:
 
 
 def grew(asked: RequestsByName, old: Node, new: Node, backs: Backs) -> bool:
-    """Tell whether the node has more of something the pod asks for, or more pod slots."""
+    """Return whether the node has more of a requested resource, or more pod slots."""
     had, has = _allocatable(old), _allocatable(new)
     if has.get("pods", 0) > had.get("pods", 0):
         return True
@@ -43,14 +43,14 @@ def grew(asked: RequestsByName, old: Node, new: Node, backs: Backs) -> bool:
 
 
 def node_helps(asked: RequestsByName, old: Node | None, new: Node | None, backs: Backs) -> bool:
-    """Tell whether a node that came or changed may take the pod."""
+    """Return whether the pod may fit on a node that was added or updated."""
     if new is None or not fits_empty(asked, new, backs):
         return False
     return old is None or grew(asked, old, new, backs)
 
 
 def pod_helps(pod: Pod, asked: RequestsByName, old: Pod | None, new: Pod | None) -> bool:
-    """Tell whether a pod that went or shrank leaves room; the pod itself may have shrunk."""
+    """Return whether a pod was deleted or requests less; it may be the waiting pod itself."""
     if new is None:
         return old is not None and bool(old.spec.node_name or old.status.nominated_node_name)
     if new.uid == pod.uid:
@@ -62,7 +62,7 @@ def pod_helps(pod: Pod, asked: RequestsByName, old: Pod | None, new: Pod | None)
 
 
 def class_helps(asked: RequestsByName, old: DeviceClass | None, new: DeviceClass | None) -> bool:
-    """Tell whether a device class now serves a resource the pod asks for."""
+    """Return whether a device class now provides a resource that the pod requests."""
     if new is None:
         return False
     named = new.spec.extended_resource_name
@@ -72,7 +72,7 @@ def class_helps(asked: RequestsByName, old: DeviceClass | None, new: DeviceClass
 
 
 def _allocatable(node: Node) -> Mapping[str, int]:
-    # An event is put to every class of pods that waits: its nodes are read once.
+    # One event is compared with every class of waiting pods: its nodes are read once.
     for seen, amounts in _read:
         if seen is node:
             return amounts

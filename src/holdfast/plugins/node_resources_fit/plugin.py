@@ -1,4 +1,4 @@
-"""The plugin: filter by what is free, score by the configured strategy."""
+"""The plugin: filter by free resources, score by the configured strategy."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from holdfast.plugins.node_resources_fit.strategies import Scorer
 
 TOO_MANY = "Too many pods"
 PREEMPTION_FAILED = "node(s) preemption failed due to insufficient resources"
-# Upstream's scorer does not look at what the pod asks for as a whole; its filter does.
+# kube-scheduler's scorer ignores pod-level resources; its filter does not.
 _BY_CONTAINERS = PodResourcesOptions(pod_level=False)
 
 
 class FitState(NamedTuple):
-    """What one request needs. ``left`` marks rows where the Reservation plugin has the word."""
+    """One request; ``reserved_rows`` are left to the Reservation plugin."""
 
     fit: RequestFit
     request: RequestedAmounts
@@ -56,12 +56,12 @@ class FitState(NamedTuple):
     offers: Offers
 
     def reason(self, resource: int) -> str:
-        """Upstream's words for a resource that is short."""
+        """Return kube-scheduler's reason for a resource that is short."""
         return TOO_MANY if resource == PODS else f"Insufficient {self.names[resource]}"
 
 
 class NodeResourcesFit:
-    """Rule out nodes without room; prefer by LeastAllocated or another strategy."""
+    """Filter nodes without enough free resources; score by the strategy."""
 
     name: ClassVar[str] = "NodeResourcesFit"
     traits: Traits = Traits(
@@ -84,11 +84,11 @@ class NodeResourcesFit:
             self.traits = replace(self.traits, epochs=("classes", "devices"))
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """The request, and on which rows an offer may serve it instead of free room."""
+        """Return the request, and the rows where a reservation may provide it."""
         return (pod.request, _scored(pod), view.lifts)
 
     def pre_filter(self, pod: PodInfo, view: View) -> FitState | Reject:
-        """Look up the columns of everything asked for."""
+        """Look up the columns of everything requested."""
         if not self._args.resources:
             return Reject(Code.ERROR, ("resources not found",))
         nodes = view.nodes
@@ -122,7 +122,7 @@ class NodeResourcesFit:
         )
 
     def ignores_resource(self, name: str) -> bool:
-        """Tell whether a resource is left to somebody else to count, by configuration."""
+        """Return whether the configuration excludes a resource from the filter."""
         if not is_extended(name):
             return False
         return (
@@ -141,7 +141,7 @@ class NodeResourcesFit:
         ]
 
     def filter(self, state: FitState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Unschedulable where room is short, unresolvable where there never was enough."""
+        """Reject rows that are short as unschedulable; as unresolvable if even empty ones are."""
         fits = state.fit.fits(rows)
         if state.reserved_rows is not None:
             fits |= state.reserved_rows[rows]
@@ -154,16 +154,16 @@ class NodeResourcesFit:
         return verdicts
 
     def score(self, state: FitState, rows: AnyRows) -> RawScores:
-        """By the strategy."""
+        """Score by the strategy."""
         return state.scorer.many(rows)
 
     def filter_and_score_row(self, state: FitState, row: int) -> tuple[int, float]:
-        """The same for one row."""
+        """Return the same for one row."""
         verdict = 0 if state.fit.fits_at(row) else self.filter_row(state, row, NO_CHANGE)
         return verdict, state.score_at(row)
 
     def filter_row(self, state: FitState, row: int, change: PodChange) -> int:
-        """The same as filter for one row, under a change."""
+        """Return the verdict of one row after a change."""
         if row in state.reserved_row_set:
             return 0
         short = _shortages(state, row, change)
@@ -172,11 +172,11 @@ class NodeResourcesFit:
         return 1 if short else 0
 
     def required_resources(self, state: FitState) -> RequiredResources:
-        """The request; rows with a matched offer are judged by what is held there too."""
+        """Return the request; it does not decide rows with a matched reservation."""
         return RequiredResources(state.request, state.device_backed, state.reserved_rows)
 
     def depends_on_pods(self, state: FitState) -> NDArray[np.bool_] | None:
-        """What a pod draws on an offer does not become free when it leaves."""
+        """Return rows with allocated reservations: evicting an owner frees nothing there."""
         if not state.offers:
             return None
         drawn = np.zeros(len(state.fit.needs[0].free), np.bool_)
@@ -184,34 +184,35 @@ class NodeResourcesFit:
         return drawn
 
     def reasons(self, state: FitState, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Everything that is short, pods first; or that victims would make no room, but for owners.
+        """Return everything that is short, pod slots first.
 
-        What a victim drew on a reservation stays held for others like it.
+        Return another reason if only owners of a reservation would gain from the evictions: what a
+        victim allocated from a reservation stays reserved.
         """
         short = _shortages(state, row, change)
-        if change and short and not _shortages(state, row, change, _freed_at_all):
+        if change and short and not _shortages(state, row, change, _freed_by_any_pod):
             return (PREEMPTION_FAILED,)
         return tuple(state.reason(shortage.resource) for shortage in short)
 
     def count_reasons(self, state: FitState, rows: Rows) -> Mapping[str, int]:
         """Count the shortages of many rows."""
         every = slice(0, len(state.fit.needs[0].free))
-        # Comparing all rows is cheaper than picking some.
-        asked = np.zeros(every.stop, np.bool_)
-        asked[rows] = True
+        # Comparing all rows is cheaper than selecting some.
+        counted = np.zeros(every.stop, np.bool_)
+        counted[rows] = True
         words = (TOO_MANY, *[f"Insufficient {state.names[r]}" for r, _ in state.request])
         counts = {
-            reason: int(np.count_nonzero(asked & (spare < 0)))
-            for reason, spare in zip(words, state.fit.remaining(every), strict=True)
+            reason: int(np.count_nonzero(counted & (remaining < 0)))
+            for reason, remaining in zip(words, state.fit.remaining(every), strict=True)
         }
         return {reason: count for reason, count in counts.items() if count}
 
     def reason_groups(self, state: FitState, rows: AnyRows) -> NDArray[np.int64]:
-        """A bit for each thing that is short."""
+        """Return one bit for each thing that is short."""
         return short_bits(state.fit.remaining(rows))
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
-        """A node with more room, a pod or reservation that left or shrank, a device class."""
+        """Requeue for more allocatable, a pod deleted or shrunk, or a device class."""
         names = view.nodes.resources
         asked = {names[resource]: amount for resource, amount in pod.request}
         if event.resource == "Node":
@@ -227,14 +228,14 @@ class NodeResourcesFit:
 Freed = Callable[[Offers, int, PodChange], tuple[dict[int, int], int]]
 
 
-def _freed_at_all(_offers: Offers, row: int, change: PodChange) -> tuple[dict[int, int], int]:
+def _freed_by_any_pod(_offers: Offers, row: int, change: PodChange) -> tuple[dict[int, int], int]:
     return change.freed_resources(row)
 
 
 def _freed(offers: Offers, row: int, change: PodChange) -> tuple[dict[int, int], int]:
-    """Room that becomes free on a row; what a victim drew on an offer stays held for owners.
+    """Return what becomes free on a row; what a victim allocated from a reservation does not.
 
-    And who comes to draw on an offer takes what is held already.
+    An added pod that allocates from a reservation takes nothing that is free.
     """
     if not offers:
         return change.freed_resources(row)
@@ -245,7 +246,7 @@ def _freed(offers: Offers, row: int, change: PodChange) -> tuple[dict[int, int],
 def _shortages(
     state: FitState, row: int, change: PodChange, freed_by: Freed = _freed
 ) -> list[InsufficientResource]:
-    """Everything that is short on a row."""
+    """Return everything that is short on a row."""
     if not change:
         return state.fit.shortages(row)
     freed, slots = freed_by(state.offers, row, change)
@@ -253,7 +254,7 @@ def _shortages(
 
 
 def _scored(pod: PodInfo) -> tuple[int, int]:
-    """Cpu and memory that the scorer counts: not what the pod asks for as a whole."""
+    """Return the cpu and memory that scoring counts: the sum over containers."""
     if pod.pod.spec.resources is None:
         return pod.nonzero_millicores, pod.nonzero_bytes
     asked = pod_request(pod.pod, _BY_CONTAINERS)

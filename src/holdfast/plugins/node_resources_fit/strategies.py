@@ -1,8 +1,8 @@
-"""How good a node is by how much of it would be taken.
+"""Scoring strategies: how good a node is by how much of it would be requested.
 
-A strategy scores each resource 0..100 from what the node has (c) and what would be taken of it
-(q), then averages by weight. All divisions are whole-number divisions, done in float64: exact
-below 2^46, beyond which the ledgers' own int64 is used.
+A strategy scores each resource 0..100 from what the node has (c) and what would be requested of it
+(q), and averages by weight. All divisions are integer divisions, done in float64: exact below 2^46,
+above which int64 columns are used.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from holdfast.plugins.node_resources_fit.arguments import LEAST, MOST, FitArgs
 _NOTHING: Mapping[int, int] = {}
 FunctionShape = Sequence[tuple[int, int]]
 ResourceScorer = Callable[[Any, Any], Any]
-"""Score of one resource for c > 0, for arrays and for single numbers alike."""
+"""Scores one resource for c > 0; works for arrays and for single numbers."""
 
 
 def least(c: Any, q: Any) -> Any:
-    """The emptier the better.
+    """Score the share that stays free.
 
     >>> least(4000.0, 500.0), least(4000.0, 5000.0)
     (87.0, 0.0)
@@ -39,7 +39,7 @@ def least(c: Any, q: Any) -> Any:
 
 
 def most(c: Any, q: Any) -> Any:
-    """The fuller the better.
+    """Score the share that is requested.
 
     >>> most(4000.0, 500.0)
     12.0
@@ -50,20 +50,20 @@ def most(c: Any, q: Any) -> Any:
 
 
 def by_shape(shape: FunctionShape) -> ResourceScorer:
-    """Follow a broken line over utilization."""
+    """Return a scorer that follows a broken line over utilization."""
 
-    def level(c: Any, q: Any) -> Any:
+    def score(c: Any, q: Any) -> Any:
         used = most(c, q)
         if isinstance(used, float):
             return float(broken_linear(shape, int(used)))
         table = np.array([broken_linear(shape, p) for p in range(101)], np.float64)
         return table[used.astype(np.intp)]
 
-    return level
+    return score
 
 
 def broken_linear(shape: FunctionShape, p: int) -> int:
-    """The line's value at p, in integers that truncate toward zero.
+    """Return the line's value at p, in integers that truncate toward zero.
 
     >>> broken_linear(((0, 0), (100, 100)), 62)
     62
@@ -80,7 +80,7 @@ def broken_linear(shape: FunctionShape, p: int) -> int:
 
 
 class Scorer:
-    """Scores rows for pods with one request, under one strategy."""
+    """Scores rows for pods with one request, by one strategy."""
 
     def __init__(
         self,
@@ -90,30 +90,31 @@ class Scorer:
         served: Mapping[int, DeviceBackedResource],
         lifted: Lifted | None = None,
     ) -> None:
-        """Terms are (resource id, weight, the pod's amount), scalars it does not ask for left out.
+        """Prepare terms: (resource id, weight, the pod's amount), without scalars it does not
+        request.
 
-        The amount of cpu and memory is the non-zero one, as is what is counted on the node.
-        ``served`` are the resources that devices serve on nodes that have none of them; ``lifted``
-        is room held for the pod, which does not count as taken.
+        For cpu and memory, amounts and the nodes' requests are the non-zero ones. ``served`` are
+        the resources that devices provide on nodes that have none of them; ``lifted`` is what
+        reservations hold for the pod, which does not count as requested.
         """
         self._amounts = amounts
         self._served = served
         self._lifted = lifted
         self._ratio = args.strategy not in (LEAST, MOST)
-        self._level = by_shape(args.shape) if self._ratio else least
+        self._score = by_shape(args.shape) if self._ratio else least
         if args.strategy == MOST:
-            self._level = most
+            self._score = most
         self._terms = [(id_, float(w), float(p), *_used(amounts, id_)) for id_, w, p in terms]
         usual = [(id_, weight) for id_, weight, _ in terms] == [(CPU, 1), (MEMORY, 1)]
-        self._usual = self._level is least and usual
-        self._only_least = self._level is least and not served
+        self._usual = self._score is least and usual
+        self._only_least = self._score is least and not served
         self._cells = [
             (amounts.allocatable_at[id_], used_at, weight, asked)
             for id_, weight, asked, _, used_at in self._terms
         ]
 
     def many(self, rows: AnyRows) -> RawScores:
-        """Scores of rows."""
+        """Return the scores of rows."""
         scores = self._many_taken(rows)
         if self._lifted is not None:
             positions, mine = self._lifted.among(rows)
@@ -135,32 +136,32 @@ class Scorer:
             counts: Any = weight
             if id_ in self._served:
                 have, taken = self._served[id_].many(rows)
-                level = self._level(np.maximum(have, 1.0), taken + asked)
+                score = self._score(np.maximum(have, 1.0), taken + asked)
                 counts = weight * (have > 0)
             else:
                 more = asked if lifted is None else asked - lifted.many(id_, rows)
-                level = self._level(self._amounts.divisor[id_][rows], used[rows] + more)
+                score = self._score(self._amounts.divisor[id_][rows], used[rows] + more)
                 if self._amounts.nodes_without[id_]:
                     counts = weight * (self._amounts.allocatable[id_][rows] > 0)
             if self._ratio:
-                counts = counts * (level > 0)
-            sums = sums + level * counts
+                counts = counts * (score > 0)
+            sums = sums + score * counts
             weights = weights + counts
         return self._average(sums, weights, rows)
 
     def _many_usual(self, rows: AnyRows) -> RawScores:
-        """The same for LeastAllocated over cpu and memory alike."""
+        """Return the same for LeastAllocated over cpu and memory with equal weights."""
         amounts = self._amounts
         spare = amounts.cpu_memory(amounts.free_times_100, rows)
         have = amounts.cpu_memory(amounts.divisor, rows)
         (*_, cpu), (*_, memory) = self._cells
-        scores = _left(spare[CPU], cpu, have[CPU])
-        scores += _left(spare[MEMORY], memory, have[MEMORY])
+        scores = _free_percent(spare[CPU], cpu, have[CPU])
+        scores += _free_percent(spare[MEMORY], memory, have[MEMORY])
         scores *= 0.5
         return np.floor(scores, out=scores)
 
     def _average(self, sums: Any, weights: Any, rows: AnyRows) -> RawScores:
-        if isinstance(sums, float):  # no resource counts
+        if isinstance(sums, float):  # no resource is scored
             return np.zeros(self._amounts.nonzero.shape[1])[rows]
         if isinstance(weights, float):
             mean = sums / weights
@@ -170,7 +171,7 @@ class Scorer:
         return scores
 
     def of_row(self) -> Callable[[int], float]:
-        """What scores one row: a call less for the usual strategy where no room is held."""
+        """Return the function that scores one row; the usual strategy needs one call less."""
         return self._one_usual if self._usual and self._lifted is None else self._one
 
     def _one(self, row: int) -> float:
@@ -192,16 +193,16 @@ class Scorer:
                 c, used = self._amounts.allocatable_at[id_][row], used_at[row] - less.get(id_, 0)
             if not c:
                 continue
-            level = self._level(float(c), used + asked)
-            if level > 0 or not self._ratio:
-                sums += level * weight
+            score = self._score(float(c), used + asked)
+            if score > 0 or not self._ratio:
+                sums += score * weight
                 weights += weight
         if not weights:
             return 0.0
         return (sums / weights + 0.5) // 1.0 if self._ratio else sums // weights
 
     def _one_usual(self, row: int, less: Mapping[int, int] = _NOTHING) -> float:
-        """The same for LeastAllocated over cpu and memory alike."""
+        """Return the same for LeastAllocated over cpu and memory with equal weights."""
         (cpu_at, _, _, cpu), (memory_at, _, _, memory) = self._cells
         have, has = cpu_at[row], memory_at[row]
         if not (have and has):
@@ -216,7 +217,7 @@ class Scorer:
         return sums // 2.0
 
     def _one_least(self, row: int) -> float:
-        """The same for the strategy nearly everybody uses, without a call a resource."""
+        """Return the same for LeastAllocated, without a call for each resource."""
         sums = weights = 0.0
         for have_at, used_at, weight, asked in self._cells:
             c = have_at[row]
@@ -228,7 +229,7 @@ class Scorer:
         return sums // weights if weights else 0.0
 
 
-def _left(spare: RawScores, asked: float, have: RawScores) -> RawScores:
+def _free_percent(spare: RawScores, asked: float, have: RawScores) -> RawScores:
     """Return the percentage of a resource that stays free, rounded down, at least 0."""
     left = spare - 100.0 * asked
     left /= have
@@ -237,7 +238,7 @@ def _left(spare: RawScores, asked: float, have: RawScores) -> RawScores:
 
 
 def _used(amounts: Amounts, id_: int) -> tuple[NDArray[Any], Cells[Any]]:
-    """What counts as taken: non-zero requests of cpu and memory, plain ones of the rest."""
+    """Return what counts as requested: non-zero requests of cpu and memory, else real ones."""
     if id_ in (CPU, MEMORY):
         return amounts.nonzero[id_], amounts.nonzero_at[id_]
     return amounts.requested[id_], amounts.requested_at[id_]

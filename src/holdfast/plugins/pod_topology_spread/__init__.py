@@ -1,8 +1,8 @@
-"""PodTopologySpread: keep matching pods even over zones, hosts or whatever a label names.
+"""PodTopologySpread: spread matching pods evenly over zones, hosts or other domains.
 
 Lives here: reading constraints (a pod's own, or the defaults), the filter for hard ones, the score
-for soft ones, the hints. Counting per domain is done by ``columns.counters``, which every class of
-pods shares; which pods a pod is spread among by default, by ``framework.workload_selectors``.
+for soft ones, the hints. May not live here: counting per domain, which ``columns.counters`` does
+for all classes of pods, and the default selectors, which ``framework.workload_selectors`` finds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arguments of the plugin: which constraints apply to pods that have none."""
+"""PodTopologySpreadArgs: the constraints of pods that have none."""
 
 from __future__ import annotations
 
@@ -20,40 +20,43 @@ class _Args(PluginArgs, frozen=True):
 
 
 def read_args(plugin: str, args: Mapping[str, Any]) -> Defaults:
-    """Read the defaults, or refuse them naming every wrong field."""
+    """Read the default constraints; raise an error that names every wrong field."""
     wrong = Arguments(plugin)
     given = wrong.read(_Args, args)
-    kind = given.defaulting_type or SYSTEM
-    if kind not in (SYSTEM, LIST):
-        wrong.append(not_supported("defaultingType", kind, (SYSTEM, LIST)))
-    elif kind == SYSTEM and given.default_constraints:
+    defaulting = given.defaulting_type or SYSTEM
+    if defaulting not in (SYSTEM, LIST):
+        wrong.append(not_supported("defaultingType", defaulting, (SYSTEM, LIST)))
+    elif defaulting == SYSTEM and given.default_constraints:
         words = "when .defaultConstraints are not empty"
         wrong.append(invalid("defaultingType", SYSTEM, words))
     seen: set[tuple[str, str]] = set()
-    for i, one in enumerate(given.default_constraints):
+    for i, constraint in enumerate(given.default_constraints):
         path = f"defaultConstraints[{i}]"
-        _check(one, path, wrong)
-        key = (one.topology_key, one.when_unsatisfiable)
+        _check(constraint, path, wrong)
+        key = (constraint.topology_key, constraint.when_unsatisfiable)
         if key in seen:
             wrong.append(duplicate(path, f"{{{', '.join(key)}}}"))
         seen.add(key)
     wrong.refuse_if_wrong()
-    return Defaults() if kind == SYSTEM else Defaults(given.default_constraints, system=False)
+    return Defaults() if defaulting == SYSTEM else Defaults(given.default_constraints, system=False)
 
 
-def _check(one: TopologySpreadConstraint, path: str, wrong: Arguments) -> None:
-    if one.max_skew <= 0:
-        wrong.append(invalid(f"{path}.maxSkew", one.max_skew, "not in valid range (0, inf)"))
-    if not one.topology_key:
+def _check(constraint: TopologySpreadConstraint, path: str, wrong: Arguments) -> None:
+    if constraint.max_skew <= 0:
+        wrong.append(invalid(f"{path}.maxSkew", constraint.max_skew, "not in valid range (0, inf)"))
+    if not constraint.topology_key:
         wrong.append(required(f"{path}.topologyKey", "can not be empty"))
     else:
         at = f"{path}.topologyKey"
-        wrong.extend(invalid(at, one.topology_key, words) for words in label_key(one.topology_key))
-    action = one.when_unsatisfiable
+        wrong.extend(
+            invalid(at, constraint.topology_key, words)
+            for words in label_key(constraint.topology_key)
+        )
+    action = constraint.when_unsatisfiable
     if not action:
         wrong.append(required(f"{path}.whenUnsatisfiable", "can not be empty"))
     elif action not in (HARD, SOFT):
         wrong.append(not_supported(f"{path}.whenUnsatisfiable", action, (HARD, SOFT)))
-    if one.label_selector is not None:
+    if constraint.label_selector is not None:
         words = "constraint must not define a selector, as they deduced for each pod"
         wrong.append(forbidden(f"{path}.labelSelector", words))

@@ -1,4 +1,4 @@
-"""A constraint with what is counted for it."""
+"""A constraint with the counters it needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Counts = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ConstraintCounts:
-    """A constraint with the counters behind it."""
+    """A constraint with the counters it needs."""
 
     constraint: Constraint
     namespace: str
@@ -28,10 +28,10 @@ class ConstraintCounts:
     label: LabelColumn
     eligibility: Eligibility
     moving: SelectorCount
-    """Pods whose coming or going would count, terminating ones among them."""
+    """Pods whose addition or removal changes the counts, terminating ones included."""
 
     def counts(self, nodes: NodeTable, change: PodChange) -> Counts:
-        """Matching pods per domain, were the change to happen."""
+        """Return the matching pods per domain after the change."""
         self.domains.refresh()
         if not change:
             return self.domains.counts
@@ -44,18 +44,18 @@ class ConstraintCounts:
         return counts
 
     def counts_pod(self, pod: PodInfo) -> bool:
-        """Tell whether a pod's coming or going counts."""
-        # A terminating pod counts here and nowhere else, as upstream: taken away, it leaves more
-        # room than it took.
+        """Return whether adding or removing a pod changes the counts."""
+        # As in kube-scheduler, a terminating pod counts here, though not among existing pods:
+        # removing one lowers the count by more than it had raised it.
         same = pod.namespace == self.namespace
         return same and self.constraint.selector.matches(pod.labels)
 
     def exceeds_max_skew(self, counts: Counts) -> NDArray[np.bool_]:
-        """Tell, per domain, whether one more pod there is one too many."""
-        there = self.domains.present
-        present = counts if there is None else counts.compress(there)
+        """Return, per domain, whether one more pod there exceeds the maximum skew."""
+        mask = self.domains.present
+        present = counts if mask is None else counts.compress(mask)
         enough = len(present) >= self.constraint.min_domains
         lowest = present.min() if len(present) and enough else 0.0
         most = lowest + self.constraint.max_skew - int(self.constraint.matches_self)
-        uneven: NDArray[np.bool_] = counts > most
-        return uneven
+        exceeding: NDArray[np.bool_] = counts > most
+        return exceeding

@@ -1,4 +1,4 @@
-"""Constraints, read once per class of pods: what to count, where, and how even it must be."""
+"""Constraints, read once per class of pods: what is counted, where, and the maximum skew."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint with everything filled in; ``matches_self``: the pod counts itself."""
+    """One constraint with its defaults filled in; ``matches_self``: the pod counts itself."""
 
     key: str
     max_skew: int
@@ -38,19 +38,20 @@ class Constraint:
     honor_taints: bool
     matches_self: bool
     extra_keys: frozenset[str]
-    """Label keys the pod was looked up under that the selector does not mention."""
+    """matchLabelKeys that the selector does not use, because the pod lacks the label."""
 
     @property
     def counted(self) -> Selector:
-        """What existing pods are counted by: upstream counts none of them for an empty one."""
+        """The selector for existing pods: as in kube-scheduler, an empty one counts none."""
         return NOTHING if self.selector == EVERYTHING else self.selector
 
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What applies to a pod: ``hard`` ones rule nodes out, ``soft`` ones score them.
+    """The constraints of a pod: ``hard`` ones filter nodes, ``soft`` ones score them.
 
-    ``lenient``: these are the system's own defaults, so a node lacking a key is not set aside.
+    ``system_defaulted``: they are the system's defaults, so nodes that lack a topology key are
+    scored.
     """
 
     hard: tuple[Constraint, ...] = ()
@@ -62,8 +63,8 @@ class Constraints:
 
     @property
     def label_keys(self) -> frozenset[str]:
-        """Label keys of pods that some constraint looks at."""
-        parts = [one for c in (*self.hard, *self.soft) for one in (c.selector.keys, c.extra_keys)]
+        """Label keys of pods that the constraints use."""
+        parts = [keys for c in (*self.hard, *self.soft) for keys in (c.selector.keys, c.extra_keys)]
         return frozenset[str]().union(*parts)
 
 
@@ -82,18 +83,18 @@ class Defaults:
     system: bool = True
 
     def apply_to(self, pod: Pod, selector: Selector) -> Constraints:
-        """Apply them among the pods that ``selector`` finds; nobody selected, nothing applies."""
+        """Return the constraints among the pods of ``selector``; none if it selects all."""
         if selector.everything or not self.constraints:
             return NO_CONSTRAINTS
-        return _parted(self.constraints, pod, selector, system_defaulted=self.system)
+        return _split(self.constraints, pod, selector, system_defaulted=self.system)
 
 
 def own_constraints(pod: Pod) -> Constraints:
     """Read a pod's own constraints; raises BadRequest for a bad selector."""
-    return _parted(pod.spec.topology_spread_constraints, pod, None)
+    return _split(pod.spec.topology_spread_constraints, pod, None)
 
 
-def _parted(
+def _split(
     constraints: Iterable[TopologySpreadConstraint],
     pod: Pod,
     selector: Selector | None,
@@ -118,7 +119,7 @@ def _read(
     keys = constraint.match_label_keys if given is None else ()
     if keys and selector != NOTHING:
         own = (LabelRequirement(k, EQUALS, (labels[k],)) for k in keys if k in labels)
-        selector = _joined(selector, own)
+        selector = _with_requirements(selector, own)
     return Constraint(
         key=constraint.topology_key,
         max_skew=constraint.max_skew,
@@ -131,15 +132,15 @@ def _read(
     )
 
 
-def _joined(selector: Selector, more: Iterable[LabelRequirement]) -> Selector:
+def _with_requirements(selector: Selector, more: Iterable[LabelRequirement]) -> Selector:
     return conjunction((*(selector.requirements or ()), *more))
 
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """Which nodes count for a constraint: those with every key that pass its policies.
+    """Which nodes count for a constraint: those with all topology keys that pass its policies.
 
-    Constraints of a pod share one: hash and rows are worked out once for all of them.
+    The constraints of a pod share one, so that its hash and rows are computed once.
     """
 
     keys: tuple[str, ...]
@@ -149,7 +150,7 @@ class Eligibility:
     _found: list[tuple[NodeTable, int, NDArray[np.bool_]]] = field(
         default_factory=list, repr=False, compare=False
     )
-    """What ``rows`` found last, and as of which change of which picture."""
+    """What ``rows`` returned last, for which node table at which change."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.keys, self.required, self.tolerations)))
@@ -158,21 +159,21 @@ class Eligibility:
         return self._hash
 
     def rows(self, nodes: NodeTable) -> NDArray[np.bool_]:
-        """Tell which rows are eligible, over the whole capacity; not to be written to."""
+        """Return which rows are eligible, over the whole capacity. Do not modify the result."""
         seq = nodes.node_journal.seq
         for node_table, seen, mask in self._found:
             if node_table is nodes and seen == seq and len(mask) == nodes.capacity:
                 return mask
-        self._found[:] = [(nodes, seq, self._work_out(nodes))]
+        self._found[:] = [(nodes, seq, self._compute(nodes))]
         return self._found[0][2]
 
-    def _work_out(self, nodes: NodeTable) -> NDArray[np.bool_]:
+    def _compute(self, nodes: NodeTable) -> NDArray[np.bool_]:
         mask: NDArray[np.bool_] = nodes.alive & nodes.labels.has_all(self.keys)
         everywhere = slice(0, nodes.capacity)
         if self.required is not None and not self.required.everything:
             mask &= required_selected(nodes, self.required, everywhere)
         if self.tolerations is not None:
             sets = nodes.taint_sets
-            fine = [find_untolerated(taints, self.tolerations) is None for taints in sets]
-            mask &= np.array(fine, np.bool_)[nodes.taint_set]
+            tolerated = [find_untolerated(taints, self.tolerations) is None for taints in sets]
+            mask &= np.array(tolerated, np.bool_)[nodes.taint_set]
         return mask

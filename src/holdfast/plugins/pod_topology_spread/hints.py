@@ -1,4 +1,4 @@
-"""Which news may even out what kept a pod away."""
+"""Which events may make a pod schedulable that was rejected by a spread constraint."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Hard = Sequence[Constraint]
 
 
 def event_helps(event: ClusterEvent, pod: PodInfo, hard: Hard) -> bool:
-    """Tell whether a pod this plugin rejected should be looked at again."""
+    """Return whether to requeue a pod that this plugin rejected."""
     if event.resource == "Node":
         return event.action in NODE_ACTIONS and _node_matters(event.old, event.new, hard)
     if not event.is_pod_event or event.action not in POD_ACTIONS:
         return False
-    there = [one for one in (event.old, event.new) if one is not None]
-    if not all(_concerns(one, pod) for one in there):
+    pods = [other for other in (event.old, event.new) if other is not None]
+    if not all(_concerns(other, pod) for other in pods):
         return False
-    if len(there) == 2:
+    if len(pods) == 2:
         return _pod_changed(event, pod, hard)
-    return any(all(c.selector.matches(one.metadata.labels) for c in hard) for one in there)
+    return any(all(c.selector.matches(p.metadata.labels) for c in hard) for p in pods)
 
 
 def _concerns(other: Pod, pod: PodInfo) -> bool:
     if other.uid == pod.pod.uid:
         return True
-    stands = bool(other.spec.node_name or other.status.nominated_node_name)
-    return stands and other.metadata.namespace == pod.namespace
+    assigned = bool(other.spec.node_name or other.status.nominated_node_name)
+    return assigned and other.metadata.namespace == pod.namespace
 
 
 def _pod_changed(event: ClusterEvent, pod: PodInfo, hard: Hard) -> bool:

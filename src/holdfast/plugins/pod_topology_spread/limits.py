@@ -1,4 +1,4 @@
-"""Hard constraints as limits: how many of the pods that are counted may stay in a domain."""
+"""Hard constraints as pod limits, for preemption: how many counted pods may stay in a domain."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from holdfast.plugins.pod_topology_spread.constraint_counts import ConstraintCou
 
 
 def limits_of(nodes: NodeTable, constraints: Iterable[ConstraintCounts]) -> PodLimits:
-    """Only so many may stay that the row's domain is not too far ahead of the others."""
+    """Return the limits: as many may stay as the skew to the other domains allows."""
     found = []
     for counted in constraints:
-        left = _left(nodes, counted)
+        left = _remaining(nodes, counted)
         if left is None:
             return PodLimits((), np.ones(nodes.capacity, np.bool_))
         key = ("spread", counted.namespace, counted.constraint.selector)
@@ -27,8 +27,8 @@ def limits_of(nodes: NodeTable, constraints: Iterable[ConstraintCounts]) -> PodL
     return PodLimits(tuple(found))
 
 
-def _left(nodes: NodeTable, counted: ConstraintCounts) -> NDArray[np.int64] | None:
-    """How many more could come to each row, were nothing to change elsewhere."""
+def _remaining(nodes: NodeTable, counted: ConstraintCounts) -> NDArray[np.int64] | None:
+    """Return how many more pods each row could get if nothing changes elsewhere."""
     counted.domains.refresh()
     counts, ids = counted.domains.counts, counted.label.ids
     ahead = counted.constraint.max_skew - int(counted.constraint.matches_self)
@@ -37,13 +37,13 @@ def _left(nodes: NodeTable, counted: ConstraintCounts) -> NDArray[np.int64] | No
     free = _lowest_elsewhere(counted) + ahead - counts
     table = np.append(np.where(np.isinf(free), ALWAYS, free), NEVER)
     left = table[ids].astype(np.int64)
-    # Pods of other rows are not counted, so that nobody's leaving those makes any difference.
-    counting = counted.eligibility.rows(nodes)
-    return np.where(counting, left, np.where(left < 0, NEVER, ALWAYS))
+    # Pods on rows that are not eligible do not count: evicting them makes no difference.
+    eligible = counted.eligibility.rows(nodes)
+    return np.where(eligible, left, np.where(left < 0, NEVER, ALWAYS))
 
 
 def _lowest_elsewhere(counted: ConstraintCounts) -> NDArray[np.float64]:
-    """For each domain the fewest pods in any other that counts."""
+    """Return for each domain the lowest count of the other domains."""
     counts, mask = counted.domains.counts, counted.domains.present
     present = np.arange(len(counts)) if mask is None else mask.nonzero()[0]
     lowest = np.zeros(len(counts))

@@ -1,4 +1,4 @@
-"""The plugin: a node must keep every hard constraint, and should keep the soft ones."""
+"""The plugin: filter by hard constraints, score by soft ones."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class SpreadState:
 
 
 Eligibilities = Callable[[bool, bool], Eligibility]
-"""The eligibility for a constraint that honors node affinity, and taints."""
+"""Returns the eligibility for a constraint by whether it honors affinity, and taints."""
 
 
 class PodTopologySpread:
-    """Rule out nodes where the pod would make a topology too uneven, prefer where it evens it."""
+    """Filter by hard constraints, score by soft ones."""
 
     name: ClassVar[str] = "PodTopologySpread"
     traits: ClassVar[Traits] = Traits(
@@ -85,13 +85,13 @@ class PodTopologySpread:
         self._defaults = read_args(self.name, args)
 
     def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
-        """The default selector, which Services and the pod's owner decide."""
+        """Return the default selector, which Services and the pod's owner decide."""
         if pod.pod.spec.topology_spread_constraints or not self._defaults.constraints:
             return None
         return view.world.selectors.number_of(pod)
 
     def constraints(self, pod: PodInfo, view: View) -> Constraints:
-        """What applies to a pod: its own constraints, or the defaults if it has none."""
+        """Return a pod's own constraints, or the defaults if it has none."""
         if pod.pod.spec.topology_spread_constraints:
             return own_constraints(pod.pod)
         if not self._defaults.constraints:
@@ -99,7 +99,7 @@ class PodTopologySpread:
         return self._defaults.apply_to(pod.pod, view.world.selectors.of(pod))
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """The constraints, and what decides which nodes and pods count."""
+        """Return the constraints, and what decides which nodes and pods count."""
         try:
             constraints = self.constraints(pod, view)
         except (BadRequest, Invalid) as wrong:
@@ -110,7 +110,7 @@ class PodTopologySpread:
         return (pod.namespace, constraints, required, tolerations, view.unseen)
 
     def pre_filter(self, pod: PodInfo, view: View) -> PreFilterState | Skip | Reject:
-        """Find the counters; nothing to say about a pod without constraints."""
+        """Find the counters; skip a pod without constraints."""
         try:
             constraints = self.constraints(pod, view)
         except (BadRequest, Invalid) as wrong:
@@ -118,14 +118,14 @@ class PodTopologySpread:
         if not constraints:
             return Skip()
         nodes, hard, soft = view.nodes, constraints.hard, constraints.soft
-        # All of them at once: each time, every pod is sorted into its kind anew.
+        # New selector keys regroup all pods: add them at once.
         nodes.add_selector_keys(constraints.label_keys)
         eligible = _eligibilities(pod.pod, (c.key for c in hard))
         counted = tuple(self._count(c, eligible, view) for c in hard)
         eligible = _eligibilities(
             pod.pod, () if constraints.system_defaulted else (c.key for c in soft)
         )
-        wishes = tuple(self._wish(c, eligible, view) for c in soft)
+        wishes = tuple(self._soft(c, eligible, view) for c in soft)
         state = SpreadState(
             nodes, counted, SoftConstraints(nodes, wishes, constraints.system_defaulted)
         )
@@ -144,7 +144,7 @@ class PodTopologySpread:
         moving = nodes.counter(pod.namespace, constraint.selector)
         return ConstraintCounts(constraint, pod.namespace, domains, label, eligibility, moving)
 
-    def _wish(self, constraint: Constraint, eligible: Eligibilities, view: View) -> SoftConstraint:
+    def _soft(self, constraint: Constraint, eligible: Eligibilities, view: View) -> SoftConstraint:
         nodes = view.nodes
         counter = view.counter(view.pod.namespace, constraint.counted)
         if constraint.key == HOSTNAME:
@@ -153,23 +153,23 @@ class PodTopologySpread:
         return SoftConstraint(constraint, counted.label, counted.domains, counter)
 
     def pre_score(self, state: SpreadState, feasible: Rows) -> None:
-        """Weigh the constraints by the domains that are left."""
+        """Compute the weights of the soft constraints from the feasible rows' domains."""
         state.soft.update_weights(feasible)
 
     def score(self, state: SpreadState, rows: AnyRows) -> RawScores:
-        """How crowded the row's domains are, by all soft constraints."""
+        """Sum the weighted counts of the row's domains, over all soft constraints."""
         return state.soft.score(rows)
 
     def normalize_score(self, state: SpreadState, rows: AnyRows, raw: RawScores) -> RawScores:
-        """The less crowded the better."""
+        """Give the lowest count the highest score."""
         return state.soft.normalize_score(rows, raw)
 
     def score_table(self, state: SpreadState, rows: AnyRows) -> tuple[Rows, RawScores] | None:
-        """The same by level, of which there are few."""
+        """Return the same scores by bucket of rows; see ``columns.row_buckets``."""
         return state.soft.score_table(rows)
 
     def filter(self, state: SpreadState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Unresolvable without the label, unschedulable where it would be too uneven."""
+        """Reject rows without a label as unresolvable, too large a skew as unschedulable."""
         verdicts: Verdicts | None = None
         for counted in state.counted:
             uneven = counted.exceeds_max_skew(counted.counts(state.nodes, change))
@@ -180,36 +180,36 @@ class PodTopologySpread:
             if verdicts is None:
                 verdicts = found
             else:
-                # The first to object is heard; choosing by ``where`` would take ten times as long.
+                # The first constraint that rejects a row decides; ``where`` is ten times as slow.
                 verdicts = verdicts + found * (verdicts == 0).view(np.int8)
         assert verdicts is not None
         return verdicts
 
     def depends_on_pods(self, state: SpreadState) -> NDArray[np.bool_]:
-        """Where pods stand whose leaving a constraint counts."""
+        """Return the rows with pods that a constraint counts."""
         found = np.zeros(state.nodes.capacity, np.bool_)
         for counted in state.counted:
             found |= counted.moving.all > 0
         return found
 
     def pod_limits(self, state: SpreadState) -> PodLimits:
-        """How many of those a constraint counts may stay."""
+        """Return how many of the counted pods may stay."""
         return limits_of(state.nodes, state.counted)
 
     def reasons(
         self, state: SpreadState, row: int, change: PodChange = NO_CHANGE
     ) -> tuple[str, ...]:
-        """Which of the two it was."""
+        """Return whether a label is missing or the skew is too large."""
         verdict = self.filter(state, np.array([row], np.intp), change)[0]
         return (MISSING if verdict == Code.UNRESOLVABLE else REASON,)
 
     def count_reasons(self, state: SpreadState, rows: Rows) -> Mapping[str, int]:
-        """Count both."""
+        """Count the rows of both reasons."""
         missing = int(np.count_nonzero(self.filter(state, rows) == Code.UNRESOLVABLE))
         return {MISSING: missing, REASON: len(rows) - missing}
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
-        """Pods of the namespace, nodes, and the pod's own tolerations move the counts."""
+        """Requeue if pods, nodes or the pod's own tolerations change the counts."""
         try:
             hard = self.constraints(pod, view).hard
         except (BadRequest, Invalid):
@@ -218,7 +218,7 @@ class PodTopologySpread:
 
 
 def _eligibilities(pod: Pod, keys: Iterable[str]) -> Eligibilities:
-    """Make each of a pod's eligibilities when it is first asked for, one for all constraints."""
+    """Return a function that makes each of a pod's eligibilities once, for all constraints."""
     keys = tuple(sorted(set(keys)))
 
     @cache

@@ -23,7 +23,7 @@ _PODS = np.arange(BUCKETS_PER_VALUE, dtype=np.float64)
 
 @dataclass(frozen=True, slots=True)
 class SoftConstraint:
-    """A soft constraint with what it counts: a hostname per row, anything else per domain."""
+    """A soft constraint with its counters: per row for hostnames, else per domain."""
 
     constraint: Constraint
     label: LabelColumn
@@ -31,7 +31,7 @@ class SoftConstraint:
     counter: AnyCount
 
     def parts(self, rows: AnyRows, weight: float, *, everywhere: bool) -> RawScores:
-        """What this constraint adds to each row; nothing without the label.
+        """Return what this constraint adds to each row; 0 without the label.
 
         ``everywhere``: every row has the label.
         """
@@ -43,7 +43,7 @@ class SoftConstraint:
         return self.label.read(self.table(weight), rows)
 
     def table(self, weight: float) -> RawScores:
-        """What this constraint, not of hostnames, adds to rows by value; last for rows without."""
+        """Return what it adds by value id, last for rows without the label; not for hostnames."""
         assert self.domains is not None
         self.domains.refresh()
         table: RawScores = self.domains.padded * weight
@@ -56,31 +56,33 @@ class SoftConstraint:
 class SoftConstraints:
     """All soft constraints of a class of pods.
 
-    ``weights`` depend on which rows are feasible and are measured anew before each scoring.
+    ``weights`` depend on the feasible rows and are computed before each scoring.
     """
 
     nodes: NodeTable
     constraints: tuple[SoftConstraint, ...]
     system_defaulted: bool
     weights: tuple[float, ...] | None = field(default=None, compare=False)
-    _measured: tuple[int, AnyRows] = field(default=(-1, slice(0, 0)), compare=False)
-    _looked: tuple[int, tuple[bool, ...]] = field(default=(-1, ()), compare=False)
+    _weights_seen: tuple[int, AnyRows] = field(default=(-1, slice(0, 0)), compare=False)
+    _missing_seen: tuple[int, tuple[bool, ...]] = field(default=(-1, ()), compare=False)
     _pair: tuple[int, int] | None = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         self._pair = _host_and_other(self.constraints)
 
     def update_weights(self, feasible: AnyRows) -> None:
-        """Weigh each constraint by how many domains the feasible rows are in."""
-        # The same rows as before, or again all of them, and no node changed: the same domains.
-        seq, (measured, rows) = self.nodes.node_journal.seq, self._measured
+        """Set each weight by the number of domains of the feasible rows."""
+        # The same rows as last time and no changed node: the same domains.
+        seq, (seen, rows) = self.nodes.node_journal.seq, self._weights_seen
         all_again = isinstance(feasible, slice) and isinstance(rows, slice)
-        if measured == seq and (all_again or feasible is rows):
+        if seen == seq and (all_again or feasible is rows):
             return
-        self._measured = (seq, feasible)
-        self.weights = self._weigh(self.nodes.rows if isinstance(feasible, slice) else feasible)
+        self._weights_seen = (seq, feasible)
+        self.weights = self._weights_of(
+            self.nodes.rows if isinstance(feasible, slice) else feasible
+        )
 
-    def _weigh(self, rows: Any) -> tuple[float, ...]:
+    def _weights_of(self, rows: Any) -> tuple[float, ...]:
         ignored_rows = self.ignored_rows(rows)
         if ignored_rows is not None:
             rows = rows[~ignored_rows]
@@ -90,7 +92,7 @@ class SoftConstraints:
         )
 
     def ignored_rows(self, rows: AnyRows) -> NDArray[np.bool_] | None:
-        """Rows that are set aside because they lack a key, or None if there is none."""
+        """Return the rows that lack a topology key and are not scored; None if none."""
         if self.system_defaulted or not any(self._missing()):
             return None
         missing: Any = False
@@ -99,17 +101,17 @@ class SoftConstraints:
         return missing if np.any(missing) else None
 
     def _missing(self) -> tuple[bool, ...]:
-        """Tell of each key whether any node lacks it, looked up once until a node changes."""
+        """Return for each constraint whether a node lacks its key; cached until a node changes."""
         seq = self.nodes.node_journal.seq
-        if self._looked[0] != seq:
+        if self._missing_seen[0] != seq:
             rows = self.nodes.rows
             missing = tuple(bool((wish.label.ids[rows] < 0).any()) for wish in self.constraints)
-            self._looked = (seq, missing)
-        return self._looked[1]
+            self._missing_seen = (seq, missing)
+        return self._missing_seen[1]
 
     def score(self, rows: AnyRows) -> RawScores:
-        """Weighted counts, rounded half up; 0 for rows that are set aside."""
-        weights = self.weights or self._weigh(self.nodes.rows)
+        """Return weighted counts, rounded half up; 0 for ignored rows."""
+        weights = self.weights or self._weights_of(self.nodes.rows)
         parts = [
             wish.parts(rows, weight, everywhere=not missing)
             for wish, weight, missing in zip(
@@ -127,58 +129,58 @@ class SoftConstraints:
         return total
 
     def score_table(self, rows: AnyRows) -> tuple[Rows, RawScores] | None:
-        """The level of each row and the normalized score of each level, if levels tell it all.
+        """Return the bucket of each row and the normalized score of each bucket, if these suffice.
 
-        They do for a spread over hosts and one other key, unless rows are set aside.
+        They do for a spread over hosts and one other key, unless rows are ignored.
         """
         if self._pair is None or self.weights is None:
             return None
-        here, there = self._pair
+        host_at, other_at = self._pair
         missing = self._missing()
-        if missing[here] or (missing[there] and not self.system_defaulted):
+        if missing[host_at] or (missing[other_at] and not self.system_defaulted):
             return None
-        host, other = self.constraints[here], self.constraints[there]
+        host, other = self.constraints[host_at], self.constraints[other_at]
         assert isinstance(host.counter, SelectorCount)
         buckets = host.counter.buckets(other.label, self.nodes.node_journal)
         if not buckets.refresh(self.nodes.size):
             return None
-        on_host = _PODS * self.weights[here]
+        on_host = _PODS * self.weights[host_at]
         on_host += float(host.constraint.max_skew - 1)
-        raw: RawScores = np.add.outer(other.table(self.weights[there]), on_host).ravel()
+        raw: RawScores = np.add.outer(other.table(self.weights[other_at]), on_host).ravel()
         raw += 0.5
         np.floor(raw, out=raw)
         places, rows_at = buckets.of[rows], buckets.rows_at
         if not isinstance(rows, slice):
             rows_at = np.bincount(places, minlength=len(raw))
-        return places, _turned_round(raw, raw.compress(rows_at > 0))
+        return places, _inverted(raw, raw.compress(rows_at > 0))
 
     def normalize_score(self, rows: AnyRows, raw: RawScores) -> RawScores:
-        """Turn it round: the least gets the most; rows set aside get nothing."""
+        """Invert the scores: the lowest gets the highest; ignored rows get 0."""
         ignored_rows = self.ignored_rows(rows)
         counted = raw if ignored_rows is None else raw[~ignored_rows]
         if not len(counted):
             return np.zeros(len(raw))
-        final = _turned_round(raw, counted)
+        final = _inverted(raw, counted)
         if ignored_rows is not None:
             final[ignored_rows] = 0.0
         return final
 
 
 def _host_and_other(constraints: tuple[SoftConstraint, ...]) -> tuple[int, int] | None:
-    """Which of two wishes is about hostnames and which is not; None if it is not like that."""
-    hosts = [i for i, wish in enumerate(constraints) if wish.domains is None]
+    """Return the positions of the hostname and the other constraint; None if not one of each."""
+    hosts = [i for i, soft in enumerate(constraints) if soft.domains is None]
     if len(constraints) != 2 or len(hosts) != 1:
         return None
     here = hosts[0]
     return (here, 1 - here) if isinstance(constraints[here].counter, SelectorCount) else None
 
 
-def _turned_round(raw: RawScores, counted: RawScores) -> RawScores:
-    """Normalize by the ends of what counts: the least gets the most."""
+def _inverted(raw: RawScores, counted: RawScores) -> RawScores:
+    """Normalize by the lowest and highest of ``counted``: the lowest gets 100."""
     low, high = float(counted.min()), float(counted.max())
     if high == 0:
         return np.full(len(raw), 100.0)
-    # Whole numbers far below 2**53: flooring the quotient is whole-number division.
+    # Integers far below 2**53: rounding the quotient down is integer division.
     final: RawScores = raw * -100.0
     final += 100.0 * (high + low)
     final /= high
@@ -186,5 +188,5 @@ def _turned_round(raw: RawScores, counted: RawScores) -> RawScores:
 
 
 def _distinct(ids: Ids) -> int:
-    """How many values there are; having none is a value too."""
+    """Return the number of values; lacking the label counts as one."""
     return int(np.count_nonzero(np.bincount(ids + 1)))

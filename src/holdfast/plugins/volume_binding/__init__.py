@@ -1,8 +1,8 @@
-"""VolumeBinding: pods go where their volumes are, or can be, and volumes become theirs.
+"""VolumeBinding: pods run where their volumes are or can be, and claims get bound.
 
-Lives here: the plugin, the choice of volumes for claims over all nodes at once (``choice``), the
-writes that bind them (``writing``). May not live here: what volumes there are and what is promised
-of them (that is ``columns.volumes``), I/O.
+Lives here: the plugin, the choice of volumes for claims over all nodes (``row_volumes``), the
+writes that bind them (``volume_writes``). May not live here: storage objects and assumed bindings,
+which are in ``columns.volumes``, and I/O.
 """
 
 from holdfast.plugins.volume_binding.plugin import VolumeBinding

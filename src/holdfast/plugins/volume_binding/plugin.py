@@ -1,4 +1,4 @@
-"""The plugin itself: what each extension point answers."""
+"""The plugin's extension points."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ BIND_TIMEOUT = 600
 
 
 class _State:
-    """The pod's claims, and what each row could do about them, worked out when first asked."""
+    """The pod's claims, and the volumes they would get on each row, computed on demand."""
 
     __slots__ = ("_row_volumes", "_seq", "bound", "nodes", "volumes", "waiting")
 
@@ -78,7 +78,7 @@ class _State:
 
     @property
     def row_volumes(self) -> RowVolumes:
-        """The choice as nodes are now; a change of claims or volumes makes a new state."""
+        """The volumes for the current nodes; other claims or volumes make a new state."""
         seq = self.nodes.node_journal.seq
         if self._row_volumes is None or self._seq != seq:
             self._seq = seq
@@ -92,7 +92,7 @@ class _Args(PluginArgs, frozen=True):
 
 
 class VolumeBinding:
-    """Finds nodes that reach the pod's volumes, and volumes for claims that have none yet."""
+    """Filter nodes that cannot use the pod's volumes, and bind its claims."""
 
     name: ClassVar[str] = "VolumeBinding"
     traits: ClassVar[Traits] = Traits(
@@ -127,26 +127,26 @@ class VolumeBinding:
         wrong.refuse_if_wrong()
 
     def reads(self, pod: PodInfo, _view: View) -> Hashable:
-        """The claims."""
+        """Return the claims."""
         claims = pod.mounts.claims
         if not claims:
             return None
         return (pod.namespace, claims, pod.pod.uid if pod.mounts.ephemeral else "")
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
-        """Part the claims into bound ones and those whose volume is to be chosen now."""
+        """Split the claims into bound ones and those that get a volume now."""
         if not pod.mounts.claims:
             return Skip()
         volumes = view.world.volumes
         claims: list[PersistentVolumeClaim] = []
         for use in pod.mounts.claims:
             claim = volumes.claim(pod.namespace, use.name)
-            obstacle = _obstacle(pod, claim, use.name, ephemeral=use.ephemeral)
-            if obstacle:
-                return Reject(Code.UNRESOLVABLE, (obstacle,))
+            error = _claim_error(pod, claim, use.name, ephemeral=use.ephemeral)
+            if error:
+                return Reject(Code.UNRESOLVABLE, (error,))
             assert claim is not None
             claims.append(claim)
-        state = _sorted_out(view.nodes, volumes, tuple(claims))
+        state = _split_claims(view.nodes, volumes, tuple(claims))
         if isinstance(state, _State):
             try:
                 _ = state.row_volumes
@@ -156,52 +156,52 @@ class VolumeBinding:
         return state
 
     def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
-        """Unresolvable where a volume cannot be reached, found or made."""
+        """Reject as unresolvable where a volume cannot be used, found or provisioned."""
         faults = state.row_volumes.faults[rows]
         return np.where(faults == 0, Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
 
     def filter_row(self, state: _State, row: int, _change: PodChange) -> int:
-        """The same for one row."""
+        """Return the same for one row."""
         return Code.UNRESOLVABLE if state.row_volumes.faults[row] else Code.PASS
 
     def depends_on_pods(self, _state: _State) -> None:
-        """Nowhere: it looks at nodes and volumes."""
+        """Return None: the filter reads nodes and volumes only."""
 
     def reasons(self, state: _State, row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Everything that is wrong with the row."""
+        """Return all faults of the row."""
         faults = int(state.row_volumes.faults[row])
         return tuple(words for bit, words in REASONS.items() if faults & bit)
 
     def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
-        """Count each reason."""
+        """Count the rows of each fault."""
         faults = state.row_volumes.faults[rows]
         return {w: int(np.count_nonzero(faults & bit)) for bit, w in REASONS.items()}
 
     def reserve(self, state: _State, placement: Placement) -> Reject | None:
-        """Promise the volumes of the chosen node to the claims, and the node to the rest.
+        """Assume the bindings of the chosen node.
 
-        A reservation holds room, not volumes: its owners bind them.
+        Reserve pods bind no volumes: the owners of the reservation do.
         """
         if not state.waiting or placement.pod.is_reserve_pod:
             return None
         row_volumes = state.row_volumes
-        kept = [
+        bindings = [
             (with_claim_ref(v, claim), claim)
             for v, claim in row_volumes.static_bindings(placement.row)
         ]
-        made = [
+        provisions = [
             with_selected_node(claim, placement.node)
             for claim in row_volumes.dynamic_provisions(placement.row)
         ]
-        state.volumes.assume(placement.pod.uid, PodVolumes(tuple(kept), tuple(made)))
+        state.volumes.assume(placement.pod.uid, PodVolumes(tuple(bindings), tuple(provisions)))
         return None
 
     def unreserve(self, state: _State, placement: Placement) -> None:
-        """Withdraw the promise."""
+        """Revert the assumed bindings."""
         state.volumes.revert(placement.pod.uid)
 
     def pre_bind(self, state: _State, placement: Placement) -> ApiCalls:
-        """Write what was promised and wait until it is true."""
+        """Write the assumed bindings and wait until all claims are bound."""
         pod, volumes = placement.pod, state.volumes
         promise = volumes.assumed(pod.uid)
         if promise is None:
@@ -213,11 +213,11 @@ class VolumeBinding:
         volumes.confirm(pod.uid)
 
     def undo_pre_bind(self, _state: _State, _placement: Placement) -> ApiCalls:
-        """Take nothing back: the volume controller finishes or frees what was begun."""
+        """Do nothing: the volume controller completes or releases half-made bindings."""
         yield from ()
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
-        """Volumes, claims of ours, classes, room and nodes that were not there before."""
+        """Requeue for volumes, the pod's claims, classes, capacities, CSI nodes and nodes."""
         match event.resource, event.action:
             case "PersistentVolume", "Add" | "Update":
                 return True
@@ -235,11 +235,11 @@ class VolumeBinding:
             case "CSIStorageCapacity", "Update":
                 return _grew(event.old, event.new)
             case "CSIDriver", "Update":
-                return _is_silenced(event.old, event.new) and _uses(pod, event.new.name)
+                return _stops_reporting(event.old, event.new) and _uses(pod, event.new.name)
         return False
 
 
-def _sorted_out(nodes: NodeTable, volumes: Volumes, claims: VolumeClaims) -> _State | Reject:
+def _split_claims(nodes: NodeTable, volumes: Volumes, claims: VolumeClaims) -> _State | Reject:
     bound, waiting, immediate = [], [], False
     for claim in claims:
         if claim.fully_bound:
@@ -258,10 +258,10 @@ def _sorted_out(nodes: NodeTable, volumes: Volumes, claims: VolumeClaims) -> _St
     return _State(nodes, volumes, bound, waiting)
 
 
-def _obstacle(
+def _claim_error(
     pod: PodInfo, claim: PersistentVolumeClaim | None, name: str, *, ephemeral: bool
 ) -> str:
-    """Why a claim cannot serve the pod on any node, or ""."""
+    """Return why a claim cannot be used on any node, or ""."""
     if claim is None:
         if ephemeral:
             return (
@@ -289,7 +289,7 @@ def _grew(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
     )
 
 
-def _is_silenced(old: CSIDriver, new: CSIDriver) -> bool:
+def _stops_reporting(old: CSIDriver, new: CSIDriver) -> bool:
     return old.publishes_capacity and not new.publishes_capacity
 
 

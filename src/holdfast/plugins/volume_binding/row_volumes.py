@@ -1,8 +1,8 @@
-"""Which volumes a pod's claims would get, on every row at once.
+"""The volumes that a pod's claims would get, on every row at once.
 
-The loop is over claims and volumes, never over nodes: each volume is offered to all rows that
-reach it and have nothing smaller yet. A claim that the pod mounts twice must find room twice, as
-upstream has it, but is given one volume.
+The loop is over claims and volumes, never over nodes: each volume goes to all rows that can use it
+and have no smaller one yet. As in kube-scheduler, a claim that the pod mounts twice must find
+capacity twice, but gets one volume.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from holdfast.columns.volumes import Volumes
 from holdfast.columns.volumes.matching import Mask, candidates, rows_allowed_by, rows_with_capacity
 
 CONFLICT, BIND, SPACE, MISSING = 1, 2, 4, 8
-"""What may be wrong with a row, in the order it is told."""
+"""The faults of a row, in the order they are reported."""
 Faults = NDArray[np.uint8]
 VolumeClaims = Sequence[PersistentVolumeClaim]
 _NONE = -1
-_NOT_OFFERED = -2
+_NOT_A_CANDIDATE = -2
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimMatch:
-    """The volume each row would give to one claim: an index into ``volumes``, -1 for none."""
+    """The volume that one claim would get on each row: an index into ``volumes``, or -1."""
 
     claim: PersistentVolumeClaim
     volumes: Sequence[PersistentVolume]
     index: NDArray[np.int32]
     position: Mapping[str, int]
-    """Where each volume stands among them, by name."""
+    """The index of each volume, by name."""
 
-    def took(self, volume: PersistentVolume, rows: NDArray[np.intp]) -> Mask:
-        """Tell on which of the rows this volume is given away."""
-        given: Mask = self.index[rows] == self.position.get(volume.name, _NOT_OFFERED)
-        return given
+    def uses(self, volume: PersistentVolume, rows: NDArray[np.intp]) -> Mask:
+        """Return on which of the rows the claim gets this volume."""
+        found: Mask = self.index[rows] == self.position.get(volume.name, _NOT_A_CANDIDATE)
+        return found
 
 
 class RowVolumes:
-    """What is wrong with each row, and which volumes the others would give."""
+    """The faults of each row, and the volumes that claims would get on the others."""
 
     def __init__(
         self, nodes: NodeTable, volumes: Volumes, bound: VolumeClaims, waiting: VolumeClaims
@@ -53,12 +53,12 @@ class RowVolumes:
         self.faults: Faults = np.zeros(nodes.capacity, np.uint8)
         self.matches: list[ClaimMatch] = []
         self._needs: list[tuple[PersistentVolumeClaim, Mask]] = []
-        self._follow(bound)
+        self._check_bound(bound)
         if waiting:
             self._choose(waiting)
 
     def static_bindings(self, row: int) -> list[tuple[PersistentVolume, PersistentVolumeClaim]]:
-        """The volumes that would be bound if the pod went to the row, one a claim."""
+        """Return the volumes that would be bound if the pod ran on the row, one for each claim."""
         found: dict[str, tuple[PersistentVolume, PersistentVolumeClaim]] = {}
         for match in self.matches:
             if match.index[row] != _NONE:
@@ -66,13 +66,13 @@ class RowVolumes:
         return list(found.values())
 
     def dynamic_provisions(self, row: int) -> list[PersistentVolumeClaim]:
-        """The claims for which a volume would be made, those with a volume left out."""
-        kept = {claim.key for _, claim in self.static_bindings(row)}
+        """Return the claims for which a volume would be provisioned."""
+        bound = {claim.key for _, claim in self.static_bindings(row)}
         needed = {claim.key: claim for claim, rows in self._needs if rows[row]}
-        return [claim for key, claim in needed.items() if key not in kept]
+        return [claim for key, claim in needed.items() if key not in bound]
 
-    def _follow(self, bound: VolumeClaims) -> None:
-        """A bound volume must be reached; the first one that is not settles a row's fault."""
+    def _check_bound(self, bound: VolumeClaims) -> None:
+        """Check that rows can use the bound volumes; the first that fails decides."""
         undecided = np.ones(self._nodes.capacity, np.bool_)
         for claim in bound:
             volume = self._volumes.volume(claim.spec.volume_name)
@@ -97,7 +97,7 @@ class RowVolumes:
         self._provision(here)
 
     def _selected(self, waiting: VolumeClaims) -> Mask:
-        """Rows not ruled out because a claim's volume is being made for another node."""
+        """Return the rows left by the claims' selected nodes."""
         here = np.ones(self._nodes.capacity, np.bool_)
         for claim in waiting:
             if claim.selected_node is not None:
@@ -109,15 +109,15 @@ class RowVolumes:
         return here
 
     def _match(self, claim: PersistentVolumeClaim, here: Mask) -> ClaimMatch:
-        kept, free = candidates(self._volumes.volumes_of(claim.storage_class), claim)
-        volumes = free if kept is None else [kept]
+        bound, free = candidates(self._volumes.volumes_of(claim.storage_class), claim)
+        volumes = free if bound is None else [bound]
         index = np.full(self._nodes.capacity, _NONE, np.int32)
         lacking = here.copy()
         for i, volume in enumerate(volumes):
             rows = self._volumes.topology.rows(volume.reachable_from)
             rows = rows[lacking[rows]]
             for earlier in self.matches:
-                rows = rows[~earlier.took(volume, rows)]
+                rows = rows[~earlier.uses(volume, rows)]
             index[rows] = i
             lacking[rows] = False
             if len(rows) and not lacking.any():
@@ -125,30 +125,30 @@ class RowVolumes:
         return ClaimMatch(claim, volumes, index, {v.name: i for i, v in enumerate(volumes)})
 
     def _provision(self, here: Mask) -> None:
-        """Claims without a volume must get one made; the first that cannot settles the fault."""
-        fine = here.copy()
+        """Check that missing volumes can be provisioned; the first that fails decides."""
+        possible = here.copy()
         for claim, needed in self._needs:
-            asked = needed & fine
+            asked = needed & possible
             if not asked.any():
                 continue
-            reached = self._can_be_made(claim)
+            reached = self._can_provision(claim)
             self.faults[asked & ~reached] |= BIND
             asked &= reached
-            short = asked & ~self._has_room(claim)
+            short = asked & ~self._has_capacity(claim)
             self.faults[short] |= SPACE
-            fine &= ~needed | (asked & ~short)
+            possible &= ~needed | (asked & ~short)
 
-    def _can_be_made(self, claim: PersistentVolumeClaim) -> Mask:
+    def _can_provision(self, claim: PersistentVolumeClaim) -> Mask:
         storage_class = self._volumes.classes[claim.storage_class]
         if storage_class.provisioner in ("", NO_PROVISIONER):
             return np.zeros(self._nodes.capacity, np.bool_)
         return rows_allowed_by(self._nodes, storage_class)
 
-    def _has_room(self, claim: PersistentVolumeClaim) -> Mask:
+    def _has_capacity(self, claim: PersistentVolumeClaim) -> Mask:
         storage_class = self._volumes.classes[claim.storage_class]
         driver = self._volumes.drivers.get(storage_class.provisioner)
-        tells = driver is not None and driver.publishes_capacity
-        if not tells or "storage" not in claim.spec.resources.requests:
+        reports = driver is not None and driver.publishes_capacity
+        if not reports or "storage" not in claim.spec.resources.requests:
             return np.ones(self._nodes.capacity, np.bool_)
         capacities = self._volumes.capacities_of(storage_class.name)
         return rows_with_capacity(self._nodes, capacities, claim.size.value())

@@ -1,8 +1,8 @@
-"""What is written to bind volumes, and how long to wait for it.
+"""The writes that bind volumes, and the wait until they are bound.
 
-The scheduler only names: a volume is told its claim, a claim the node its volume is to be made
-for. Binding itself is the volume controller's and the provisioner's work, and the pod waits for it.
-Nothing is taken back when it fails, for a volume half bound is the controller's to sort out.
+The scheduler only sets a volume's claimRef and a claim's selected node. The volume controller and
+the provisioner bind, and the pod waits for them. Failed writes are not undone: the volume
+controller completes or releases half-made bindings.
 """
 
 from __future__ import annotations
@@ -35,52 +35,52 @@ Progress = Generator[ApiCall, Any, bool]
 
 
 class VolumesUnbound(HoldfastError):
-    """The volumes were not bound: the pod is to be tried again."""
+    """The volumes were not bound: the pod must be scheduled again."""
 
 
 @dataclass(frozen=True, slots=True)
 class VolumesToBind:
-    """Volumes promised to a pod on a node, until all of them are bound."""
+    """The volumes of a pod on a node that must be bound."""
 
     pod: PodInfo
     node: Node
-    assume: PodVolumes
+    pod_volumes: PodVolumes
 
 
 def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """A volume as it is once it names the claim it is for."""
+    """Return the volume with a claimRef to the claim."""
     meta = volume.metadata
     if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in meta.annotations:
-        marks = {**meta.annotations, BOUND_BY_CONTROLLER: "yes"}
-        meta = msgspec.structs.replace(meta, annotations=marks)
-    kept = ObjectReference(
+        annotations = {**meta.annotations, BOUND_BY_CONTROLLER: "yes"}
+        meta = msgspec.structs.replace(meta, annotations=annotations)
+    claim_ref = ObjectReference(
         api_version="v1", kind="PersistentVolumeClaim", namespace=claim.namespace, name=claim.name,
         uid=claim.uid, resource_version=claim.metadata.resource_version,
     )  # fmt: skip
     old = volume.spec.claim_ref
-    if old is not None and (old.namespace, old.name, old.uid) == (kept.namespace, kept.name,
-                                                                  kept.uid):  # fmt: skip
-        kept = old
-    spec = msgspec.structs.replace(volume.spec, claim_ref=kept)
+    identity = (claim_ref.namespace, claim_ref.name, claim_ref.uid)
+    if old is not None and (old.namespace, old.name, old.uid) == identity:
+        claim_ref = old
+    spec = msgspec.structs.replace(volume.spec, claim_ref=claim_ref)
     return msgspec.structs.replace(volume, metadata=meta, spec=spec)
 
 
 def with_selected_node(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
-    """A claim as it is once it names the node its volume is to be made for."""
-    marks = {**claim.metadata.annotations, SELECTED_NODE: node}
-    meta = msgspec.structs.replace(claim.metadata, annotations=marks)
+    """Return the claim with the selected-node annotation."""
+    annotations = {**claim.metadata.annotations, SELECTED_NODE: node}
+    meta = msgspec.structs.replace(claim.metadata, annotations=annotations)
     return msgspec.structs.replace(claim, metadata=meta)
 
 
 def bind_volumes(waiting: VolumesToBind, timeout: int) -> ApiCalls:
-    """Tell volumes and claims what they are for, then wait until all is bound."""
-    for volume, _claim in waiting.assume.static_bindings:
+    """Write claimRefs and selected nodes, then wait until all claims are bound."""
+    for volume, _claim in waiting.pod_volumes.static_bindings:
         change = {"spec": {"claimRef": json_values(volume.spec.claim_ref)}}
         path = PERSISTENT_VOLUMES.path(name=volume.name)
         yield ApiCall("patch", path, _guarded(volume, change), MERGE)
-    for claim in waiting.assume.dynamic_provisions:
+    for claim in waiting.pod_volumes.dynamic_provisions:
         yield ApiCall("patch", _path(claim), _guarded(claim, {}), MERGE)
-    # There is no clock here: the time limit is kept by counting.
+    # Plugins have no clock: the timeout is counted in polls.
     for _ in range(max(1, round(timeout / POLL_SECONDS))):
         yield ApiCall("sleep", "", POLL_SECONDS)
         if (yield from _all_bound(waiting)):
@@ -92,27 +92,29 @@ def _all_bound(waiting: VolumesToBind) -> Progress:
     pod = waiting.pod
     try:
         yield ApiCall("get", PODS.path(pod.namespace, pod.name))
-    except NotFound as gone:
-        raise VolumesUnbound(f"binding volumes: pod does not exist any more: {gone}") from gone
-    for volume, claim in waiting.assume.static_bindings:
-        if not (yield from _is_kept(waiting, volume, claim)):
+    except NotFound as missing:
+        raise VolumesUnbound(
+            f"binding volumes: pod does not exist any more: {missing}"
+        ) from missing
+    for volume, claim in waiting.pod_volumes.static_bindings:
+        if not (yield from _is_bound(waiting, volume, claim)):
             return False
-    for claim in waiting.assume.dynamic_provisions:
+    for claim in waiting.pod_volumes.dynamic_provisions:
         if not (yield from _is_provisioned(waiting, claim)):
             return False
     return True
 
 
-def _is_kept(
+def _is_bound(
     waiting: VolumesToBind, volume: PersistentVolume, claim: PersistentVolumeClaim
 ) -> Progress:
     try:
         raw = yield ApiCall("get", PERSISTENT_VOLUMES.path(name=volume.name))
         now = convert_object(raw, PersistentVolume)
         raw = yield ApiCall("get", _path(claim))
-    except NotFound as gone:
-        raise VolumesUnbound(f"binding volumes: failed to check binding: {gone}") from gone
-    _check_reach(waiting, now)
+    except NotFound as missing:
+        raise VolumesUnbound(f"binding volumes: failed to check binding: {missing}") from missing
+    _check_node_affinity(waiting, now)
     if now.spec.claim_ref is None or not now.spec.claim_ref.uid:
         raise VolumesUnbound(f'binding volumes: ClaimRef got reset for pv "{now.name}"')
     return convert_object(raw, PersistentVolumeClaim).fully_bound
@@ -121,25 +123,25 @@ def _is_kept(
 def _is_provisioned(waiting: VolumesToBind, claim: PersistentVolumeClaim) -> Progress:
     try:
         raw = yield ApiCall("get", _path(claim))
-    except NotFound as gone:
-        words = f"binding volumes: failed to check provisioning pvc: {gone}"
-        raise VolumesUnbound(words) from gone
+    except NotFound as missing:
+        words = f"binding volumes: failed to check provisioning pvc: {missing}"
+        raise VolumesUnbound(words) from missing
     now = convert_object(raw, PersistentVolumeClaim)
     if not now.metadata.annotations:
         raise VolumesUnbound(f'binding volumes: selectedNode annotation reset for PVC "{now.name}"')
     if now.selected_node != waiting.node.name:
-        # So a provisioner says that it cannot do it here.
+        # A provisioner removes the selected node if it cannot provision there.
         raise VolumesUnbound(f'binding volumes: provisioning failed for PVC "{now.name}"')
     if now.spec.volume_name:
         try:
             raw = yield ApiCall("get", PERSISTENT_VOLUMES.path(name=now.spec.volume_name))
         except NotFound:
             return False
-        _check_reach(waiting, convert_object(raw, PersistentVolume))
+        _check_node_affinity(waiting, convert_object(raw, PersistentVolume))
     return now.fully_bound
 
 
-def _check_reach(waiting: VolumesToBind, volume: PersistentVolume) -> None:
+def _check_node_affinity(waiting: VolumesToBind, volume: PersistentVolume) -> None:
     node = waiting.node
     if not matches_node_affinity(node.metadata.labels, volume.reachable_from):
         raise VolumesUnbound(
@@ -149,7 +151,7 @@ def _check_reach(waiting: VolumesToBind, volume: PersistentVolume) -> None:
 
 
 def _guarded(obj: Object, change: Mapping[str, Any]) -> dict[str, Any]:
-    """Bind a change, and the object's annotations, to the very version that was looked at."""
+    """Return the patch with annotations, valid only for the version that was read."""
     meta = obj.metadata
     identity = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     guard: dict[str, Any] = {key: value for key, value in identity.items() if value}
