@@ -11,7 +11,8 @@ import os
 import random
 from collections.abc import Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,13 @@ class RunningServer:
     front: HttpsServer
     credentials: Credentials
     session: aiohttp.ClientSession
-    kubeconfig: Path = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.kubeconfig = self.directory / "kubeconfig"
-        write_kubeconfig(self.credentials, self.kubeconfig, self.front.url)
+    @cached_property
+    def kubeconfig(self) -> Path:
+        """The admin's kubeconfig, written when it is first needed: few tests run kubectl."""
+        path = self.directory / "kubeconfig"
+        write_kubeconfig(self.credentials, path, self.front.url)
+        return path
 
     @property
     def url(self) -> str:

@@ -88,7 +88,7 @@ def replay(document, env):
             # Reading commands may be early: the cluster reacts in its own time.
             reads = any(word in READS for word in command.split()[1:3])
             assert reads and time.monotonic() < deadline, f"$ {command}\n{found}"
-            time.sleep(0.1)
+            time.sleep(0.3)  # a process is started for every try
     return len(steps)
 
 
