@@ -1,12 +1,11 @@
-"""What cluster events cost while many pods wait for room, and what trying those again costs.
+"""Measure the cost of cluster events while many pods are unschedulable, and of their next attempt.
 
     python benchmarks/backlog.py [--nodes 5000] [--pods 10000] [--kind equal ...]
 
-Every node is full and the pods that wait were turned away for want of room. Each event is told
-to the scheduler's news desk as its informers would, the clock moving on a second each time:
-``events`` that help nobody, then pods that go, each of which may help all of them. Figures are CPU
-time of this process: microseconds an event, how many pods it sent back into the queue and what
-moving each costs; microseconds to try one of them again; all in process, nothing is written.
+Every node is full, so all pods were rejected. Events are passed to the event handlers as the
+informers do, one a second: first events that help no pod (``idle``), then the deletion of a pod,
+which may help all of them (``helps``). Figures are CPU time of this process in microseconds: for an
+event, and for one attempt (``try``); ``moved`` counts the requeued pods. Nothing is written.
 """
 
 import argparse
@@ -82,8 +81,8 @@ class Result:
     try_microseconds: float
 
 
-class Desk:
-    """The queue and the news desk of a scheduler, on a clock of our own."""
+class Scene:
+    """The queue and the event handlers of a scheduler, with a virtual clock."""
 
     def __init__(self, nodes: int) -> None:
         self.now = 1000.0
@@ -96,26 +95,26 @@ class Desk:
         self.moved = 0
         self.queue = SchedulingQueue(
             queueing_strategy=queueing_hints.queueing_strategy,
-            gating_plugin=self._gate,
+            gating_plugin=self._gating_plugin,
             interested_plugins=queueing_hints.interested_plugins,
             equivalence_key=queueing_hints.equivalence_key,
-            mark=queueing_hints.mark,
+            equivalence_epoch=queueing_hints.equivalence_epoch,
             on_move=self._on_move,
         )
-        self.desk = EventHandlers(self.world, self.queue, lambda _: True, lambda: self.now)
+        self.handlers = EventHandlers(self.world, self.queue, lambda _: True, lambda: self.now)
         self._rng = np.random.default_rng(1)
 
-    def _gate(self, pod_info: Any) -> str:
+    def _gating_plugin(self, pod_info: Any) -> str:
         closed = run_pre_enqueue_plugins(PROFILE, pod_info, self.world, self.now)
         return "" if closed is None else closed[0]
 
-    def _on_move(self, place: str, _why: str) -> None:
-        self.moved += place in ("active", "backoff")
+    def _on_move(self, queue_name: str, _why: str) -> None:
+        self.moved += queue_name in ("active", "backoff")
 
     def try_all(self) -> int:
-        """Give everybody who is due a try; nobody finds room. Answers how many."""
+        """Schedule every pod once; none fits. Return the number of attempts."""
         tried = 0
-        self.now += 400  # backoff is over for all
+        self.now += 400  # every backoff has ended
         self.queue.flush(self.now)
         while (queued := self.queue.pop(self.now)) is not None:
             outcome = schedule_pod(PROFILE, queued.pod_info, self.world, self.now, self._rng)
@@ -128,39 +127,39 @@ class Desk:
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Microseconds of CPU time, and what came of it."""
+    """Return microseconds of CPU time, and the result."""
     began = time.process_time()
     found = work()
     return (time.process_time() - began) * 1e6, found
 
 
 def measure(kind: str, nodes: int, pods: int) -> Result:
-    here = Desk(nodes)
+    here = Scene(nodes)
     for raw in KINDS[kind][1](pods):
-        here.desk.on_pod("added", None, typed(raw))
+        here.handlers.on_pod("added", None, typed(raw))
     here.try_all()
     gc.collect()
     gc.freeze()
     idle, _ = timed(lambda: idle_events(here))
-    gone = typed(a_pod("gone", cpu="100m", node="n0", priority=10))
-    here.desk.on_pod("added", None, gone)
+    deleted = typed(a_pod("deleted", cpu="100m", node="n0", priority=10))
+    here.handlers.on_pod("added", None, deleted)
     here.moved, here.now = 0, here.now + 400
-    helpful, _ = timed(lambda: here.desk.on_pod("deleted", gone, None))
+    helpful, _ = timed(lambda: here.handlers.on_pod("deleted", deleted, None))
     moved = here.moved
     trying, tried = timed(here.try_all)
     gc.unfreeze()
     return Result(kind, nodes, pods, idle / EVENTS, helpful, moved, trying / max(1, tried))
 
 
-def idle_events(here: Desk) -> None:
-    """Nodes get something nobody waits for."""
+def idle_events(here: Scene) -> None:
+    """Give nodes more memory, which no pod waits for."""
     for i in range(EVENTS):
         here.now += 1
         node = here.world.nodes.nodes[i]
         assert node is not None
         amounts = {**node.status.allocatable, "memory": "17Gi"}
         status = msgspec.structs.replace(node.status, allocatable=amounts)
-        here.desk.on_node("modified", node, msgspec.structs.replace(node, status=status))
+        here.handlers.on_node("modified", node, msgspec.structs.replace(node, status=status))
 
 
 def main() -> None:
@@ -168,10 +167,10 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--kind", nargs="+", choices=list(KINDS), default=list(KINDS))
-    parser.add_argument("--json", metavar="FILE", help="also write the results there")
+    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
     args = parser.parse_args()
     results = []
-    print(f"{'waiting':28}{'pods':>8}{'idle µs':>10}{'helps µs':>12}{'moved':>8}{'try µs':>9}")
+    print(f"{'pods':28}{'count':>8}{'idle µs':>10}{'helps µs':>12}{'moved':>8}{'try µs':>9}")
     for kind in args.kind:
         found = measure(kind, args.nodes, args.pods)
         results.append(found)

@@ -1,10 +1,10 @@
-"""A binder that decides nothing: the most a scheduler could write to this control plane.
+"""Bind pods without any decision: the most that a scheduler could write to this control plane.
 
     python benchmarks/binder.py --kubeconfig FILE [--events] [--watch] [--concurrency 64]
 
-Lists nodes and pods once and encodes every request, then puts pod after pod on node after node.
-With ``--events`` it writes one event a pod besides, as every scheduler does. With ``--watch`` it
-reads a watch of all pods meanwhile, as every scheduler must. It decodes no response.
+Lists nodes and pods once and encodes every request, then binds pod after pod to node after node.
+With ``--events`` it also writes one event for each pod, as every scheduler does. With ``--watch``
+it reads a watch of all pods meanwhile, as every scheduler must. It decodes no response.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.client.transport import Request
 
-WHO = "binder"
+NAME = "binder"
 
 
 async def main() -> None:
@@ -36,7 +36,7 @@ async def main() -> None:
     parser.add_argument("--watch", action="store_true")
     parser.add_argument("--concurrency", type=int, default=64)
     args = parser.parse_args()
-    client = Client(HttpTransport(await load(args.kubeconfig)), WHO)
+    client = Client(HttpTransport(await load(args.kubeconfig)), NAME)
     nodes = [node.name for node in (await client.list(NODES)).items]
     listed = await client.list(PODS, "default")
     pods = listed.items
@@ -50,10 +50,10 @@ async def main() -> None:
     gc.disable()
 
     async def bind() -> None:
-        for path, body, told in waiting:
+        for path, body, written_event in waiting:
             await client.write("POST", path, body)
             if args.events:
-                await client.write("POST", events, told)
+                await client.write("POST", events, written_event)
 
     watching = asyncio.create_task(watch(client, listed.resource_version)) if args.watch else None
     await asyncio.gather(*(bind() for _ in range(args.concurrency)))
@@ -71,7 +71,7 @@ async def watch(client: Client, revision: str) -> None:
 
 
 def binding(pod: Pod, node: str) -> bytes:
-    """The Binding of a pod to a node."""
+    """Return the Binding of a pod to a node."""
     return msgspec.json.encode({
         "apiVersion": "v1", "kind": "Binding",
         "metadata": {"namespace": "default", "name": pod.name, "uid": pod.uid},
@@ -80,7 +80,7 @@ def binding(pod: Pod, node: str) -> bytes:
 
 
 def event(pod: Pod, node: str, number: int) -> bytes:
-    """The event that a scheduler writes about a pod it placed."""
+    """Return the event that a scheduler writes for a scheduled pod."""
     now = time.time()
     about = ObjectReference(
         api_version="v1", kind="Pod", namespace="default", name=pod.name, uid=pod.uid,
@@ -90,8 +90,8 @@ def event(pod: Pod, node: str, number: int) -> bytes:
         "type": "Normal", "reason": "Scheduled", "action": "Binding",
         "message": f"Successfully assigned default/{pod.name} to {node}",
     }  # fmt: skip
-    name = event_name(about, WHO, now, number)
-    return with_count(event_body(name, about, what, source=WHO, instance=WHO, now=now), 1, now)
+    name = event_name(about, NAME, now, number)
+    return with_count(event_body(name, about, what, source=NAME, instance=NAME, now=now), 1, now)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,12 @@
     python benchmarks/compare.py REV --quick       small clusters: shows only that it runs
     python benchmarks/compare.py .                 the working tree with itself: the noise
 
-A round starts one process a revision and measures case after case, each in both processes, one
-after the other; who is first changes from round to round. The processes run the benchmarks of their
-own revision with the same interpreter and packages. A ratio is the rate of the working tree divided
-by the rate of REV measured next to it; the table shows the median, the lowest and the highest of
-the rounds. Rates are a second of CPU time, those of the API server a second of the clock on the
-wall: the machine must be quiet.
+A round starts one process for each revision and measures each case in both processes, one after
+the other; the order changes from round to round. The processes run the benchmarks of their own
+revision with the same interpreter and packages. A ratio is the rate of the working tree divided by
+the rate of REV measured next to it; the table shows the median, the lowest and the highest of the
+rounds. Rates are per second of CPU time, those of the API server per second of elapsed time: the
+machine must be idle otherwise.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ Measures = dict[str, Callable[[], float]]
 
 
 def measures(parts: list[str], *, quick: bool) -> Measures:
-    """Every case by its name, on the benchmarks that stand in the import path."""
+    """Return every case by name, from the benchmarks in the import path."""
     import decisions  # noqa: PLC0415
     import preemption  # noqa: PLC0415
     import reservations  # noqa: PLC0415
     import server  # noqa: PLC0415
 
     nodes, pods = (200, 300) if quick else (5000, 3000)
-    # Building a full cluster takes longer than preempting on it: both cases have a fork of one.
+    # Building a full cluster takes longer than preempting on it: both cases fork one cluster.
     full = cache(preemption.a_full_cluster)
     preemption.a_full_cluster = lambda *size: full(*size).fork()
 
@@ -82,37 +82,37 @@ def measures(parts: list[str], *, quick: bool) -> Measures:
 
 
 def serve(parts: list[str], *, quick: bool) -> None:
-    """Be the process of one revision: read names of cases, answer with rates."""
-    answers, sys.stdout = sys.stdout, sys.stderr
+    """Run as the process of one revision: read names of cases, print their rates."""
+    rates_out, sys.stdout = sys.stdout, sys.stderr
     cases = measures(parts, quick=quick)
-    print(json.dumps(list(cases)), file=answers, flush=True)
+    print(json.dumps(list(cases)), file=rates_out, flush=True)
     for line in sys.stdin:
-        print(cases[line.strip()](), file=answers, flush=True)
+        print(cases[line.strip()](), file=rates_out, flush=True)
 
 
-class Measuring:
-    """The process of one revision, as the comparing process sees it."""
+class RevisionProcess:
+    """The process of one revision, seen from the comparing process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None and process.stdout is not None
-        self._questions: IO[str] = process.stdin
-        self._answers: IO[str] = process.stdout
+        self._cases_in: IO[str] = process.stdin
+        self._rates_out: IO[str] = process.stdout
         self.cases: list[str] = self._read()
 
     def rate(self, case: str) -> float:
         """Measure one case."""
-        print(case, file=self._questions, flush=True)
+        print(case, file=self._cases_in, flush=True)
         return self._read()
 
     def _read(self) -> Any:
-        if not (line := self._answers.readline()):
+        if not (line := self._rates_out.readline()):
             raise SystemExit("the measuring process ended: see its error above")
         return json.loads(line)
 
 
 @contextmanager
-def measuring(root: Path, arguments: list[str], seed: int) -> Iterator[Measuring]:
-    """Run the process of the revision that stands under ``root``."""
+def measuring(root: Path, arguments: list[str], seed: int) -> Iterator[RevisionProcess]:
+    """Run the process of the revision in the folder ``root``."""
     path = os.pathsep.join([str(root / "src"), str(root / "benchmarks")])
     command = [sys.executable, "-P", str(HERE / "compare.py"), "--serve", *arguments]
     process = subprocess.Popen(
@@ -123,11 +123,11 @@ def measuring(root: Path, arguments: list[str], seed: int) -> Iterator[Measuring
         stdout=subprocess.PIPE,
     )
     with process:
-        yield Measuring(process)
+        yield RevisionProcess(process)
 
 
 def compare(args: argparse.Namespace, roots: dict[str, Path]) -> dict[str, list[dict[str, float]]]:
-    """Rates of every case, ``before`` and ``after``, of every round."""
+    """Return the rates of every case, ``before`` and ``after``, of every round."""
     arguments = ["--only", *args.only, *(["--quick"] if args.quick else [])]
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     began = time.monotonic()
@@ -158,7 +158,7 @@ def show(found: dict[str, list[dict[str, float]]]) -> None:
             f"{case:32}{before:>11,.0f}{after:>11,.0f}{median(ratios):>8.2f}{min(ratios):>8.2f}"
             f"{max(ratios):>9.2f}{mark}"
         )
-    print(f"\n! is below {FLOOR}: measure again on a quiet machine")
+    print(f"\n! is below {FLOOR}: measure again on an idle machine")
 
 
 def main() -> None:
@@ -167,7 +167,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="7, with --quick 2")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--quick", action="store_true", help="small clusters and few pods")
-    parser.add_argument("--json", metavar="FILE", help="also write the rates of every round there")
+    parser.add_argument(
+        "--json", metavar="FILE", help="also write the rates of every round to FILE"
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:

@@ -43,14 +43,14 @@ class Result:
     pods: int
     per_second: float
     per_wall_second: float
-    facts_microseconds: float
+    pod_info_microseconds: float
     rejected: int
 
 
 def decide_all(world: World, pods: Sequence[PodInfo], seed: int = 1) -> tuple[float, float, int]:
-    """Decide about the pods one after the other; answers CPU and wall seconds, and rejections.
+    """Schedule the pods one after the other; return CPU and wall seconds, and rejections.
 
-    The first one is not counted: it finds everything for the first time.
+    The first pod is not counted: nothing is cached for it.
     """
     profile = default_profiles()["default-scheduler"]
     rng = np.random.default_rng(seed)
@@ -69,7 +69,7 @@ def decide_all(world: World, pods: Sequence[PodInfo], seed: int = 1) -> tuple[fl
 def measure(kind: str, nodes: int, placed: int = 0, pods: int = PODS, seed: int = 1) -> Result:
     """Measure one kind on one cluster."""
     world = a_cluster(nodes, placed)
-    # A small cluster fills up; the rest of the run would measure rejections.
+    # A small cluster would fill up, and the rest of the run would measure rejections.
     waiting = list(KINDS[kind].pods(world, min(pods, nodes * 30)))
     began = time.process_time()
     pod_infos = [world.pod_info(pod) for pod in waiting]
@@ -80,13 +80,13 @@ def measure(kind: str, nodes: int, placed: int = 0, pods: int = PODS, seed: int 
 
 
 def best(runs: int, kind: str, nodes: int, placed: int = 0, pods: int = PODS) -> Result:
-    """Keep the best of some runs: everything that disturbs one makes it slower."""
+    """Return the best of some runs: other load can only make a run slower."""
     found = (measure(kind, nodes, placed, pods, seed) for seed in range(1, runs + 1))
     return max(found, key=lambda result: result.per_second)
 
 
 def show_profile(kind: str, nodes: int, placed: int, pods: int) -> None:
-    """Show in which functions the time goes; measuring makes calls seem dearer than they are."""
+    """Print a profile by function; profiling makes calls seem more expensive than they are."""
     world = a_cluster(nodes, placed)
     pod_infos = [world.pod_info(pod) for pod in KINDS[kind].pods(world, pods)]
     profiler = cProfile.Profile()
@@ -97,25 +97,25 @@ def show_profile(kind: str, nodes: int, placed: int, pods: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[100, 5000])
-    parser.add_argument("--placed", type=int, default=0, help="pods that stand there already")
+    parser.add_argument("--placed", type=int, default=0, help="pods on the nodes already")
     parser.add_argument("--pods", type=int, default=PODS)
     parser.add_argument("--kind", nargs="+", choices=list(KINDS), default=list(KINDS))
-    parser.add_argument("--repeat", type=int, default=1, help="keep the best of so many runs")
-    parser.add_argument("--json", metavar="FILE", help="also write the results there")
+    parser.add_argument("--repeat", type=int, default=1, help="keep the best of N runs")
+    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
     parser.add_argument("--profile", choices=list(KINDS), help="profile one kind instead")
     args = parser.parse_args()
     if args.profile:
         show_profile(args.profile, args.nodes[-1], args.placed, args.pods)
         return
     results = []
-    print(f"{'kind':32}{'nodes':>7}{'placed':>8}{'per s':>9}{'wall':>9}{'facts µs':>10}{'no':>6}")
+    print(f"{'kind':32}{'nodes':>7}{'placed':>8}{'per s':>9}{'wall':>9}{'info µs':>10}{'no':>6}")
     for nodes in args.nodes:
         for kind in args.kind:
             found = best(args.repeat, kind, nodes, args.placed, args.pods)
             results.append(found)
             print(
                 f"{KINDS[kind].words:32}{nodes:>7}{found.placed:>8}{found.per_second:>9,.0f}"
-                f"{found.per_wall_second:>9,.0f}{found.facts_microseconds:>10.1f}"
+                f"{found.per_wall_second:>9,.0f}{found.pod_info_microseconds:>10.1f}"
                 f"{found.rejected:>6}",
                 flush=True,
             )

@@ -1,4 +1,4 @@
-"""Kinds of pods to decide about, each with what a decision has to reach on 5,000 nodes."""
+"""Kinds of pods to schedule, each with its target rate on 5,000 nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
 
 @dataclass(frozen=True)
 class Kind:
-    """``target`` is in decisions a second on one core, every one of 5,000 nodes evaluated."""
+    """``target`` is in decisions a second on one core, with all 5,000 nodes evaluated."""
 
     words: str
     pods: Callable[[World, int], Pods]
@@ -57,12 +57,12 @@ WOULD_BE_THERE = {
 
 
 def far(world: World, count: int) -> Pods:
-    """One a node: more of them than nodes would measure rejections."""
+    """One pod per node: more pods than nodes would measure rejections."""
     yield from web(min(count, world.nodes.node_count), **affinity(podAntiAffinity=required(HOST)))
 
 
 def spread_both(world: World, count: int) -> Pods:
-    """One a node: zones are not equally large, so a second round would be too uneven."""
+    """One pod per node: zones differ in size, so a second round would exceed the skew."""
     constraints = spread(ZONE, HOST, hard=True)
     yield from web(min(count, world.nodes.node_count), topology_spread_constraints=constraints)
 
@@ -73,7 +73,7 @@ def neighbours(_world: World, count: int) -> Pods:
 
 
 def deployment(world: World, count: int) -> Pods:
-    """What nearly every pod is: the system spreads it by host and zone."""
+    """Pods of a Deployment, which the default constraints spread over hosts and zones."""
     yield from _deployments(world, count, 1)
 
 
@@ -112,7 +112,7 @@ def distinct(world: World, count: int) -> Pods:
 
 
 def images(world: World, count: int) -> Pods:
-    """A third of the nodes has the image."""
+    """Pods whose image is on a third of the nodes."""
     image = {"names": ["registry.k8s.io/pause:3.10"], "sizeBytes": 500 * 1024 * 1024}
     for name in world.nodes.names[::3]:
         node = world.nodes.nodes[world.nodes.row_of[name]]

@@ -1,11 +1,11 @@
-"""How much memory a scheduler needs for a cluster, and what one piece of news costs it.
+"""Measure a scheduler's memory for a cluster, and its CPU time for an informer event.
 
     python benchmarks/memory.py [--nodes 5000] [--pods 50000]
 
-Nodes and pods arrive as the JSON a real API server sends (kubelets' images and conditions,
-tokens' volumes, owner references, statuses), through the decoder, the informer's copy and the
-scheduler's news desk. Nothing of the JSON is kept by this benchmark. The figures are of the
-process: resident memory before and after, and CPU time an event.
+Nodes and pods are the JSON that a real API server sends (images and conditions of kubelets, token
+volumes, owner references, statuses), passed through the decoder, the informer's cache and the
+event handlers. This benchmark keeps none of the JSON. Figures are the resident memory of the
+process before and after, and CPU time per event.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FULL = "with pods MiB"
 
 
 def a_node(i: int, rng: np.random.Generator) -> dict[str, Any]:
-    """A node as a kubelet of a cloud keeps it."""
+    """Return a node as the kubelet of a cloud writes it."""
     name = f"ip-10-{i // 65536}-{i // 256 % 256}-{i % 256}.eu-central-1.compute.internal"
     amounts = {"cpu": "15890m", "memory": "60Gi", "ephemeral-storage": "93478772582",
                "hugepages-1Gi": "0", "hugepages-2Mi": "0", "pods": "110"}  # fmt: skip
@@ -71,7 +71,7 @@ def a_node(i: int, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def a_pod(i: int, node: str) -> dict[str, Any]:
-    """A running pod of a Deployment as an API server has it."""
+    """Return a running pod of a Deployment as an API server stores it."""
     app, code = f"service-{i % WORKLOADS}", f"{i % WORKLOADS:05x}"
     name = f"{app}-{code}-{i:05x}"
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{app}-{code}",
@@ -122,7 +122,7 @@ def _uid(i: int) -> str:
 
 
 def resident() -> float:
-    """Resident memory of this process, in MiB."""
+    """Return the resident memory of this process, in MiB."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
@@ -130,7 +130,7 @@ def resident() -> float:
 
 
 class Feed:
-    """A scheduler's ears: decoder, copy, news desk."""
+    """Decoder, informer caches and event handlers of a scheduler."""
 
     def __init__(self) -> None:
         profiles = default_profiles()
@@ -142,21 +142,21 @@ class Feed:
             interested_plugins=queueing_hints.interested_plugins,
             equivalence_key=queueing_hints.equivalence_key,
         )
-        self.desk = EventHandlers(self.world, queue, profiles.__contains__, time.time)
+        self.handlers = EventHandlers(self.world, queue, profiles.__contains__, time.time)
         self._parts = ObjectInterner()
-        self._copies: dict[str, InformerCache[Any]] = {}
+        self._caches: dict[str, InformerCache[Any]] = {}
 
-    def _keep(self, obj: Any) -> Any:
+    def _transform(self, obj: Any) -> Any:
         return self._parts.pod(obj) if isinstance(obj, Pod) else self._parts.node(obj)
 
-    def deliver(self, resource: Resource[Any], handler: Any, objects: Iterator[Any]) -> float:
-        """Deliver objects; returns CPU microseconds an event, without those of writing JSON."""
-        copy = self._copies.setdefault(resource.plural, InformerCache())
+    def add(self, resource: Resource[Any], handler: Any, objects: Iterator[Any]) -> float:
+        """Add objects; return CPU microseconds per event, without making the JSON."""
+        cache = self._caches.setdefault(resource.plural, InformerCache())
         spent, count = 0.0, 0
         for raw in objects:
             data = json.dumps(raw).encode()
             began = time.process_time()
-            for change in copy.put(self._keep(decode_typed(data, resource))):
+            for change in cache.put(self._transform(decode_typed(data, resource))):
                 handler(*change)
             spent += time.process_time() - began
             count += 1
@@ -164,17 +164,17 @@ class Feed:
 
 
 def measure(nodes: int, pods: int) -> dict[str, float]:
-    """Fill a scheduler and look at the process."""
+    """Add all objects and measure the process."""
     feed, rng = Feed(), np.random.default_rng(1)
     gc.collect()
     empty = resident()
-    node_cost = feed.deliver(
-        scheme.NODES, feed.desk.on_node, (a_node(i, rng) for i in range(nodes))
+    node_cost = feed.add(
+        scheme.NODES, feed.handlers.on_node, (a_node(i, rng) for i in range(nodes))
     )
     with_nodes = resident()
     names = feed.world.nodes.names
-    pod_cost = feed.deliver(
-        scheme.PODS, feed.desk.on_pod, (a_pod(i, names[i % nodes]) for i in range(pods))
+    pod_cost = feed.add(
+        scheme.PODS, feed.handlers.on_pod, (a_pod(i, names[i % nodes]) for i in range(pods))
     )
     gc.collect()
     full = resident()

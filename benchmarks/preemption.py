@@ -1,16 +1,15 @@
-"""How many preemptions are planned a second, in process: the attempt, its message, the victims.
+"""Measure preemptions planned a second, in process: the attempt, its message, the victims.
 
     python benchmarks/preemption.py [--nodes 5000] [--pods-per-node 30] [--case warm ...]
 
-Every node is full of less important pods, so each attempt ends in victims. After each one the world
-moves as it would: the preemptor is nominated to its node and its victims leave. ``warm`` asks for
-the same class again and again, ``first`` for a new class (and priority) each time, ``budgets`` is
-warm with ten disruption budgets over all pods, one of which the controller updates after each
-preemption. ``ports``, ``far`` and ``even`` are preemptors that a host port, required anti-affinity
-or topology spread keeps from many nodes. Rates are by the CPU time of this process and cover the
-attempt with its message, not the moving of the world; ``best`` is the best window of 25, which is
-what to compare on a machine that does other things too. ``cold`` is the very first attempt in a
-world.
+Every node is full of pods of lower priority, so each attempt ends in victims. After each attempt
+the preemptor is nominated to its node and its victims are deleted. ``warm`` schedules pods of one
+class, ``first`` a pod of a new class (and priority) each time, ``budgets`` is warm with ten
+disruption budgets over all pods, one of which is updated after each preemption. ``ports``, ``far``
+and ``even`` are preemptors that a host port, required anti-affinity or topology spread excludes
+from many nodes. Rates are per second of CPU time and cover the attempt with its message, not the
+changes after it; ``best`` is the best window of 25 attempts, which can be compared on a machine
+that does other work too. ``cold`` is the very first attempt.
 """
 
 import argparse
@@ -47,7 +46,7 @@ FAR = {
 
 
 def a_full_cluster(nodes: int, per_node: int, seed: int) -> World:
-    """Nodes with no room left, under pods of four priorities that started at various times."""
+    """Return full nodes with pods of four priorities that started at various times."""
     rng = np.random.default_rng(seed)
     world = World()
     for i in range(nodes):
@@ -133,14 +132,15 @@ def plan(
     """Plan one preemption."""
     outcome = schedule_pod(profile, pod_info, world, NOW, rng)
     assert isinstance(outcome, SchedulingFailure), f"{pod_info.key} fits on {outcome.node}"
-    assert outcome.effect is not None and outcome.effect.nominated_node, outcome.message
-    return outcome.effect
+    result = outcome.post_filter_result
+    assert result is not None and result.nominated_node, outcome.message
+    return result
 
 
-def carry_out(world: World, pod_info: PodInfo, effect: PostFilterResult) -> None:
-    """Let the world move as it would: the node is promised, the victims are gone."""
-    world.nominations.set(pod_info, effect.nominated_node)
-    for victim in effect.victims:
+def execute(world: World, pod_info: PodInfo, result: PostFilterResult) -> None:
+    """Nominate the preemptor and delete its victims."""
+    world.nominations.set(pod_info, result.nominated_node)
+    for victim in result.victims:
         world.delete(victim.pod)
 
 
@@ -158,10 +158,10 @@ def measure(case: str, nodes: int, per_node: int, count: int, seed: int) -> Resu
     spent, victims = [], 0
     for i, pod_info in enumerate(waiting):
         start = time.process_time()
-        effect = plan(profile, world, pod_info, rng)
+        result = plan(profile, world, pod_info, rng)
         spent.append(time.process_time() - start)
-        victims += len(effect.victims)
-        carry_out(world, pod_info, effect)
+        victims += len(result.victims)
+        execute(world, pod_info, result)
         if case == "budgets":
             world.upsert(typed(a_budget(i % APPS, max(0, count - i))))
     gc.unfreeze()
@@ -180,7 +180,7 @@ def main() -> None:
     parser.add_argument("--preemptions", type=int, default=500)
     parser.add_argument("--case", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", metavar="FILE", help="also write the results there")
+    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
     args = parser.parse_args()
     results = []
     print(

@@ -1,13 +1,12 @@
-"""kube-scheduler, a binder that decides nothing, and Holdfast on a real kube-apiserver and etcd.
+"""Compare kube-scheduler, Holdfast and a plain binder on a real kube-apiserver and etcd.
 
     python benchmarks/real_control_plane.py [--quick] [--case basic ...] [--rounds 1] [--json FILE]
 
 Every run has a fresh control plane. Nodes and pods are created first, then the scheduler is
-started; one observer notes when binds and events are stored, and the clock runs from the first
-bind to the last bind and event. Runs alternate between the competitors, so that whatever else the
-machine does hits all of them; figures mean something only as ratios within one table. CPU is
-counted over the same span, so starting up is left out. *Owners* are pods for which 1,000
-reservations hold room; of the competitors only Holdfast knows what that is.
+started; an observer watches binds and events, and the time is measured from the first bind to the
+last bind or event. Runs alternate between the schedulers, so that other load affects all of them;
+figures are comparable only as ratios within one table. CPU time is counted over the same span,
+without the start. *Owners* are pods with 1,000 reservations, which only Holdfast supports.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ from real_load import (  # noqa: E402
 )
 
 Command = list[str]
-PATIENCE = 900.0
+TIMEOUT_SECONDS = 900.0
 
 
 def kube_scheduler(plane: ControlPlane) -> Command:
-    """Upstream's own, with nothing of ours in its way: no limits on its requests."""
+    """kube-scheduler without client-side limits on its requests."""
     config = plane.directory / "kube-scheduler.yaml"
     connection = {"kubeconfig": str(plane.kubeconfig), "qps": 10_000, "burst": 10_000}
     config.write_text(
@@ -60,23 +59,23 @@ def kube_scheduler(plane: ControlPlane) -> Command:
 
 
 def holdfast(plane: ControlPlane) -> Command:
-    """Ours, as a user starts it."""
+    """Holdfast, as a user starts it."""
     flags = ["--kubeconfig", str(plane.kubeconfig), "--no-leader-elect", "--health-port", "0"]
     return [sys.executable, "-m", "holdfast", "scheduler", *flags]
 
 
 def binder(plane: ControlPlane) -> Command:
-    """Binds, and nothing else."""
+    """The plain binder: binds only."""
     return [sys.executable, str(HERE / "binder.py"), "--kubeconfig", str(plane.kubeconfig)]
 
 
 def binder_with_events(plane: ControlPlane) -> Command:
-    """Binds and one event each: what a scheduler must write at the least."""
+    """The plain binder with one event per bind: the least that a scheduler writes."""
     return [*binder(plane), "--events"]
 
 
 def binder_with_watch(plane: ControlPlane) -> Command:
-    """Binds, one event each, and a watch of the pods: what a scheduler must do at the least."""
+    """The plain binder with events and a watch of pods: the least that a scheduler does."""
     return [*binder_with_events(plane), "--watch"]
 
 
@@ -92,7 +91,7 @@ LIMITS = ("binds alone", "binds + events", "and a watch")
 
 @dataclass(frozen=True)
 class Figures:
-    """One run."""
+    """The figures of one run."""
 
     case: str
     who: str
@@ -134,7 +133,7 @@ async def timed(case: str, who: str, plane: ControlPlane, client: Client, pods: 
         process = subprocess.Popen(COMPETITORS[who](plane), stdout=out, stderr=out)
     servers = [server.pid for server in plane.processes]
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await observer.began.wait()
             before, servers_before = cpu_seconds(process.pid), sum(map(cpu_seconds, servers))
             watch = asyncio.create_task(observer.finished())
@@ -160,10 +159,10 @@ async def timed(case: str, who: str, plane: ControlPlane, client: Client, pods: 
 
 
 def show(results: list[Figures]) -> None:
-    """Print medians, and beside each rate what part it is of the others'."""
+    """Print medians, and the ratios of each rate to the others."""
     cases = list(dict.fromkeys(r.case for r in results))
     print(
-        f"\n{'case':14} {'who':15} {'pods/s':>8} {'x kube':>7} {'of limit':>9} {'of basic':>9}"
+        f"\n{'case':14} {'name':15} {'pods/s':>8} {'x kube':>7} {'of limit':>9} {'of basic':>9}"
         f" {'CPU ms/pod':>11} {'x kube':>7} {'server ms':>10} {'peak MiB':>9} {'events':>7}"
     )
     rates = {
@@ -217,7 +216,7 @@ async def main() -> None:
     results: list[Figures] = []
     for number in range(args.rounds):
         for case in args.case:
-            # The limit does not depend on the pods' wishes: once is enough.
+            # The limit does not depend on the case: measure it once.
             for who in args.who:
                 if who in LIMITS and case != args.case[0]:
                     continue

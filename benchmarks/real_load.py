@@ -1,4 +1,4 @@
-"""What the schedulers are given on a real control plane, and the one observer who times them."""
+"""The load of the benchmark on a real control plane, and the observer that measures times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
 AT_ONCE = 48
 QUIET_SECONDS = 5.0
-"""kube-scheduler drops events when it has too many; then waiting for the last one is in vain."""
+"""kube-scheduler drops events if it has too many; stop waiting after this time without one."""
 
 
 def _required(topology: str) -> dict[str, Any]:
@@ -41,20 +41,20 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "preferred": {"affinity": {"podAffinity": PREFERRED}},
     "owners": {},
 }
-"""The wishes of the pods; *owners* are basic pods for which reservations hold room."""
+"""Constraints of the pods by case; *owners* are basic pods that own reservations."""
 RESERVED = 1000
 HELD = {"cpu": "1", "memory": "5000Mi"}
-"""What each reservation holds: ten of the pods."""
+"""What each reservation holds: the requests of ten pods."""
 
 
 def nodes(count: int) -> Iterable[dict[str, Any]]:
-    """Nodes like those of upstream's own benchmark, in three zones."""
+    """Return nodes like those of upstream's benchmark, in three zones."""
     for i in range(count):
         yield a_node(f"node-{i:05}", cpu="4", memory="32Gi", labels={ZONE: f"zone-{i % 3}"})
 
 
 def pods(workload: str, count: int) -> Iterable[dict[str, Any]]:
-    """Equal pods of one application."""
+    """Return equal pods of one application."""
     for i in range(count):
         yield a_pod(
             f"pod-{i:05}", cpu="100m", memory="500Mi", labels={"app": "web"}, **WORKLOADS[workload]
@@ -62,8 +62,8 @@ def pods(workload: str, count: int) -> Iterable[dict[str, Any]]:
 
 
 async def reserve(client: Client, number: int, node_count: int) -> None:
-    """Hold room for the pods on a node, as a scheduler left it that has ended since."""
-    name = f"room-{number:04}"
+    """Create a reservation that is already available on a node."""
+    name = f"reservation-{number:04}"
     raw = a_reservation(
         name, **HELD, owner_labels={"app": "web"}, allocate_once=False, ttl="24h"
     )  # fmt: skip
@@ -75,7 +75,7 @@ async def reserve(client: Client, number: int, node_count: int) -> None:
 
 
 async def fill(client: Client, workload: str, node_count: int, pod_count: int) -> None:
-    """Create nodes, what holds room on them, then pods."""
+    """Create nodes, reservations on them, then pods."""
     await _at_once(nodes(node_count), lambda raw: client.create(NODES, raw))
     if workload == "owners":
         await _at_once(range(RESERVED), lambda number: reserve(client, number, node_count))
@@ -93,8 +93,8 @@ async def _at_once(items: Iterable[Any], do: Callable[[Any], Awaitable[Any]]) ->
 
 
 @dataclass
-class Sighting:
-    """How many were seen, and when the first and the last."""
+class SeenNames:
+    """The names that were seen, and the times of the first and the last."""
 
     wanted: int
     names: set[bytes] = field(default_factory=set)
@@ -105,7 +105,7 @@ class Sighting:
     def complete(self) -> bool:
         return len(self.names) >= self.wanted
 
-    def saw(self, name: bytes) -> None:
+    def add(self, name: bytes) -> None:
         self.last = time.perf_counter()
         self.first = self.first or self.last
         self.names.add(name)
@@ -117,16 +117,16 @@ _METADATA_ONLY = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
 
 class Observer:
-    """Watches binds and events as they are stored; asks for names only, to be cheap."""
+    """Watches binds and events, with metadata only to save CPU time."""
 
     def __init__(self, client: Client, pods: int, events: int) -> None:
         self._client = client
-        self.binds, self.events = Sighting(pods), Sighting(events)
+        self.binds, self.events = SeenNames(pods), SeenNames(events)
         self.began = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Follow from now on."""
+        """Start the watches."""
         for resource, fields, seen in (
             (PODS, "spec.nodeName!=", self.binds),
             (EVENTS, "reason=Scheduled", self.events),
@@ -134,10 +134,10 @@ class Observer:
             version = (await self._client.list(resource, "default", limit=1)).resource_version
             query = {"watch": "true", "resourceVersion": version, "fieldSelector": fields}
             path = resource.path("default")
-            self._tasks.append(asyncio.create_task(self._follow(path, query, seen)))
+            self._tasks.append(asyncio.create_task(self._watch(path, query, seen)))
 
     async def finished(self) -> None:
-        """Wait for everything wanted; for events only as long as some still come."""
+        """Wait for all binds, and for events while some still arrive."""
         while not self.binds.complete:
             self._raise()
             await asyncio.sleep(0.1)
@@ -151,7 +151,7 @@ class Observer:
 
     @property
     def seconds(self) -> float:
-        """From the first bind to the last bind or event."""
+        """Seconds from the first bind to the last bind or event."""
         return max(self.binds.last, self.events.last) - self.binds.first
 
     def _raise(self) -> None:
@@ -159,8 +159,8 @@ class Observer:
             if task.done():
                 task.result()
 
-    async def _follow(self, path: str, query: dict[str, str], seen: Sighting) -> None:
-        # A server that has too much to do ends watches that do not keep up: go on where it ended.
+    async def _watch(self, path: str, query: dict[str, str], seen: SeenNames) -> None:
+        # A busy server ends slow watches: continue after the last revision.
         while True:
             request = Request("GET", path, query, {"accept": _METADATA_ONLY})
             async with self._client.transport.stream(request) as stream:
@@ -170,18 +170,18 @@ class Observer:
                     if found := _VERSION.search(line):
                         query["resourceVersion"] = found[1].decode()
                     if line.startswith(b'{"type":"ADDED"') and (found := _NAME.search(line)):
-                        seen.saw(found[1])
+                        seen.add(found[1])
                         self.began.set()
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU a process has used so far, user and system."""
+    """Return the CPU seconds of a process so far, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_mebibytes(pid: int) -> float:
-    """The most memory a process ever had."""
+    """Return the peak memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     return int(found[1]) / 1024 if found else 0.0

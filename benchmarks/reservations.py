@@ -1,12 +1,12 @@
-"""What reservations cost: pods that own none, pods that own them, reservations looking for a node.
+"""Measure scheduling with reservations: pods that own none, owners, and reservations themselves.
 
     python benchmarks/reservations.py [--nodes 5000] [--reservations 0 100 1000 5000]
 
-Reservations hold room for pods of one workload, round robin over the nodes. *Others* are basic
-pods that own none of them. *Owners* are pods of that workload, five to a reservation; as long as
-there is room in one they take it. *Scheduled* are reservations that look for their node like pods:
-the attempt, and the news that they hold room. *Heirs* are reservations that take over the room of
-running pods, one workload of a hundred each; 50,000 pods stand there.
+Reservations for pods of one workload are on the nodes, round robin. *Others* are basic pods that
+own none of them. *Owners* are pods of that workload, five to a reservation, which use reserved
+resources while some are free. *Scheduled* are pending reservations: the attempt, and the event
+that they are available. *Heirs* are pre-allocation reservations that take the resources of running
+pods, each of one of a hundred workloads; 50,000 pods are running.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def a_reserved_cluster(nodes: int, count: int) -> World:
 
 
 def of_others(nodes: int, count: int, pods: int = PODS) -> float:
-    """Decisions a second about pods that own no reservation."""
+    """Return decisions a second for pods that own no reservation."""
     world = a_reserved_cluster(nodes, count)
     pod_infos = [world.pod_info(pod) for pod in web(pods)]
     return (pods - 1) / decide_all(world, pod_infos)[0]
 
 
 def of_owners(nodes: int, count: int, pods: int = PODS) -> float:
-    """Decisions a second about owners."""
+    """Return decisions a second for owners."""
     world = a_reserved_cluster(nodes, count)
     pods = min(pods, PER_RESERVATION * count)
     pod_infos = [world.pod_info(pod) for pod in owners(pods)]
@@ -78,7 +78,7 @@ def of_owners(nodes: int, count: int, pods: int = PODS) -> float:
 
 
 def scheduled(nodes: int, count: int, more: int = 1000) -> float:
-    """Reservations placed a second, where so many hold room already."""
+    """Return reservations scheduled a second, with ``count`` others on the nodes."""
     world = a_reserved_cluster(nodes, count)
     profile, rng = default_profiles()["default-scheduler"], np.random.default_rng(1)
     waiting = [reservation(count + i) for i in range(more)]
@@ -96,7 +96,7 @@ def scheduled(nodes: int, count: int, more: int = 1000) -> float:
 
 
 def of_heirs(nodes: int, placed: int = PLACED, more: int = 50) -> float:
-    """Attempts a second of reservations that inherit from pods of one workload."""
+    """Return attempts a second of pre-allocation reservations."""
     world = a_cluster(nodes, placed)
     profile, rng = default_profiles()["default-scheduler"], np.random.default_rng(1)
     waiting = [_heir(i) for i in range(more)]

@@ -1,12 +1,12 @@
-"""Measure everything there is, in one run, so that figures can stand side by side.
+"""Run all benchmarks in one run, so that their figures can be compared.
 
     make bench                    the common cases, about five minutes
     make bench ARGS="--full"      every kind on every size, ten minutes or more
     make bench ARGS="--only decisions reservations"
 
-Rates are a second of CPU time of one core. They mean something beside the others of the same run:
-``of basic`` is the share of what basic pods reach on as many nodes, and the growth table divides
-one case by the same case on a smaller cluster. Progress goes to stderr, the tables to stdout.
+Rates are per second of CPU time of one core. Compare them only within one run: ``of basic`` is the
+ratio to basic pods on as many nodes, and the growth table divides a case by the same case on a
+smaller cluster. Progress is printed to stderr, the tables to stdout.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ PARTS = ("decisions", "reservations", "preemption", "backlog", "memory", "server
 NODES, MORE_NODES = (100, 1000, 5000), (100, 1000, 5000, 20_000)
 TARGET_NODES = 5000
 PLACED, MORE_PLACED = (0, 50_000), (0, 50_000, 200_000)
-MOST_A_NODE = 60
+MAX_PODS_PER_NODE = 60
 STEADY = ("basic", "near", "deployment", "classes")
-"""Kinds that also decide in clusters full of pods, without ``--full``."""
+"""Kinds that are also measured on clusters full of pods without ``--full``."""
 PREEMPTIONS = {"warm": 3000, "first": 300, "budgets": 300}
 BACKLOGS, WAITING = ("equal", "labels"), 10_000
-"""Pods that wait for room, and how many."""
+"""Kinds and number of unschedulable pods."""
 OWNERS, SCHEDULED, SHARE_OF_OTHERS = 5000, 2000, 0.8
 GIBI = 1024.0
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured figure; ``target`` is what it has to reach, as far as anybody said."""
+    """One measured figure; ``target`` is its target, if there is one."""
 
     part: str
     case: str
     nodes: int
     placed: int
     held: int
-    """Reservations that hold room."""
+    """Number of reservations on the nodes."""
     rate: float
     of_basic: float | None = None
     target: float | None = None
@@ -60,7 +60,7 @@ class Figure:
 
 
 class Table:
-    """Prints figures as they come and keeps them."""
+    """Prints and stores figures as they are measured."""
 
     def __init__(self, plan: int) -> None:
         self.figures: list[Figure] = []
@@ -73,7 +73,7 @@ class Table:
         )
 
     def now(self, words: str) -> None:
-        """Say what is being measured, for somebody who waits."""
+        """Print what is being measured."""
         done, spent = len(self.figures), time.monotonic() - self._began
         line = f"[{done}/{self._plan}] {spent:4.0f} s  {words}"
         print(f"\r{line[:78]:78}\r", end="", file=sys.stderr, flush=True)
@@ -91,7 +91,7 @@ class Table:
         )
 
     def find(self, case: str, nodes: int, placed: int = 0) -> float | None:
-        """The rate of a case, if it was measured."""
+        """Return the rate of a case, or None if it was not measured."""
         for figure in self.figures:
             if (figure.case, figure.nodes, figure.placed, figure.held) == (case, nodes, placed, 0):
                 return figure.rate
@@ -99,17 +99,19 @@ class Table:
 
 
 def sizes(full: bool) -> Iterator[tuple[int, int, str]]:
-    """Clusters and kinds: the same cluster for all its kinds, because building takes longer."""
+    """Return sizes of clusters with their kinds; building a cluster takes longest."""
     for nodes in MORE_NODES if full else NODES:
         for placed in MORE_PLACED if full else PLACED:
-            if placed > nodes * MOST_A_NODE or (placed and not full and nodes != TARGET_NODES):
+            if placed > nodes * MAX_PODS_PER_NODE or (
+                placed and not full and nodes != TARGET_NODES
+            ):
                 continue
             for kind in KINDS if full or not placed else STEADY:
                 yield nodes, placed, kind
 
 
 def measure_decisions(table: Table, *, full: bool, repeat: int) -> None:
-    """Every kind on every size."""
+    """Measure every kind on every size."""
     for nodes, placed, kind in sizes(full):
         words = KINDS[kind].words
         table.now(f"{words}, {nodes:,} nodes, {placed:,} pods placed")
@@ -121,7 +123,7 @@ def measure_decisions(table: Table, *, full: bool, repeat: int) -> None:
 
 
 def measure_reservations(table: Table, *, full: bool, repeat: int) -> None:
-    """Pods that own none, owners and reservations themselves, with ever more of them held."""
+    """Measure other pods, owners and reservations, with more and more reservations."""
     nodes = TARGET_NODES
 
     def best(what: str, held: int) -> float:
@@ -129,7 +131,7 @@ def measure_reservations(table: Table, *, full: bool, repeat: int) -> None:
             "others": reservations.of_others, "owners": reservations.of_owners,
             "reservations scheduled": reservations.scheduled,
         }[what]  # fmt: skip
-        table.now(f"{what}, {held:,} reservations hold room")
+        table.now(f"{what}, {held:,} reservations on the nodes")
         return max(measure(nodes, held) for _ in range(repeat))
 
     without = best("others", 0)
@@ -148,13 +150,13 @@ def measure_reservations(table: Table, *, full: bool, repeat: int) -> None:
             Figure("reservations", "reservations scheduled", nodes, 0, held, rate, None, SCHEDULED)
         )
     placed = reservations.PLACED
-    table.now(f"reservations that inherit, {placed:,} pods stand")
+    table.now(f"pre-allocation, {placed:,} pods running")
     rate = max(reservations.of_heirs(nodes) for _ in range(repeat))
     table.add(Figure("reservations", "reservations that inherit", nodes, placed, 0, rate))
 
 
 def measure_preemption(table: Table, *, full: bool, repeat: int) -> None:
-    """Preemptions planned, on a cluster full of less important pods."""
+    """Measure preemptions on a cluster full of pods of lower priority."""
     del repeat
     for case in preemption.CASES if full else PREEMPTIONS:
         words = f"preemption, {preemption.CASES[case][0]}"
@@ -166,15 +168,15 @@ def measure_preemption(table: Table, *, full: bool, repeat: int) -> None:
 
 
 def measure_backlog(table: Table, *, full: bool, repeat: int) -> None:
-    """Events while many pods wait, and trying those again."""
+    """Measure events while many pods are unschedulable, and their next attempts."""
     del repeat
     for kind in backlog.KINDS if full else BACKLOGS:
         words = backlog.KINDS[kind][0]
         table.now(f"a backlog, {words}")
         found = backlog.measure(kind, TARGET_NODES, WAITING)
         for what, cost in (
-            ("event for nobody", found.idle_event_microseconds),
-            ("event for everybody", found.helpful_event_microseconds),
+            ("event that helps no pod", found.idle_event_microseconds),
+            ("event that helps all pods", found.helpful_event_microseconds),
             ("tried again", found.try_microseconds),
         ):
             table.add(
@@ -183,7 +185,7 @@ def measure_backlog(table: Table, *, full: bool, repeat: int) -> None:
 
 
 def measure_memory(table: Table, *, full: bool, repeat: int) -> None:
-    """Resident memory of a scheduler, in a process of its own."""
+    """Measure the resident memory of a scheduler, in a process of its own."""
     del full, repeat
     nodes, pods = TARGET_NODES, PLACED[-1]
     table.now(f"memory, {nodes:,} nodes, {pods:,} pods")
@@ -195,7 +197,7 @@ def measure_memory(table: Table, *, full: bool, repeat: int) -> None:
 
 
 def measure_server(table: Table, *, full: bool, repeat: int) -> None:
-    """Pods created and bound through the whole embedded cluster, by the clock on the wall."""
+    """Measure pods created and bound in the embedded cluster, per second of elapsed time."""
     del repeat
     pods, nodes = (3000 if full else 1000), 100
     table.now("the embedded cluster, both ways of running it")
@@ -215,7 +217,7 @@ MEASURES = {
 
 
 def show_growth(table: Table) -> None:
-    """Print what a decision costs in a larger cluster, as a multiple of the smaller one's."""
+    """Print the cost of a decision as a multiple of its cost on a smaller cluster."""
     rows = []
     for kind in KINDS.values():
         for small, large in pairwise(MORE_NODES[1:]):
@@ -230,14 +232,14 @@ def show_growth(table: Table) -> None:
                 words = f"{kind.words}: 0 -> {placed:,} placed pods"
                 rows.append((words, before / after, 1.0))
     if rows:
-        print("\nwhat a decision costs, times as much; growth in nodes is linear, in pods flat, if")
-        print(f"{'it stays below':>62}{'it is':>9}")
+        print("\ncost of a decision as a multiple; at most linear in nodes and constant in pods if")
+        print(f"{'below':>62}{'is':>9}")
         for words, cost, bound in rows:
             print(f"{words:54}{bound:8.1f}{cost:9.2f}{' !' if cost > 1.25 * bound else ''}")
 
 
 def planned(parts: list[str], *, full: bool) -> int:
-    """How many figures there will be."""
+    """Return how many figures will be measured."""
     counts = {
         "decisions": len(list(sizes(full))), "memory": 1, "server": 2,
         "reservations": 8 + (len(reservations.COUNTS) if full else 2),
@@ -251,15 +253,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="every kind on every size")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--repeat", type=int, default=2, help="keep the best of so many runs")
-    parser.add_argument("--json", metavar="FILE", help="also write the figures there")
+    parser.add_argument("--repeat", type=int, default=2, help="keep the best of N runs")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
     args = parser.parse_args()
     table = Table(planned(args.only, full=args.full))
     for part in args.only:
         MEASURES[part](table, full=args.full, repeat=args.repeat)
     print(f"{'':78}", end="\r", file=sys.stderr, flush=True)
     show_growth(table)
-    print("\n! is short of its target, or grows too fast: measure again on a quiet machine")
+    print("\n! is below its target, or grows too fast: measure again on an idle machine")
     if args.json:
         Path(args.json).write_text(json.dumps([asdict(f) for f in table.figures], indent=2))
 

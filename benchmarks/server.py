@@ -1,10 +1,10 @@
-"""How fast pods are created and bound through the whole embedded cluster, both ways of running it.
+"""Measure pods created and bound in the embedded cluster, in one process and in two.
 
     python benchmarks/server.py [--pods 2000] [--nodes 100] [--concurrency 32]
 
-Each way is started as a user would (`holdfast up` in its own process), pods are created over
-HTTPS from this process, and a watch counts the binds. Figures are per second of wall time and
-mean something only side by side, in one run.
+``holdfast up`` is started in a process of its own each time, pods are created over HTTPS from this
+process, and a watch counts the binds. Figures are per second of elapsed time; compare them only
+within one run.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ async def measure(flag: str, pods: int, nodes: int, concurrency: int) -> dict[st
         with (data / "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            await announced(data, process)
+            await wait_until_ready(data, process)
             return await drive(data, pods, concurrency, process.pid)
         finally:
             process.terminate()
             process.wait(30)
 
 
-async def announced(data: Path, process: subprocess.Popen) -> None:
+async def wait_until_ready(data: Path, process: subprocess.Popen) -> None:
     deadline = time.monotonic() + 120
     while not (data / "running.json").exists():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -67,7 +67,7 @@ async def drive(data: Path, pods: int, concurrency: int, pid: int) -> dict[str, 
     created = time.perf_counter() - began
     await bound
     total = time.perf_counter() - began
-    cpu = sum(cpu_seconds(p) for p in family(pid))
+    cpu = sum(cpu_seconds(p) for p in process_tree(pid))
     await client.close()
     await watcher.close()
     return {"created/s": pods / created, "bound/s": pods / total, "cpu ms/pod": 1000 * cpu / pods}
@@ -82,7 +82,7 @@ async def count_bound(client: Client, version: str, wanted: int) -> None:
                 return
 
 
-def family(pid: int) -> list[int]:
+def process_tree(pid: int) -> list[int]:
     children = Path(f"/proc/{pid}/task/{pid}/children")
     found = [int(c) for c in children.read_text().split()] if children.exists() else []
     return [pid, *found]

@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Options and hooks for all tests."""
 
 import gc
 import os
@@ -31,12 +31,12 @@ def pytest_configure():
 
 
 def pytest_addoption(parser):
-    """Let recorded answers be written anew; without the option nothing is written."""
-    parser.addoption("--record", action="store_true", help="write recorded answers anew")
+    """Add ``--record``, which writes the recorded answers again."""
+    parser.addoption("--record", action="store_true", help="write the recorded answers again")
 
 
 def pytest_collection_modifyitems(items):
-    """Start long tests first, so that nobody waits for the last of them alone."""
+    """Start long tests first, so that none of them runs alone at the end."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
@@ -47,7 +47,7 @@ def pytest_collection_finish():
 
 
 def pytest_runtest_setup(item):
-    """Skip tests marked ``kubectl`` where there is none; fail them where it is too old."""
+    """Skip tests marked ``kubectl`` without a kubectl; fail them if it is too old."""
     if item.get_closest_marker("kubectl") is None:
         return
     path = find_kubectl()

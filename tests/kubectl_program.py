@@ -1,4 +1,4 @@
-"""The kubectl that tests run, chosen and checked in this one place.
+"""Find and check the kubectl that the tests run.
 
 It is the program that HOLDFAST_KUBECTL names, else the one on PATH, else the newest that
 tests/real/build or tests/real/build-kubectl has put into the user's cache.
@@ -13,18 +13,18 @@ from functools import cache
 from pathlib import Path
 
 OLDEST_MINOR = 30
-"""Kubernetes 1.30: what the README asks for, and the oldest version that the tests pass with."""
+"""Kubernetes 1.30: the oldest version that the tests pass with, as the README states."""
 
 
 def binaries() -> Path:
-    """The folder in which the programs built by tests/real lie, one folder a version."""
+    """Return the folder of the programs built by tests/real, with one folder per version."""
     user_cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     root = os.environ.get("HOLDFAST_BINARIES") or str(Path(user_cache) / "holdfast" / "bin")
     return Path(root)
 
 
 def find_kubectl() -> str:
-    """The absolute path of the kubectl to use, or an empty string."""
+    """Return the absolute path of the kubectl to use, or ""."""
     if chosen := os.environ.get("HOLDFAST_KUBECTL") or shutil.which("kubectl"):
         return os.path.abspath(chosen)
     built = sorted(binaries().glob("*/kubectl"), key=_numbers)
@@ -33,7 +33,7 @@ def find_kubectl() -> str:
 
 @cache
 def minor_version(path: str) -> int | None:
-    """The MINOR of Kubernetes 1.MINOR that a kubectl is from; None if it does not say."""
+    """Return MINOR of a kubectl's version 1.MINOR; None if it prints no version."""
     command = [path, "version", "--client", "-o", "json"]
     try:
         done = subprocess.run(command, capture_output=True, timeout=60, check=True)
@@ -45,7 +45,7 @@ def minor_version(path: str) -> int | None:
 
 
 def problem_of(path: str) -> str:
-    """One sentence that says why tests cannot use a kubectl; empty if they can."""
+    """Return why tests cannot use a kubectl, in one sentence; "" if they can."""
     if not path:
         return (
             "tests marked kubectl need kubectl: put it on PATH, name it in HOLDFAST_KUBECTL, or "

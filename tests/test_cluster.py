@@ -1,4 +1,4 @@
-"""The wiring itself: what happens when a part dies, or cannot start."""
+"""The embedded cluster: progress, failing parts, restarts."""
 
 import asyncio
 from pathlib import Path
@@ -23,19 +23,19 @@ def settings(directory: Path, *, port=0, nodes=1, check=False):
 
 @pytest.fixture
 async def cluster(tmp_path):
-    """A cluster in this process that checks its promises after every decision."""
+    """A cluster in this process that checks its invariants after every decision."""
     made = Cluster(settings(tmp_path, check=True), SystemClock())
     await made.start()
     yield made
     await made.stop()
 
 
-async def test_it_tells_what_it_is_doing_and_counts_its_nodes(tmp_path):
-    told = []
+async def test_start_reports_progress_and_counts_nodes(tmp_path):
+    steps = []
     cluster = Cluster(settings(tmp_path, nodes=2), SystemClock())
-    await cluster.start(told.append)
+    await cluster.start(steps.append)
     try:
-        assert told == [
+        assert steps == [
             "starting the API server", "starting the controllers", "starting the scheduler",
             "starting 2 nodes",
         ]  # fmt: skip
@@ -46,7 +46,7 @@ async def test_it_tells_what_it_is_doing_and_counts_its_nodes(tmp_path):
     assert not cluster.healthy
 
 
-async def test_nodes_that_are_there_stay_whatever_number_is_asked_for(tmp_path):
+async def test_stored_nodes_are_kept_whatever_number_is_configured(tmp_path):
     for asked, there in ((3, 3), (1, 3), (4, 4)):
         cluster = Cluster(settings(tmp_path, nodes=asked), SystemClock())
         await cluster.start()
@@ -58,7 +58,7 @@ async def test_nodes_that_are_there_stay_whatever_number_is_asked_for(tmp_path):
             await cluster.stop()
 
 
-async def test_a_part_that_dies_is_named_with_the_cause(cluster, monkeypatch):
+async def test_the_failure_names_the_part_and_its_error(cluster, monkeypatch):
     def broken(_auditor):
         raise AssertionError("I1: n promised 9 of cpu and has 8")
 
@@ -74,30 +74,30 @@ async def test_a_part_that_dies_is_named_with_the_cause(cluster, monkeypatch):
 
 @pytest.mark.parametrize(("part", "name"), [("controllers", "controllers"),
                                             ("simulated_nodes", "simulated nodes")])  # fmt: skip
-async def test_other_parts_are_looked_after_too(cluster, part, name):
+async def test_failures_of_other_parts_are_reported_too(cluster, part, name):
     await getattr(cluster.components, part).stop()
     assert await cluster.failure() == f"the {name} have died"
 
 
-async def test_a_start_that_fails_leaves_nothing_behind(cluster, tmp_path):
+async def test_a_failed_start_leaves_nothing_running(cluster, tmp_path):
     port = int(cluster.url.rpartition(":")[2])
     other = tmp_path / "other"
     second = Cluster(settings(other, port=port), SystemClock())
     with pytest.raises(Refused, match=f"cannot listen on 127.0.0.1:{port}"):
         await second.start()
-    # Its directory is free again.
+    # The data directory is unlocked again.
     third = Cluster(settings(other), SystemClock())
     await third.start()
     await third.stop()
 
 
-async def test_what_was_acknowledged_is_there_and_goes_on_after_a_restart(tmp_path):
+async def test_acknowledged_objects_survive_a_restart(tmp_path):
     cluster = Cluster(settings(tmp_path), SystemClock())
     await cluster.start()
     client = cluster.server.client("test")
     for i in range(100):
         await client.create(PODS, a_pod(f"p{i}", cpu="1m"), "default")
-    await cluster.stop()  # in the middle of deciding, binding and writing events
+    await cluster.stop()  # while pods are being scheduled and bound
     again = Cluster(settings(tmp_path), SystemClock())
     await again.start()
     try:

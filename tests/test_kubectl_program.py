@@ -30,7 +30,7 @@ def test_an_older_kubectl_is_refused_with_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize("says", ["", "nonsense", "{}", "[]", '{"clientVersion": 1}'])
-def test_a_program_that_is_no_kubectl_is_named(tmp_path, says):
+def test_a_program_that_is_not_kubectl_is_reported(tmp_path, says):
     program = fake_kubectl(tmp_path, says)
     assert problem_of(program) == f"{program} does not answer `kubectl version --client -o json`"
     missing = str(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""A line that repeats is logged at most once a minute."""
+"""A repeated line is logged at most once a minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API server as a child process that fails to start: one sentence, no hang, nothing left."""
+"""A child process that fails to start: one message, no hang, nothing left running."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ def settings(directory: Path):
 
 @pytest.fixture
 def child(monkeypatch):
-    """Put a Python program in the place of the API server."""
+    """Return a function that replaces the API server by a Python program."""
 
     def set_program(text):
         monkeypatch.setattr(server_process, "COMMAND", (sys.executable, "-c", text))
@@ -32,7 +32,7 @@ def child(monkeypatch):
 
 
 async def failure(directory):
-    """The sentence that a start ends with."""
+    """Return the message of the error that a start raises."""
     cluster = Cluster(settings(directory), SystemClock())
     with pytest.raises(HoldfastError) as failed:
         await asyncio.wait_for(cluster.start(), HANG_SECONDS)
@@ -50,7 +50,7 @@ async def test_a_child_that_is_killed_before_it_is_ready(child, tmp_path):
 
 
 @pytest.mark.parametrize("part", ["ready", "ready https://127.0.0.1:6", 'failed "por'])
-async def test_a_child_that_is_killed_while_it_says_something(child, tmp_path, part):
+async def test_a_child_that_is_killed_while_it_writes(child, tmp_path, part):
     child(f"import os; os.write(1, {part.encode()!r}); os.kill(os.getpid(), 9)")
     assert "ended before it was ready (killed by SIGKILL)" in await failure(tmp_path)
 
@@ -61,7 +61,7 @@ async def test_a_child_that_exits_before_it_is_ready(child, tmp_path, capfd):
     assert "no such module" in capfd.readouterr().err
 
 
-async def test_a_child_that_says_why_it_failed(child, tmp_path):
+async def test_a_child_that_reports_why_it_failed(child, tmp_path):
     child("""import json; print('failed', json.dumps('port 7 is "busy"'))""")
     assert await failure(tmp_path) == 'port 7 is "busy"'
 
@@ -77,12 +77,12 @@ async def test_a_child_that_says_why_it_failed(child, tmp_path):
 )
 async def test_a_child_that_writes_something_else(child, tmp_path, said, shown):
     child(f"{said}\nimport sys; sys.stdin.read()")
-    words = await failure(tmp_path)
-    assert words.startswith(f"the API server did not start: it wrote {shown}")
-    assert words.endswith(" instead of its address")
+    message = await failure(tmp_path)
+    assert message.startswith(f"the API server did not start: it wrote {shown}")
+    assert message.endswith(" instead of its address")
 
 
-async def test_a_child_that_hangs_is_stopped_and_killed_if_it_must_be(child, tmp_path, monkeypatch):
+async def test_a_child_that_hangs_is_stopped_or_killed(child, tmp_path, monkeypatch):
     monkeypatch.setattr(server_process, "READY_SECONDS", 3.0)
     monkeypatch.setattr(server_process, "EXIT_SECONDS", 0.2)
     note = tmp_path / "pid"
@@ -101,7 +101,7 @@ print("ready", f"https://127.0.0.1:{listener.getsockname()[1]}", flush=True)
 
 @pytest.fixture
 def credentials(tmp_path):
-    """What a server that was there before has left."""
+    """Create the credentials of an earlier server."""
     from holdfast.apiserver.access.credentials import ensure_credentials
 
     ensure_credentials(tmp_path / wiring.PKI, SystemClock().now())
@@ -115,7 +115,7 @@ async def test_a_child_that_dies_while_the_components_start(child, tmp_path, cre
     )
 
 
-async def test_a_child_that_answers_nothing(child, tmp_path, credentials, monkeypatch):
+async def test_a_child_that_does_not_respond(child, tmp_path, credentials, monkeypatch):
     monkeypatch.setattr(wiring, "START_SECONDS", 1.0)
     monkeypatch.setattr(wiring, "STOP_SECONDS", 0.5)
     child(SILENT + "sys.stdin.read()")

@@ -6,7 +6,7 @@ from holdfast.apiserver.access.credentials import Credentials
 
 
 def client_context(credentials: Credentials, *, certificate: bool = True) -> ssl.SSLContext:
-    """Trust the server's authority; with the admin's certificate unless told otherwise."""
+    """Return a context that trusts the server's CA and sends the admin's certificate."""
     context = ssl.create_default_context(cadata=credentials.authority.certificate.decode())
     if certificate:
         context.load_cert_chain(

@@ -1,9 +1,9 @@
-"""Attack an embedded cluster without credentials and measure what its users feel of it.
+"""Attack an embedded cluster without credentials and measure the response times of its users.
 
 ``python tools/attack.py [--seconds 60]`` starts ``holdfast up`` in a temporary directory, with a
 limit of 1,024 open files, and attacks it: tools/attack_clients.py says how.
-Meanwhile the admin asks by kubectl, on a kept connection and on new ones, and leases are renewed.
-It prints the slowest answers before and during the attack, and exits with 1 if one failed or took
+Meanwhile the admin lists pods by kubectl and on new connections, and leases are renewed.
+It prints the response times before and during the attack, and exits with 1 if one failed or took
 longer than ``--most`` seconds. Only the cluster it started is attacked.
 """
 
@@ -43,13 +43,13 @@ PATCH = {"content-type": "application/merge-patch+json"}
 
 @dataclass
 class Measured:
-    """The answers of one period, in seconds by probe, and what went wrong."""
+    """The response times of one period, in seconds by probe, and the failures."""
 
     answers: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     failures: list[str] = field(default_factory=list)
     late_heartbeat: float = 0.0
     renewed: dict[str, float] = field(default_factory=dict)
-    """When each node's lease was last renewed."""
+    """When the lease of each node was last renewed."""
 
 
 @dataclass
@@ -63,25 +63,25 @@ class Cluster:
 
     @property
     def log_bytes(self) -> int:
-        """How much the cluster has written to its log."""
+        """Size of the cluster's log so far."""
         return (self.directory / "log").stat().st_size
 
     @property
     def peak_mib(self) -> int:
-        """The most memory the API server has used so far."""
+        """Peak memory of the API server so far."""
         status = Path(f"/proc/{self.server_pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) // 1024
 
     @property
     def cpu_seconds(self) -> float:
-        """How much processor time the API server has used so far."""
+        """CPU time of the API server so far."""
         spent = Path(f"/proc/{self.server_pid}/stat").read_text().rpartition(")")[2].split()
         return (int(spent[11]) + int(spent[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @asynccontextmanager
 async def running_cluster(nodes: int, descriptors: int) -> AsyncIterator[Cluster]:
-    """Run a cluster with so few file descriptors until the block ends."""
+    """Run a cluster with a limit of file descriptors until the block ends."""
     directory = Path(tempfile.mkdtemp(prefix="holdfast-attack-"))
     with (directory / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
@@ -106,14 +106,14 @@ async def running_cluster(nodes: int, descriptors: int) -> AsyncIterator[Cluster
         shutil.rmtree(directory)
 
 
-async def ask(transport: HttpTransport, request: Request) -> str:
-    """Send a request; return what was wrong with the answer."""
+async def send(transport: HttpTransport, request: Request) -> str:
+    """Send a request; return what is wrong with the response, or ""."""
     answer: Response = await transport.send(request)
     return "" if answer.status < 300 else f"{answer.status} {answer.body[:100]!r}"
 
 
 async def by_kubectl(cluster: Cluster) -> str:
-    """Run ``kubectl get pods``; return what was wrong."""
+    """Run ``kubectl get pods``; return what went wrong, or ""."""
     process = await asyncio.create_subprocess_exec(
         "kubectl", "--kubeconfig", str(cluster.directory / "data" / "kubeconfig"), "get", "pods",
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
@@ -124,25 +124,25 @@ async def by_kubectl(cluster: Cluster) -> str:
 
 
 async def on_new_connection(cluster: Cluster) -> str:
-    """List pods on a connection of its own."""
+    """List pods on a new connection."""
     transport = HttpTransport(cluster.endpoint)
     try:
-        return await ask(transport, Request("GET", PODS))
+        return await send(transport, Request("GET", PODS))
     finally:
         await transport.close()
 
 
 async def renew_lease(transport: HttpTransport) -> str:
-    """Renew a lease as a node does, on a kept connection."""
+    """Renew a lease as a node does, on an open connection."""
     now = rfc3339_micro(SystemClock().now())
     body = f'{{"spec": {{"renewTime": "{now}"}}}}'.encode()
-    return await ask(transport, Request("PATCH", f"{LEASES}/attack-probe", {}, PATCH, body))
+    return await send(transport, Request("PATCH", f"{LEASES}/attack-probe", {}, PATCH, body))
 
 
 async def repeat(
     measured: Measured, name: str, every: float, probe: Callable[[], Awaitable[str]]
 ) -> None:
-    """Run a probe again and again and keep its times."""
+    """Run a probe again and again and store its times."""
     while True:
         started = time.monotonic()
         try:
@@ -156,9 +156,9 @@ async def repeat(
 
 
 async def watch_heartbeats(measured: Measured, transport: HttpTransport) -> None:
-    """Follow the leases of the nodes; keep how much later than due one was renewed.
+    """Watch the leases of the nodes; store the longest delay of a renewal.
 
-    The first renewal after the start of a cluster may be late: it is only noted.
+    The first renewal after the start of a cluster may be late: it is not counted.
     """
     first = _renewals((await transport.send(Request("GET", LEASES))).body)
     while True:
@@ -180,16 +180,16 @@ def _renewals(body: bytes) -> dict[str, float]:
 async def measure(
     cluster: Cluster, work: Awaitable[None], before: Measured | None = None
 ) -> Measured:
-    """Probe the cluster while some work is done."""
+    """Probe the cluster while ``work`` runs."""
     measured, kept = Measured(), HttpTransport(cluster.endpoint)
     if before is None:
-        await ask(kept, Request("POST", LEASES, {}, {}, msgspec.json.encode(LEASE)))
+        await send(kept, Request("POST", LEASES, {}, {}, msgspec.json.encode(LEASE)))
     else:
         measured.renewed = dict(before.renewed)
     probes = {
         "kubectl get pods": (1.0, lambda: by_kubectl(cluster)),
         "admin, new connection": (0.25, lambda: on_new_connection(cluster)),
-        "admin, kept connection": (0.1, lambda: ask(kept, Request("GET", PODS))),
+        "admin, kept connection": (0.1, lambda: send(kept, Request("GET", PODS))),
         "lease renewal": (0.1, lambda: renew_lease(kept)),
     }
     tasks = [asyncio.create_task(repeat(measured, name, *how)) for name, how in probes.items()]
@@ -203,7 +203,7 @@ async def measure(
 
 
 async def attack(cluster: Cluster, rate: float, seconds: float, sent: dict[str, Any]) -> None:
-    """Attack from a process of its own, so that the probes are not slowed down by it."""
+    """Attack from another process, so that the probes are not slowed down."""
     where = urlsplit(cluster.endpoint.url)
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(Path(__file__).with_name("attack_clients.py")),
@@ -217,8 +217,8 @@ async def attack(cluster: Cluster, rate: float, seconds: float, sent: dict[str, 
 def report(
     before: Measured, during: Measured, sent: dict[str, Any], cluster: Cluster, log: int, cpu: float
 ) -> float:
-    """Print what was measured; return the slowest answer during the attack."""
-    print(f"{'answers in seconds':26}{'before':>16}{'under attack':>24}")
+    """Print what was measured; return the slowest response during the attack."""
+    print(f"{'responses in seconds':26}{'before':>16}{'under attack':>24}")
     print(f"{'':26}{'median':>8}{'worst':>8}{'median':>8}{'worst':>8}{'count':>8}")
     for name, times in during.answers.items():
         calm = sorted(before.answers[name])
@@ -229,7 +229,7 @@ def report(
         )
     print(f"heartbeats of the nodes at most {during.late_heartbeat:.3f} s late")
     refused = sum(" 429 " in failure for failure in during.failures)
-    print(f"answers that failed: {len(during.failures)}, of these 429: {refused}")
+    print(f"failed responses: {len(during.failures)}, of these 429: {refused}")
     for failure in during.failures[:5]:
         print(f"  {failure}")
     if log:
@@ -260,5 +260,5 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--descriptors", type=int, default=1024)
     parser.add_argument("--rate", type=float, default=200.0, help="connections a second")
-    parser.add_argument("--most", type=float, default=1.0, help="slowest answer allowed, seconds")
+    parser.add_argument("--most", type=float, default=1.0, help="slowest response allowed, seconds")
     sys.exit(asyncio.run(main(parser.parse_args())))

@@ -1,8 +1,8 @@
-"""Clients without credentials that take what a server gives away; attack.py runs this.
+"""Clients without credentials that use up a server's resources; attack.py runs this.
 
-Each kind holds a number of connections, and opens a new one when the server closes one. All kinds
-together open no more connections in a second than told, so that the server's limits are measured
-and not the speed of the machine.
+Each kind keeps a number of connections open, and opens a new one when the server closes one. The
+number of new connections per second is limited, so that the server's limits are measured and not
+the speed of the machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass
 class Target:
-    """The server under attack, and what has been opened so far."""
+    """The server under attack, and the connections opened so far."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class Target:
     _next: float = 0.0
 
     def head(self, length: int) -> bytes:
-        """The header of a POST whose body has a length."""
+        """Return the header of a POST with this content length."""
         return (
             f"POST {PODS} HTTP/1.1\r\nhost: {self.host}:{self.port}\r\n"
             f"content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
@@ -53,12 +53,12 @@ class Target:
 
     async def connect(self, *, tls: bool) -> Streams:
         """Open a connection."""
-        context = _anyone() if tls else None
+        context = _without_verification() if tls else None
         return await asyncio.open_connection(self.host, self.port, ssl=context)
 
 
 @cache
-def _anyone() -> ssl.SSLContext:
+def _without_verification() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -66,13 +66,13 @@ def _anyone() -> ssl.SSLContext:
 
 
 async def half_post(target: Target, streams: Streams) -> None:
-    """Begin a body and stop."""
+    """Start a body and stop."""
     streams[1].write(target.head(BODY) + b"{")
     await streams[0].read()
 
 
 async def half_body(target: Target, streams: Streams) -> None:
-    """Send half of three megabytes and stop."""
+    """Send half of a body of three megabytes and stop."""
     await _send_body(target, streams, 50)
 
 
@@ -82,7 +82,7 @@ async def idle(_target: Target, streams: Streams) -> None:
 
 
 async def slow_header(target: Target, streams: Streams) -> None:
-    """Send a header of which one byte comes in a second."""
+    """Send one byte of a header per second."""
     for byte in target.head(0):
         streams[1].write(bytes([byte]))
         await streams[1].drain()
@@ -92,7 +92,7 @@ async def slow_header(target: Target, streams: Streams) -> None:
 
 
 async def garbage(_target: Target, streams: Streams) -> None:
-    """Send something that is no TLS."""
+    """Send bytes that are not TLS."""
     streams[1].write(b"\x16\x03\x01\x40\x00" + b"garbage" * 1000)
     await streams[0].read()
 
@@ -107,7 +107,7 @@ async def big_header(target: Target, streams: Streams) -> None:
 
 
 async def whole_body(target: Target, streams: Streams) -> None:
-    """Send three megabytes."""
+    """Send a body of three megabytes."""
     await _send_body(target, streams, 100)
 
 
@@ -129,11 +129,11 @@ KINDS: dict[str, tuple[int, bool, Callable[[Target, Streams], Awaitable[None]]]]
     "endless headers": (20, True, big_header),
     "whole bodies of 3 MB": (10, True, whole_body),
 }
-"""How many connections each kind holds, whether with TLS, and what it does on them."""
+"""Number of connections of each kind, whether with TLS, and what it sends."""
 
 
 async def attack(target: Target, seconds: float) -> None:
-    """Run every kind for so many seconds."""
+    """Run every kind for some seconds."""
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_hold(target, kind))
@@ -165,7 +165,9 @@ async def _hold(target: Target, kind: str) -> None:
 
 def main(host: str, port: str, per_second: str, seconds: str) -> None:
     """Attack one address and print how many connections were opened."""
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # the server hangs up, as it should
+    logging.getLogger("asyncio").setLevel(
+        logging.CRITICAL
+    )  # the server closes connections, as it should
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     target = Target(host, int(port), float(per_second))

@@ -17,7 +17,7 @@ AT_A_TIME = 500
 
 
 def main() -> int:
-    """Ask, print what differs, answer with the exit code."""
+    """Run the cases, print the differences, return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("family", nargs="*", choices=[*FAMILIES, []], help="default: all of them")
     parser.add_argument("--seed", type=int, default=0, help="the first case's number")
@@ -25,12 +25,12 @@ def main() -> int:
     given = parser.parse_args()
     wrong = 0
     for family in given.family or FAMILIES:
-        wrong += hunt(family, given.seed, given.cases)
+        wrong += run_cases(family, given.seed, given.cases)
     return 1 if wrong else 0
 
 
-def hunt(family: str, first: int, count: int) -> int:
-    """Ask about a family's cases; answers how many differ."""
+def run_cases(family: str, first: int, count: int) -> int:
+    """Run the cases of a family; return how many differ."""
     started, wrong = time.monotonic(), 0
     for start in range(first, first + count, AT_A_TIME):
         seeds = range(start, min(start + AT_A_TIME, first + count))

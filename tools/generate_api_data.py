@@ -1,12 +1,12 @@
 """Generate the API data that ships in the wheel (``src/holdfast/apiserver/data/*.json.gz``).
 
-Users need neither Go nor the 22 MB schema package: what Holdfast reads of them is written here
-once and committed.
+Users need neither Go nor the 22 MB schema package: the parts that Holdfast reads are generated once
+and committed.
 
 ``protobuf.json.gz``
-    Message, field number, JSON name, type and what JSON would leave out, for every kind Go
+    Message, field number, JSON name, type and whether JSON omits the field, for every kind that Go
     clients send as protobuf. From the ``generated.proto`` files (numbers, types) and the Go
-    structs beside them (JSON names, pointers, ``omitempty``, inlining) of the modules
+    structs (JSON names, pointers, ``omitempty``, inlining) of the modules
     ``k8s.io/api``, ``k8s.io/apimachinery``, ``k8s.io/apiextensions-apiserver`` and
     ``k8s.io/kube-aggregator``.
 ``fields.json.gz``
@@ -21,7 +21,7 @@ Run it after raising the Kubernetes version::
     .venv/bin/python tools/generate_api_data.py            # Go modules from tests/real/go
     .venv/bin/python tools/generate_api_data.py --modules ~/go/pkg/mod/k8s.io
 
-and commit what changed. The output is reproducible: same sources, same bytes.
+and commit the changes. The output is reproducible: equal sources give equal bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MODULES = ("api", "apimachinery", "apiextensions-apiserver", "kube-aggregator")
 
 
 def main() -> int:
-    """Write the three files and say how large they are."""
+    """Write the three files and print their sizes."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kubernetes", default="1.36", help="minor version of the schemas")
     parser.add_argument("--modules", type=Path, help="directory holding api@v0.36.x and others")
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def module_directory(name: str, arguments: argparse.Namespace) -> Path:
-    """Find a Go module's source: in the directory given, or by asking Go."""
+    """Return the source directory of a Go module: from ``--modules``, or from ``go list``."""
     if arguments.modules:
         found = sorted(arguments.modules.glob(f"{name}@v0.{arguments.kubernetes[2:]}.*"))
         if found:
@@ -74,7 +74,7 @@ def module_directory(name: str, arguments: argparse.Namespace) -> Path:
 
 
 def write(name: str, content: object) -> None:
-    """Write one file, the same bytes each time."""
+    """Write one file reproducibly."""
     raw = json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
     packed = gzip.compress(raw, 9, mtime=0)
     (OUT / f"{name}.json.gz").write_bytes(packed)

@@ -21,11 +21,11 @@ _SIGNS: dict[type[ast.operator], str] = {
 }
 _TABLES = (ast.Dict, ast.Set, ast.List, ast.Tuple)
 _SMALLEST_PAIR = 3
-"""A tuple of fewer entries is a key rather than a table."""
+"""A tuple with fewer entries is taken for a key, not for a table."""
 _LOGGERS = ("_log", "log", "logger")
 _UNREAD = ("__repr__", "__str__")
 _CHECKED = "strict"
-"""What ``zip`` is told where both sides have one length anyway."""
+"""Arguments of ``zip`` that are not changed: both sides have equal lengths."""
 _DECLARING = ("field", "TypeVar", "ParamSpec")
 
 
@@ -39,18 +39,18 @@ class Mutant:
     end: int
     text: str
     function: str
-    """Where it is: the names of classes and functions with dots, empty at module level."""
+    """Dotted names of the classes and functions around the change, "" at module level."""
     before: str
-    """The line that changes, or the expression, statement or entry of several lines."""
+    """The changed line, or the expression, statement or entry if it has several lines."""
     after: str
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What names the change when lines have moved."""
+        """Identity of the change that does not depend on line numbers."""
         return self.file, self.function, self.before, self.after
 
     def apply(self, source: bytes) -> bytes:
-        """Change the file."""
+        """Return the source with the change."""
         return source[: self.start] + self.text.encode() + source[self.end :]
 
 
@@ -95,7 +95,7 @@ class Changes:
             yield from self._body(block)
 
     def _module_level(self, node: ast.stmt) -> Iterator[Mutant]:
-        """Change tables and constants; ``__all__`` and what only a type checker reads are none."""
+        """Change tables and constants, but not ``__all__`` and type aliases."""
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             if isinstance(node.value, ast.Call) and self._text(node.value.func) in _DECLARING:
                 return
@@ -105,7 +105,7 @@ class Changes:
                 yield from self._entries(node.value)
 
     def _entries(self, root: ast.expr) -> Iterator[Mutant]:
-        """Take away or change one entry of a table; texts in it are changed as well."""
+        """Remove or change one entry of a table; texts in it are changed as well."""
         for node in _walk(root):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value:
                 if not isinstance(node, ast.JoinedStr):
@@ -139,7 +139,7 @@ class Changes:
     def _cut(
         self, node: ast.expr, spans: list[tuple[int, int]], number: int, start: int, end: int
     ) -> Mutant:
-        """Take one span away together with the comma that belongs to it."""
+        """Remove one span together with its comma."""
         if number + 1 < len(spans):
             cut = (start, spans[number + 1][0])
         else:
@@ -186,7 +186,7 @@ class Changes:
                 yield self._change(node, str(node.value - 1))
 
     def _change(self, node: ast.AST, text: str) -> Mutant:
-        """Replace a node; told about is the line it stands on, or the node itself if it is long."""
+        """Replace a node; reports show its line, or the node itself if it has several lines."""
         start, end = self._at(node)
         line = self._source.count(b"\n", 0, start) + 1
         first, last = start, end
@@ -209,13 +209,13 @@ class Changes:
 
 
 def changes_of(root: Path, file: str) -> list[Mutant]:
-    """Every change of a file, whose path is relative to ``root``; not all of them can be run."""
+    """Return all changes of a file below ``root``; some of them may not compile."""
     found = {(m.start, m.end, m.text): m for m in Changes(file, (root / file).read_bytes())}
     return list(found.values())
 
 
 def is_change(mutant: Mutant, source: bytes) -> bool:
-    """Tell whether the changed file can be read and says something else."""
+    """Tell whether the changed file compiles and differs in its syntax tree."""
     try:
         changed = ast.parse(mutant.apply(source))
     except SyntaxError:
@@ -224,13 +224,13 @@ def is_change(mutant: Mutant, source: bytes) -> bool:
 
 
 def _joined(text: str, node: ast.AST) -> str:
-    """Keep an expression whole where the change makes two operators of it."""
+    """Put an expression in parentheses where the change makes two operators of it."""
     is_compound = isinstance(node, ast.Compare | ast.BoolOp | ast.BinOp)
     return f"({text})" if is_compound else text
 
 
 def _walk(root: ast.expr) -> Iterator[ast.expr]:
-    """Every expression below one, but no annotations and no parts of formatted texts."""
+    """Yield the expressions below one, without annotations and parts of f-strings."""
     if isinstance(root, ast.JoinedStr):
         return
     yield root
@@ -245,7 +245,7 @@ def _walk(root: ast.expr) -> Iterator[ast.expr]:
 
 
 def _can_go(node: ast.stmt) -> bool:
-    """Tell whether the code runs on without a statement."""
+    """Tell whether the code still compiles without a statement."""
     if isinstance(node, ast.Expr):
         call = node.value.value if isinstance(node.value, ast.Await) else node.value
         return isinstance(call, ast.Call) and not _is_logging(call)
@@ -265,7 +265,7 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def _is_type_name(name: str) -> bool:
-    """Tell whether a name is written as that of a class: then it is an alias for annotations."""
+    """Tell whether a name is written like that of a class: then it is a type alias."""
     return name.lstrip("_")[:1].isupper() and not name.isupper()
 
 

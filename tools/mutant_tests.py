@@ -1,4 +1,4 @@
-"""Run tests against a scratch copy of the tree: in a forked process, and only those that matter.
+"""Run the tests that execute a changed line, in a forked process on a scratch copy of the tree.
 
 Modules of other packages are imported once, before the fork. Which test executes which line is
 found out once, by tracing, and kept in build/ until a file changes.
@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any
 
 MOST_SECONDS = 20.0
-"""How long the tests of one change may take together, when followed; otherwise about a third."""
+"""How long the tests of one change may take together while traced; otherwise a third."""
 _PRELOADED = ("numpy", "msgspec", "aiohttp", "aiohttp.web", "pytest",
               "prometheus_client", "cryptography.x509", "yaml", "asyncio", "sqlite3",
               "unittest.mock", "typer", "rich")  # fmt: skip
@@ -35,7 +35,7 @@ _PASSED, _FAILED, _NOTHING_RUN = 0, 1, 5
 
 
 def copy_tree(root: Path, target: Path) -> Path:
-    """Copy the files of the tree that git knows or would know."""
+    """Copy the files that git tracks or does not ignore."""
     for name in tree_files(root):
         copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def copy_tree(root: Path, target: Path) -> Path:
 
 
 def tree_files(root: Path) -> list[str]:
-    """The files of the tree that git knows or would know."""
+    """Return the files that git tracks or does not ignore."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=root, check=True, text=True,
         stdout=subprocess.PIPE,
@@ -53,7 +53,7 @@ def tree_files(root: Path) -> list[str]:
 
 
 def digest_of(root: Path, files: list[str]) -> str:
-    """Name the content of files."""
+    """Return a hash of the content of files."""
     total = hashlib.sha256()
     for name in files:
         total.update(name.encode() + (root / name).read_bytes())
@@ -61,7 +61,7 @@ def digest_of(root: Path, files: list[str]) -> str:
 
 
 def preload() -> None:
-    """Import what does not come from the tree, so that forked processes need not."""
+    """Import libraries once, so that forked processes need not."""
     for name in _PRELOADED:
         with suppress(ImportError):
             importlib.import_module(name)
@@ -72,12 +72,12 @@ class Run:
     """How a run of tests ended."""
 
     outcome: str
-    """passed, failed, timeout or nothing run."""
+    """"passed", "failed", "timeout" or "nothing run"."""
     first_failure: str = ""
 
 
 def run_tests(scratch: Path, tests: list[str], cpu_seconds: float, plugin: Any = None) -> Run:
-    """Run tests in a forked process until the first fails; one that runs on is ended."""
+    """Run tests in a forked process until the first failure or the timeout."""
     log = scratch / "mutants.log"
     child = os.fork()
     if not child:
@@ -89,8 +89,8 @@ def run_tests(scratch: Path, tests: list[str], cpu_seconds: float, plugin: Any =
         return Run("nothing run")
     if code < 0:
         return Run("timeout")
-    told = log.read_text(errors="replace")
-    failures = [line for line in told.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    output = log.read_text(errors="replace")
+    failures = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return Run("failed", failures[0].split(" - ")[0] if failures else f"exit code {code}")
 
 
@@ -121,7 +121,7 @@ def _test_and_exit(
 
 
 def _wait(child: int, seconds: float) -> int:
-    """Wait for a process; returns its exit code, or a negative number if it was ended."""
+    """Wait for a process; return its exit code, or a negative number if it was killed."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -137,16 +137,16 @@ def _wait(child: int, seconds: float) -> int:
 
 
 class Untimed:
-    """A pytest plugin that takes the time limits off tests: a run as a whole has one."""
+    """A pytest plugin that removes the timeouts of tests: a whole run has one."""
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Forget the marks."""
+        """Remove the timeout marks."""
         for item in items:
             item.own_markers = [mark for mark in item.own_markers if mark.name != "timeout"]
 
 
 class Follower:
-    """A pytest plugin that notes which lines of some files each test executes."""
+    """A pytest plugin that records which lines of some files each test executes."""
 
     def __init__(self, scratch: Path, files: list[str], result: Path) -> None:
         self._result = result
@@ -156,12 +156,12 @@ class Follower:
         self._failed: set[str] = set()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Leave out a test that fails without any change."""
+        """Leave out a test that fails without a change."""
         if report.failed:
             self._failed.add(report.nodeid.partition("[")[0])
 
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> None:
-        """Begin with a test; its fixtures belong to it."""
+        """Start tracing for a test and its fixtures."""
         test = item.nodeid.partition("[")[0]
         known = self._tests.setdefault(test, {"seconds": 0.0, "lines": defaultdict(set)})
         self._lines = {path: known["lines"][name] for path, name in self._names.items()}
@@ -170,18 +170,18 @@ class Follower:
         sys.settrace(self._enter)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """End with a test."""
+        """Stop tracing for a test."""
         sys.settrace(None)
         self._tests[self._test]["seconds"] += time.process_time() - self._began
 
     def pytest_sessionfinish(self) -> None:
-        """Write down what was seen."""
-        told = {
+        """Write the recorded lines."""
+        recorded = {
             test: {"seconds": round(seen["seconds"], 3),
                    "lines": {name: sorted(lines) for name, lines in seen["lines"].items() if lines}}
             for test, seen in self._tests.items() if test not in self._failed
         }  # fmt: skip
-        self._result.write_text(json.dumps(told))
+        self._result.write_text(json.dumps(recorded))
 
     def _enter(self, frame: FrameType, event: str, arg: object) -> Any:
         lines = self._lines.get(frame.f_code.co_filename)
@@ -198,7 +198,7 @@ class Follower:
 
 
 class Coverage:
-    """Which tests execute a line, and how long each takes."""
+    """The tests that execute a line, and their durations."""
 
     def __init__(self, tests: dict[str, dict[str, Any]]) -> None:
         self._tests = tests
@@ -218,5 +218,5 @@ class Coverage:
         return found
 
     def seconds(self, tests: list[str]) -> float:
-        """How long tests take together."""
+        """Return the total duration of tests in seconds."""
         return float(sum(self._tests[test]["seconds"] for test in tests))

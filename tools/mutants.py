@@ -30,17 +30,17 @@ EXPLAINED = ROOT / "tests" / "mutants_explained.toml"
 _FOLLOW_SECONDS = 900.0
 _LEAST_SECONDS = 20.0
 _EVERY = 25
-"""How often a run that no terminal shows tells how far it is."""
+"""How often progress is printed without a terminal."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """What is changed, and the tests that should notice."""
+    """Files to change, and the tests that should notice."""
 
     sources: tuple[str, ...]
     tests: tuple[str, ...]
     of_tables: tuple[str, ...] = ()
-    """The tests that read a table whole: run first for a change at module level, else last."""
+    """Tests that read whole tables: run first for a change at module level, else last."""
 
 
 PACKAGES = {
@@ -77,11 +77,11 @@ class Task:
     tests: tuple[str, ...]
     seconds: float
     end: float
-    """When it is too late to begin."""
+    """The latest start."""
 
 
 def main() -> int:
-    """Sample, run, report; 1 if a change went unnoticed that is not explained."""
+    """Draw changes, run tests, report; return 1 if an unexplained change was not noticed."""
     wanted = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # so that scratch copies are removed
     began = time.monotonic()
@@ -114,7 +114,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def files_of(globs: tuple[str, ...]) -> list[str]:
-    """The files that match, by their paths from the root."""
+    """Return the paths, from the root, of the files that match."""
     found = {str(p.relative_to(ROOT)) for glob in globs for p in ROOT.glob(glob)}
     if not found:
         sys.exit(f"no file matches {', '.join(globs)}: correct PACKAGES in tools/mutants.py")
@@ -122,7 +122,7 @@ def files_of(globs: tuple[str, ...]) -> list[str]:
 
 
 def _sample(names: list[str], wanted: argparse.Namespace) -> list[tuple[str, Mutant]]:
-    """Draw changes, of each package in turn.
+    """Draw random changes from each package in turn.
 
     A change is drawn by its own text, so that the sample of a seed hardly moves with the code.
     """
@@ -143,7 +143,7 @@ def _sample(names: list[str], wanted: argparse.Namespace) -> list[tuple[str, Mut
 
 
 def read_explained() -> set[tuple[str, str, str, str]]:
-    """The changes that make no difference, each with its reason in the file."""
+    """Return the changes that make no difference; the file gives the reason of each."""
     if not EXPLAINED.exists():
         return set()
     listed = tomllib.loads(EXPLAINED.read_text()).get("equivalent", ())
@@ -151,7 +151,7 @@ def read_explained() -> set[tuple[str, str, str, str]]:
 
 
 def _coverage(pool: multiprocessing.pool.Pool, name: str) -> Coverage:
-    """Read or find out which tests execute which lines of a package."""
+    """Read, or determine by tracing, which tests execute which lines of a package."""
     package = PACKAGES[name]
     sources = files_of(package.sources)
     files = files_of(package.tests)
@@ -194,7 +194,7 @@ def _task(name: str, mutant: Mutant, coverage: Coverage, end: float) -> Task:
 
 
 def _run_all(pool: multiprocessing.pool.Pool, tasks: list[Task]) -> list[Task]:
-    """Run the sample until it is through or the time is up; returns what went unnoticed."""
+    """Run the sample until its end or the timeout; return the changes not noticed."""
     outcomes: dict[str, list[Run]] = {name: [] for name in PACKAGES}
     survivors = []
     began = time.monotonic()
@@ -207,10 +207,10 @@ def _run_all(pool: multiprocessing.pool.Pool, tasks: list[Task]) -> list[Task]:
             _progress("")
             print(_shown(task, run), flush=True)
         spent = time.monotonic() - began
-        told = f"{number} of {len(tasks)}, {len(survivors)} unnoticed, {spent:.0f} s"
-        _progress(told)
+        progress = f"{number} of {len(tasks)}, {len(survivors)} unnoticed, {spent:.0f} s"
+        _progress(progress)
         if number % _EVERY == 0 and not sys.stderr.isatty():
-            print(told, flush=True)
+            print(progress, flush=True)
     _progress("")
     for name, runs in outcomes.items():
         if runs:

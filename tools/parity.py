@@ -1,4 +1,4 @@
-"""Run upstream's own test cases and count, file by file, how many Holdfast answers alike."""
+"""Run upstream's own test cases and count, file by file, how many pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_TESTS_FOUND = 5
 
 
 def main() -> int:
-    """Run the cases, print the table, answer with the exit code."""
+    """Run the cases, print the table, return the exit code."""
     if not vectors.present():
         print(vectors.ABSENT.format(vectors.directory()))
         return 1 if vectors.must_be_present() else 0
@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def read_outcomes(report: Path) -> dict[str, str]:
-    """Read what became of each record; the worst counts where several cases share one."""
+    """Return the outcome of each record, the worst one if several cases share it."""
     worst = ("fail", "excepted", "pass")
     found: dict[str, str] = {}
     for case in ET.parse(report).iter("testcase"):
@@ -51,7 +51,7 @@ def read_outcomes(report: Path) -> dict[str, str]:
 
 
 def outcome_of(case: ET.Element) -> str | None:
-    """Name the outcome of one case; a plain skip is no outcome."""
+    """Return the outcome of one case; None for a plain skip."""
     if case.find("failure") is not None or case.find("error") is not None:
         return "fail"
     skipped = case.find("skipped")
@@ -69,7 +69,7 @@ def count(file: str, outcomes: dict[str, str]) -> Counter[str]:
 
 
 def show(table: dict[str, Counter[str]]) -> None:
-    """Print one line a file with records in scope, and the totals."""
+    """Print one line for each file with records in scope, and the totals."""
     total: Counter[str] = Counter()
     width = max(map(len, table))
     print(f"\n{'vector file':{width}}" + "".join(f"{name:>17}" for name in COLUMNS))

@@ -1,4 +1,4 @@
-"""Check out revisions of this repository beside the working tree."""
+"""Check out folders of a revision into a temporary directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 @contextmanager
 def checkout(revision: str, *folders: str) -> Iterator[Path]:
-    """Give a root with these folders as the revision has them; ``.`` is the working tree."""
+    """Yield a directory with these folders of a revision; ``.`` is the working tree."""
     if revision == ".":
         yield ROOT
         return

@@ -25,7 +25,7 @@ NUMBER = re.compile(r"test_([A-Z]\d{3})")
 
 
 def outcome(case: ET.Element) -> tuple[str, str]:
-    """Tell what became of one test case, and why if it did not pass."""
+    """Return the outcome of one test case, and why it did not pass."""
     for child in case:
         if child.tag in ("failure", "error"):
             return "failed", (child.get("message") or "").splitlines()[0][:100]
@@ -36,7 +36,7 @@ def outcome(case: ET.Element) -> tuple[str, str]:
 
 
 def read(paths: list[Path]) -> dict[str, dict[str, str]]:
-    """Map each number to its worst outcome and the reason."""
+    """Return the worst outcome and its reason by scenario number."""
     order = ["passed", "skipped", "xfailed", "failed"]
     found: dict[str, dict[str, str]] = defaultdict(lambda: {"outcome": "passed", "why": ""})
     for path in paths:
@@ -51,7 +51,7 @@ def read(paths: list[Path]) -> dict[str, dict[str, str]]:
 
 
 def main() -> int:
-    """Print the table and what stands between us and all of it."""
+    """Print the table and the scenarios that did not pass."""
     paths = [p for p in map(Path, sys.argv[1:]) if p.exists()]
     if not paths:
         print("no test results yet: run `make test` first")

@@ -1,8 +1,8 @@
 """Run the long checks for a while: ``make soak SEED=7 MINUTES=60``.
 
-Fuzzers, kill rounds, laws, changed code (tools/mutants.py) and decisions against kube-scheduler's
-own share the time. Each part runs again and again, with a new seed each time, until its share is
-used up. The exit code is 1 if any of them found a fault.
+Fuzzers, kill rounds, laws, mutants (tools/mutants.py) and the comparison with kube-scheduler's
+decisions share the time. Each part is repeated with a new seed until its share is used up. The exit
+code is 1 if any part found a fault.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ KILLED = ("tests/stories/test_crash_story.py", "tests/stories/test_scheduler_cra
 MARK = "UNNOTICED"
 _BINARIES = ROOT / "tests" / "real" / "build"
 _GRACE = 0.15
-"""By what part of its time a check may run on, before it is ended."""
+"""By which fraction of its time a check may exceed it before it is killed."""
 _SHORT = 1200.0
-"""Seconds under which a part takes little of what it could do."""
-_TOLD = 40
-"""Lines of the output of a part that found a fault."""
+"""Seconds below which a part runs a smaller sample."""
+_SHOWN_LINES = 40
+"""Lines of output to print for a part that found a fault."""
 
 
 @dataclass
 class Part:
-    """One kind of check; ``command`` is given a seed and the seconds that are left."""
+    """One kind of check; ``command`` takes a seed and the remaining seconds."""
 
     name: str
     share: float
     command: Callable[[int, float], list[str]]
     ready: Callable[[], str] = lambda: ""
-    """Says why the part cannot run here, or nothing."""
+    """Returns why the part cannot run here, or ""."""
     only_tells: int = 0
-    """The exit code that tells of something to look at, but of no fault."""
+    """Exit code for a finding that is not a fault."""
     rounds: int = 0
-    told: int = 0
+    unnoticed: int = 0
     ended_early: bool = False
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
@@ -52,28 +52,28 @@ class Part:
 
     @property
     def result(self) -> str:
-        """What came of it, in a few words."""
+        """A short text on the result."""
         if self.skipped:
             return f"skipped: {self.skipped}"
         said = f"{len(self.faults)} faults" if self.faults else "no fault"
-        said += f", {self.told} changes unnoticed (build/soak)" if self.told else ""
+        said += f", {self.unnoticed} changes unnoticed (build/soak)" if self.unnoticed else ""
         return said + (", the last round ended early" if self.ended_early else "")
 
 
 def fuzz(seed: int, seconds: float) -> list[str]:
-    """Random requests: some hundred a second on a quiet machine, far fewer on a busy one."""
+    """Return the command for random requests: some hundred a second on an idle machine."""
     requests = max(500, int(seconds * 30))
     return [sys.executable, "tests/fuzz/run.py", "--seed", str(seed), "--requests", str(requests)]
 
 
 def kill(seed: int, seconds: float) -> list[str]:
-    """Kill processes while they write; the seed goes to the tests in the environment."""
+    """Return the command for kill rounds; the tests read the seed from the environment."""
     which = KILLED[seed % len(KILLED)]
     return [sys.executable, "-m", "pytest", "-q", "-k", "kill or killed or crash", which]
 
 
-def try_laws(seed: int, seconds: float) -> list[str]:
-    """Random cases of one file: ten times as many as ``make test`` tries, or all there are."""
+def laws(seed: int, seconds: float) -> list[str]:
+    """Return the command for random cases of one file: ten times as many as in ``make test``."""
     files = sorted((ROOT / "tests").rglob("test_*.py"))
     sized = [path for path in files if "from soak_size import" in path.read_text()]
     options = ["-q", "-x", "--timeout", "1800", "--hypothesis-seed", str(seed)]
@@ -81,7 +81,7 @@ def try_laws(seed: int, seconds: float) -> list[str]:
 
 
 def mutate(seed: int, seconds: float) -> list[str]:
-    """Changed code: a short run takes a tenth of one package's sample, a long one a new sample."""
+    """Return the command for mutants: a tenth of a sample if short, else a new sample."""
     packages = ("capacity", "queue", "kinds", "engine")
     chosen = ["--seed", str(seed)]
     if seconds < _SHORT:
@@ -91,32 +91,32 @@ def mutate(seed: int, seconds: float) -> list[str]:
 
 
 def differ(seed: int, seconds: float) -> list[str]:
-    """Decisions against kube-scheduler's, as many cases of every family."""
+    """Return the command that compares decisions with kube-scheduler's."""
     cases = max(10, int(seconds / 4))
     return [sys.executable, "tools/differential.py", "--seed", str(seed * 100_000), "--cases",
             str(cases)]  # fmt: skip
 
 
 def lacks_binaries() -> str:
-    """Tell whether kube-scheduler can be built and asked here."""
+    """Return why kube-scheduler cannot be built here, or ""."""
     built = subprocess.run([str(_BINARIES)], capture_output=True, check=False)
     return "" if built.returncode == 0 else "kube-scheduler cannot be built here (needs Go)"
 
 
 def parts() -> list[Part]:
-    """Everything there is, with its share of the time."""
+    """Return all parts, with their shares of the time."""
     return [
         Part("fuzz", 0.2, fuzz),
         Part("kill", 0.2, kill),
-        Part("laws", 0.2, try_laws),
-        # A sample that changes with the seed would fail changes that have nothing to do with it.
+        Part("laws", 0.2, laws),
+        # A sample that changes with the seed would fail unrelated changes.
         Part("mutants", 0.25, mutate, only_tells=1),
         Part("differential", 0.15, differ, lacks_binaries),
     ]
 
 
 def main() -> int:
-    """Run every part for its share, then show what came of it."""
+    """Run every part for its share, then print the results."""
     wanted = _arguments()
     seed = wanted.seed if wanted.seed is not None else seed_of_commit()
     chosen = [part for part in parts() if not wanted.part or part.name in wanted.part]
@@ -135,36 +135,38 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, help="default: made from the commit")
+    parser.add_argument("--seed", type=int, help="default: derived from the commit")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--part", action="append", choices=[part.name for part in parts()])
     return parser.parse_args()
 
 
 def seed_of_commit() -> int:
-    """A number that changes with every commit and can be had again from it."""
+    """Return a seed derived from the commit."""
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True,
                           check=False)  # fmt: skip
     return int(head.stdout[:7] or "1", 16) % 1_000_000
 
 
 def run(part: Part, seed: int, seconds: float) -> None:
-    """Repeat a part until its time is up, or until it finds a fault."""
+    """Repeat a part until its time is used up or it finds a fault."""
     began = time.monotonic()
     while (left := seconds - (time.monotonic() - began)) > seconds / 4 and not part.faults:
         one = seed + part.rounds
         code, log = _round(part, one, left, left + seconds * _GRACE)
         part.rounds += 1
         if code == part.only_tells != 0:
-            part.told += sum(line.startswith(MARK) for line in log.read_text().splitlines())
+            part.unnoticed += sum(line.startswith(MARK) for line in log.read_text().splitlines())
         elif code:
             part.faults.append(f"seed {one}: exit code {code}, see {log.relative_to(ROOT)}")
-            print("\n".join(log.read_text(errors="replace").splitlines()[-_TOLD:]), flush=True)
+            print(
+                "\n".join(log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:]), flush=True
+            )
     part.seconds = time.monotonic() - began
 
 
 def _round(part: Part, seed: int, left: float, most: float) -> tuple[int, Path]:
-    """Run a part once; with nothing found in ``most`` seconds it is ended, which is no fault."""
+    """Run a part once; kill it after ``most`` seconds, which is no fault."""
     log = LOGS / f"{part.name}-{seed}.log"
     environment = {**os.environ, "HOLDFAST_SEED": str(seed), "HOLDFAST_ROUNDS": "10"}
     with log.open("w") as output:
@@ -181,7 +183,7 @@ def _round(part: Part, seed: int, left: float, most: float) -> tuple[int, Path]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and what it started, first with a chance to clean up."""
+    """Terminate a process group, then kill it."""
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(5)
@@ -191,7 +193,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def show(chosen: list[Part]) -> int:
-    """Print a table; 1 if there was a fault."""
+    """Print a table; return 1 if there was a fault."""
     print(f"\n{'part':14}{'rounds':>8}{'seconds':>9}  result")
     for part in chosen:
         print(f"{part.name:14}{part.rounds:>8}{part.seconds:>9.0f}  {part.result}")

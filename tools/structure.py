@@ -1,11 +1,12 @@
-"""Count how the source is divided: sizes, importers, shared names, the plugin contract, rules.
+"""Measure the structure of the source: sizes, importers, shared names, the plugin contract.
 
     python tools/structure.py                      the working tree
     python tools/structure.py daaa5d5 . --verbose  two revisions (. is the working tree), with lists
 
-Only src/holdfast is counted. A logical line is a statement of the syntax tree that is no docstring,
-so that the layout of the code does not matter. Two rows go by names; read their lists: attributes
-read from a plugin by ``getattr``, and functions that compare a request with what is free.
+Only src/holdfast is counted. A logical line is a statement of the syntax tree other than a
+docstring, so that the layout of the code does not matter. Two rows depend on names, so read their
+lists: attributes read from a plugin by ``getattr``, and functions that compare a request with free
+resources.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Module:
         self.nodes = list(ast.walk(self.tree))
 
     def imports(self) -> Iterator[str]:
-        """Every name below ``holdfast`` that an import statement mentions, a module or not."""
+        """Names below ``holdfast`` in import statements, modules or not."""
         for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from (alias.name.removeprefix("holdfast.") for alias in node.names)
@@ -52,14 +53,14 @@ class Module:
                 yield from (f"{package}.{alias.name}".removeprefix(".") for alias in node.names)
 
     def logical_lines(self) -> int:
-        """Statements, without those that are only a text."""
+        """Number of statements without docstrings."""
         values = (node.value for node in self.nodes if isinstance(node, ast.Expr))
         texts = sum(isinstance(value, ast.Constant) for value in values)
         return sum(isinstance(node, ast.stmt) for node in self.nodes) - texts
 
 
 def single_importers(modules: list[Module]) -> dict[str, str]:
-    """Modules that exactly one other module (or package) imports, with that one."""
+    """Return the modules that exactly one other module imports, with that one."""
     importers: dict[str, set[str]] = defaultdict(set)
     for module in modules:
         for name in module.imports():
@@ -69,7 +70,7 @@ def single_importers(modules: list[Module]) -> dict[str, str]:
 
 
 def ambiguous_classes(modules: list[Module]) -> Places:
-    """Public names of classes and type aliases that are defined differently in several modules."""
+    """Return public classes and type aliases that several modules define differently."""
     found: Places = defaultdict(list)
     meanings: dict[str, set[str]] = defaultdict(set)
     for module in modules:
@@ -88,14 +89,14 @@ def ambiguous_classes(modules: list[Module]) -> Places:
 
 
 def protocols(modules: list[Module]) -> list[str]:
-    """Protocols that a plugin may implement."""
+    """Return the protocols that a plugin may implement."""
     contract = (m for m in modules if re.match(CONTRACT, m.name))
     classes = (n for m in contract for n in m.nodes if isinstance(n, ast.ClassDef))
     return [c.name for c in classes if any("Protocol" in ast.unparse(b) for b in c.bases)]
 
 
 def duck_attributes(modules: list[Module]) -> Places:
-    """Attributes that are read by ``getattr`` from something called a plugin, and where."""
+    """Return attributes that are read from a plugin by ``getattr``, and where."""
     found: Places = defaultdict(list)
     for module in modules:
         for node in module.nodes:
@@ -107,18 +108,18 @@ def duck_attributes(modules: list[Module]) -> Places:
 
 
 def fit_rules(modules: list[Module]) -> list[str]:
-    """Functions of the deciding packages that compare a request with what is free."""
+    """Return functions of the pure packages that compare a request with free resources."""
     return [
         f"{m.name}: {node.name}"
         for m in modules
         if m.name.startswith(DECIDING)
         for node in m.nodes
-        if isinstance(node, ast.FunctionDef) and any(map(_compares_room, ast.walk(node)))
+        if isinstance(node, ast.FunctionDef) and any(map(_compares_request, ast.walk(node)))
     ]
 
 
-def _compares_room(node: ast.AST) -> bool:
-    """Tell whether it compares as ``free < amount`` does, or looks a resource up in ``backed``."""
+def _compares_request(node: ast.AST) -> bool:
+    """Tell whether a node is ``free < amount`` or the like, by the names on both sides."""
     match node:
         case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[right]):
             return bool(re.search("backed|waived|ignored_if_absent", ast.unparse(right)))
@@ -128,13 +129,13 @@ def _compares_room(node: ast.AST) -> bool:
 
 
 def places(modules: list[Module], pattern: str) -> list[str]:
-    """Lines that match, as ``module:line``."""
+    """Return the lines that match, as ``module:line``."""
     numbered = ((m.name, i, line) for m in modules for i, line in enumerate(m.lines, 1))
     return [f"{name}:{i}" for name, i, line in numbered if re.search(pattern, line)]
 
 
 def measure(source: Path) -> dict[str, object]:
-    """Every row of the table: a figure, or the list of what is counted."""
+    """Return the rows of the table: a figure, or the list of what is counted."""
     modules = [Module(path, source) for path in sorted(source.glob("holdfast/**/*.py"))]
     sizes = [len(m.lines) for m in modules]
     lines = dict(zip((m.name for m in modules), sizes, strict=True))
@@ -151,7 +152,7 @@ def measure(source: Path) -> dict[str, object]:
         "class names with several meanings": ambiguous_classes(modules),
         "protocols of the plugin contract": protocols(modules),
         "attributes read from plugins by getattr": duck_attributes(modules),
-        "functions that compare a request with room": fit_rules(modules),
+        "functions that compare a request with free resources": fit_rules(modules),
         "places that read a kind's group and resource": places(
             modules, r"\b(served\.id|descriptor\.group_resource)\b"
         ),
@@ -161,7 +162,7 @@ def measure(source: Path) -> dict[str, object]:
 
 
 def figure(counted: object) -> str:
-    """What the table shows of a row."""
+    """Return the text of a row's figure."""
     return counted if isinstance(counted, str) else str(len(counted))
 
 
@@ -170,7 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("revision", nargs="*", default=["."], help="one or more; . is the worktree")
     parser.add_argument(
-        "--verbose", action="store_true", help="list what the last one's rows count"
+        "--verbose", action="store_true", help="list what the rows of the last revision count"
     )
     args = parser.parse_args()
     tables = []

@@ -1,4 +1,4 @@
-"""A plugin of your own: keep pods of one app apart, and everybody out of racks under repair."""
+"""An example plugin: spread the pods of an app, and reject nodes in racks under repair."""
 
 from holdfast.framework.per_node import PerNodePlugin
 

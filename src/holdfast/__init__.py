@@ -1,1 +1,1 @@
-"""Holdfast: a Kubernetes scheduler and resource control plane that keeps its promises."""
+"""Holdfast: a Kubernetes scheduler and control plane for reserved resources."""

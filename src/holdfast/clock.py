@@ -1,4 +1,4 @@
-"""Time as an argument: whoever needs the time is given a Clock, never reads it."""
+"""Clocks: components take a Clock as an argument and never read the time themselves."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from typing import Protocol
 
 STEP_CHECK_SECONDS = 2.0
 STEP_SECONDS = 1.0
-"""Smaller jumps are left alone: deadlines are rounded to seconds anyway."""
+"""Smaller jumps are ignored: deadlines are rounded to seconds anyway."""
 
 
 class Clock(Protocol):
-    """What a component may ask about time. ``testing.VirtualClock`` is the other one."""
+    """What components need of a clock: ``SystemClock``, or ``testing.VirtualClock`` in tests."""
 
     def now(self) -> float:
-        """Seconds since the epoch, UTC."""
+        """Return seconds since the epoch, UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go backwards, for durations."""
+        """Return seconds that never go backwards, for durations."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; cancellation wakes at once."""
+        """Wait for some seconds."""
         ...
 
     async def wait_for_step(self) -> None:
-        """Wait until ``now`` jumps: the clock was set, or the machine slept.
+        """Wait until ``now`` jumps: the clock was set, or the machine was suspended.
 
-        ``sleep`` and ``monotonic`` do not notice that: code that waits for a time of day must look
-        again.
+        ``sleep`` and ``monotonic`` do not jump: code that waits for a time of day must compute its
+        wait again.
         """
         ...
 
 
 class SystemClock:
-    """The machine's own time."""
+    """The clock of the operating system."""
 
     def now(self) -> float:
-        """Seconds since the epoch, UTC."""
+        """Return seconds since the epoch, UTC."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds that never go backwards."""
+        """Return seconds that never go backwards."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait on the running loop."""
+        """Wait on the running event loop."""
         await asyncio.sleep(seconds)
 
     async def wait_for_step(self) -> None:

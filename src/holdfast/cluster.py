@@ -1,8 +1,8 @@
-"""Where rooms are wired together to a cluster: an API server, and components that live on it.
+"""The embedded cluster: an API server and the components that are its clients.
 
-``EmbeddedServer`` is the API server with its store and its HTTPS front. ``Components`` is
-everything that is a plain API client: scheduler, controllers, simulated nodes. ``Cluster`` is
-both, in one process or with the server in a process of its own.
+``EmbeddedServer`` is the API server with its store and its HTTPS listener. ``Components`` are the
+API clients: scheduler, controllers and simulated nodes. ``Cluster`` is both, in one process or with
+the server in a child process.
 """
 # ruff: noqa: PLC0415 - a process imports either the server or the components, seldom both
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from holdfast.store.store import Store
 
 ClientFor = Callable[[str], Client]
-"""Give a component its client, by the component's user name."""
+"""Returns the client of a component, by the component's user name."""
 ReportProgress = Callable[[str], None]
-"""Hear what is being done, for somebody who waits."""
+"""Called with a text on the current step of a start."""
 PKI = "pki"
 HEALTH_CHECK_SECONDS = 0.5
-"""How often to look whether every part still lives."""
+"""How often to check whether every part is still running."""
 STOP_SECONDS, SERVERLESS_STOP_SECONDS = 15.0, 1.0
-"""How long the parts may take to finish their work; and without a server to finish it with."""
+"""How long a stop may take, with and without a running API server."""
 START_SECONDS = 600.0
-"""How long the components may take to start on a server process that answers nothing."""
+"""How long the components may take to start if the server process does not respond."""
 COMPONENT_STOP_SECONDS = STOP_SECONDS + DRAIN_SECONDS
-"""How long the components may take: they also write the events that wait."""
+"""How long the components may take to stop: they also write the last events."""
 
 
 @dataclass(slots=True)
@@ -62,14 +62,14 @@ class EmbeddedServer:
     front: HttpsServer
     credentials: Credentials
     url: str
-    """Where to reach it from this machine."""
+    """Its address for clients on this machine."""
     _compaction: asyncio.Task[None]
 
     @classmethod
     async def start(
         cls, data_dir: Path, kubeconfig: Path, settings: ServerSettings, clock: Clock
     ) -> EmbeddedServer:
-        """Open the store, make certificates on first start, listen, write the kubeconfig."""
+        """Open the store, create certificates on first start, listen, write the kubeconfig."""
         from holdfast.apiserver.access.credentials import ensure_credentials
         from holdfast.apiserver.server import ApiServer
         from holdfast.store.store import Store
@@ -81,8 +81,8 @@ class EmbeddedServer:
             server = ApiServer.create(store, clock)
             await server.start()
             front = await _listen(server, settings, credentials)
-            url = _reachable(front.url)
-            _hand_out(credentials, kubeconfig, url)
+            url = _connectable(front.url)
+            _write_kubeconfig(credentials, kubeconfig, url)
         except BaseException:
             if front is not None:
                 await front.close()
@@ -92,14 +92,14 @@ class EmbeddedServer:
         return cls(server, store, front, credentials, url, compaction)
 
     def client(self, user: str) -> Client:
-        """A client without a wire, as one of our own components."""
+        """Return an in-process client with the rights of a component."""
         from holdfast.apiserver.inprocess import InProcessTransport
         from holdfast.apiserver.user import MASTERS, component_user
 
         return Client(InProcessTransport(self.server, component_user(user, MASTERS)), user)
 
     async def stop(self) -> None:
-        """Stop listening, finish what runs, close the store."""
+        """Stop listening, finish running requests, close the store."""
         self._compaction.cancel()
         await asyncio.gather(self._compaction, return_exceptions=True)
         await self.server.stop()
@@ -108,7 +108,7 @@ class EmbeddedServer:
 
 
 class Components:
-    """Everything that is a client of the API server and nothing else."""
+    """Scheduler, controllers and simulated nodes: clients of the API server."""
 
     def __init__(
         self,
@@ -134,40 +134,40 @@ class Components:
         )  # fmt: skip
         self.simulated_nodes = SimulatedNodes(client_for("system:nodes"), clock)
         self.nodes = 0
-        """How many nodes there were when all was started."""
+        """Number of nodes after the start."""
         self._wanted = nodes.count
 
     @property
     def healthy(self) -> bool:
-        """Whether every part still runs."""
+        """Whether every component is running."""
         return self.scheduler.healthy and self.controllers.healthy and self.simulated_nodes.healthy
 
-    async def start(self, tell: ReportProgress = lambda _words: None) -> None:
-        """Start the parts; nodes last, so that nothing runs before someone watches it.
+    async def start(self, report: ReportProgress = lambda _text: None) -> None:
+        """Start the components, the nodes last: no pod runs before the controllers watch it.
 
-        Nodes that are there already stay, whatever number is asked for: pods may be on them.
+        Nodes in the store are kept whatever number is configured: pods may run on them.
         """
         from holdfast.agent.nodes import node_name
 
-        tell("starting the controllers")
+        report("starting the controllers")
         await self.controllers.start()
-        tell("starting the scheduler")
+        report("starting the scheduler")
         await self.scheduler.start()
         wanted = {node_name(ordinal) for ordinal in range(1, self._wanted + 1)}
         self.nodes = len(wanted | self.scheduler.world.nodes.row_of.keys())
-        tell(f"starting {self.nodes} nodes")
+        report(f"starting {self.nodes} nodes")
         await self.simulated_nodes.start()
         await self.simulated_nodes.register(self._wanted)
 
     async def stop(self) -> None:
-        """Let every part finish what it is doing; they have nothing to wait for in each other."""
+        """Stop all components at the same time; none depends on another."""
         ends = (self.simulated_nodes.stop(), self.scheduler.stop(), self.controllers.stop())
         for end in await asyncio.gather(*ends, return_exceptions=True):
             if isinstance(end, BaseException):
                 raise end
 
     async def failure_reason(self) -> str:
-        """Say which part has died, and of what if that is known; "" while all live."""
+        """Return which component has died, with its error if there is one; "" while all run."""
         if not self.scheduler.healthy:
             try:
                 await asyncio.wait_for(self.scheduler.wait(), SERVERLESS_STOP_SECONDS)
@@ -184,7 +184,7 @@ class Components:
 
 
 class Cluster:
-    """The embedded cluster of `holdfast up`."""
+    """The embedded cluster of ``holdfast up``."""
 
     def __init__(
         self, settings: ClusterSettings, clock: Clock, configuration: Configuration | None = None
@@ -199,26 +199,26 @@ class Cluster:
         self._child: ServerProcess | None = None
         self._clients: list[Client] = []
 
-    async def start(self, tell: ReportProgress = lambda _words: None) -> None:
-        """Bring everything up; on failure nothing is left running."""
+    async def start(self, report: ReportProgress = lambda _text: None) -> None:
+        """Start server and components; if one fails, stop what was started."""
         try:
-            tell("starting the API server")
+            report("starting the API server")
             client_for = await self._start_server()
             settings = self._settings
             self.components = Components(
                 client_for, self._clock, settings.scheduler, settings.nodes, self._configuration
             )
-            await self._beside_server(self.components.start(tell))
+            await self._while_server_runs(self.components.start(report))
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
-        """Take everything down in reverse; what was acknowledged is on disk."""
+        """Stop components and server; every acknowledged write is on disk."""
         if self.components is not None:
-            patience = COMPONENT_STOP_SECONDS if self._server_lives else SERVERLESS_STOP_SECONDS
+            timeout = COMPONENT_STOP_SECONDS if self._server_alive else SERVERLESS_STOP_SECONDS
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.components.stop(), patience)
+                await asyncio.wait_for(self.components.stop(), timeout)
         for client in self._clients:
             await client.close()
         if self.server is not None:
@@ -228,30 +228,30 @@ class Cluster:
 
     @property
     def nodes(self) -> int:
-        """How many nodes there were when all was started."""
+        """Number of nodes after the start."""
         return self.components.nodes if self.components is not None else 0
 
     @property
     def healthy(self) -> bool:
-        """Whether the server and every component still run."""
-        return self._server_lives and self.components is not None and self.components.healthy
+        """Whether the server and every component are running."""
+        return self._server_alive and self.components is not None and self.components.healthy
 
     async def failure(self) -> str:
-        """Wait until a part dies and say which; as long as all live there is no answer."""
-        while self._server_lives and self.components is not None:
+        """Wait until a part stops running, and return which one and why."""
+        while self._server_alive and self.components is not None:
             if failure_reason := await self.components.failure_reason():
                 return failure_reason
             await self._clock.sleep(HEALTH_CHECK_SECONDS)
         return "the API server has died"
 
     @property
-    def _server_lives(self) -> bool:
+    def _server_alive(self) -> bool:
         if self._child is not None:
             return self._child.alive
         return self.server is not None
 
-    async def _beside_server(self, starting: Coroutine[Any, Any, None]) -> None:
-        """Await a start; raises a sentence when the server process ends or hangs meanwhile."""
+    async def _while_server_runs(self, starting: Coroutine[Any, Any, None]) -> None:
+        """Await a start; raises HoldfastError if the server process ends or hangs meanwhile."""
         if self._child is None:
             return await starting
         work = asyncio.create_task(starting)
@@ -317,7 +317,7 @@ async def _listen(
         ) from busy
 
 
-def _hand_out(credentials: Credentials, kubeconfig: Path, url: str) -> None:
+def _write_kubeconfig(credentials: Credentials, kubeconfig: Path, url: str) -> None:
     from holdfast.apiserver.access.credentials import write_kubeconfig
 
     try:
@@ -329,12 +329,12 @@ def _hand_out(credentials: Credentials, kubeconfig: Path, url: str) -> None:
         ) from wrong
 
 
-def _reachable(url: str) -> str:
-    """Name an address that can be connected to: "any" is one to listen on only.
+def _connectable(url: str) -> str:
+    """Return an address that clients can connect to, for one that listens on all interfaces.
 
-    >>> _reachable("https://0.0.0.0:6443"), _reachable("https://10.0.0.1:6443")
+    >>> _connectable("https://0.0.0.0:6443"), _connectable("https://10.0.0.1:6443")
     ('https://127.0.0.1:6443', 'https://10.0.0.1:6443')
     """
-    where = urlsplit(url)
-    loopback = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(where.hostname or "")
-    return f"https://{loopback}:{where.port}" if loopback else url
+    parts = urlsplit(url)
+    loopback = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(parts.hostname or "")
+    return f"https://{loopback}:{parts.port}" if loopback else url

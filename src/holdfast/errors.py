@@ -3,14 +3,14 @@
 ::
 
     HoldfastError
-    ├── Retryable            trying again later may help; ``after`` says when
-    │   ├── Conflict         409: somebody else wrote first
-    │   ├── Expired          410: the history you ask for is compacted; list again
+    ├── Retryable            a later retry may succeed; ``after`` says when
+    │   ├── Conflict         409: the object was changed meanwhile
+    │   ├── Expired          410: the requested history is compacted; list again
     │   ├── TooManyRequests  429
     │   └── Unavailable      5xx, a cut connection, a time-out
-    │       └── TimedOut     504: the request did not arrive whole in time
+    │       └── TimedOut     504: the request was not complete in time
     └── Refused              the same call can never succeed
-        ├── BadRequest       400: the request cannot be understood
+        ├── BadRequest       400: the request cannot be parsed
         ├── Unauthorized     401
         ├── Forbidden        403
         ├── NotFound         404
@@ -18,15 +18,15 @@
         ├── NotAcceptable    406
         ├── AlreadyExists    409 with reason AlreadyExists
         ├── TooLarge         413
-        ├── Unsupported      415: a body in a form we do not read
+        ├── Unsupported      415: a body of an unsupported media type
         ├── Invalid          422: a field is wrong; ``causes`` name it
-        ├── NotBuilt         501: Holdfast does not do this yet, and says so
-        ├── BadConfiguration a file or flag of the user's is wrong
-        │   └── StoreDamaged the database file is broken
-        └── StoreLocked      another process has the data directory
+        ├── NotBuilt         501: Holdfast does not implement this yet
+        ├── BadConfiguration a configuration file or flag is wrong
+        │   └── StoreDamaged the database file is damaged
+        └── StoreLocked      another process uses the data directory
 
-"Does not fit" is never an exception: deciding answers with a ``Verdict``.
-A broken invariant is an ``AssertionError`` and crashes loudly.
+That a pod does not fit is never an exception: filters return verdicts.
+A broken invariant is an ``AssertionError`` and stops the process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Name one field that is wrong and say why, as ``Status.details.causes`` does."""
+    """One wrong field and why it is wrong, an entry of ``Status.details.causes``."""
 
     field: str
     message: str
@@ -49,9 +49,9 @@ class Cause:
 
 
 def aggregate_message(found: Iterable[object]) -> str:
-    """Write one error as it is and several as upstream writes an aggregate.
+    """Return the text of one error, or of several as upstream's aggregate.
 
-    >>> aggregated([Cause("spec", "Required value")]), aggregated(["a", "b"])
+    >>> aggregate_message([Cause("spec", "Required value")]), aggregate_message(["a", "b"])
     ('spec: Required value', '[a, b]')
     """
     listed = [str(one) for one in found]
@@ -60,7 +60,7 @@ def aggregate_message(found: Iterable[object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """Say which object an error is about; ``kind`` is the plural resource name."""
+    """The object that an error is about; ``kind`` is the plural resource name."""
 
     name: str = ""
     group: str = ""
@@ -71,10 +71,10 @@ class Details:
 
 
 class HoldfastError(Exception):
-    """Anything Holdfast raises on purpose.
+    """Base class of all errors that Holdfast raises on purpose.
 
-    ``code`` and ``reason`` are those of a Kubernetes Status, so that the same error reads
-    alike whether it crossed a wire or not.
+    ``code`` and ``reason`` are those of a Kubernetes Status, so that an error is the same over
+    HTTP and in process.
     """
 
     code = 500
@@ -87,7 +87,7 @@ class HoldfastError(Exception):
 
 
 class Retryable(HoldfastError):
-    """Trying again later may help; ``after`` is how many seconds to wait, if known."""
+    """A later retry may succeed; ``after`` is how many seconds to wait, if known."""
 
     def __init__(
         self, message: str, details: Details | None = None, *, after: float | None = None
@@ -97,31 +97,31 @@ class Retryable(HoldfastError):
 
 
 class Conflict(Retryable):
-    """Somebody else wrote the object first: read it again and decide again."""
+    """The object was changed meanwhile: read it again and plan again."""
 
     code, reason = 409, "Conflict"
 
 
 class Expired(Retryable):
-    """The history asked for is no longer kept: list again."""
+    """The requested history is no longer stored: list again."""
 
     code, reason = 410, "Expired"
 
 
 class TooManyRequests(Retryable):
-    """The server asks for patience (also: a disruption budget forbids an eviction)."""
+    """The server is overloaded, or a disruption budget forbids an eviction."""
 
     code, reason = 429, "TooManyRequests"
 
 
 class Unavailable(Retryable):
-    """The server failed, timed out or hung up; whether the write happened is unknown."""
+    """The server failed, timed out or closed the connection; a write may have been stored."""
 
     code, reason = 503, "ServiceUnavailable"
 
 
 class TimedOut(Unavailable):
-    """The request did not arrive whole in the time allowed."""
+    """The request was not complete in the time allowed."""
 
     code, reason = 504, "Timeout"
 
@@ -131,19 +131,19 @@ class Refused(HoldfastError):
 
 
 class BadRequest(Refused):
-    """The request cannot be understood."""
+    """The request cannot be parsed."""
 
     code, reason = 400, "BadRequest"
 
 
 class Unauthorized(Refused):
-    """Nobody we know sent this."""
+    """The request has no valid credentials."""
 
     code, reason = 401, "Unauthorized"
 
 
 class Forbidden(Refused):
-    """The sender is known and may not do this."""
+    """The user of the request is not allowed to do this."""
 
     code, reason = 403, "Forbidden"
 
@@ -155,19 +155,19 @@ class NotFound(Refused):
 
 
 class NotAllowed(Refused):
-    """The resource exists and does not know this verb."""
+    """The resource exists but does not support this verb."""
 
     code, reason = 405, "MethodNotAllowed"
 
 
 class NotAcceptable(Refused):
-    """None of the answer forms the client accepts is one of ours."""
+    """The server supports none of the media types that the client accepts."""
 
     code, reason = 406, "NotAcceptable"
 
 
 class AlreadyExists(Refused):
-    """An object of that name is there already."""
+    """An object of that name already exists."""
 
     code, reason = 409, "AlreadyExists"
 
@@ -179,7 +179,7 @@ class TooLarge(Refused):
 
 
 class Unsupported(Refused):
-    """The body is in a form we do not read."""
+    """The media type of the body is not supported."""
 
     code, reason = 415, "UnsupportedMediaType"
 
@@ -191,50 +191,50 @@ class Invalid(Refused):
 
 
 class NotBuilt(Refused):
-    """Holdfast does not do this yet, and says so instead of pretending."""
+    """Holdfast does not implement this yet."""
 
     code, reason = 501, "NotImplemented"
 
 
 class BadConfiguration(Refused):
-    """A configuration file or flag of the user's is wrong; the message names where."""
+    """A configuration file or flag is wrong; the message says where."""
 
 
 class StoreDamaged(BadConfiguration):
-    """The database file is broken; the message names it and says what to do."""
+    """The database file is damaged; the message names it and says what to do."""
 
 
 class StoreLocked(Refused):
-    """Another process has the data directory open."""
+    """Another process uses the data directory."""
 
 
 CAUSE_LIMIT = 100
-"""The most wrong fields that one error names."""
+"""The largest number of wrong fields that one error lists."""
 
 
 @dataclass(slots=True)
 class FieldErrors:
-    """Collect the wrong fields of one object, then refuse it with all of them at once.
+    """Collects the wrong fields of one object, to raise one error for all of them.
 
-    Of more than ``CAUSE_LIMIT`` only the first are named.
+    Of more than ``CAUSE_LIMIT`` only the first are listed.
     """
 
     causes: list[Cause] = field(default_factory=list)
 
     def add(self, path: str, message: str, reason: str = "FieldValueInvalid") -> None:
-        """Remember that the field at ``path`` is wrong."""
+        """Add a wrong field."""
         self.causes.append(Cause(path, message, reason))
 
     def raise_if_any(self, kind: str, name: str, group: str = "") -> None:
-        """Raise Invalid with every cause in upstream's wording, or return quietly."""
+        """Raise Invalid with all causes in upstream's wording, if there are any."""
         if not self.causes:
             return
         shown = self.causes[:CAUSE_LIMIT]
         more = ["further errors are not shown"] if len(self.causes) > CAUSE_LIMIT else []
-        words = aggregate_message([*shown, *more])
+        message = aggregate_message([*shown, *more])
         qualified = f"{kind}.{group}" if group else kind
         raise Invalid(
-            f'{qualified} "{name}" is invalid: {words}',
+            f'{qualified} "{name}" is invalid: {message}',
             Details(name=name, group=group, kind=kind, causes=tuple(shown)),
         )
 
@@ -255,7 +255,7 @@ BY_CODE: dict[int, type[HoldfastError]] = {
 
 
 def status_of(error: HoldfastError) -> dict[str, Any]:
-    """Write an error as a Kubernetes Status, keys in upstream's order, empty ones left out."""
+    """Return an error as a Kubernetes Status, keys in upstream's order, without empty ones."""
     d = error.details
     details: dict[str, Any] = {
         k: v for k, v in (("name", d.name), ("group", d.group), ("kind", d.kind), ("uid", d.uid))
@@ -278,8 +278,8 @@ def status_of(error: HoldfastError) -> dict[str, Any]:
 
 
 def from_status(code: int, status: dict[str, Any]) -> HoldfastError:
-    """Turn a Status (or a bare HTTP code) into the exception it stands for."""
-    words = status.get("message") or f"the server answered HTTP {code}"
+    """Return the exception of a Status, or of an HTTP status code alone."""
+    message = status.get("message") or f"the server answered HTTP {code}"
     raw = status.get("details") or {}
     details = Details(
         name=raw.get("name", ""), group=raw.get("group", ""), kind=raw.get("kind", ""),
@@ -292,5 +292,5 @@ def from_status(code: int, status: dict[str, Any]) -> HoldfastError:
     )  # fmt: skip
     kind = BY_REASON.get(status.get("reason", "")) or BY_CODE.get(code) or Unavailable
     if issubclass(kind, Retryable):
-        return kind(words, details, after=details.retry_after_seconds or None)
-    return kind(words, details)
+        return kind(message, details, after=details.retry_after_seconds or None)
+    return kind(message, details)

@@ -1,11 +1,11 @@
-"""Health pages of named checks (/healthz, /livez, /readyz), in upstream's words."""
+"""Health pages of named checks (/healthz, /livez, /readyz), with upstream's texts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
 HealthCheck = Callable[[], str]
-"""Says what is wrong, "" for nothing."""
+"""Returns what is wrong, "" for nothing."""
 FAILED, PASSED = 500, 200
 
 

@@ -1,4 +1,4 @@
-"""Files that only their user may read or replace."""
+"""Read and write files that only their owner can read or replace."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replace a file by one of mode 0600 with this content, complete or not at all.
+    """Replace a file atomically by one of mode 0600 with this content.
 
-    The content is written to a new file beside it (O_EXCL, O_NOFOLLOW), which then takes its
-    name. A symbolic link at ``path`` is replaced; the file it points to is left alone.
+    The content is written to a new file in the same directory (O_EXCL, O_NOFOLLOW), which is then
+    renamed. A symbolic link at ``path`` is replaced; the file it points to is unchanged.
     """
     path.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -30,12 +30,12 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file, made with mode 0600 if it is missing; a symbolic link is refused (ELOOP)."""
+    """Open a file, created with mode 0600 if missing; raises OSError for a symbolic link."""
     return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names of the files in a directory durable."""
+    """Sync a directory, so that the names of its files survive a crash."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -44,7 +44,7 @@ def sync_directory(path: Path) -> None:
 
 
 def read_own(path: Path) -> bytes:
-    """Read a regular file of this user; raises OSError for a link, a pipe or another's file."""
+    """Read a regular file of this user; raises OSError for a link, a pipe or another owner."""
     # Without O_NONBLOCK opening a pipe waits for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
@@ -55,7 +55,7 @@ def read_own(path: Path) -> bytes:
 
 
 def writable_by_others(directory: Path) -> bool:
-    """Tell whether another user than root can replace this user's files in a directory."""
+    """Tell whether a user other than root can replace this user's files in a directory."""
     found = directory.stat()
     if found.st_uid not in (os.geteuid(), 0):
         return True

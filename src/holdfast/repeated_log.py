@@ -1,4 +1,4 @@
-"""Log a line that repeats at most once a minute, with the number of repeats left out.
+"""Log a repeated line at most once a minute, with the number of lines left out.
 
 Two ways to use it. Where code logs through its own logger::
 
@@ -9,8 +9,7 @@ Where the lines come from a library (``asyncio``, ``aiohttp.server``) or from ma
 
     logging.getLogger("asyncio").addFilter(RepeatFilter())
 
-A filter that is added to a logger sees only what is logged through that very logger, not through
-its children.
+A filter of a logger applies to lines logged through that logger only, not through its children.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 
 SECONDS = 60.0
 MAX_LINES = 1024
-"""How many different lines are remembered; the one seen longest ago is forgotten first."""
+"""How many different lines are remembered; the least recently logged is dropped first."""
 
 
 @dataclass(slots=True)
@@ -33,9 +32,9 @@ class _Line:
 
 
 class Repeats:
-    """Decide whether a line may be logged, and count those that may not.
+    """Decides whether a line may be logged, and counts the lines that are left out.
 
-    ``now`` gives seconds that never go backwards.
+    ``now`` returns monotonic seconds.
     """
 
     def __init__(
@@ -46,9 +45,9 @@ class Repeats:
         self._lines: OrderedDict[Hashable, _Line] = OrderedDict()
 
     def admit(self, line: Hashable) -> str | None:
-        """Return None if the line was logged less than ``seconds`` ago, else what to add to it.
+        """Return None if the line was logged less than ``seconds`` ago, else a suffix for it.
 
-        What to add is empty, or says how often the line was left out since it was last logged.
+        The suffix is "", or says how often the line was left out since it was last logged.
         """
         now = self._now()
         known = self._lines.get(line)
@@ -74,18 +73,18 @@ class Repeats:
         same: Hashable | None = None,
         exc_info: BaseException | None = None,
     ) -> None:
-        """Log a line with what ``admit`` adds to it, or leave it out.
+        """Log a line with the suffix of ``admit``, or leave it out.
 
-        Lines with an equal ``same`` repeat one another, however their texts differ.
+        Lines with equal ``same`` count as repeated even if their texts differ.
         """
         if (note := self.admit(line if same is None else same)) is not None:
             logger.log(level, "%s%s", line, note, exc_info=exc_info)
 
 
 class RepeatFilter(logging.Filter):
-    """Let each line of a logger pass at most once in ``seconds``.
+    """Lets each line of a logger pass at most once a minute.
 
-    Lines are the same if their formatted text is, and the exception if there is one.
+    Lines are equal if their formatted texts and their exceptions are.
     """
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -93,7 +92,7 @@ class RepeatFilter(logging.Filter):
         self._repeats = Repeats(now=now)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether a record is logged; one that is may carry the number of those left out."""
+        """Tell whether to log a record; may add the number of lines left out to its message."""
         note = self._repeats.admit((record.name, record.levelno, _line(record)))
         if note:
             record.msg, record.args = f"{record.getMessage()}{note}", ()

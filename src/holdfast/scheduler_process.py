@@ -1,4 +1,4 @@
-"""A scheduler in a process of its own, on any API server: transports, election, controllers."""
+"""The scheduler of ``holdfast scheduler``: transports, leader election and controllers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAME = "holdfast-scheduler"
 def scheduler_for(
     client: Client, clock: Clock, configuration: Configuration, settings: SchedulerSettings
 ) -> Scheduler:
-    """Make the scheduler that a configuration asks for."""
+    """Return the scheduler of a configuration."""
     return Scheduler(
         client,
         clock,
@@ -42,9 +42,9 @@ def scheduler_for(
 
 
 class SchedulerProcess:
-    """A scheduler, what looks after its reservations, and the lease it may need to work.
+    """A scheduler with the reservation controllers, and the leader election if it needs one.
 
-    ``started`` is called once the scheduler decides and the controllers run.
+    ``started`` is called when the scheduler and the controllers run.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SchedulerProcess:
         self.lease = f"{terms.resource_namespace}/{terms.resource_name}"
         self.stopping = False
         self._started = started
-        # The lease has a way of its own: nothing else may keep it from being renewed.
+        # The lease has its own transport: other requests must not delay its renewal.
         self._lease_client = Client(HttpTransport(endpoint), NAME)
         self._election = _election(self._lease_client, clock, terms)
         transport = _transport(endpoint, configuration.client_connection, clock)
@@ -69,8 +69,8 @@ class SchedulerProcess:
             transport = LeaseGuardedTransport(transport, self._election.check_leadership)
         self._client = Client(transport, NAME)
         self.scheduler = scheduler_for(self._client, clock, configuration, settings)
-        # What keeps reservations true lives where they are scheduled, on the same informers.
-        self._beside = ControllerManager(
+        # The reservation controllers share the scheduler's informers.
+        self._controllers = ControllerManager(
             self._client, clock, self.scheduler.recorder, kinds=BESIDE_KUBERNETES,
             informers=self.scheduler.informers.informer_set,
             reservations=settings_of(configuration.profiles.values()),
@@ -78,15 +78,15 @@ class SchedulerProcess:
 
     @property
     def identity(self) -> str:
-        """Under which name it holds the lease."""
+        """The holder identity in the lease."""
         return self._election.identity
 
     def leads(self) -> bool:
-        """Tell whether it may work."""
+        """Tell whether this process is the leader, or needs no leader election."""
         return self._election.is_leader or not self.leader_elect
 
     def lease_problem(self) -> str:
-        """Say what is wrong with the lease it holds, "" for nothing."""
+        """Return what is wrong with the lease that this process holds, "" for nothing."""
         if self.leader_elect and self._election.is_leader:
             try:
                 self._election.check_leadership()
@@ -95,41 +95,41 @@ class SchedulerProcess:
         return ""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until told to stop; raises what ends the work before that."""
+        """Run until ``stop`` is set; raises the error that ends the run before that."""
         work = self._election.run(self._work) if self.leader_elect else self._work()
         working = asyncio.create_task(work)
         stopping = asyncio.create_task(stop.wait())
-        told = False
+        stopped = False
         try:
             await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            told = not working.done()
+            stopped = not working.done()
         finally:
             await self._end(working, stopping)
-        _raise_why(working, told)
+        _raise_failure(working, stopped)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         await self._client.close()
         await self._lease_client.close()
 
     async def _work(self) -> None:
         await self.scheduler.start()
-        await self._beside.start()
+        await self._controllers.start()
         self._started()
-        await _first_end(self.scheduler.wait(), self._beside.failure())
+        await _wait_for_first(self.scheduler.wait(), self._controllers.failure())
 
     async def _end(self, *tasks: asyncio.Task[Any]) -> None:
-        """Finish what is being bound while the lease is still ours."""
+        """Stop controllers and scheduler while this process still holds the lease."""
         self.stopping = True
-        await self._beside.stop()
+        await self._controllers.stop()
         await self.scheduler.stop()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _first_end(*parts: Coroutine[Any, Any, None]) -> None:
-    """Wait until one of several parts ends; raises what it ended with."""
+async def _wait_for_first(*parts: Coroutine[Any, Any, None]) -> None:
+    """Wait until the first of several coroutines ends; raises its error."""
     tasks = {asyncio.create_task(part) for part in parts}
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -142,7 +142,7 @@ async def _first_end(*parts: Coroutine[Any, Any, None]) -> None:
 
 
 def _transport(endpoint: Endpoint, connection: ClientConnection, clock: Clock) -> Transport:
-    """Hold requests back only if the user says so: the server has its own way of saying no."""
+    """Return the transport, throttled only if the configuration sets a QPS."""
     transport = HttpTransport(endpoint)
     if connection.qps <= 0:
         return transport
@@ -158,12 +158,12 @@ def _election(client: Client, clock: Clock, terms: LeaderElectionConfiguration) 
     )  # fmt: skip
 
 
-def _raise_why(working: asyncio.Task[None], told: bool) -> None:
-    """Raise what ended the work; being told to stop, while starting too, is no failure."""
+def _raise_failure(working: asyncio.Task[None], stopped: bool) -> None:
+    """Raise the error that ended the run; errors of Holdfast after ``stop`` are ignored."""
     if working.cancelled() or (failure := working.exception()) is None:
         return
     if isinstance(failure, HoldfastError):
-        if told:
+        if stopped:
             return
         raise failure
     raise HoldfastError(f"the scheduler failed: {type(failure).__name__}: {failure}") from failure

@@ -1,7 +1,7 @@
-"""The embedded API server as a child process: start it, read its address, notice its end.
+"""The embedded API server as a child process: start, address, exit.
 
-The child writes one line to its standard output: ``ready URL``, or ``failed`` and a JSON string
-that says why. It shares the parent's standard error, so its log needs no reader.
+The child writes one line to its standard output: ``ready URL``, or ``failed`` and the reason as a
+JSON string. It writes its log to the parent's standard error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONG_LINE = b"a line of 64 KiB or more"
 READY_SECONDS = 110.0
 """How long the child may take to load its store and listen; below the limit of ``up --detach``."""
 EXIT_SECONDS = 5.0
-"""How long a child that has closed its output may take to end."""
+"""How long a child that has closed its output may take to exit."""
 STOP_SECONDS = 15.0
 """How long the child may take to stop before it is killed."""
 _SHOWN = 200
@@ -41,7 +41,7 @@ class ServerProcess:
             "--data-dir", str(settings.data_dir), "--kubeconfig", str(kubeconfig),
             "--host", settings.server.host, "--port", str(settings.server.port), "--announce",
             stdin=PIPE, stdout=PIPE,
-            # Ctrl-C is for the parent: the server must outlive the components that write to it.
+            # Ctrl-C must not reach the child: components still write to it while they stop.
             start_new_session=True,
         )  # fmt: skip
         return cls(process)
@@ -53,24 +53,26 @@ class ServerProcess:
 
     @property
     def exit_description(self) -> str:
-        """How the child ended, in a few words."""
+        """A short text on how the child ended."""
         code = self._process.returncode
-        return "it still runs" if code is None else exit_description(code)
+        return "it is still running" if code is None else exit_description(code)
 
     async def wait_until_ready(self) -> None:
-        """Wait for the child's address; raises a sentence if the child does not start."""
+        """Wait for the child's address; raises HoldfastError if the child does not start."""
         line = await self._line()
-        if not line.endswith(b"\n") and line != _LONG_LINE:  # it may have ended while it wrote
+        if (
+            not line.endswith(b"\n") and line != _LONG_LINE
+        ):  # the child may have ended while it wrote
             await self._exited(EXIT_SECONDS)
             raise HoldfastError(
                 f"the API server ended before it was ready ({self.exit_description}); "
                 "its own messages, if it wrote any, are above"
             )
-        word, _, rest = line.decode(errors="replace").strip().partition(" ")
-        if word == READY and rest.startswith("https://"):
+        state, _, rest = line.decode(errors="replace").strip().partition(" ")
+        if state == READY and rest.startswith("https://"):
             self.url = rest
             return
-        if word == FAILED:
+        if state == FAILED:
             raise Refused(json.loads(rest))
         raise HoldfastError(
             f"the API server did not start: it wrote {line[:_SHOWN]!r} instead of its address"
@@ -100,10 +102,10 @@ class ServerProcess:
         return True
 
     async def stop(self) -> None:
-        """Close the child's standard input, which tells it to stop, and wait until it has."""
+        """Close the child's standard input, which stops it, and wait for its exit."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        # A child that never became ready holds nothing that must be finished.
+        # A child that never became ready has no requests to finish.
         if not await self._exited(STOP_SECONDS if self.url else EXIT_SECONDS):
             self._process.kill()
             await self._process.wait()

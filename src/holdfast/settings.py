@@ -1,4 +1,4 @@
-"""Every setting of a running Holdfast, as one tree; only ``cli`` reads flags and environment."""
+"""All settings of Holdfast; only ``cli`` reads flags and environment variables."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class FrontLimits:
-    """What the HTTPS front accepts from clients; docs/security.md says which test covers what.
+    """Limits of the HTTPS server on its clients; docs/security.md names the test of each.
 
     "System" users are system:masters, nodes, the scheduler and the controller manager. Their
-    requests are counted apart from those of other users, and those apart from anonymous ones.
+    requests, those of other users and anonymous requests are counted separately.
     """
 
     handshake_seconds: float = 10.0
@@ -24,17 +24,17 @@ class FrontLimits:
     body_seconds: float = 30.0
     """From the header to the end of the body."""
     write_seconds: float = 60.0
-    """How long a client may read nothing while more than half a megabyte waits for it."""
+    """How long a client may read nothing while more than 512 KiB are waiting to be sent."""
     linger_seconds: float = 2.0
-    """How long a connection stays open after a refusal, so that the client can read it."""
+    """How long a connection stays open after an error, so that the client can read it."""
     discarded_bytes: int = 64 * 1024
-    """How much of a refused body without credentials is read and discarded meanwhile."""
+    """How much of a rejected body without credentials is read and discarded meanwhile."""
     header_bytes: int = 64 * 1024
     """Request line and header fields together; label selectors are in the request line."""
     headers: int = 512
     """Header fields of one request; a proxy that impersonates sends one for each group."""
     connections: int = 16384
-    """In all; fewer if the limit of open files is lower."""
+    """Connections in all; fewer if the limit of open files is lower."""
     unauthenticated_connections: int = 512
     """Without a client certificate or a known token; half as many from one remote address."""
     reserved_descriptors: int = 128
@@ -54,7 +54,7 @@ class FrontLimits:
     user_body_bytes: int = 32 * 1024 * 1024
     """Request bodies in memory of one user that is not in system:masters."""
     system_answer_bytes: int = 1024 * 1024 * 1024
-    """Answers of more than 256 KiB being sent to all system users; watches do not count."""
+    """Responses over 256 KiB being sent to all system users, without watches."""
     other_answer_bytes: int = 512 * 1024 * 1024
     """The same for all other users."""
     user_answer_bytes: int = 256 * 1024 * 1024
@@ -68,7 +68,7 @@ class ServerSettings:
     host: str = "127.0.0.1"
     """Loopback unless the user says otherwise; TLS always."""
     port: int = 6443
-    """0 takes any free port."""
+    """0: any free port."""
     limits: FrontLimits = field(default_factory=FrontLimits)
 
 
@@ -77,49 +77,49 @@ class NodeSettings:
     """The simulated nodes of the embedded cluster."""
 
     count: int = 3
-    """Nodes registered at start; Node objects that users create are adopted besides."""
+    """Nodes registered at start; Node objects that users create are simulated as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
-    """How pods are placed."""
+    """The scheduler."""
 
     seed: int | None = None
-    """Seed of the dice that break ties; None: a new one at each start."""
+    """Seed of the random choice among nodes of equal score; None: a new one at each start."""
     check_invariants: bool = False
-    """Check the ledgers after every decision and crash loudly when a promise is broken."""
+    """Check the invariants after every decision; a violation stops the scheduler."""
     leader_elect: bool | None = None
-    """Only one of several replicas decides; None: as the configuration says, which is yes unless
-    told otherwise. The embedded cluster has one scheduler and no election."""
+    """Whether only the leader of several replicas schedules; None: as in the configuration, where
+    the default is true. The embedded cluster has one scheduler and no leader election."""
     config: Path | None = None
     """A KubeSchedulerConfiguration."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationSettings:
-    """How reservations are looked after once they have their node; seconds."""
+    """The reservation controller; times are seconds."""
 
     workers: int = 1
-    """Reservations brought up to date at once."""
+    """Reservations reconciled at once."""
     gc_enabled: bool = True
-    """Delete those that ended."""
+    """Whether ended reservations are deleted."""
     gc_after_seconds: float = 86400.0
-    """How long they are kept before; on a node that is gone not at all."""
+    """How long an ended reservation is kept; not at all if its node was deleted."""
     gc_interval_seconds: float = 60.0
-    """How often to look for them."""
+    """How often the controller looks for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """`holdfast up`: everything in one place."""
+    """The embedded cluster of ``holdfast up``."""
 
     data_dir: Path
     kubeconfig: Path | None = None
-    """Where to write the admin's kubeconfig; None: beside the data."""
+    """Where to write the admin's kubeconfig; None: in the data directory."""
     single_process: bool = False
-    """Run the API server in the same process as everything else."""
+    """Whether the API server runs in the same process as the components."""
     server: ServerSettings = field(default_factory=ServerSettings)
     nodes: NodeSettings = field(default_factory=NodeSettings)
     health_port: int | None = None
-    """Where the scheduler shows its health and metrics, on loopback; None: nowhere."""
+    """Port of the scheduler's health and metrics pages, on loopback; None: no pages."""
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)

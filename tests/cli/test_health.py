@@ -74,7 +74,10 @@ async def test_health_fails_after_an_informer_died(pages, cluster, monkeypatch):
     for name in ("healthz", "livez", "readyz"):
         status, text = await pages.get(f"/{name}")
         assert status == 500
-        assert "[-]scheduling failed: scheduler: follow has stopped: ZeroDivisionError" in text
+        assert (
+            "[-]scheduling failed: the task 'scheduler: informers' has stopped: ZeroDivisionError"
+            in text
+        )
         assert f"{name} check failed" in text
     status, text = await pages.get("/healthz/scheduling")
     assert (status, text[:22]) == (500, "internal server error:")

@@ -149,7 +149,10 @@ def test_a_scheduler_without_leader_election_reads_a_configuration(server, start
     dumped = read_until(lone, "activeQ:0; backoffQ:0; unschedulablePods:0")
     # Each line of the dump is a log record, because line breaks in a record are escaped.
     lines = [line.removeprefix("W holdfast.scheduler.dump: ") for line in dumped.splitlines()]
-    assert lines[:2] == ["asked for a dump", "Nodes: missed [], redundant []"]
+    assert lines[:2] == [
+        "dump of the scheduler's cache and queue",
+        "Nodes: missed [], redundant []",
+    ]
     assert any(line.startswith("  default/c uid") for line in lines)
     lone.send_signal(signal.SIGINT)
     out, _ = lone.communicate(timeout=30)

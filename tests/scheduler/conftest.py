@@ -2,7 +2,7 @@ import pytest
 
 from holdfast.testing.fake_extender import FakeExtender
 from holdfast.testing.harness import Harness
-from scheduler.schedulers_line import SchedulersLine
+from scheduler.scheduler_network import SchedulerNetwork
 
 
 @pytest.fixture
@@ -12,11 +12,11 @@ async def extender():
 
 
 @pytest.fixture
-def line():
-    return SchedulersLine()
+def network():
+    return SchedulerNetwork()
 
 
 @pytest.fixture
-async def cluster(tmp_path, line):
-    async with Harness(tmp_path / "store", wrap=line.wrap) as harness:
+async def cluster(tmp_path, network):
+    async with Harness(tmp_path / "store", wrap=network.wrap) as harness:
         yield harness

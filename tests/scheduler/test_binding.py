@@ -1,4 +1,4 @@
-"""How a decision leaves the house when the network is bad: nothing lost, nothing held for ever."""
+"""Binding over a bad network: no pod is lost and no resources stay assumed for ever."""
 
 import pytest
 
@@ -14,13 +14,13 @@ from holdfast.testing import (
     a_slice,
 )
 from holdfast.testing.harness import Harness
-from scheduler.schedulers_line import SchedulersLine
+from scheduler.scheduler_network import SchedulerNetwork
 
 BINDING = {"method": "POST", "path": "/binding"}
 STATUS_OF_R = "/reservations/r/status"
 
 
-def taken(cluster, node="n"):
+def requested_cpu(cluster, node="n"):
     return int(cluster.world.nodes.requested[CPU, cluster.world.nodes.row_of[node]])
 
 
@@ -28,58 +28,56 @@ async def reasons(cluster, name):
     return [reason for reason, _ in await cluster.events(name)]
 
 
-def using(name):
+def pod_with_claim(name):
     return a_pod(name, cpu="100m", claims=[{"name": "dev", "resourceClaimName": name}])
 
 
 @pytest.mark.parametrize("trouble", ["lost", "unavailable_after"])
-async def test_a_pod_whose_binding_was_written_stays_though_the_answer_was_lost(
-    cluster, line, trouble
-):
+async def test_a_stored_binding_counts_even_if_its_response_was_lost(cluster, network, trouble):
     await cluster.create(a_node("n", cpu="4"))
-    line.add(Fault(trouble, **BINDING))
+    network.add(Fault(trouble, **BINDING))
     await cluster.create(a_pod("p", cpu="3"))
     pod = await cluster.pod("p")
     assert (pod.spec.node_name, pod.status.phase) == ("n", "Running")
     assert await reasons(cluster, "p") == ["Scheduled"]
-    assert taken(cluster) == 3000
+    assert requested_cpu(cluster) == 3000
     assert len(cluster.components.scheduler.queue) == 0
 
 
 @pytest.mark.parametrize("trouble", ["conflict", "unavailable"])
-async def test_a_binding_that_was_not_written_is_undone_told_and_tried_again(
-    cluster, line, trouble
+async def test_a_binding_that_was_not_stored_is_undone_reported_and_retried(
+    cluster, network, trouble
 ):
     await cluster.create(a_node("n", cpu="4"))
-    line.add(Fault(trouble, **BINDING))
+    network.add(Fault(trouble, **BINDING))
     await cluster.create(a_pod("p", cpu="3"))
     pod = await cluster.pod("p")
-    assert (pod.spec.node_name, taken(cluster)) == ("", 0)
+    assert (pod.spec.node_name, requested_cpu(cluster)) == ("", 0)
     (condition,) = pod.status.conditions
     assert (condition.type, condition.reason) == ("PodScheduled", "SchedulerError")
     assert condition.message.startswith('running Bind plugin "DefaultBinder": injected')
     assert await reasons(cluster, "p") == ["FailedScheduling"]
     await cluster.advance(3)
-    assert (await cluster.node_of("p"), taken(cluster)) == ("n", 3000)
+    assert (await cluster.node_of("p"), requested_cpu(cluster)) == ("n", 3000)
     assert await reasons(cluster, "p") == ["FailedScheduling", "Scheduled"]
 
 
-async def test_whoever_waits_for_the_room_gets_it_when_a_binding_fails(cluster, line):
+async def test_a_failed_binding_frees_its_resources_for_waiting_pods(cluster, network):
     await cluster.create(a_node("n", cpu="4"))
-    line.add(Fault("conflict", **BINDING))
-    line.add(Fault("unavailable", method="GET", path="/pods/first", times=3))
+    network.add(Fault("conflict", **BINDING))
+    network.add(Fault("unavailable", method="GET", path="/pods/first", times=3))
     await cluster.create(a_pod("first", cpu="3"))
     await cluster.create(a_pod("second", cpu="3"))
     assert await cluster.node_of("second") == ""
     await cluster.advance(20)
     assert (await cluster.node_of("first"), await cluster.node_of("second")) == ("", "n")
-    assert taken(cluster) == 3000
+    assert requested_cpu(cluster) == 3000
 
 
-async def test_the_room_stays_held_until_the_server_says_where_the_pod_is(cluster, line):
+async def test_a_pod_stays_assumed_until_the_server_says_whether_it_is_bound(cluster, network):
     await cluster.create(a_node("n", cpu="4"))
-    line.add(Fault("lost", **BINDING), Fault("unavailable", method="GET", path="/p", times=4))
-    line.add(Fault("cut", path="/pods", watch=True))
+    network.add(Fault("lost", **BINDING), Fault("unavailable", method="GET", path="/p", times=4))
+    network.add(Fault("cut", path="/pods", watch=True))
     await cluster.create(a_pod("p", cpu="3"), a_pod("q", cpu="3"))
     assert (await cluster.node_of("p"), await cluster.node_of("q")) == ("n", "")
     await cluster.advance(30)
@@ -87,32 +85,32 @@ async def test_the_room_stays_held_until_the_server_says_where_the_pod_is(cluste
     assert "Scheduled" in await reasons(cluster, "p")
 
 
-async def test_a_pod_deleted_while_its_binding_fails_is_forgotten(cluster, line):
+async def test_a_pod_deleted_while_its_binding_fails_is_not_requeued(cluster, network):
     await cluster.create(a_node("n", cpu="4"))
-    line.add(Fault("delay", **BINDING, seconds=5))
+    network.add(Fault("delay", **BINDING, seconds=5))
     await cluster.create(a_pod("p", cpu="3"))
     await cluster.delete(PODS, "p", "default")
     await cluster.advance(60)
-    assert (taken(cluster), len(cluster.components.scheduler.queue)) == (0, 0)
+    assert (requested_cpu(cluster), len(cluster.components.scheduler.queue)) == (0, 0)
 
 
-async def test_a_pod_deleted_while_its_binding_is_undone_does_not_come_back(cluster, line):
+async def test_a_pod_deleted_while_its_binding_is_undone_is_not_requeued(cluster, network):
     await cluster.create(
         a_node("n", cpu="4"), a_device_class("gpu"), a_slice("s", node="n"), a_claim("p")
     )
-    line.add(Fault("conflict", **BINDING))
-    line.add(Fault("delay", method="GET", path="/resourceclaims/p", seconds=5))
-    await cluster.create(using("p"))
+    network.add(Fault("conflict", **BINDING))
+    network.add(Fault("delay", method="GET", path="/resourceclaims/p", seconds=5))
+    await cluster.create(pod_with_claim("p"))
     await cluster.delete(PODS, "p", "default")
-    # Nobody else fits any more: a pod that came back would wait here for ever.
+    # The node is full now: a requeued pod would stay in the queue for ever.
     await cluster.create(a_pod("filler", cpu="4", node="n"))
     await cluster.advance(600)
     assert len(cluster.components.scheduler.queue) == 0
 
 
-async def test_a_change_made_while_binding_failed_counts_in_the_next_try(cluster, line):
+async def test_the_next_attempt_uses_changes_made_during_a_failed_binding(cluster, network):
     await cluster.create(a_node("n", cpu="4", labels={"kind": "small"}))
-    line.add(Fault("delay", **BINDING, seconds=1), Fault("conflict", **BINDING))
+    network.add(Fault("delay", **BINDING, seconds=1), Fault("conflict", **BINDING))
     await cluster.create(a_pod("p", cpu="1"))
     await cluster.client.patch(PODS, "p", {"metadata": {"labels": {"new": "label"}}}, "default")
     await cluster.advance(5)
@@ -120,43 +118,45 @@ async def test_a_change_made_while_binding_failed_counts_in_the_next_try(cluster
     assert (pod_info.name, pod_info.labels) == ("p", {"new": "label"})
 
 
-async def test_stopping_does_not_wait_for_a_server_that_is_gone(cluster, line):
+async def test_stop_does_not_wait_for_a_server_that_does_not_respond(cluster, network):
     await cluster.create(a_node("n", cpu="4"))
-    line.add(Fault("unavailable", **BINDING))
-    line.add(Fault("unavailable", method="GET", path="/pods/p", times=10**6))
+    network.add(Fault("unavailable", **BINDING))
+    network.add(Fault("unavailable", method="GET", path="/pods/p", times=10**6))
     await cluster.create(a_pod("p"))
     await cluster.restart_components()
     assert await cluster.node_of("p") == "n"
 
 
-async def test_a_claim_stays_with_its_pod_when_only_the_answer_was_lost(cluster, line):
+async def test_a_claim_stays_reserved_if_only_the_response_was_lost(cluster, network):
     await cluster.create(a_node("n"), a_device_class("gpu"), a_slice("s", node="n"), a_claim("p"))
-    line.add(Fault("lost", **BINDING))
-    await cluster.create(using("p"))
+    network.add(Fault("lost", **BINDING))
+    await cluster.create(pod_with_claim("p"))
     claim = await cluster.client.get(RESOURCE_CLAIMS, "p", "default")
     assert [consumer.name for consumer in claim.status.reserved_for] == ["p"]
     assert await reasons(cluster, "p") == ["Scheduled"]
 
 
-async def test_a_claim_is_given_up_when_its_pod_was_not_bound(cluster, line):
+async def test_a_claim_is_unreserved_if_its_pod_was_not_bound(cluster, network):
     await cluster.create(a_node("n"), a_device_class("gpu"), a_slice("s", node="n"), a_claim("p"))
-    line.add(Fault("conflict", **BINDING))
-    await cluster.create(using("p"))
+    network.add(Fault("conflict", **BINDING))
+    await cluster.create(pod_with_claim("p"))
     claim = await cluster.client.get(RESOURCE_CLAIMS, "p", "default")
     assert not claim.status.reserved_for
     await cluster.advance(5)
     assert await cluster.node_of("p") == "n"
 
 
-async def test_a_device_written_for_one_claim_is_not_given_to_another_unheard(tmp_path):
-    """The write took effect, its answer was lost, and the watch that would tell is cut."""
+async def test_a_device_of_a_stored_allocation_is_not_allocated_again(tmp_path):
+    """The write is stored, its response is lost, and the watch that would show it is cut."""
     cut = Fault("cut", path="/resourceclaims", watch=True, lines=3)
-    line = SchedulersLine(cut, Fault("unavailable", path="/resourceclaims", watch=True, times=8))
-    async with Harness(tmp_path, wrap=line.wrap) as cluster:
+    network = SchedulerNetwork(
+        cut, Fault("unavailable", path="/resourceclaims", watch=True, times=8)
+    )
+    async with Harness(tmp_path, wrap=network.wrap) as cluster:
         await cluster.create(a_node("n"), a_device_class("gpu"), a_slice("s", node="n", devices=1))
         await cluster.create(a_claim("a"), a_claim("b"))
-        line.add(Fault("unavailable_after", method="PATCH", path="/resourceclaims/a/status"))
-        await cluster.create(using("a"), using("b"))
+        network.add(Fault("unavailable_after", method="PATCH", path="/resourceclaims/a/status"))
+        await cluster.create(pod_with_claim("a"), pod_with_claim("b"))
         claims = (await cluster.client.list(RESOURCE_CLAIMS)).items
         assert [claim.name for claim in claims if claim.status.allocation is not None] == ["a"]
         await cluster.advance(400)
@@ -165,16 +165,16 @@ async def test_a_device_written_for_one_claim_is_not_given_to_another_unheard(tm
 
 @pytest.mark.parametrize("passes", range(5))
 @pytest.mark.parametrize("trouble", ["conflict", "unavailable", "unavailable_after", "lost"])
-async def test_devices_for_an_extended_resource_are_taken_once_whichever_write_fails(
-    cluster, line, trouble, passes
+async def test_devices_of_an_extended_resource_are_allocated_once_whichever_write_fails(
+    cluster, network, trouble, passes
 ):
-    """The claim, its finalizer, its allocation, the pod's status, the binding: one goes wrong."""
+    """One write fails: claim, finalizer, allocation, the pod's status or the binding."""
     gpus = a_device_class("gpu", extended_resource_name="example.com/gpu")
     await cluster.create(a_node("n"), gpus, a_slice("s", node="n", devices=1))
     for method in ("POST", "PATCH", "PATCH", "PATCH", "POST")[:passes]:
-        line.add(Fault("delay", method=method, path="/namespaces/default", seconds=0))
-    line.add(Fault(trouble, path="/namespaces/default"))
-    line.add(Fault("unavailable", method="GET", path="/pods/p", times=2))
+        network.add(Fault("delay", method=method, path="/namespaces/default", seconds=0))
+    network.add(Fault(trouble, path="/namespaces/default"))
+    network.add(Fault("unavailable", method="GET", path="/pods/p", times=2))
     one = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
     await cluster.create(a_pod("p", **one))
     await cluster.create(a_pod("q", **one))
@@ -185,28 +185,26 @@ async def test_devices_for_an_extended_resource_are_taken_once_whichever_write_f
     assert sorted([await cluster.node_of("p"), await cluster.node_of("q")]) == ["", "n"]
 
 
-async def test_a_reservation_whose_status_was_written_stays_though_the_answer_was_lost(
-    cluster, line
-):
+async def test_a_stored_reservation_status_counts_even_if_its_response_was_lost(cluster, network):
     await cluster.create(a_node("n", cpu="4"))
-    line.add(Fault("lost", method="PUT", path=STATUS_OF_R))
+    network.add(Fault("lost", method="PUT", path=STATUS_OF_R))
     await cluster.create(a_reservation("r", cpu="3"))
     reservation = await cluster.reservation("r")
     assert (reservation.phase, reservation.status.node_name) == ("Available", "n")
-    assert (taken(cluster), await reasons(cluster, "r")) == (3000, ["Scheduled"])
+    assert (requested_cpu(cluster), await reasons(cluster, "r")) == (3000, ["Scheduled"])
 
 
-async def test_a_reservation_is_bound_against_its_newest_version(cluster, line):
+async def test_a_reservation_is_bound_against_its_newest_version(cluster, network):
     await cluster.create(a_node("n", cpu="4"))
-    line.add(Fault("conflict", method="PUT", path=STATUS_OF_R, times=3))
+    network.add(Fault("conflict", method="PUT", path=STATUS_OF_R, times=3))
     await cluster.create(a_reservation("r", cpu="3"))
     assert (await cluster.reservation("r")).phase == "Available"
     assert await reasons(cluster, "r") == ["Scheduled"]
 
 
-async def test_a_late_report_of_failure_does_not_undo_a_success(cluster, line):
-    line.add(Fault("delay", method="PATCH", path=STATUS_OF_R, seconds=30))
-    line.add(Fault("delay", method="PATCH", path="/pods/p/status", seconds=30))
+async def test_a_late_failure_status_does_not_overwrite_a_success(cluster, network):
+    network.add(Fault("delay", method="PATCH", path=STATUS_OF_R, seconds=30))
+    network.add(Fault("delay", method="PATCH", path="/pods/p/status", seconds=30))
     await cluster.create(a_node("small", cpu="1"))
     await cluster.create(a_reservation("r", cpu="3"), a_pod("p", cpu="3"))
     await cluster.create(a_node("n", cpu="8"))
@@ -218,22 +216,22 @@ async def test_a_late_report_of_failure_does_not_undo_a_success(cluster, line):
     assert conditions["PodScheduled"] == "True"
 
 
-async def test_a_reservation_that_expires_while_it_is_bound_is_not_tried_again(cluster, line):
+async def test_a_reservation_that_expires_during_its_binding_is_not_requeued(cluster, network):
     await cluster.create(a_node("n", cpu="4"))
-    line.add(Fault("delay", method="PUT", path=STATUS_OF_R, seconds=30))
+    network.add(Fault("delay", method="PUT", path=STATUS_OF_R, seconds=30))
     await cluster.create(a_reservation("r", cpu="3", ttl="10s"))
-    assert taken(cluster) == 3000
+    assert requested_cpu(cluster) == 3000
     await cluster.advance(40)
     assert (await cluster.reservation("r")).phase == "Failed"
-    assert (taken(cluster), len(cluster.components.scheduler.queue)) == (0, 0)
+    assert (requested_cpu(cluster), len(cluster.components.scheduler.queue)) == (0, 0)
 
 
-async def test_a_reservation_deleted_while_it_is_bound_gives_its_room_back(cluster, line):
+async def test_a_reservation_deleted_during_its_binding_frees_its_resources(cluster, network):
     await cluster.create(a_node("n", cpu="4"))
-    line.add(Fault("delay", method="PUT", path=STATUS_OF_R, seconds=30))
+    network.add(Fault("delay", method="PUT", path=STATUS_OF_R, seconds=30))
     await cluster.create(a_reservation("r", cpu="3"))
     await cluster.delete(RESERVATIONS, "r")
     await cluster.create(a_pod("p", cpu="3"))
     assert await cluster.node_of("p") == "n"
     await cluster.advance(40)
-    assert (taken(cluster), len(cluster.components.scheduler.queue)) == (3000, 0)
+    assert (requested_cpu(cluster), len(cluster.components.scheduler.queue)) == (3000, 0)

@@ -1,4 +1,4 @@
-"""What SIGUSR2 writes: what the scheduler believes, and whether it is true."""
+"""The cache dump that SIGUSR2 logs, and its comparison with the API."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def lines(cluster):
     return dump(cluster.components.scheduler).splitlines()
 
 
-async def test_nodes_pods_and_the_queue_are_written_out(cluster):
+async def test_the_dump_lists_nodes_pods_and_the_queue(cluster):
     await cluster.create(a_node("n", cpu="8"), a_pod("p", cpu="2"), a_pod("large", cpu="9"))
     await cluster.create(a_pod("gated", scheduling_gates=[{"name": "g"}]))
     text = lines(cluster)
@@ -31,7 +31,7 @@ async def test_nodes_pods_and_the_queue_are_written_out(cluster):
     assert text[at + 1 :] == ["  gated default/gated", "  unschedulable default/large"]
 
 
-async def test_what_differs_from_the_api_is_named(cluster):
+async def test_the_dump_lists_differences_from_the_api(cluster):
     here = {"kubernetes.io/hostname": "n"}
     await cluster.create(a_node("n"), a_node("m"), a_pod("p", node_selector=here))
     world = cluster.world.fork()
@@ -51,6 +51,6 @@ async def test_what_differs_from_the_api_is_named(cluster):
     ]
 
 
-async def test_a_pod_of_an_unknown_node_is_not_missed(cluster):
-    await cluster.create(a_pod("p", node="nobody-knows"))
+async def test_a_pod_of_an_unknown_node_is_not_listed_as_missed(cluster):
+    await cluster.create(a_pod("p", node="unknown"))
     assert lines(cluster)[1] == "Pods: missed [], redundant [], assumed 0"

@@ -1,4 +1,4 @@
-"""How news arrives: what counts as a change, and what the world and the queue make of it."""
+"""Event handlers: the actions of an update, and the changes of world and queue."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def with_condition(status, heartbeat="2030-01-01T00:00:00Z"):
         ),
     ],
 )
-def test_a_node_says_what_changed_about_it(old, new, changes):
+def test_actions_of_a_node_update(old, new, changes):
     assert node_changes(typed(old), typed(new)) == changes
 
 
@@ -75,140 +75,143 @@ DYING = {"deletion_timestamp": "2030-01-01T00:00:00Z"}
         ),
     ],
 )
-def test_a_pod_says_what_changed_about_it(old, new, changes):
+def test_actions_of_a_pod_update(old, new, changes):
     assert pod_changes(typed(old), typed(new)) == changes
 
 
-class Desk:
-    """A desk whose queue only notes what it is told; nothing is ever worth another try."""
+class Scene:
+    """Event handlers with a queue that records events and requeues no pod."""
 
     def __init__(self):
-        self.told = []
+        self.events = []
         self.world = World()
         self.queue = SchedulingQueue(queueing_strategy=self._queueing_strategy)
         ours = {"default-scheduler", "koord-scheduler"}.__contains__
-        self.news = EventHandlers(self.world, self.queue, ours, lambda: 0.0)
-        self.refused = []
+        self.handlers = EventHandlers(self.world, self.queue, ours, lambda: 0.0)
+        self.rejected = []
         self.reservations = ReservationDesk(
-            self.news, lambda pod_info, words: self.refused.append((pod_info.name, words))
+            self.handlers, lambda pod_info, message: self.rejected.append((pod_info.name, message))
         )
 
     def _queueing_strategy(self, _queued, event):
-        self.told.append((event.resource, event.action))
+        self.events.append((event.resource, event.action))
         return QueueingStrategy.SKIP
 
-    def park(self):
-        """Have one rejected pod wait, so that every event is weighed for it."""
-        self.news.on_pod("added", None, typed(a_pod("parked")))
+    def add_rejected_pod(self):
+        """Add a rejected pod, so that the strategy is computed for every event."""
+        self.handlers.on_pod("added", None, typed(a_pod("parked")))
         self.queue.requeue_unschedulable(self.queue.pop(0.0), {"Fit"}, (), 0.0)
 
-    def heard(self):
-        """What was told since the last time."""
-        told, self.told = self.told, []
-        return told
+    def new_events(self):
+        """Return the events since the last call."""
+        events, self.events = self.events, []
+        return events
 
-    def taken(self, node="n"):
+    def requested_cpu(self, node="n"):
         return int(self.world.nodes.requested[CPU, self.world.nodes.row_of[node]])
 
 
 @pytest.fixture
-def desk():
-    desk = Desk()
-    desk.news.on_node("added", None, typed(a_node("n", cpu="8")))
-    desk.park()
-    return desk
+def scene():
+    scene = Scene()
+    scene.handlers.on_node("added", None, typed(a_node("n", cpu="8")))
+    scene.add_rejected_pod()
+    return scene
 
 
-def test_only_pods_of_our_profiles_are_queued_but_everybodys_take_room(desk):
-    desk.news.on_pod("added", None, typed(a_pod("theirs", scheduler_name="other")))
-    desk.news.on_pod("added", None, typed(a_pod("ours", scheduler_name="koord-scheduler")))
-    assert desk.queue.pop(0.0).pod_info.name == "ours"
-    assert desk.queue.pop(0.0) is None
-    desk.news.on_pod(
+def test_only_pods_of_our_profiles_are_queued_but_all_pods_use_resources(scene):
+    scene.handlers.on_pod("added", None, typed(a_pod("theirs", scheduler_name="other")))
+    scene.handlers.on_pod("added", None, typed(a_pod("ours", scheduler_name="koord-scheduler")))
+    assert scene.queue.pop(0.0).pod_info.name == "ours"
+    assert scene.queue.pop(0.0) is None
+    scene.handlers.on_pod(
         "added", None, typed(a_pod("bound", scheduler_name="other", node="n", cpu="2"))
     )
-    assert desk.taken() == 2000
-    assert desk.heard() == [("AssignedPod", "Add")]
+    assert scene.requested_cpu() == 2000
+    assert scene.new_events() == [("AssignedPod", "Add")]
 
 
-def test_a_pod_that_is_bound_leaves_the_queue(desk):
+def test_a_pod_that_is_bound_leaves_the_queue(scene):
     waiting, bound = typed(a_pod("p")), typed(a_pod("p", node="n"))
-    desk.news.on_pod("added", None, waiting)
-    desk.news.on_pod("modified", waiting, bound)
-    assert (desk.queue.pop(0.0), desk.taken()) == (None, 1000)
+    scene.handlers.on_pod("added", None, waiting)
+    scene.handlers.on_pod("modified", waiting, bound)
+    assert (scene.queue.pop(0.0), scene.requested_cpu()) == (None, 1000)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_finished_pod_counts_as_gone_and_goes_once(desk, phase):
+def test_a_finished_pod_counts_as_deleted_once(scene, phase):
     running, over = (
         typed(a_pod("p", node="n")),
         typed(a_pod("p", node="n", status={"phase": phase})),
     )
-    desk.news.on_pod("added", None, running)
-    desk.heard()
-    desk.news.on_pod("modified", running, over)
-    assert (desk.heard(), desk.taken()) == ([("AssignedPod", "Delete")], 0)
-    desk.news.on_pod("deleted", over, None)
-    assert desk.heard() == []
+    scene.handlers.on_pod("added", None, running)
+    scene.new_events()
+    scene.handlers.on_pod("modified", running, over)
+    assert (scene.new_events(), scene.requested_cpu()) == ([("AssignedPod", "Delete")], 0)
+    scene.handlers.on_pod("deleted", over, None)
+    assert scene.new_events() == []
 
 
-def test_a_pod_finished_before_we_came_never_counts(desk):
-    desk.news.on_pod("added", None, typed(a_pod("p", node="n", status={"phase": "Succeeded"})))
-    assert (desk.heard(), desk.taken()) == ([], 0)
+def test_a_pod_that_finished_before_the_start_never_counts(scene):
+    scene.handlers.on_pod("added", None, typed(a_pod("p", node="n", status={"phase": "Succeeded"})))
+    assert (scene.new_events(), scene.requested_cpu()) == ([], 0)
 
 
-def test_a_pod_replaced_by_another_of_its_name_is_gone(desk):
-    desk.news.on_pod("added", None, typed(a_pod("p", node="n", cpu="3"), uid="first"))
+def test_a_pod_replaced_by_another_of_its_name_is_deleted(scene):
+    scene.handlers.on_pod("added", None, typed(a_pod("p", node="n", cpu="3"), uid="first"))
     old, new = typed(a_pod("p", node="n", cpu="3"), uid="first"), typed(a_pod("p"), uid="second")
-    desk.news.on_pod("modified", old, new)
-    assert desk.taken() == 0
-    assert desk.queue.pop(0.0).uid == "second"
+    scene.handlers.on_pod("modified", old, new)
+    assert scene.requested_cpu() == 0
+    assert scene.queue.pop(0.0).uid == "second"
 
 
-def test_an_assumed_pod_that_is_deleted_gives_its_room_back_and_tells_where(desk):
+def test_a_deleted_assumed_pod_frees_its_resources_and_names_its_node(scene):
     pod = typed(a_pod("p", cpu="3"))
-    desk.world.assume(desk.world.pod_info(pod), desk.world.nodes.row_of["n"])
+    scene.world.assume(scene.world.pod_info(pod), scene.world.nodes.row_of["n"])
     events = []
-    desk.queue.queueing_strategy = lambda _, event: events.append(event) or QueueingStrategy.SKIP
-    desk.news.on_pod("deleted", pod, None)
-    assert desk.taken() == 0
+    scene.queue.queueing_strategy = lambda _, event: events.append(event) or QueueingStrategy.SKIP
+    scene.handlers.on_pod("deleted", pod, None)
+    assert scene.requested_cpu() == 0
     assert [(e.action, e.old.spec.node_name) for e in events] == [("Delete", "n")]
 
 
-def test_news_about_an_assumed_pod_does_not_queue_it_again(desk):
+def test_an_update_of_an_assumed_pod_does_not_queue_it(scene):
     old, new = typed(a_pod("p")), typed(a_pod("p", labels={"a": "b"}))
-    desk.world.assume(desk.world.pod_info(old), desk.world.nodes.row_of["n"])
-    desk.news.on_pod("modified", old, new)
-    assert desk.queue.pop(0.0) is None
+    scene.world.assume(scene.world.pod_info(old), scene.world.nodes.row_of["n"])
+    scene.handlers.on_pod("modified", old, new)
+    assert scene.queue.pop(0.0) is None
 
 
-def test_a_heartbeat_is_no_news(desk):
+def test_a_heartbeat_makes_no_event(scene):
     before, after = with_condition("True"), with_condition("True", "2030-01-01T00:00:10Z")
-    desk.news.on_node("modified", typed(before), typed(after))
-    assert desk.heard() == []
+    scene.handlers.on_node("modified", typed(before), typed(after))
+    assert scene.new_events() == []
 
 
-def test_a_node_that_goes_takes_its_room_with_it_and_brings_it_back(desk):
-    desk.news.on_pod("added", None, typed(a_pod("p", node="n", cpu="3")))
-    desk.heard()
+def test_pods_of_a_deleted_node_count_again_when_it_returns(scene):
+    scene.handlers.on_pod("added", None, typed(a_pod("p", node="n", cpu="3")))
+    scene.new_events()
     node = typed(a_node("n", cpu="8"))
-    desk.news.on_node("deleted", node, None)
-    desk.news.on_node("added", None, node)
-    assert (desk.heard(), desk.taken()) == ([("Node", "Delete"), ("Node", "Add")], 3000)
+    scene.handlers.on_node("deleted", node, None)
+    scene.handlers.on_node("added", None, node)
+    assert (scene.new_events(), scene.requested_cpu()) == (
+        [("Node", "Delete"), ("Node", "Add")],
+        3000,
+    )
 
 
 def pending(**more):
     return typed(a_reservation("r", cpu="4", **more))
 
 
-def settled(phase="Available", **status):
+def scheduled(phase="Available", **status):
     given = {"phase": phase, "nodeName": "n", "allocatable": {"cpu": "4"}, **status}
     return typed(a_reservation("r", cpu="4", status=given))
 
 
-def test_a_pending_reservation_queues_like_a_pod(desk):
-    desk.reservations.on_reservation("added", None, pending())
-    queued = desk.queue.pop(0.0)
+def test_a_pending_reservation_is_queued_like_a_pod(scene):
+    scene.reservations.on_reservation("added", None, pending())
+    queued = scene.queue.pop(0.0)
     assert (queued.pod_info.name, queued.pod_info.uid) == ("r", pending().uid)
     assert queued.pod_info.is_reserve_pod
 
@@ -218,50 +221,50 @@ def test_a_pending_reservation_queues_like_a_pod(desk):
     [
         pending(template={"scheduler_name": "other"}),
         pending(metadata=DYING),
-        settled(),
-        settled("Failed"),
-        settled("Succeeded"),
+        scheduled(),
+        scheduled("Failed"),
+        scheduled("Succeeded"),
     ],
 )
-def test_any_other_reservation_does_not(desk, other):
-    desk.reservations.on_reservation("added", None, pending())
-    desk.reservations.on_reservation("modified", pending(), other)
-    assert desk.queue.pop(0.0) is None
+def test_other_reservations_are_not_queued(scene, other):
+    scene.reservations.on_reservation("added", None, pending())
+    scene.reservations.on_reservation("modified", pending(), other)
+    assert scene.queue.pop(0.0) is None
 
 
-def test_room_that_a_reservation_holds_and_gives_back_is_told(desk):
-    desk.reservations.on_reservation("modified", pending(), settled())
-    # A neighbour more for everybody, room made for its owners.
-    told = [("Reservation", "Add"), ("AssignedPod", "Add"), ("AssignedPod", "Delete")]
-    assert (desk.heard(), desk.taken()) == (told, 4000)
-    desk.reservations.on_reservation("modified", settled(), settled("Failed"))
-    assert (desk.heard(), desk.taken()) == ([("AssignedPod", "Delete")], 0)
-    desk.reservations.on_reservation("deleted", settled("Failed"), None)
-    assert desk.heard() == []
+def test_events_when_a_reservation_holds_and_frees_resources(scene):
+    scene.reservations.on_reservation("modified", pending(), scheduled())
+    # A pod was added for all pods, and one deleted for its owners.
+    events = [("Reservation", "Add"), ("AssignedPod", "Add"), ("AssignedPod", "Delete")]
+    assert (scene.new_events(), scene.requested_cpu()) == (events, 4000)
+    scene.reservations.on_reservation("modified", scheduled(), scheduled("Failed"))
+    assert (scene.new_events(), scene.requested_cpu()) == ([("AssignedPod", "Delete")], 0)
+    scene.reservations.on_reservation("deleted", scheduled("Failed"), None)
+    assert scene.new_events() == []
 
 
-def test_the_words_we_write_ourselves_on_a_pending_reservation_are_no_news(desk):
-    told = typed(a_reservation("r", cpu="4", status={"phase": "Pending", **OWN_PATCH}))
-    desk.reservations.on_reservation("added", None, pending())
-    desk.queue.requeue_unschedulable(desk.queue.pop(0.0), {"Fit"}, (), 0.0)
-    desk.reservations.on_reservation("modified", pending(), told)
-    assert (desk.queue.pop(0.0), desk.heard()) == (None, [])
+def test_our_own_status_of_a_pending_reservation_makes_no_event(scene):
+    events = typed(a_reservation("r", cpu="4", status={"phase": "Pending", **OWN_PATCH}))
+    scene.reservations.on_reservation("added", None, pending())
+    scene.queue.requeue_unschedulable(scene.queue.pop(0.0), {"Fit"}, (), 0.0)
+    scene.reservations.on_reservation("modified", pending(), events)
+    assert (scene.queue.pop(0.0), scene.new_events()) == (None, [])
 
 
-def test_a_reservation_asked_for_anew_is_tried_at_once(desk):
-    desk.reservations.on_reservation("added", None, pending())
-    desk.queue.requeue_unschedulable(desk.queue.pop(0.0), {"Fit"}, (), 0.0)
-    desk.reservations.on_reservation("modified", pending(), typed(a_reservation("r", cpu="1")))
-    assert desk.queue.pop(0.0).pod_info.request == ((CPU, 1000),)
+def test_a_changed_reservation_is_activated_at_once(scene):
+    scene.reservations.on_reservation("added", None, pending())
+    scene.queue.requeue_unschedulable(scene.queue.pop(0.0), {"Fit"}, (), 0.0)
+    scene.reservations.on_reservation("modified", pending(), typed(a_reservation("r", cpu="1")))
+    assert scene.queue.pop(0.0).pod_info.request == ((CPU, 1000),)
 
 
-def test_a_reservation_replaced_by_another_of_its_name_is_gone(desk):
+def test_a_reservation_replaced_by_another_of_its_name_is_deleted(scene):
     first = typed(a_reservation("r", cpu="4", status=status_on("n")), uid="first")
     second = typed(a_reservation("r", cpu="4"), uid="second")
-    desk.reservations.on_reservation("added", None, first)
-    desk.reservations.on_reservation("modified", first, second)
-    assert desk.taken() == 0
-    assert desk.queue.pop(0.0).uid == "second"
+    scene.reservations.on_reservation("added", None, first)
+    scene.reservations.on_reservation("modified", first, second)
+    assert scene.requested_cpu() == 0
+    assert scene.queue.pop(0.0).uid == "second"
 
 
 def status_on(node):
@@ -274,19 +277,19 @@ async def cluster(tmp_path):
         yield harness
 
 
-async def tries(cluster, name):
+async def attempts(cluster, name):
     found = (await cluster.client.list(EVENTS, "default")).items
     mine = [e for e in found if e.involved_object.name == name and e.reason == "FailedScheduling"]
     return sum(event.count for event in mine)
 
 
-async def test_our_own_words_do_not_make_a_pod_go_round_in_circles(cluster):
+async def test_our_own_status_does_not_requeue_a_pod(cluster):
     await cluster.create(a_node("n", cpu="1"), a_reservation("r", cpu="3"), a_pod("p", cpu="3"))
     await cluster.advance(60)
-    assert (await tries(cluster, "p"), await tries(cluster, "r")) == (1, 1)
+    assert (await attempts(cluster, "p"), await attempts(cluster, "r")) == (1, 1)
 
 
-async def test_a_pod_is_tried_again_when_a_reservation_expires_or_is_deleted(cluster):
+async def test_a_pod_is_requeued_when_a_reservation_expires_or_is_deleted(cluster):
     await cluster.create(a_node("n", cpu="4"))
     await cluster.create(a_reservation("r", cpu="4", ttl="20s"))
     await cluster.create(a_pod("p", cpu="2"))
@@ -300,8 +303,8 @@ async def test_a_pod_is_tried_again_when_a_reservation_expires_or_is_deleted(clu
     assert await cluster.node_of("q") == "n"
 
 
-async def test_an_owner_that_came_too_early_gets_its_reservation(cluster):
-    """It is turned away for want of the very room that is being reserved for it."""
+async def test_an_owner_created_before_its_reservation_is_requeued(cluster):
+    """It was rejected for lack of the resources that the reservation just got."""
     await cluster.create(a_node("n", cpu="4"))
     await cluster.create(
         a_reservation("r", cpu="4", owner_labels={"app": "web"}),
@@ -312,7 +315,7 @@ async def test_an_owner_that_came_too_early_gets_its_reservation(cluster):
     assert (await cluster.reservation("r")).phase == "Succeeded"
 
 
-async def test_a_waiting_pod_is_tried_when_its_labels_make_it_an_owner(cluster):
+async def test_a_pod_is_requeued_when_its_labels_make_it_an_owner(cluster):
     await cluster.create(
         a_node("n", cpu="4"), a_reservation("r", owner_labels={"app": "web"}, cpu="4")
     )
@@ -323,7 +326,7 @@ async def test_a_waiting_pod_is_tried_when_its_labels_make_it_an_owner(cluster):
     assert await cluster.node_of("p") == "n"
 
 
-async def test_a_pod_that_must_use_a_reservation_is_tried_when_it_comes_to_own_one(cluster):
+async def test_a_pod_with_reservation_affinity_is_requeued_when_it_becomes_an_owner(cluster):
     await cluster.create(a_node("n"), a_reservation("r", owner_labels={"app": "web"}))
     affinity = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
     await cluster.create(a_pod("p", annotations=affinity))
@@ -333,10 +336,10 @@ async def test_a_pod_that_must_use_a_reservation_is_tried_when_it_comes_to_own_o
     assert await cluster.node_of("p") == "n"
 
 
-async def test_a_pod_that_asks_for_a_labelled_node_is_tried_when_the_node_is_labelled(cluster):
+async def test_a_pod_with_reservation_affinity_is_requeued_when_a_node_gets_the_label(cluster):
     await cluster.create(a_node("n"), a_reservation("r", owner_labels={"app": "web"}))
-    wish = '{"reservationSelector":{"zone":"a"}}'
-    affinity = {"scheduling.koordinator.sh/reservation-affinity": wish}
+    selector = '{"reservationSelector":{"zone":"a"}}'
+    affinity = {"scheduling.koordinator.sh/reservation-affinity": selector}
     await cluster.create(a_pod("p", labels={"app": "web"}, annotations=affinity))
     assert await cluster.node_of("p") == ""
     await cluster.client.patch(NODES, "n", {"metadata": {"labels": {"zone": "a"}}})
@@ -344,7 +347,7 @@ async def test_a_pod_that_asks_for_a_labelled_node_is_tried_when_the_node_is_lab
     assert await cluster.node_of("p") == "n"
 
 
-async def test_a_node_that_is_uncordoned_takes_who_waits(cluster):
+async def test_pods_are_requeued_when_a_node_is_uncordoned(cluster):
     await cluster.create(a_node("n", unschedulable=True), a_pod("p"))
     assert await cluster.node_of("p") == ""
     await cluster.client.patch(NODES, "n", {"spec": {"unschedulable": None}})
@@ -352,25 +355,25 @@ async def test_a_node_that_is_uncordoned_takes_who_waits(cluster):
     assert await cluster.node_of("p") == "n"
 
 
-def test_room_is_kept_for_a_nominated_pod_as_long_as_it_waits_for_that_node(desk):
+def test_a_nomination_lasts_while_the_pod_is_nominated_to_that_node(scene):
     def nominated(node):
         return typed(a_pod("w", cpu="1", status={"nominatedNodeName": node} if node else {}))
 
-    nominations = desk.world.nominations
-    desk.news.on_pod("added", None, nominated("n"))
+    nominations = scene.world.nominations
+    scene.handlers.on_pod("added", None, nominated("n"))
     assert [pod.name for pod in nominations.on("n").values()] == ["w"]
-    desk.news.on_pod("modified", nominated("n"), nominated("m"))
+    scene.handlers.on_pod("modified", nominated("n"), nominated("m"))
     assert (list(nominations.on("n")), len(nominations.on("m"))) == ([], 1)
-    desk.news.on_pod("modified", nominated("m"), nominated(""))
+    scene.handlers.on_pod("modified", nominated("m"), nominated(""))
     assert not nominations
-    desk.news.on_pod("modified", nominated(""), nominated("n"))
-    desk.heard()
-    desk.news.on_pod("deleted", nominated("n"), None)
+    scene.handlers.on_pod("modified", nominated(""), nominated("n"))
+    scene.new_events()
+    scene.handlers.on_pod("deleted", nominated("n"), None)
     assert not nominations
-    assert desk.heard() == [("AssignedPod", "Delete")]
+    assert scene.new_events() == [("AssignedPod", "Delete")]
 
 
-async def test_a_stranger_leaves_room_for_a_nominated_pod(tmp_path):
+async def test_another_pod_does_not_use_the_resources_of_a_nominated_pod(tmp_path):
     async with Harness(tmp_path) as cluster:
         await cluster.create(a_node("n", cpu="4"))
         await cluster.create(a_pod("first", cpu="4", scheduling_gates=[{"name": "wait"}]))

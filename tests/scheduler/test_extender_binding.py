@@ -1,4 +1,4 @@
-"""An extender may bind pods itself; then nobody else does."""
+"""An extender that binds pods instead of the Bind plugins."""
 
 from contextlib import asynccontextmanager
 
@@ -45,11 +45,11 @@ def binding(cluster):
     return bind
 
 
-def held(cluster):
+def requested_cpu(cluster):
     return int(cluster.world.nodes.requested[CPU, cluster.world.nodes.row_of["n"]])
 
 
-async def test_the_extender_binds_and_is_told_what_it_needs(cluster, extender):
+async def test_the_extender_binds_the_pod(cluster, extender):
     await cluster.create(a_pod("p"))
     pod = await cluster.pod("p")
     assert pod.spec.node_name == "n"
@@ -59,18 +59,20 @@ async def test_the_extender_binds_and_is_told_what_it_needs(cluster, extender):
     assert [reason for reason, _ in await cluster.events("p")] == ["Scheduled"]
 
 
-async def test_a_binding_it_refuses_is_an_error_and_gives_the_room_back(cluster, extender):
+async def test_a_bind_error_of_the_extender_fails_the_attempt_and_frees_resources(
+    cluster, extender
+):
     extender.answers["bind"] = lambda _body: {"Error": "not today"}
     await cluster.create(a_pod("p"))
     (condition,) = (await cluster.pod("p")).status.conditions
     assert (condition.reason, condition.message) == ("SchedulerError", "not today")
-    assert held(cluster) == 0
+    assert requested_cpu(cluster) == 0
     extender.answers["bind"] = binding(cluster)
     await cluster.advance(3)
     assert await cluster.node_of("p") == "n"
 
 
-async def test_a_pod_it_bound_though_it_said_otherwise_stays_bound(cluster, extender):
+async def test_a_pod_bound_by_the_extender_stays_bound_after_an_error_response(cluster, extender):
     bind = binding(cluster)
 
     async def answer(body):
@@ -80,30 +82,30 @@ async def test_a_pod_it_bound_though_it_said_otherwise_stays_bound(cluster, exte
     extender.answers["bind"] = answer
     await cluster.create(a_pod("p"))
     assert await cluster.node_of("p") == "n"
-    assert held(cluster) == 1000
+    assert requested_cpu(cluster) == 1000
 
 
-async def test_if_one_that_may_fail_does_we_bind_ourselves(tmp_path, extender):
+async def test_the_bind_plugins_bind_if_an_ignorable_extender_fails(tmp_path, extender):
     async with cluster_bound_by(tmp_path, extender, ignorable=True) as cluster:
         extender.answers["bind"] = fail(503)
         await cluster.create(a_pod("p"))
         assert await cluster.node_of("p") == "n"
 
 
-async def test_pods_that_are_not_its_own_we_bind_ourselves(tmp_path, extender):
+async def test_the_bind_plugins_bind_pods_the_extender_does_not_manage(tmp_path, extender):
     gpus = (ManagedResource(name="example.com/gpu"),)
     async with cluster_bound_by(tmp_path, extender, managed_resources=gpus) as cluster:
         await cluster.create(a_pod("p"))
         assert (await cluster.node_of("p"), extender.asked) == ("n", [])
 
 
-async def test_a_reservation_is_no_pod_to_bind(cluster, extender):
+async def test_a_reservation_is_not_bound_by_the_extender(cluster, extender):
     await cluster.create(a_reservation("r"))
     assert (await cluster.reservation("r")).status.node_name == "n"
     assert extender.asked == []
 
 
-async def test_what_the_binding_would_have_carried_is_written_before(cluster, extender):
+async def test_annotations_of_the_binding_are_written_before_the_extender_binds(cluster, extender):
     await cluster.create(a_reservation("r", cpu="1", owner_labels={"app": "web"}))
     bind, seen = binding(cluster), []
 
@@ -117,7 +119,7 @@ async def test_what_the_binding_would_have_carried_is_written_before(cluster, ex
     assert ALLOCATED in seen[0]
 
 
-async def test_and_taken_back_if_the_pod_is_not_bound(cluster, extender):
+async def test_these_annotations_are_removed_if_the_pod_is_not_bound(cluster, extender):
     await cluster.create(a_reservation("r", cpu="1", owner_labels={"app": "web"}))
     extender.answers["bind"] = fail(500)
     await cluster.create(a_pod("p", labels={"app": "web"}))
@@ -125,10 +127,10 @@ async def test_and_taken_back_if_the_pod_is_not_bound(cluster, extender):
 
 
 @asynccontextmanager
-async def led_by(cluster, config, permit):
-    """A scheduler that needs permission to write, instead of the cluster's own."""
+async def with_write_check(cluster, config, write_check):
+    """Replace the cluster's scheduler by one whose writes need a check."""
     await cluster.components.scheduler.stop()
-    client = Client(LeaseGuardedTransport(cluster.client.transport, permit))
+    client = Client(LeaseGuardedTransport(cluster.client.transport, write_check))
     leader = Scheduler(client, cluster.clock, default_profiles(), extenders=[config], seed=1)
     cluster.clock.busy.append(lambda: leader.extenders.requests_in_flight > 0)
     await leader.start()
@@ -139,15 +141,17 @@ async def led_by(cluster, config, permit):
 
 
 @pytest.mark.parametrize("ignorable", [False, True])
-async def test_who_lost_the_lease_lets_nobody_bind(cluster, extender, ignorable):
+async def test_a_scheduler_without_its_lease_does_not_call_the_extender_to_bind(
+    cluster, extender, ignorable
+):
     lost = []
 
-    def permit():
+    def write_check():
         if lost:
             raise LeadershipLost("the lease is another's")
 
     config = extender.config(bind_verb="bind", ignorable=ignorable)
-    async with led_by(cluster, config, permit):
+    async with with_write_check(cluster, config, write_check):
         await cluster.create(a_pod("before"))
         assert (await cluster.pod("before")).spec.node_name == "n"
         lost.append(True)

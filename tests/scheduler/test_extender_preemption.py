@@ -1,4 +1,4 @@
-"""Extenders have a say in who is evicted, and for whom room is made where."""
+"""Extenders that process preemptions: they may remove candidates and change victims."""
 
 from contextlib import asynccontextmanager
 
@@ -13,7 +13,7 @@ from holdfast.testing.harness import Harness
 
 @asynccontextmanager
 async def full_cluster(tmp_path, extender, *configs):
-    """Two nodes, full of less important pods; losing ``cheap`` on n1 is the least evil."""
+    """Two nodes full of pods of lower priority; evicting ``cheap`` on n1 costs least."""
     async with Harness(tmp_path / "store", extenders=configs) as cluster:
         extender.join(cluster)
         await cluster.create(a_priority_class("high", 1000), a_priority_class("low", 10))
@@ -31,7 +31,7 @@ async def cluster(tmp_path, extender):
 
 
 def only(*nodes):
-    """Leave these nodes of those proposed."""
+    """Return an answer that keeps only these candidates."""
 
     def answer(body):
         proposed = body["NodeNameToMetaVictims"]
@@ -44,11 +44,11 @@ def preemptor(**spec):
     return a_pod("p", cpu="4", priority_class_name="high", **spec)
 
 
-async def left(cluster):
+async def pod_names(cluster):
     return sorted(pod.name for pod in (await cluster.client.list(PODS, "default")).items)
 
 
-async def test_it_is_told_whom_we_would_evict_where(cluster, extender):
+async def test_the_extender_gets_the_candidates_and_their_victims(cluster, extender):
     uids = {"n1": (await cluster.pod("cheap")).uid, "n2": (await cluster.pod("dear")).uid}
     extender.answers["preempt"] = only("n1")
     await cluster.create(preemptor())
@@ -59,15 +59,15 @@ async def test_it_is_told_whom_we_would_evict_where(cluster, extender):
     assert (question["Pod"]["metadata"]["name"], question["NodeNameToVictims"]) == ("p", None)
 
 
-async def test_the_node_it_leaves_is_taken_though_another_would_cost_less(cluster, extender):
+async def test_the_candidate_that_the_extender_keeps_is_used(cluster, extender):
     extender.answers["preempt"] = only("n2")
     await cluster.create(preemptor())
     await cluster.advance(60)
     assert await cluster.node_of("p") == "n2"
-    assert await left(cluster) == ["cheap", "p"]
+    assert await pod_names(cluster) == ["cheap", "p"]
 
 
-async def test_it_may_want_other_victims(cluster, extender):
+async def test_the_extender_may_change_the_victims(cluster, extender):
     async def answer(_body):
         uid = (await cluster.pod("dear")).uid
         return {"NodeNameToMetaVictims": {"n2": {"Pods": [{"UID": uid}], "NumPDBViolations": 3}}}
@@ -75,10 +75,10 @@ async def test_it_may_want_other_victims(cluster, extender):
     extender.answers["preempt"] = answer
     await cluster.create(preemptor())
     await cluster.advance(60)
-    assert await left(cluster) == ["cheap", "p"]
+    assert await pod_names(cluster) == ["cheap", "p"]
 
 
-async def test_one_that_knows_no_nodes_is_told_the_victims_in_full(tmp_path, extender):
+async def test_an_extender_without_node_cache_gets_whole_pods_of_victims(tmp_path, extender):
     config = extender.config(preempt_verb="preempt", node_cache_capable=False)
 
     def answer(body):
@@ -93,7 +93,7 @@ async def test_one_that_knows_no_nodes_is_told_the_victims_in_full(tmp_path, ext
         assert await cluster.node_of("p") == "n1"
 
 
-async def test_nobody_is_evicted_against_its_will(cluster, extender):
+async def test_no_pod_is_evicted_if_the_extender_removes_all_candidates(cluster, extender):
     extender.answers["preempt"] = only()
     await cluster.create(preemptor())
     await cluster.advance(60)
@@ -101,10 +101,10 @@ async def test_nobody_is_evicted_against_its_will(cluster, extender):
         "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, "
         "preemption: no candidate node for preemption"
     )
-    assert await left(cluster) == ["cheap", "dear", "p"]
+    assert await pod_names(cluster) == ["cheap", "dear", "p"]
 
 
-async def test_its_failure_is_told_and_nobody_is_evicted(cluster, extender):
+async def test_no_pod_is_evicted_if_the_extender_fails(cluster, extender):
     extender.answers["preempt"] = fail(500)
     await cluster.create(preemptor())
     (condition,) = (await cluster.pod("p")).status.conditions
@@ -113,24 +113,24 @@ async def test_its_failure_is_told_and_nobody_is_evicted(cluster, extender):
         "0/2 nodes are available: 2 Insufficient cpu. preemption: failed preempt with extender at "
         f"URL {extender.url}/preempt, code 500",
     )
-    assert await left(cluster) == ["cheap", "dear", "p"]
+    assert await pod_names(cluster) == ["cheap", "dear", "p"]
 
 
 @pytest.mark.parametrize(
-    ("victims", "words"),
+    ("victims", "message"),
     [
         ([], 'expected at least one victim pod on node "n1"'),
-        ([{"UID": "nobody"}], "claims to preempt pod (UID: nobody) on node: n1, but the pod is "
+        ([{"UID": "unknown"}], "claims to preempt pod (UID: unknown) on node: n1, but the pod is "
                               "not found on that node"),
     ],
 )  # fmt: skip
-async def test_victims_must_be_there(cluster, extender, victims, words):
+async def test_victims_of_the_extender_must_exist(cluster, extender, victims, message):
     extender.answers["preempt"] = lambda _body: {"NodeNameToMetaVictims": {"n1": {"Pods": victims}}}
     await cluster.create(preemptor())
-    assert words in await cluster.why("p")
+    assert message in await cluster.why("p")
 
 
-async def test_one_that_may_fail_is_done_without(tmp_path, extender):
+async def test_an_ignorable_extender_that_fails_is_skipped(tmp_path, extender):
     config = extender.config(preempt_verb="preempt", ignorable=True)
     extender.answers["preempt"] = fail(500)
     async with full_cluster(tmp_path, extender, config) as cluster:
@@ -139,7 +139,7 @@ async def test_one_that_may_fail_is_done_without(tmp_path, extender):
         assert await cluster.node_of("p") == "n1"
 
 
-async def test_nobody_is_evicted_if_room_came_while_it_thought(cluster, extender):
+async def test_no_pod_is_evicted_if_the_pod_fits_when_the_extender_responds(cluster, extender):
     extender.answers["preempt"] = only("n1")
     extender.hold()
     await cluster.create(preemptor())
@@ -147,10 +147,10 @@ async def test_nobody_is_evicted_if_room_came_while_it_thought(cluster, extender
     extender.release()
     await cluster.settle()
     assert await cluster.node_of("p") == "n3"
-    assert await left(cluster) == ["cheap", "dear", "p"]
+    assert await pod_names(cluster) == ["cheap", "dear", "p"]
 
 
-async def test_it_is_asked_again_if_other_pods_would_have_to_go_now(cluster, extender):
+async def test_the_extender_is_called_again_if_the_candidates_changed(cluster, extender):
     extender.answers["preempt"] = lambda body: {
         "NodeNameToMetaVictims": {
             name: victims for name, victims in body["NodeNameToMetaVictims"].items() if name == "n1"

@@ -1,4 +1,4 @@
-"""The cycle never waits for extenders; an answer is put to the world as it is when it comes."""
+"""Extenders respond while the cluster changes: their result is applied to the current world."""
 
 import pytest
 
@@ -32,7 +32,9 @@ async def two_nodes(cluster):
     await cluster.create(a_node("n1", cpu="4"), a_node("n2", cpu="4"))
 
 
-async def test_a_full_node_is_passed_over_though_the_extender_allowed_it(cluster, extender):
+async def test_a_node_filled_meanwhile_is_skipped_although_the_extender_allowed_it(
+    cluster, extender
+):
     await two_nodes(cluster)
     extender.hold()
     await cluster.create(mine(cpu="3"))
@@ -43,9 +45,7 @@ async def test_a_full_node_is_passed_over_though_the_extender_allowed_it(cluster
     assert len(extender.asked) == 1
 
 
-async def test_a_node_nobody_was_asked_about_is_asked_about_if_nothing_else_is_left(
-    cluster, extender
-):
+async def test_extenders_are_called_again_for_new_nodes_if_no_other_is_left(cluster, extender):
     extender.answers["filter"] = allow("n1", "n2", "n3")
     await two_nodes(cluster)
     extender.hold()
@@ -57,7 +57,7 @@ async def test_a_node_nobody_was_asked_about_is_asked_about_if_nothing_else_is_l
     assert [body["NodeNames"] for _, body in extender.asked] == [["n1", "n2"], ["n3"]]
 
 
-async def test_nothing_left_is_an_ordinary_rejection(cluster, extender):
+async def test_without_feasible_nodes_the_pod_is_rejected_as_usual(cluster, extender):
     await two_nodes(cluster)
     extender.hold()
     await cluster.create(mine(cpu="3"))
@@ -69,7 +69,7 @@ async def test_nothing_left_is_an_ordinary_rejection(cluster, extender):
     assert cluster.metric("unschedulable_pods", **blamed) == 0
 
 
-async def test_an_answer_that_does_not_come_in_time_fails_the_attempt(cluster, extender):
+async def test_a_response_after_the_timeout_fails_the_attempt(cluster, extender):
     await two_nodes(cluster)
     extender.hold()
     await cluster.create(mine())
@@ -82,7 +82,7 @@ async def test_an_answer_that_does_not_come_in_time_fails_the_attempt(cluster, e
     )
 
 
-async def test_a_pod_deleted_while_extenders_think_is_forgotten(cluster, extender):
+async def test_a_pod_deleted_while_an_extender_is_called_is_not_requeued(cluster, extender):
     await two_nodes(cluster)
     extender.hold()
     await cluster.create(mine())
@@ -93,7 +93,7 @@ async def test_a_pod_deleted_while_extenders_think_is_forgotten(cluster, extende
     assert len(cluster.components.scheduler.queue) == 0
 
 
-async def test_a_pod_bound_by_somebody_else_meanwhile_is_left_alone(cluster, extender):
+async def test_a_pod_bound_by_another_client_meanwhile_is_not_scheduled(cluster, extender):
     await two_nodes(cluster)
     extender.hold()
     await cluster.create(mine())
@@ -107,7 +107,7 @@ async def test_a_pod_bound_by_somebody_else_meanwhile_is_left_alone(cluster, ext
     assert [reason for reason, _ in await cluster.events("p")] == []
 
 
-async def test_a_pod_that_changed_is_asked_about_as_it_is_now(cluster, extender):
+async def test_extenders_are_called_again_for_a_pod_that_changed(cluster, extender):
     await two_nodes(cluster)
     extender.hold()
     await cluster.create(mine())
@@ -115,12 +115,12 @@ async def test_a_pod_that_changed_is_asked_about_as_it_is_now(cluster, extender)
     await cluster.settle()
     extender.release()
     await cluster.settle()
-    told = [body["Pod"]["metadata"].get("labels") for _, body in extender.asked]
-    assert told == [None, {"a": "b"}]
+    sent_labels = [body["Pod"]["metadata"].get("labels") for _, body in extender.asked]
+    assert sent_labels == [None, {"a": "b"}]
     assert await cluster.node_of("p") != ""
 
 
-async def test_one_pod_at_a_time_and_the_important_first(cluster, extender):
+async def test_pods_are_sent_one_at_a_time_by_priority(cluster, extender):
     await two_nodes(cluster)
     await cluster.create(a_priority_class("high", 1000))
     extender.hold()
@@ -133,7 +133,7 @@ async def test_one_pod_at_a_time_and_the_important_first(cluster, extender):
     assert order == ["first", "high", "low"]
 
 
-async def test_each_sees_the_room_the_one_before_took(cluster, extender):
+async def test_each_pod_sees_the_resources_of_the_one_before(cluster, extender):
     extender.answers["filter"] = allow("n1")
     await cluster.create(a_node("n1", cpu="4"))
     extender.hold()
@@ -144,7 +144,7 @@ async def test_each_sees_the_room_the_one_before_took(cluster, extender):
     assert len(extender.asked) == 1
 
 
-async def test_stopping_waits_for_no_answer(cluster, extender):
+async def test_stop_does_not_wait_for_extenders(cluster, extender):
     await two_nodes(cluster)
     extender.hold()
     await cluster.create(mine())
@@ -154,7 +154,7 @@ async def test_stopping_waits_for_no_answer(cluster, extender):
     assert len(extender.asked) == 2
 
 
-async def test_pods_it_has_no_say_about_are_placed_meanwhile(tmp_path, extender):
+async def test_pods_without_extenders_are_scheduled_meanwhile(tmp_path, extender):
     extender.answers["filter"] = allow("n1")
     gpus = (ManagedResource(name="example.com/gpu"),)
     config = extender.config(filter_verb="filter", managed_resources=gpus)

@@ -1,4 +1,4 @@
-"""HTTP extenders have a say in where pods go: what they are asked, and what their answers mean."""
+"""HTTP extenders that filter and prioritize: their requests, and the effect of responses."""
 
 from contextlib import asynccontextmanager
 
@@ -14,7 +14,7 @@ NC = "no new claims to deallocate, preemption: "
 
 
 @asynccontextmanager
-async def cluster_asking(tmp_path, extender, *configs, nodes=3, **more):
+async def cluster_with(tmp_path, extender, *configs, nodes=3, **more):
     async with Harness(tmp_path / "store", extenders=configs, **more) as cluster:
         extender.join(cluster)
         await cluster.create(*(a_node(f"n{i}", cpu="4") for i in range(1, nodes + 1)))
@@ -24,17 +24,17 @@ async def cluster_asking(tmp_path, extender, *configs, nodes=3, **more):
 @pytest.fixture
 async def cluster(tmp_path, extender):
     config = extender.config(filter_verb="filter")
-    async with cluster_asking(tmp_path, extender, config) as made:
+    async with cluster_with(tmp_path, extender, config) as made:
         yield made
 
 
-async def test_a_pod_goes_where_the_extender_allows(cluster, extender):
+async def test_a_pod_is_scheduled_to_a_node_that_the_extender_allows(cluster, extender):
     extender.answers["filter"] = allow("n2")
     await cluster.create(a_pod("p"))
     assert await cluster.node_of("p") == "n2"
 
 
-async def test_it_is_told_the_whole_pod_and_the_names_of_the_feasible_nodes(cluster, extender):
+async def test_the_extender_gets_the_whole_pod_and_the_feasible_node_names(cluster, extender):
     extender.answers["filter"] = allow("n2")
     await cluster.client.patch(NODES, "n3", {"spec": {"unschedulable": True}})
     pod = a_pod("p")
@@ -46,10 +46,10 @@ async def test_it_is_told_the_whole_pod_and_the_names_of_the_feasible_nodes(clus
     assert question["Pod"]["spec"]["containers"][0]["env"] == [{"name": "A", "value": "b"}]
 
 
-async def test_one_that_knows_no_nodes_is_told_all_about_them(tmp_path, extender):
+async def test_an_extender_without_node_cache_gets_whole_nodes(tmp_path, extender):
     config = extender.config(filter_verb="filter", node_cache_capable=False)
     extender.answers["filter"] = lambda body: {"Nodes": {"items": body["Nodes"]["items"][1:]}}
-    async with cluster_asking(tmp_path, extender, config, nodes=1) as cluster:
+    async with cluster_with(tmp_path, extender, config, nodes=1) as cluster:
         second = a_node("n2")
         second["status"]["addresses"] = [{"type": "InternalIP", "address": "10.0.0.2"}]
         await cluster.create(second, a_pod("p"))
@@ -60,13 +60,13 @@ async def test_one_that_knows_no_nodes_is_told_all_about_them(tmp_path, extender
         assert question["NodeNames"] is None
 
 
-async def test_answers_are_read_whatever_the_case_of_their_keys(cluster, extender):
+async def test_keys_of_a_response_are_case_insensitive(cluster, extender):
     extender.answers["filter"] = lambda _body: {"nodenames": ["n3"], "failednodes": None}
     await cluster.create(a_pod("p"))
     assert await cluster.node_of("p") == "n3"
 
 
-async def test_refusals_are_told_in_the_extenders_words(cluster, extender):
+async def test_reasons_of_the_extender_are_in_the_message(cluster, extender):
     extender.answers["filter"] = refuse("no GPU left", "n1", "n2", unresolvable=True)
     await cluster.create(a_pod("s", cpu="4"))
     await cluster.create(a_pod("p"))
@@ -81,7 +81,7 @@ async def test_refusals_are_told_in_the_extenders_words(cluster, extender):
         assert cluster.metric("unschedulable_pods", **blamed) == 1
 
 
-async def test_any_news_gives_a_pod_that_extenders_refused_another_try(cluster, extender):
+async def test_any_event_requeues_a_pod_that_extenders_rejected(cluster, extender):
     extender.answers["filter"] = refuse("no", "n1", "n2", "n3")
     await cluster.create(a_pod("p"))
     asked = len(extender.asked)
@@ -90,7 +90,7 @@ async def test_any_news_gives_a_pod_that_extenders_refused_another_try(cluster, 
     assert len(extender.asked) == asked + 1
 
 
-async def test_a_node_that_is_not_mentioned_is_out_without_a_word(cluster, extender):
+async def test_a_node_missing_in_the_response_is_rejected_without_a_reason(cluster, extender):
     extender.answers["filter"] = allow()
     await cluster.create(a_pod("p"))
     assert await cluster.why("p") == (
@@ -99,7 +99,7 @@ async def test_a_node_that_is_not_mentioned_is_out_without_a_word(cluster, exten
     )  # fmt: skip
 
 
-async def test_what_cannot_be_resolved_counts_where_both_are_said(cluster, extender):
+async def test_unresolvable_wins_over_unschedulable_for_one_node(cluster, extender):
     extender.answers["filter"] = lambda _body: {
         "NodeNames": [], "FailedNodes": dict.fromkeys(("n1", "n2", "n3"), "perhaps"),
         "FailedAndUnresolvableNodes": {"n1": "never"},
@@ -111,61 +111,59 @@ async def test_what_cannot_be_resolved_counts_where_both_are_said(cluster, exten
     )  # fmt: skip
 
 
-async def test_each_is_asked_about_what_the_one_before_left_and_the_ignorable_last(
-    tmp_path, extender
-):
+async def test_each_extender_gets_the_nodes_left_by_the_one_before(tmp_path, extender):
     configs = (
         extender.config(filter_verb="unsure", ignorable=True),
         extender.config(filter_verb="first"),
         extender.config(filter_verb="second"),
     )
     extender.answers = {"first": allow("n1", "n2"), "second": allow("n2"), "unsure": allow("n2")}
-    async with cluster_asking(tmp_path, extender, *configs) as cluster:
+    async with cluster_with(tmp_path, extender, *configs) as cluster:
         await cluster.create(a_pod("p"))
         assert [(verb, body["NodeNames"]) for verb, body in extender.asked] == [
             ("first", ["n1", "n2", "n3"]), ("second", ["n1", "n2"]), ("unsure", ["n2"]),
         ]  # fmt: skip
 
 
-async def test_nobody_is_asked_about_a_pod_that_fits_nowhere(cluster, extender):
+async def test_extenders_are_not_called_for_a_pod_without_feasible_nodes(cluster, extender):
     await cluster.create(a_pod("p", cpu="9"))
     assert (await cluster.why("p")).startswith("0/3 nodes are available: 3 Insufficient cpu.")
     assert extender.asked == []
 
 
 @pytest.mark.parametrize(("weight", "winner"), [(29, "clean"), (31, "tainted")])
-async def test_a_point_of_an_extender_is_worth_ten_of_a_plugin(tmp_path, extender, weight, winner):
+async def test_scores_of_extenders_count_ten_times(tmp_path, extender, weight, winner):
     config = extender.config(prioritize_verb="prioritize", weight=weight)
     extender.answers["prioritize"] = give(tainted=1)
-    async with cluster_asking(tmp_path, extender, config, nodes=0) as cluster:
+    async with cluster_with(tmp_path, extender, config, nodes=0) as cluster:
         advice = {"key": "k", "effect": "PreferNoSchedule"}
         await cluster.create(a_node("clean"), a_node("tainted", taints=[advice]))
-        # TaintToleration gives the clean one 300 points more, and nobody else tells them apart.
+        # TaintToleration scores the untainted node 300 higher; all other scores are equal.
         await cluster.create(a_pod("p"))
         assert await cluster.node_of("p") == winner
 
 
-async def test_points_of_several_are_added_and_failures_give_none(tmp_path, extender):
+async def test_scores_of_several_extenders_are_added_and_failures_ignored(tmp_path, extender):
     verbs = ("one", "two", "broken")
     configs = [extender.config(prioritize_verb=verb, weight=1) for verb in verbs]
     extender.answers = {"one": give(n1=3, n2=2), "two": give(n2=2), "broken": fail(500)}
-    async with cluster_asking(tmp_path, extender, *configs) as cluster:
+    async with cluster_with(tmp_path, extender, *configs) as cluster:
         await cluster.create(a_pod("p"))
         assert await cluster.node_of("p") == "n2"
         assert len(extender.asked) == 3
 
 
-async def test_nobody_is_asked_for_points_when_one_node_is_left(tmp_path, extender):
+async def test_extenders_do_not_prioritize_a_single_node(tmp_path, extender):
     config = extender.config(filter_verb="filter", prioritize_verb="prioritize", weight=1)
     extender.answers["filter"] = allow("n1")
-    async with cluster_asking(tmp_path, extender, config) as cluster:
+    async with cluster_with(tmp_path, extender, config) as cluster:
         await cluster.create(a_pod("p"))
         assert await cluster.node_of("p") == "n1"
         assert extender.questions("prioritize") == []
 
 
 async def create_nominated(cluster, name, node):
-    """Create a pod that somebody else has nominated to a node."""
+    """Create a pod that is nominated to a node."""
     await cluster.create(a_pod(name, scheduling_gates=[{"name": "wait"}]))
     nominated = {"status": {"nominatedNodeName": node}}
     await cluster.client.patch(PODS, name, nominated, "default", subresource="status")
@@ -173,27 +171,27 @@ async def create_nominated(cluster, name, node):
     await cluster.settle()
 
 
-async def test_a_nominated_node_is_asked_about_alone(tmp_path, extender):
+async def test_a_nominated_node_is_filtered_alone_first(tmp_path, extender):
     config = extender.config(filter_verb="filter", prioritize_verb="prioritize", weight=1)
     extender.answers = {"filter": allow("n1", "n2", "n3"), "prioritize": give(n1=10)}
-    async with cluster_asking(tmp_path, extender, config) as cluster:
+    async with cluster_with(tmp_path, extender, config) as cluster:
         await create_nominated(cluster, "p", "n3")
         assert await cluster.node_of("p") == "n3"
         assert [body["NodeNames"] for _, body in extender.asked] == [["n3"]]
 
 
-async def test_a_nominated_node_that_is_refused_is_one_of_many_again(cluster, extender):
+async def test_all_nodes_are_filtered_if_the_nominated_one_is_rejected(cluster, extender):
     extender.answers["filter"] = allow("n1")
     await create_nominated(cluster, "p", "n3")
     assert await cluster.node_of("p") == "n1"
     assert [body["NodeNames"] for _, body in extender.asked] == [["n3"], ["n1", "n2", "n3"]]
 
 
-async def test_only_pods_that_ask_for_what_it_manages_are_sent_to_it(tmp_path, extender):
+async def test_only_pods_that_request_managed_resources_are_sent(tmp_path, extender):
     gpus = (ManagedResource(name="example.com/gpu"),)
     config = extender.config(filter_verb="filter", managed_resources=gpus)
     extender.answers["filter"] = allow("n1")
-    async with cluster_asking(tmp_path, extender, config) as cluster:
+    async with cluster_with(tmp_path, extender, config) as cluster:
         amounts = {"example.com/gpu": "4"}
         await cluster.client.patch(
             NODES, "n1", {"status": {"allocatable": amounts}}, subresource="status"
@@ -211,56 +209,56 @@ FAILURES = {
         'extender "{url}" claims a filtered node "elsewhere" which is not found in the input '
         "node list",
     ),
-    "nonsense": (lambda _body: [], "the answer of {url}/filter cannot be read: "),
+    "nonsense": (lambda _body: [], "the response of {url}/filter cannot be read: "),
 }
 
 
 @pytest.mark.parametrize("case", FAILURES)
 async def test_a_failing_extender_fails_the_attempt(cluster, extender, case):
-    extender.answers["filter"], words = FAILURES[case]
+    extender.answers["filter"], message = FAILURES[case]
     await cluster.create(a_pod("p"))
     (condition,) = (await cluster.pod("p")).status.conditions
     assert condition.reason == "SchedulerError"
-    assert condition.message.startswith(words.format(url=extender.url))
+    assert condition.message.startswith(message.format(url=extender.url))
     extender.answers["filter"] = allow("n1")
     await cluster.advance(3)
     assert await cluster.node_of("p") == "n1"
 
 
-async def test_an_extender_that_is_not_there_fails_the_attempt(tmp_path, extender):
-    config = extender.config(url_prefix="http://127.0.0.1:9/nobody/", filter_verb="filter")
-    async with cluster_asking(tmp_path, extender, config) as cluster:
+async def test_an_unreachable_extender_fails_the_attempt(tmp_path, extender):
+    config = extender.config(url_prefix="http://127.0.0.1:9/unreachable/", filter_verb="filter")
+    async with cluster_with(tmp_path, extender, config) as cluster:
         await cluster.create(a_pod("p"))
-        assert (await cluster.why("p")).startswith('Post "http://127.0.0.1:9/nobody/filter": ')
+        assert (await cluster.why("p")).startswith('Post "http://127.0.0.1:9/unreachable/filter": ')
 
 
-async def test_one_that_may_fail_is_done_without(tmp_path, extender):
+async def test_an_ignorable_extender_that_fails_is_skipped(tmp_path, extender):
     config = extender.config(filter_verb="filter", ignorable=True)
     extender.answers["filter"] = fail(500)
-    async with cluster_asking(tmp_path, extender, config) as cluster:
+    async with cluster_with(tmp_path, extender, config) as cluster:
         await cluster.create(a_pod("p"))
         assert (await cluster.node_of("p")).startswith("n")
 
 
-async def test_a_reservation_is_asked_about_like_a_pod(cluster, extender):
+async def test_a_reservation_is_sent_like_a_pod(cluster, extender):
     extender.answers["filter"] = allow("n2")
     await cluster.create(a_reservation("r"))
     assert (await cluster.reservation("r")).status.node_name == "n2"
 
 
-async def test_preemption_keeps_off_what_an_extender_refused(cluster, extender):
+async def test_preemption_skips_nodes_that_an_extender_rejected(cluster, extender):
     extender.answers["filter"] = refuse("no", "n1", "n2")
     await cluster.create(a_priority_class("high", 1000))
     await cluster.create(*(a_pod(f"s{i}", cpu="2", node=f"n{i}") for i in (1, 2)))
     await cluster.create(a_pod("s3", cpu="4", node="n3"))
     await cluster.create(a_pod("p", cpu="1", priority_class_name="high"), settle=False)
     await cluster.advance(60)
-    # Evicting anybody on the others would not change the extender's mind.
+    # Evicting pods on the other nodes would not change the extender's result.
     assert await cluster.node_of("p") == "n3"
     assert [await cluster.node_of(f"s{i}") for i in (1, 2)] == ["n1", "n2"]
 
 
-async def test_preemption_says_so_if_only_an_extender_is_in_the_way(cluster, extender):
+async def test_preemption_reports_that_only_an_extender_rejects_the_pod(cluster, extender):
     extender.answers["filter"] = refuse("no", "n1", "n2", "n3")
     await cluster.create(a_priority_class("high", 1000), a_pod("s1", cpu="2", node="n1"))
     await cluster.create(a_pod("p", cpu="1", priority_class_name="high"))

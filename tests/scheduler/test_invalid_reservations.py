@@ -1,4 +1,4 @@
-"""What a real API server lets in and nobody can schedule says so where its owner looks."""
+"""Invalid reservations that a real API server stores: their status says what is wrong."""
 
 import pytest
 
@@ -16,13 +16,13 @@ NEGATIVE = (
 
 @pytest.fixture
 async def cluster(tmp_path, monkeypatch):
-    """A cluster whose API server knows no more of a Reservation than its schema."""
+    """A cluster whose API server validates reservations by their schema only."""
     monkeypatch.setattr(scheduling_koordinator_sh, "check_content", lambda reservation: ())
     async with Harness(tmp_path / "store") as harness:
         yield harness
 
 
-async def refusal(cluster, name="r"):
+async def rejection(cluster, name="r"):
     (condition,) = (await cluster.reservation(name)).status.conditions
     assert (condition.type, condition.status, condition.reason) == (
         "Scheduled", "False", "Unschedulable",
@@ -30,13 +30,13 @@ async def refusal(cluster, name="r"):
     return condition.message
 
 
-async def test_an_invalid_reservation_says_which_field_is_wrong(cluster):
+async def test_the_status_names_the_wrong_field(cluster):
     await cluster.create(a_node("n"), a_reservation(cpu="-1"))
-    assert await refusal(cluster) == NEGATIVE
+    assert await rejection(cluster) == NEGATIVE
     assert await cluster.events("r") == [("FailedScheduling", NEGATIVE)]
 
 
-async def test_it_is_said_once(cluster):
+async def test_the_error_is_reported_once(cluster):
     await cluster.create(a_node("n"), a_reservation(cpu="-1"))
     version = (await cluster.reservation("r")).metadata.resource_version
     await cluster.advance(30)
@@ -45,7 +45,7 @@ async def test_it_is_said_once(cluster):
     assert len(await cluster.events("r")) == 1
 
 
-async def test_put_right_it_is_placed(cluster):
+async def test_a_corrected_reservation_is_scheduled(cluster):
     await cluster.create(a_node("n"), a_reservation(cpu="-1"))
     await cluster.client.patch(
         RESERVATIONS, "r", {"spec": {"template": a_reservation(cpu="2")["spec"]["template"]}}
@@ -56,7 +56,7 @@ async def test_put_right_it_is_placed(cluster):
     assert {c.reason for c in reservation.status.conditions} == {"Scheduled", "Available"}
 
 
-async def test_made_wrong_while_it_waits_it_leaves_the_queue(cluster):
+async def test_a_pending_reservation_that_becomes_invalid_leaves_the_queue(cluster):
     await cluster.create(a_node("n"), a_reservation(cpu="99"))
     reservation = await cluster.reservation("r")
     queue = cluster.components.scheduler.queue
@@ -64,11 +64,11 @@ async def test_made_wrong_while_it_waits_it_leaves_the_queue(cluster):
     bad = {"spec": {"template": a_reservation(cpu="-1")["spec"]["template"]}}
     await cluster.client.patch(RESERVATIONS, "r", bad)
     await cluster.settle()
-    assert await refusal(cluster) == NEGATIVE
+    assert await rejection(cluster) == NEGATIVE
     assert reservation.uid not in queue
 
 
-async def test_what_cannot_be_read_at_all_says_so_too(cluster):
+async def test_an_unreadable_reservation_reports_it_too(cluster):
     raw = a_reservation()
     raw["spec"]["template"]["spec"]["containers"] = "none"
     await cluster.create(a_node("n"))

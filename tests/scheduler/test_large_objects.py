@@ -1,4 +1,4 @@
-"""Objects with very long lists, which other API servers let in: the scheduler works on."""
+"""Objects with very long lists, as other API servers accept them, do not stop the scheduler."""
 
 import asyncio
 import sys
@@ -12,7 +12,7 @@ from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import schedule_pod
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
-from scheduler.test_odd_objects import Desk, Spoiling, put
+from scheduler.test_odd_objects import ChangingTransport, Scene, put
 
 HANG = 60.0
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -35,7 +35,7 @@ def terms(count):
     return [{"topologyKey": f"t{i}", "labelSelector": select(i)} for i in range(count)]
 
 
-def wishes(count):
+def preferred(count):
     return [{"weight": 1, "podAffinityTerm": term} for term in terms(count)]
 
 
@@ -56,7 +56,7 @@ LISTS = {
     "soft spread": lambda n: {"topology_spread_constraints": spread(n, "ScheduleAnyway")},
     "pod affinity": lambda n: {"affinity": {"podAffinity": {REQUIRED: terms(n)}}},
     "pod anti-affinity": lambda n: {"affinity": {"podAntiAffinity": {REQUIRED: terms(n)}}},
-    "preferred pods": lambda n: {"affinity": {"podAffinity": {PREFERRED: wishes(n)}}},
+    "preferred pods": lambda n: {"affinity": {"podAffinity": {PREFERRED: preferred(n)}}},
     "node terms": lambda n: {"affinity": {"nodeAffinity": {REQUIRED: {
         "nodeSelectorTerms": [{"matchExpressions": [one]} for one in absent(n)]}}}},
     "node expressions": lambda n: {"affinity": {"nodeAffinity": {REQUIRED: {
@@ -90,7 +90,7 @@ def a_world():
 
 
 def calls_to_decide(raw):
-    """How many functions are called to take in a pod, to decide for it and to see it bound."""
+    """Count the function calls to add a pod, to schedule it and to handle it bound."""
     world, pod = a_world(), typed(raw)
     bound = typed({**raw, "metadata": {**raw["metadata"], "name": "bound"},
                    "spec": {**raw["spec"], "nodeName": "n1"}})  # fmt: skip
@@ -115,14 +115,14 @@ def calls_to_decide(raw):
 
 @pytest.mark.parametrize("lists", LISTS.values(), ids=LISTS)
 def test_the_work_grows_no_faster_than_the_list(monkeypatch, lists):
-    """Beyond the limit, too: a pod that stands already may have any number of entries."""
+    """This also holds beyond the limit: a bound pod may have any number of entries."""
     monkeypatch.setattr(pod_info_module, "_excess", lambda *_: "")
     few, many = (calls_to_decide(a_pod("odd", **lists(count))) for count in (300, 600))
     assert many < 2.5 * few
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("spoil", "reason"),
     [
         (put("spec.topologySpreadConstraints", spread(8000)),
          "spec.topologySpreadConstraints: Too many: 8000: must have at most 128 items"),
@@ -137,27 +137,27 @@ def test_the_work_grows_no_faster_than_the_list(monkeypatch, lists):
     ],
     ids=["spread", "affinity", "containers", "requests", "node selector"],
 )  # fmt: skip
-async def test_a_pod_with_a_list_that_is_too_long_waits_and_others_do_not(tmp_path, spoil, words):
+async def test_a_pod_with_a_too_long_list_stays_pending_and_others_do_not(tmp_path, spoil, reason):
     async with (
         asyncio.timeout(HANG),
-        Harness(tmp_path, wrap=lambda inner, _clock: Spoiling(inner, spoil)) as cluster,
+        Harness(tmp_path, wrap=lambda inner, _clock: ChangingTransport(inner, spoil)) as cluster,
     ):
         await cluster.create(a_node("n"), settle=False)
         await cluster.create(a_pod("odd"), a_pod("good"))
         assert await cluster.node_of("good") == "n"
         assert await cluster.node_of("odd") == ""
-        assert await cluster.why("odd") == f"0/1 nodes are available: {words}."
+        assert await cluster.why("odd") == f"0/1 nodes are available: {reason}."
         await cluster.restart_components()
         await cluster.create(a_pod("later"))
         assert await cluster.node_of("later") == "n"
 
 
-def test_a_node_with_a_list_that_is_too_long_opens_no_row(caplog):
-    desk = Desk()
+def test_a_node_with_a_too_long_list_gets_no_row(caplog):
+    scene = Scene()
     node = a_node("odd")
     node["status"]["allocatable"] = many_resources()
-    desk.news.on_node("added", None, typed(node))
-    assert list(desk.world.nodes.row_of) == ["n"]
+    scene.handlers.on_node("added", None, typed(node))
+    assert list(scene.world.nodes.row_of) == ["n"]
     assert "Too many: 9000: must have at most 512 items" in caplog.text
 
 
@@ -170,25 +170,25 @@ def test_requests_of_many_containers_are_counted_together():
     )
 
 
-def test_a_bound_pod_that_requests_thousands_of_resources_widens_no_column():
-    desk = Desk()
-    before = desk.world.nodes.amounts.width
-    desk.news.on_pod("added", None, typed(a_pod("odd", requests=many_resources(), node="n")))
-    assert (desk.taken(), desk.world.nodes.amounts.width) == (1000, before)
+def test_a_bound_pod_that_requests_thousands_of_resources_adds_no_columns():
+    scene = Scene()
+    before = scene.world.nodes.amounts.width
+    scene.handlers.on_pod("added", None, typed(a_pod("odd", requests=many_resources(), node="n")))
+    assert (scene.requested_amount(), scene.world.nodes.amounts.width) == (1000, before)
 
 
-def test_a_reservation_with_a_list_that_is_too_long_is_refused_with_the_field_named():
-    desk = Desk()
+def test_a_reservation_with_a_too_long_list_is_rejected_with_its_field():
+    scene = Scene()
     raw = a_reservation("r", owners=[{"object": {"name": f"p{i}"}} for i in range(5000)])
-    desk.reservations.on_reservation("added", None, typed(raw | {"status": {"phase": "Pending"}}))
-    assert desk.refused == [("r", "spec.owners: Too many: 5000: must have at most 256 items")]
+    scene.reservations.on_reservation("added", None, typed(raw | {"status": {"phase": "Pending"}}))
+    assert scene.rejected == [("r", "spec.owners: Too many: 5000: must have at most 256 items")]
     held = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "2"}}
-    desk.reservations.on_reservation("added", None, typed(raw | {"status": held}))
-    assert desk.taken() == 0
+    scene.reservations.on_reservation("added", None, typed(raw | {"status": held}))
+    assert scene.requested_amount() == 0
 
 
 def test_labels_that_no_node_has_share_one_column():
-    """Selectors may name any number of them; a node that gets one later is found."""
+    """Selectors may name any number of labels; a node that gets one later is matched."""
     world = a_world()
     profile, selector = default_profiles()["default-scheduler"], {"absent-1": "yes"}
     for i in range(3):

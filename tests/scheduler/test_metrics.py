@@ -1,4 +1,4 @@
-"""What the metrics page says: upstream's names, labels and buckets, and true numbers."""
+"""The metrics page: upstream's names, labels and buckets, and correct numbers."""
 
 import math
 from itertools import pairwise
@@ -46,11 +46,11 @@ GAUGES = {
     "inflight_events": {"event"}, "cache_size": {"type"}, "goroutines": {"operation"},
 }  # fmt: skip
 SILENT = {"permit_wait_duration_seconds", "volume_scheduling_stage_error"}
-"""Nothing in the story below moves these."""
+"""Metrics that stay zero in the scenario below."""
 
 
 class Page:
-    """The metrics of a scheduler, read as Prometheus reads them."""
+    """The metrics of a scheduler, parsed as Prometheus parses them."""
 
     def __init__(self, text):
         self.families = {f.name: f for f in text_string_to_metric_families(text)}
@@ -79,7 +79,7 @@ async def cluster(tmp_path):
 
 @pytest.fixture
 async def page(cluster):
-    """A small life: a dozen pods placed, one too large, one gated, one that preempts."""
+    """The page after a dozen pods scheduled, one too large, one gated, one that preempts."""
     await cluster.create(a_priority_class("high", 1000), a_node("n", cpu="13"))
     for n in range(12):
         await cluster.create(a_pod(f"p{n}"))
@@ -122,7 +122,7 @@ async def test_counters_and_gauges_have_upstreams_labels(page, name, labels):
     assert family.samples or name in SILENT
 
 
-async def test_the_numbers_are_true(page):
+async def test_the_numbers_are_correct(page):
     profile = {"profile": "default-scheduler"}
     assert page.value("schedule_attempts_total", result="scheduled", **profile) == 13
     assert page.value("schedule_attempts_total", result="unschedulable", **profile) >= 2
@@ -144,14 +144,14 @@ async def test_the_numbers_are_true(page):
     assert page.value("event_handling_duration_seconds", "_count", event="AssignedPodAdd") == 13
 
 
-async def test_plugins_are_counted_always_and_timed_now_and_then(page):
-    def asked(point):
+async def test_plugin_calls_are_always_counted_and_sometimes_measured(page):
+    def evaluations(point):
         found = {"plugin": "NodeResourcesFit", "extension_point": point}
         return page.value("plugin_evaluation_total", **found), page.value(
             "plugin_execution_duration_seconds", "_count", **found
         )
 
-    evaluated, timed = asked("Filter")
+    evaluated, timed = evaluations("Filter")
     assert evaluated > 12
     assert 1 <= timed < evaluated / 3
     for point, count in (("PreFilter", 1), ("Filter", 1), ("Bind", 13)):
@@ -178,7 +178,7 @@ async def test_a_failed_binding_is_one_error_and_no_success(tmp_path):
         assert page.value("pod_scheduling_attempts", "_sum") == 2
 
 
-async def test_the_wait_of_a_gated_pod_begins_when_its_gates_are_gone(cluster):
+async def test_the_sli_duration_of_a_gated_pod_begins_after_its_gates(cluster):
     await cluster.create(a_node("n"), a_pod("p", scheduling_gates=[{"name": "g"}]))
     await cluster.advance(600)
     await cluster.client.patch(PODS, "p", {"spec": {"schedulingGates": None}}, "default")
@@ -189,7 +189,7 @@ async def test_the_wait_of_a_gated_pod_begins_when_its_gates_are_gone(cluster):
     assert page.value("pod_scheduling_sli_duration_seconds", "_sum") < 1
 
 
-def test_volumes_that_fail_are_counted_by_stage():
+def test_volume_errors_are_counted_by_stage():
     metrics = Metrics()
     for message in (
         'running PreBind plugin "VolumeBinding": binding volumes: timed out',
@@ -206,23 +206,23 @@ def test_volumes_that_fail_are_counted_by_stage():
     assert page.value("schedule_attempts_total", result="error") == 4
 
 
-def test_a_stand_in_follows_its_plugin():
+def test_a_wrapped_plugin_reflects_changes_of_its_plugin():
     class Counting:
         name, traits = "Counting", Traits()
 
         def __init__(self):
-            self.asked = 0
+            self.evaluations = 0
 
         def reserve(self, _state, _placement):
-            self.asked += 1
+            self.evaluations += 1
 
         def unreserve(self, _state, _placement):
-            return self.asked
+            return self.evaluations
 
     plugin = Counting()
     made = Meter(Metrics(), lambda: 0.0)._metered(plugin, "p")
     made.reserve(None, None)
-    assert (plugin.asked, made.unreserve(None, None)) == (1, 1)
+    assert (plugin.evaluations, made.unreserve(None, None)) == (1, 1)
     plugin.unreserve = lambda *_: "replaced"
     assert made.unreserve(None, None) == "replaced"
     assert implements(made, ReservePlugin) and not implements(made, FilterPlugin)

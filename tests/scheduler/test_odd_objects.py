@@ -1,4 +1,4 @@
-"""Objects that make no sense: whoever wrote one hurts nobody else."""
+"""Invalid objects do not keep the scheduler from handling other objects."""
 
 import json
 from contextlib import asynccontextmanager
@@ -23,41 +23,41 @@ OWNERS = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
 HELD = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "2"}}
 
 
-class AsInformed:
-    """A desk that is told things as informers tell them."""
+class InformerCalls:
+    """Calls a handler as informers do: errors are logged, not raised."""
 
-    def __init__(self, desk):
-        self._desk = desk
+    def __init__(self, scene):
+        self._handlers = scene
 
     def __getattr__(self, name):
-        handler = getattr(self._desk, name)
-        return lambda *change: HandlerDispatcher(f"told {name}").dispatch_to(handler, change)
+        handler = getattr(self._handlers, name)
+        return lambda *change: HandlerDispatcher(name).dispatch_to(handler, change)
 
 
-class Desk:
+class Scene:
     def __init__(self):
         self.world = World()
         self.queue = SchedulingQueue(queueing_strategy=lambda _pod, _event: QueueingStrategy.SKIP)
-        news = EventHandlers(self.world, self.queue, lambda _name: True, lambda: 0.0)
-        self.news = AsInformed(news)
-        self.refused = []
-        self.reservations = AsInformed(
+        handlers = EventHandlers(self.world, self.queue, lambda _name: True, lambda: 0.0)
+        self.handlers = InformerCalls(handlers)
+        self.rejected = []
+        self.reservations = InformerCalls(
             ReservationDesk(
-                news, lambda pod_info, words: self.refused.append((pod_info.name, words))
+                handlers, lambda pod_info, message: self.rejected.append((pod_info.name, message))
             )
         )
-        self.news.on_node("added", None, typed(a_node("n", cpu="8")))
+        self.handlers.on_node("added", None, typed(a_node("n", cpu="8")))
 
-    def taken(self, resource=CPU):
+    def requested_amount(self, resource=CPU):
         return int(self.world.nodes.requested[resource, 0])
 
 
 @pytest.fixture
-def desk():
-    return Desk()
+def scene():
+    return Scene()
 
 
-def held(*, annotations=None, labels=None, allocatable=None):
+def available(*, annotations=None, labels=None, allocatable=None):
     raw = a_reservation("r", owners=OWNERS, annotations=annotations, labels=labels)
     status = HELD | ({"allocatable": allocatable} if allocatable else {})
     return typed(raw | {"status": status})
@@ -70,81 +70,83 @@ ODD = ["5", '{"resources": 5}', '{"resources": "cpu"}', '{"resources": [["cpu"]]
 
 @pytest.mark.parametrize("key", [names.INNER_RESERVED, names.RESTRICTED_OPTIONS, names.RESIZE])
 @pytest.mark.parametrize("text", ODD)
-def test_an_odd_annotation_of_a_reservation_counts_as_absent(desk, key, text):
-    desk.reservations.on_reservation("added", None, held(annotations={key: text}))
-    assert desk.taken() == 2000
-    [offer] = desk.world.offers
+def test_an_invalid_annotation_of_a_reservation_is_ignored(scene, key, text):
+    scene.reservations.on_reservation("added", None, available(annotations={key: text}))
+    assert scene.requested_amount() == 2000
+    [offer] = scene.world.offers
     assert (offer.left(CPU), offer.restricted) == (2000, frozenset({CPU}))
 
 
 @pytest.mark.parametrize("text", ["1" + "0" * 30, "first", "1_0", ""])
-def test_an_odd_order_label_counts_as_absent(desk, text):
-    desk.reservations.on_reservation("added", None, held(labels={names.ORDER: text}))
-    [offer] = desk.world.offers
+def test_an_invalid_order_label_is_ignored(scene, text):
+    scene.reservations.on_reservation("added", None, available(labels={names.ORDER: text}))
+    [offer] = scene.world.offers
     assert offer.order == 0
 
 
 @pytest.mark.parametrize("text", ["9" * 40, str(2**31), "high"])
-def test_an_odd_priority_label_counts_as_absent(desk, text):
+def test_an_invalid_priority_label_is_ignored(scene, text):
     raw = a_reservation("r", owners=OWNERS, labels={names.PRIORITY: text})
-    desk.reservations.on_reservation("added", None, typed(raw | {"status": {"phase": "Pending"}}))
-    assert desk.queue.pop(0.0).pod_info.priority == 2**31 - 1
+    scene.reservations.on_reservation("added", None, typed(raw | {"status": {"phase": "Pending"}}))
+    assert scene.queue.pop(0.0).pod_info.priority == 2**31 - 1
 
 
 @pytest.mark.parametrize("text", ['{"resourceNames": 5}', '{"resourceNames": [["cpu"]]}', "5"])
-def test_an_odd_wish_for_an_exact_match_is_granted_by_no_reservation(desk, text):
-    desk.reservations.on_reservation("added", None, held())
+def test_an_invalid_exact_match_annotation_matches_no_reservation(scene, text):
+    scene.reservations.on_reservation("added", None, available())
     notes = {names.EXACT_MATCH: text}
-    owner = desk.world.pod_info(typed(a_pod("p", labels={"app": "web"}, annotations=notes)))
-    assert desk.world.match(owner) is None
+    owner = scene.world.pod_info(typed(a_pod("p", labels={"app": "web"}, annotations=notes)))
+    assert scene.world.match(owner) is None
 
 
 @pytest.mark.parametrize("amount", ["many", "", "-1"])
-def test_odd_draws_on_a_pod_count_as_absent(desk, amount):
+def test_an_invalid_allocation_of_a_pod_is_ignored(scene, amount):
     draws = f'[{{"uid": "uid-reservation--r", "resources": {{"cpu": "{amount}"}}}}]'
-    desk.reservations.on_reservation("added", None, held())
-    desk.news.on_pod("added", None, typed(a_pod("p", node="n", annotations={names.DRAWS: draws})))
-    assert desk.taken() == 3000
-    check_invariants(desk.world)
+    scene.reservations.on_reservation("added", None, available())
+    scene.handlers.on_pod(
+        "added", None, typed(a_pod("p", node="n", annotations={names.DRAWS: draws}))
+    )
+    assert scene.requested_amount() == 3000
+    check_invariants(scene.world)
 
 
-def test_a_reservation_that_becomes_unreadable_keeps_what_it_had(desk, caplog):
-    before, after = held(), held(allocatable={"cpu": "many"})
-    desk.reservations.on_reservation("added", None, before)
-    desk.reservations.on_reservation("modified", before, after)
-    assert desk.taken() == 2000
+def test_a_reservation_that_becomes_invalid_keeps_its_resources(scene, caplog):
+    before, after = available(), available(allocatable={"cpu": "many"})
+    scene.reservations.on_reservation("added", None, before)
+    scene.reservations.on_reservation("modified", before, after)
+    assert scene.requested_amount() == 2000
     assert "on_reservation r: " in caplog.text
-    desk.reservations.on_reservation("deleted", after, None)
-    assert desk.taken() == 0
-    check_invariants(desk.world)
+    scene.reservations.on_reservation("deleted", after, None)
+    assert scene.requested_amount() == 0
+    check_invariants(scene.world)
 
 
-def test_a_node_that_cannot_be_read_opens_no_row(desk, caplog):
-    desk.news.on_node("added", None, typed(a_node("odd", cpu="many")))
-    assert list(desk.world.nodes.row_of) == ["n"]
+def test_an_invalid_node_gets_no_row(scene, caplog):
+    scene.handlers.on_node("added", None, typed(a_node("odd", cpu="many")))
+    assert list(scene.world.nodes.row_of) == ["n"]
     assert "on_node odd: " in caplog.text
 
 
-def test_a_pod_that_cannot_be_read_is_left_out(desk, caplog):
-    desk.news.on_pod("added", None, typed(a_pod("odd", cpu="many")))
-    desk.news.on_pod("added", None, typed(a_pod("odd2", cpu="many", node="n")))
-    desk.news.on_pod("added", None, typed(a_pod("good", node="n")))
-    assert (len(desk.queue), desk.taken()) == (0, 1000)
+def test_an_invalid_pod_is_left_out(scene, caplog):
+    scene.handlers.on_pod("added", None, typed(a_pod("odd", cpu="many")))
+    scene.handlers.on_pod("added", None, typed(a_pod("odd2", cpu="many", node="n")))
+    scene.handlers.on_pod("added", None, typed(a_pod("good", node="n")))
+    assert (len(scene.queue), scene.requested_amount()) == (0, 1000)
     assert "on_pod default/odd: " in caplog.text
 
 
-def test_amounts_beyond_all_reason_overflow_nothing(desk):
+def test_huge_amounts_do_not_overflow(scene):
     for i in range(5):
         pod = typed(a_pod(f"p{i}", cpu="9E", memory="9E", node="n"))
-        desk.news.on_pod("added", None, pod)
-    assert desk.taken(MEMORY) == 5 * (MAX_AMOUNT + 1)
-    desk.news.on_node("added", None, typed(a_node("huge", memory="9E")))
-    row = desk.world.nodes.row_of["huge"]
-    asked = dict(desk.world.pod_info(typed(a_pod(memory="9E"))).request)[MEMORY]
-    assert asked > desk.world.nodes.allocatable[MEMORY, row]
+        scene.handlers.on_pod("added", None, pod)
+    assert scene.requested_amount(MEMORY) == 5 * (MAX_AMOUNT + 1)
+    scene.handlers.on_node("added", None, typed(a_node("huge", memory="9E")))
+    row = scene.world.nodes.row_of["huge"]
+    asked = dict(scene.world.pod_info(typed(a_pod(memory="9E"))).request)[MEMORY]
+    assert asked > scene.world.nodes.allocatable[MEMORY, row]
 
 
-async def test_a_scheduler_that_no_longer_follows_the_cluster_says_so(tmp_path, monkeypatch):
+async def test_a_scheduler_whose_informer_failed_is_unhealthy(tmp_path, monkeypatch):
     async with Harness(tmp_path) as cluster:
         scheduler = cluster.components.scheduler
         assert scheduler.healthy
@@ -156,7 +158,7 @@ async def test_a_scheduler_that_no_longer_follows_the_cluster_says_so(tmp_path, 
             await scheduler.wait()
 
 
-async def test_one_object_a_handler_fails_on_does_not_stop_the_scheduler(tmp_path, monkeypatch):
+async def test_an_error_of_a_handler_does_not_stop_the_scheduler(tmp_path, monkeypatch):
     async with Harness(tmp_path) as cluster:
         scheduler = cluster.components.scheduler
         taken_in = scheduler.world.nodes.pod_info
@@ -182,8 +184,8 @@ async def test_one_object_a_handler_fails_on_does_not_stop_the_scheduler(tmp_pat
         assert await cluster.node_of("odd") == "n"
 
 
-class Spoiling:
-    """A way to the server on which objects named ``odd`` arrive changed, as from the future."""
+class ChangingTransport:
+    """A transport that changes objects named ``odd``, as a newer API server might."""
 
     def __init__(self, inner, spoil):
         self._inner, self._spoil = inner, spoil
@@ -213,7 +215,7 @@ class Spoiling:
 
 
 def put(path, value):
-    """Change one field of an object."""
+    """Return a function that sets one field of an object."""
 
     def spoil(obj):
         *way, last = path.split(".")
@@ -225,12 +227,12 @@ def put(path, value):
     return spoil
 
 
-def of_the_future(obj):
-    """Add fields nobody knows yet, at every level; maps of strings have no fields."""
+def with_unknown_fields(obj):
+    """Add unknown fields at every level; maps of strings have no fields."""
     pairs = list(obj.items()) if isinstance(obj, dict) else enumerate(obj)
     for key, value in pairs:
         if isinstance(value, dict | list) and key not in ("requests", "labels", "annotations"):
-            of_the_future(value)
+            with_unknown_fields(value)
     if isinstance(obj, dict):
         obj["fromTheFuture"] = {"what": [1, None, "is"], "this": True}
 
@@ -260,11 +262,13 @@ NONSENSE = [
 
 
 @pytest.mark.parametrize(
-    "spoil", [*WRONG_TYPES, *NONSENSE, of_the_future], ids=lambda s: s.__name__
+    "spoil", [*WRONG_TYPES, *NONSENSE, with_unknown_fields], ids=lambda s: s.__name__
 )
-async def test_no_pod_whatever_it_says_stops_the_scheduler(tmp_path, spoil):
-    """Neither while it waits nor, after a restart, while it is read with all the others."""
-    async with Harness(tmp_path, wrap=lambda inner, _clock: Spoiling(inner, spoil)) as cluster:
+async def test_no_pod_stops_the_scheduler_whatever_its_fields(tmp_path, spoil):
+    """Neither while it is pending nor, after a restart, while all pods are listed."""
+    async with Harness(
+        tmp_path, wrap=lambda inner, _clock: ChangingTransport(inner, spoil)
+    ) as cluster:
         await cluster.create(a_node("n"), settle=False)
         await cluster.create(a_pod("odd"), a_pod("good"))
         await cluster.advance(10)
@@ -274,5 +278,5 @@ async def test_no_pod_whatever_it_says_stops_the_scheduler(tmp_path, spoil):
         await cluster.advance(10)
         assert await cluster.node_of("later") == "n"
         assert cluster.components.scheduler.healthy
-        if spoil is of_the_future:
+        if spoil is with_unknown_fields:
             assert await cluster.node_of("odd") == "n"

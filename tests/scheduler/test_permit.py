@@ -1,4 +1,4 @@
-"""Pods that have their room and wait for a word before they are bound."""
+"""Permit: assumed pods that wait until a plugin allows or rejects them."""
 
 from dataclasses import replace
 
@@ -12,29 +12,29 @@ from holdfast.testing import a_node, a_pod, a_priority_class
 from holdfast.testing.harness import Harness
 
 
-class Usher:
-    """A plugin that lets pods wait as long as their annotation says, and notes what happens."""
+class WaitPlugin:
+    """A Permit plugin that lets pods wait as long as an annotation says, and records calls."""
 
     traits = Traits()
 
-    def __init__(self, name="Usher"):
+    def __init__(self, name="Wait"):
         self.name = name
-        self.pages = []
+        self.calls = []
         self.answer = None
-        """What to say instead, if anything."""
+        """Returned instead of a wait, if set."""
         self.waiting = None
-        self.wakes = ()
-        """Pods to try at once when another is placed, by uid."""
+        self.activates = ()
+        """Uids of the pods to activate when another pod is assumed."""
 
     def reserve(self, _state, placement):
-        self.pages.append(f"reserve {placement.pod.name}")
+        self.calls.append(f"reserve {placement.pod.name}")
 
     def unreserve(self, _state, placement):
-        self.pages.append(f"unreserve {placement.pod.name}")
+        self.calls.append(f"unreserve {placement.pod.name}")
 
     def permit(self, _state, placement, waiting):
         self.waiting = waiting
-        placement.pods_to_activate.update(self.wakes)
+        placement.pods_to_activate.update(self.activates)
         if self.answer is not None:
             return self.answer
         seconds = placement.pod.pod.metadata.annotations.get(self.name)
@@ -44,10 +44,10 @@ class Usher:
         return next(pod for pod in self.waiting if pod.placement.pod.name == name)
 
 
-class Witness:
-    """A plugin that hears of bound pods, and writes about them."""
+class PostBindWriter:
+    """A PostBind plugin that writes to the API for every bound pod."""
 
-    name = "Witness"
+    name = "PostBindWriter"
     traits = Traits()
 
     def __init__(self, *, fails=False):
@@ -69,18 +69,18 @@ def with_plugins(*extra):
 
 
 @pytest.fixture
-def usher():
-    return Usher()
+def wait_plugin():
+    return WaitPlugin()
 
 
 @pytest.fixture
-async def cluster(tmp_path, usher):
-    async with Harness(tmp_path / "store", profiles=with_plugins(usher)) as harness:
+async def cluster(tmp_path, wait_plugin):
+    async with Harness(tmp_path / "store", profiles=with_plugins(wait_plugin)) as harness:
         await harness.create(a_node("n", cpu="4"))
         yield harness
 
 
-def waits(name, seconds=10, plugin="Usher", **spec):
+def waiting_pod(name, seconds=10, plugin="Wait", **spec):
     return a_pod(name, annotations={plugin: str(seconds)}, **spec)
 
 
@@ -97,8 +97,8 @@ async def condition(cluster, name):
     return next(c for c in found if c.type == "PodScheduled")
 
 
-async def test_S029_a_pod_that_is_never_allowed_is_rejected_when_its_time_is_up(cluster, usher):
-    await cluster.create(waits("p", 10, cpu="3"))
+async def test_S029_a_pod_that_is_never_allowed_is_rejected_after_the_timeout(cluster, wait_plugin):
+    await cluster.create(waiting_pod("p", 10, cpu="3"))
     await cluster.advance(9.9)
     assert await cluster.node_of("p") == ""
     assert used_cpu(cluster) == 3000
@@ -106,32 +106,32 @@ async def test_S029_a_pod_that_is_never_allowed_is_rejected_when_its_time_is_up(
     rejected = await condition(cluster, "p")
     assert (rejected.reason, rejected.message) == (
         "Unschedulable",
-        "0/1 nodes are available: 1 rejected due to timeout after waiting 10s at plugin Usher.",
+        "0/1 nodes are available: 1 rejected due to timeout after waiting 10s at plugin Wait.",
     )
     assert ("FailedScheduling", rejected.message) in await cluster.events("p")
-    assert usher.pages == ["reserve p", "unreserve p"]
+    assert wait_plugin.calls == ["reserve p", "unreserve p"]
     assert used_cpu(cluster) == 0
-    blamed = {"plugin": "Usher", "profile": "default-scheduler"}
+    blamed = {"plugin": "Wait", "profile": "default-scheduler"}
     assert cluster.metric("unschedulable_pods", **blamed) == 1
     assert cluster.metric("permit_wait_duration_seconds_count", result="Unschedulable") == 1
     assert cluster.metric("permit_wait_duration_seconds_sum", result="Unschedulable") == 10
 
 
-async def test_S029_its_own_room_coming_back_does_not_bring_it_back(cluster):
-    await cluster.create(waits("p", 10, cpu="3"))
+async def test_S029_its_own_freed_resources_do_not_requeue_it(cluster):
+    await cluster.create(waiting_pod("p", 10, cpu="3"))
     await cluster.advance(10)
     assert pending(cluster, "unschedulable") == 1
-    # But any other news does: the plugin has no hints.
+    # Any other event requeues it: the plugin has no queueing hints.
     await cluster.create(a_node("m"))
     assert pending(cluster, "unschedulable") == 0
 
 
-async def test_S030_the_shortest_of_several_waits_rejects(tmp_path):
-    ushers = Usher("Short"), Usher("Long")
-    async with Harness(tmp_path / "store", profiles=with_plugins(*ushers)) as cluster:
+async def test_S030_the_shortest_of_several_timeouts_rejects(tmp_path):
+    plugins = WaitPlugin("Short"), WaitPlugin("Long")
+    async with Harness(tmp_path / "store", profiles=with_plugins(*plugins)) as cluster:
         await cluster.create(a_node("n"))
         await cluster.create(a_pod("p", annotations={"Short": "5", "Long": "60"}))
-        ushers[1].pod("p").allow("Long")
+        plugins[1].pod("p").allow("Long")
         await cluster.advance(4.9)
         assert await cluster.why("p") == ""
         await cluster.advance(0.2)
@@ -140,40 +140,40 @@ async def test_S030_the_shortest_of_several_waits_rejects(tmp_path):
         )
 
 
-async def test_time_is_up_only_for_plugins_that_have_not_allowed_the_pod(tmp_path):
-    ushers = Usher("Short"), Usher("Long")
-    async with Harness(tmp_path / "store", profiles=with_plugins(*ushers)) as cluster:
+async def test_timeouts_count_only_for_plugins_that_have_not_allowed_the_pod(tmp_path):
+    plugins = WaitPlugin("Short"), WaitPlugin("Long")
+    async with Harness(tmp_path / "store", profiles=with_plugins(*plugins)) as cluster:
         await cluster.create(a_node("n"))
         await cluster.create(a_pod("p", annotations={"Short": "5", "Long": "60"}))
-        ushers[0].pod("p").allow("Short")
+        plugins[0].pod("p").allow("Short")
         await cluster.advance(59)
         assert await cluster.why("p") == ""
-        ushers[1].pod("p").allow("Long")
+        plugins[1].pod("p").allow("Long")
         await cluster.settle()
         assert await cluster.node_of("p") == "n"
 
 
-async def test_S031_a_refused_promise_is_withdrawn_from_all_in_reverse(tmp_path):
-    pages = []
-    ushers = [Usher(name) for name in "abc"]
-    for one in ushers:
-        one.reserve = lambda _s, _p, one=one: pages.append(f"reserve {one.name}")
-        one.unreserve = lambda _s, _p, one=one: pages.append(f"unreserve {one.name}")
+async def test_S031_a_rejection_by_permit_unreserves_all_plugins_in_reverse(tmp_path):
+    calls = []
+    plugins = [WaitPlugin(name) for name in "abc"]
+    for one in plugins:
+        one.reserve = lambda _s, _p, one=one: calls.append(f"reserve {one.name}")
+        one.unreserve = lambda _s, _p, one=one: calls.append(f"unreserve {one.name}")
     refusal = Reject(Code.UNSCHEDULABLE, ("no more today",))
-    ushers[1].reserve = lambda _s, _p: pages.append("refuse b") or refusal
-    async with Harness(tmp_path / "store", profiles=with_plugins(*ushers)) as cluster:
+    plugins[1].reserve = lambda _s, _p: calls.append("refuse b") or refusal
+    async with Harness(tmp_path / "store", profiles=with_plugins(*plugins)) as cluster:
         await cluster.create(a_node("n"), a_pod("p"))
-        assert pages == ["reserve a", "refuse b", "unreserve c", "unreserve b", "unreserve a"]
+        assert calls == ["reserve a", "refuse b", "unreserve c", "unreserve b", "unreserve a"]
         assert await cluster.why("p") == "0/1 nodes are available: 1 no more today."
         assert used_cpu(cluster) == 0
         blamed = {"plugin": "b", "profile": "default-scheduler"}
         assert cluster.metric("unschedulable_pods", **blamed) == 1
 
 
-async def test_an_allowed_pod_is_bound(cluster, usher):
-    await cluster.create(waits("p"))
+async def test_an_allowed_pod_is_bound(cluster, wait_plugin):
+    await cluster.create(waiting_pod("p"))
     assert (await cluster.pod("p")).status.nominated_node_name == "n"
-    usher.pod("p").allow("Usher")
+    wait_plugin.pod("p").allow("Wait")
     await cluster.settle()
     assert await cluster.node_of("p") == "n"
     assert len(cluster.world.waiting) == 0
@@ -182,25 +182,25 @@ async def test_an_allowed_pod_is_bound(cluster, usher):
     assert cluster.metric("schedule_attempts_total", **done) == 1
 
 
-async def test_others_are_placed_while_one_waits_and_cannot_take_its_room(cluster):
-    await cluster.create(waits("p", 60, cpu="3"), a_pod("small"), a_pod("large", cpu="2"))
+async def test_other_pods_are_scheduled_meanwhile_but_not_with_its_resources(cluster):
+    await cluster.create(waiting_pod("p", 60, cpu="3"), a_pod("small"), a_pod("large", cpu="2"))
     assert await cluster.node_of("small") == "n"
     assert await cluster.node_of("large") == ""
     await cluster.advance(70)
     assert await cluster.node_of("large") == "n"
 
 
-async def test_many_waiting_pods_do_not_hold_up_the_rest(tmp_path, usher):
-    async with Harness(tmp_path / "store", profiles=with_plugins(usher)) as cluster:
+async def test_many_waiting_pods_do_not_delay_other_pods(tmp_path, wait_plugin):
+    async with Harness(tmp_path / "store", profiles=with_plugins(wait_plugin)) as cluster:
         await cluster.create(a_node("n", cpu="400", pods=400))
-        await cluster.create(*(waits(f"w{i}", 600) for i in range(150)), a_pod("p"))
+        await cluster.create(*(waiting_pod(f"w{i}", 600) for i in range(150)), a_pod("p"))
         assert len(cluster.world.waiting) == 150
         assert await cluster.node_of("p") == "n"
 
 
-async def test_a_plugin_may_allow_those_who_wait_when_the_last_of_them_comes(tmp_path):
-    class Gang(Usher):
-        """Three or none."""
+async def test_a_plugin_may_allow_all_waiting_pods_when_the_last_one_is_assumed(tmp_path):
+    class Gang(WaitPlugin):
+        """Allows pods when three of them wait."""
 
         def permit(self, _state, _placement, waiting):
             if len(waiting) < 2:
@@ -216,70 +216,70 @@ async def test_a_plugin_may_allow_those_who_wait_when_the_last_of_them_comes(tmp
         assert [await cluster.node_of(name) for name in "abc"] == ["n", "n", "n"]
 
 
-async def test_a_plugin_may_reject_a_pod_that_waits(cluster, usher):
-    await cluster.create(waits("p"))
-    assert usher.pod("p").reject("Usher", "the gang broke up")
+async def test_a_plugin_may_reject_a_waiting_pod(cluster, wait_plugin):
+    await cluster.create(waiting_pod("p"))
+    assert wait_plugin.pod("p").reject("Wait", "the gang broke up")
     await cluster.settle()
     assert await cluster.why("p") == "0/1 nodes are available: 1 the gang broke up."
     assert (await cluster.pod("p")).status.nominated_node_name == ""
 
 
-async def test_the_first_word_counts(cluster, usher):
-    await cluster.create(waits("p"))
-    pod = usher.pod("p")
-    pod.allow("Usher")
-    assert not pod.reject("Usher", "too late")
+async def test_the_first_decision_counts(cluster, wait_plugin):
+    await cluster.create(waiting_pod("p"))
+    pod = wait_plugin.pod("p")
+    pod.allow("Wait")
+    assert not pod.reject("Wait", "too late")
     await cluster.settle()
     assert await cluster.node_of("p") == "n"
 
 
-async def test_a_refused_pod_is_blamed_on_the_plugin(cluster, usher):
-    usher.answer = Reject(Code.UNSCHEDULABLE, ("closed", "for good"))
+async def test_a_rejected_pod_names_the_plugin(cluster, wait_plugin):
+    wait_plugin.answer = Reject(Code.UNSCHEDULABLE, ("closed", "for good"))
     await cluster.create(a_pod("p"))
     assert await cluster.why("p") == "0/1 nodes are available: 1 closed, 1 for good."
-    assert usher.pages == ["reserve p", "unreserve p"]
+    assert wait_plugin.calls == ["reserve p", "unreserve p"]
     assert used_cpu(cluster) == 0
-    blamed = {"plugin": "Usher", "profile": "default-scheduler"}
+    blamed = {"plugin": "Wait", "profile": "default-scheduler"}
     assert cluster.metric("unschedulable_pods", **blamed) == 1
 
 
-async def test_a_failing_plugin_fails_the_attempt(cluster, usher):
-    usher.answer = Reject(Code.ERROR, ("out of ink",))
+async def test_a_failing_plugin_fails_the_attempt(cluster, wait_plugin):
+    wait_plugin.answer = Reject(Code.ERROR, ("out of ink",))
     await cluster.create(a_pod("p"))
     failed = await condition(cluster, "p")
     assert (failed.reason, failed.message) == (
         "SchedulerError",
-        'running Permit plugin "Usher": out of ink',
+        'running Permit plugin "Wait": out of ink',
     )
     assert used_cpu(cluster) == 0
-    usher.answer = None
+    wait_plugin.answer = None
     await cluster.advance(3)
     assert await cluster.node_of("p") == "n"
 
 
-async def test_a_pod_deleted_while_it_waits_frees_its_room_at_once(cluster, usher):
-    await cluster.create(waits("p", 600, cpu="3"), a_pod("q", cpu="3"))
+async def test_a_pod_deleted_while_it_waits_frees_its_resources_at_once(cluster, wait_plugin):
+    await cluster.create(waiting_pod("p", 600, cpu="3"), a_pod("q", cpu="3"))
     assert await cluster.node_of("q") == ""
     await cluster.delete(PODS, "p", "default")
-    assert "unreserve p" in usher.pages
+    assert "unreserve p" in wait_plugin.calls
     assert await cluster.node_of("q") == "n"
     assert ("FailedScheduling", "0/1 nodes are available: 1 removed.") in await cluster.events("p")
     assert pending(cluster, "unschedulable") == pending(cluster, "backoff") == 0
 
 
-async def test_a_pod_that_only_begins_to_go_stops_waiting_too(cluster, usher):
-    kept = waits("p", 600, cpu="3")
+async def test_a_terminating_pod_stops_waiting_too(cluster, wait_plugin):
+    kept = waiting_pod("p", 600, cpu="3")
     kept["metadata"]["finalizers"] = ["example.com/kept"]
     await cluster.create(kept)
     await cluster.delete(PODS, "p", "default")
-    assert usher.pages == ["reserve p", "unreserve p"]
+    assert wait_plugin.calls == ["reserve p", "unreserve p"]
     assert used_cpu(cluster) == 0
     assert len(cluster.components.scheduler.queue) == 0
 
 
-async def test_a_more_important_pod_takes_the_room_of_one_that_waits(cluster, usher):
+async def test_a_waiting_pod_can_be_preempted(cluster, wait_plugin):
     await cluster.create(a_priority_class("high", 1000))
-    await cluster.create(waits("p", 600, cpu="3"))
+    await cluster.create(waiting_pod("p", 600, cpu="3"))
     await cluster.create(a_pod("vip", cpu="3", priority_class_name="high"))
     preempted = await condition(cluster, "p")
     assert (preempted.reason, preempted.message) == (
@@ -287,58 +287,60 @@ async def test_a_more_important_pod_takes_the_room_of_one_that_waits(cluster, us
         "waiting on permit for pod: preempted",
     )
     uid = (await cluster.pod("vip")).uid
-    told = f"Preempted by pod {uid} on node n (in kube-scheduler memory)."
-    assert ("Preempted", told) in await cluster.events("p")
+    message = f"Preempted by pod {uid} on node n (in kube-scheduler memory)."
+    assert ("Preempted", message) in await cluster.events("p")
     assert cluster.metric("permit_wait_duration_seconds_count", result="Error") == 1
     await cluster.advance(2)
     assert await cluster.node_of("vip") == "n"
 
 
-async def test_a_pod_comes_back_as_it_was_last_seen(cluster, usher):
-    await cluster.create(waits("p", 10))
+async def test_a_rejected_pod_is_requeued_in_its_newest_version(cluster, wait_plugin):
+    await cluster.create(waiting_pod("p", 10))
     await cluster.client.patch(PODS, "p", {"metadata": {"labels": {"a": "b"}}}, "default")
     await cluster.settle()
-    usher.pod("p").reject("Usher", "no")
+    wait_plugin.pod("p").reject("Wait", "no")
     await cluster.create(a_node("m"))
     await cluster.advance(2)
-    assert usher.pod("p").placement.pod.labels == {"a": "b"}
+    assert wait_plugin.pod("p").placement.pod.labels == {"a": "b"}
 
 
-async def test_no_plugin_waits_longer_than_a_quarter_of_an_hour(cluster):
-    await cluster.create(waits("p", 3600))
+async def test_no_plugin_waits_longer_than_fifteen_minutes(cluster):
+    await cluster.create(waiting_pod("p", 3600))
     await cluster.advance(899)
     assert await cluster.why("p") == ""
     await cluster.advance(2)
-    assert "after waiting 15m0s at plugin Usher" in await cluster.why("p")
+    assert "after waiting 15m0s at plugin Wait" in await cluster.why("p")
 
 
-async def test_stopping_does_not_wait_for_words(cluster):
-    await cluster.create(waits("p", 600))
+async def test_stop_does_not_wait_on_permit(cluster):
+    await cluster.create(waiting_pod("p", 600))
     before = cluster.clock.now()
     await cluster.restart_components()
     assert cluster.clock.now() - before < 1
     assert len(cluster.world.waiting) == 1
 
 
-async def test_plugins_hear_that_a_pod_is_bound(tmp_path):
-    witness = Witness()
-    async with Harness(tmp_path / "store", profiles=with_plugins(witness)) as cluster:
+async def test_post_bind_plugins_run_for_bound_pods(tmp_path):
+    post_bind_writer = PostBindWriter()
+    async with Harness(tmp_path / "store", profiles=with_plugins(post_bind_writer)) as cluster:
         await cluster.create(a_node("n"), a_pod("p"), a_pod("large", cpu="99"))
-        assert witness.seen == [("p", "n")]
+        assert post_bind_writer.seen == [("p", "n")]
         assert (await cluster.pod("p")).metadata.labels == {"seen": "true"}
 
 
-async def test_what_fails_after_binding_does_not_unbind(tmp_path):
-    async with Harness(tmp_path / "s", profiles=with_plugins(Witness(fails=True))) as cluster:
+async def test_an_error_in_post_bind_does_not_undo_the_binding(tmp_path):
+    async with Harness(
+        tmp_path / "s", profiles=with_plugins(PostBindWriter(fails=True))
+    ) as cluster:
         await cluster.create(a_node("n"), a_pod("p"))
         assert await cluster.node_of("p") == "n"
         assert [reason for reason, _ in await cluster.events("p")] == ["Scheduled"]
 
 
-async def test_a_placement_may_wake_pods_that_wait_for_a_try(cluster, usher):
+async def test_a_placement_may_activate_other_pods(cluster, wait_plugin):
     await cluster.create(a_pod("large", cpu="99"))
     assert pending(cluster, "unschedulable") == 1
-    usher.wakes = ((await cluster.pod("large")).uid,)
+    wait_plugin.activates = ((await cluster.pod("large")).uid,)
     tries = {"result": "unschedulable", "profile": "default-scheduler"}
     before = cluster.metric("schedule_attempts_total", **tries)
     await cluster.create(a_pod("p"))

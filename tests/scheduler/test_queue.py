@@ -1,4 +1,4 @@
-"""The queue alone: order, backoff, hints, gates. Time is an argument, so nothing waits."""
+"""The scheduling queue alone: order, backoff, queueing hints, gates; time is an argument."""
 
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.pod import Pod, PodSpec
@@ -18,33 +18,33 @@ def pod_info(name, priority=0):
     return PodInfo.of(Pod(metadata=meta, spec=PodSpec(priority=priority)), NAMES)
 
 
-def a_queue(worth=QueueingStrategy.SKIP, gating_plugin=lambda _: ""):
-    return SchedulingQueue(queueing_strategy=lambda *_: worth, gating_plugin=gating_plugin)
+def a_queue(strategy=QueueingStrategy.SKIP, gating_plugin=lambda _: ""):
+    return SchedulingQueue(queueing_strategy=lambda *_: strategy, gating_plugin=gating_plugin)
 
 
-def popped(queue, now=0.0):
+def pop_names(queue, now=0.0):
     names = []
     while (pod := queue.pop(now)) is not None:
         names.append(pod.pod_info.name)
     return names
 
 
-def test_S009_higher_priority_goes_first_then_the_one_that_waits_longest():
+def test_S009_higher_priority_first_then_the_longest_waiting():
     queue = a_queue()
     queue.add(pod_info("early", 10), 1.0)
     queue.add(pod_info("late", 10), 2.0)
     queue.add(pod_info("urgent", 20), 3.0)
-    assert popped(queue) == ["urgent", "early", "late"]
+    assert pop_names(queue) == ["urgent", "early", "late"]
 
 
-def test_S009_a_failed_pod_goes_behind_its_equals():
+def test_S009_a_failed_pod_is_queued_behind_its_equals():
     queue = a_queue(QueueingStrategy.IMMEDIATELY)
     queue.add(pod_info("a"), 1.0)
     queue.add(pod_info("b"), 2.0)
     first = queue.pop(3.0)
     queue.requeue_unschedulable(first, {"Fit"}, {"Fit"}, 3.0)
     queue.requeue_for_event(EVENT, 4.0)
-    assert popped(queue) == ["b", "a"]
+    assert pop_names(queue) == ["b", "a"]
 
 
 def test_S010_backoff_doubles_up_to_ten_seconds():
@@ -71,20 +71,20 @@ def test_S010_backoff_lasts_through_the_second_it_expires_in():
     assert queue.counts()["active"] == 1
 
 
-def test_with_nothing_active_the_next_in_backoff_is_taken_early_but_not_after_an_error():
+def test_pods_in_backoff_are_popped_early_but_not_after_an_error():
     queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("rejected"), 0.0)
     queue.requeue_unschedulable(queue.pop(0.0), {"Fit"}, (), 0.0)
     queue.requeue_for_event(EVENT, 0.0)
-    assert popped(queue) == ["rejected"]
+    assert pop_names(queue) == ["rejected"]
     queue.add(pod_info("failed"), 0.0)
     queue.requeue_after_error(queue.pop(0.0), 0.0)
-    assert popped(queue) == []
+    assert pop_names(queue) == []
     queue.flush(2.0)
-    assert popped(queue) == ["failed"]
+    assert pop_names(queue) == ["failed"]
 
 
-def test_S012_an_error_counts_apart_and_a_rejection_resets_it():
+def test_S012_errors_are_counted_separately_and_reset_by_a_rejection():
     queue = a_queue()
     queue.add(pod_info("a"), 0.0)
     for expected in (1, 2, 4):
@@ -106,7 +106,7 @@ def test_an_event_during_the_attempt_is_not_missed():
     assert queue.counts()["backoff"] == 1
 
 
-def test_an_event_nobody_hinted_leaves_the_pod_waiting():
+def test_an_event_without_a_hint_does_not_requeue_the_pod():
     queue = a_queue(QueueingStrategy.SKIP)
     queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
@@ -116,7 +116,7 @@ def test_an_event_nobody_hinted_leaves_the_pod_waiting():
     assert queue.counts()["unschedulable"] == 1
 
 
-def test_events_are_forgotten_once_nothing_is_in_flight():
+def test_events_are_dropped_when_no_pod_is_in_flight():
     queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
@@ -128,7 +128,7 @@ def test_events_are_forgotten_once_nothing_is_in_flight():
     assert queue.counts()["unschedulable"] == 1
 
 
-def test_five_minutes_without_an_event_are_enough():
+def test_a_pod_is_requeued_after_five_minutes_without_an_event():
     queue = a_queue()
     queue.add(pod_info("a"), 0.0)
     queue.requeue_unschedulable(queue.pop(0.0), {"Fit"}, (), 0.0)
@@ -139,13 +139,13 @@ def test_five_minutes_without_an_event_are_enough():
     assert queue.pop(330.0).flushed
 
 
-def test_a_gated_pod_waits_without_an_attempt_until_its_gate_opens():
+def test_a_gated_pod_is_not_tried_until_its_gate_is_removed():
     closed = {"a"}
     queue = a_queue(
         QueueingStrategy.IMMEDIATELY, gating_plugin=lambda f: "gate" if f.name in closed else ""
     )
     queue.add(pod_info("a"), 0.0)
-    assert popped(queue) == [] and queue.counts()["gated"] == 1
+    assert pop_names(queue) == [] and queue.counts()["gated"] == 1
     queue.flush(1000.0)
     queue.update(pod_info("a"), 1001.0, [EVENT])
     assert queue.counts()["gated"] == 1
@@ -155,7 +155,7 @@ def test_a_gated_pod_waits_without_an_attempt_until_its_gate_opens():
     assert pod.attempts == 1
 
 
-def test_a_gated_pod_does_not_hear_what_its_gate_does_not_want_to_hear():
+def test_a_gated_pod_ignores_events_its_gating_plugin_did_not_register_for():
     closed = {"a"}
     queue = a_queue(
         QueueingStrategy.IMMEDIATELY, gating_plugin=lambda f: "gate" if f.name in closed else ""
@@ -170,7 +170,7 @@ def test_a_gated_pod_does_not_hear_what_its_gate_does_not_want_to_hear():
     assert queue.counts()["active"] == 1
 
 
-def test_an_event_nobody_wants_to_hear_of_is_no_news():
+def test_an_event_without_interested_plugins_runs_no_hints():
     asked = []
     queue = SchedulingQueue(
         queueing_strategy=lambda *event: asked.append(event), interested_plugins=lambda _: set()
@@ -181,18 +181,18 @@ def test_an_event_nobody_wants_to_hear_of_is_no_news():
     assert (asked, queue.counts()["unschedulable"]) == ([], 1)
 
 
-def test_ten_thousand_waiting_pods_do_not_make_a_stream_of_events_slow():
-    """Counted in judgements: only pods whose rejector listens, and one for all that are alike."""
+def test_hints_do_not_run_for_each_of_ten_thousand_pods():
+    """Hints run only for plugins interested in the event, and once for equivalent pods."""
     asked = []
 
     def queueing_strategy(pod, event):
         asked.append((pod.pod_info.name, event.action))
         return QueueingStrategy.AFTER_BACKOFF if event.action == "Delete" else QueueingStrategy.SKIP
 
-    hears = {"Add": {"Fit"}, "Delete": {"Fit"}, "UpdateNodeTaint": {"Taints"}}
+    interested = {"Add": {"Fit"}, "Delete": {"Fit"}, "UpdateNodeTaint": {"Taints"}}
     queue = SchedulingQueue(
         queueing_strategy=queueing_strategy,
-        interested_plugins=lambda e: hears.get(e.action, set()),
+        interested_plugins=lambda e: interested.get(e.action, set()),
         equivalence_key=lambda pod: pod.pod_info.priority,
     )
     for i in range(10_000):
@@ -207,7 +207,7 @@ def test_ten_thousand_waiting_pods_do_not_make_a_stream_of_events_slow():
     assert queue.counts() == {"backoff": 9_999, "unschedulable": 1}
 
 
-def test_a_pod_that_moved_on_left_nothing_behind_in_backoff():
+def test_a_stale_backoff_entry_is_skipped():
     queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("a"), 0.0)
     for now in (0.0, 0.5):
@@ -220,7 +220,7 @@ def test_a_pod_that_moved_on_left_nothing_behind_in_backoff():
     assert queue.counts()["backoff"] == 1
 
 
-def test_activating_a_pod_in_flight_is_remembered_for_it_alone():
+def test_activating_an_in_flight_pod_requeues_only_that_pod():
     queue = a_queue(QueueingStrategy.SKIP)
     queue.add(pod_info("a"), 0.0)
     queue.add(pod_info("b"), 0.0)
@@ -231,7 +231,7 @@ def test_activating_a_pod_in_flight_is_remembered_for_it_alone():
     assert (a.queue_name, b.queue_name) == ("backoff", "unschedulable")
 
 
-def test_what_brings_a_pod_somewhere_is_told():
+def test_on_move_gets_the_queue_and_the_event():
     moves = []
     queue = SchedulingQueue(queueing_strategy=lambda *_: QueueingStrategy.AFTER_BACKOFF)
     queue.on_move = lambda *move: moves.append(move)
@@ -257,14 +257,14 @@ def test_what_brings_a_pod_somewhere_is_told():
     ]
 
 
-def test_a_deleted_pod_is_nowhere():
+def test_a_deleted_pod_is_in_no_queue():
     queue = a_queue()
     queue.add(pod_info("a"), 0.0)
     queue.delete("a")
-    assert popped(queue) == [] and "a" not in queue
+    assert pop_names(queue) == [] and "a" not in queue
 
 
-def test_an_updated_pod_is_tried_in_its_newest_version():
+def test_the_newest_version_of_a_pod_is_popped():
     queue = a_queue()
     queue.add(pod_info("a", priority=1), 0.0)
     queue.update(pod_info("a", priority=5), 1.0)
@@ -273,7 +273,7 @@ def test_an_updated_pod_is_tried_in_its_newest_version():
     assert queue.pop(2.0) is None
 
 
-def test_a_known_pod_that_is_added_again_is_replaced_by_its_newest_version():
+def test_adding_a_queued_pod_again_updates_it():
     queue = a_queue()
     queue.add(pod_info("a", priority=1), 0.0)
     queue.add(pod_info("a", priority=5), 1.0)
@@ -281,7 +281,7 @@ def test_a_known_pod_that_is_added_again_is_replaced_by_its_newest_version():
     assert queue.pop(2.0) is None
 
 
-def test_an_event_is_weighed_only_for_pods_that_wait_for_somebody_it_concerns():
+def test_hints_run_only_for_pods_rejected_by_interested_plugins():
     weighed = []
     closed = {"gated"}
 
@@ -310,7 +310,7 @@ def test_an_event_is_weighed_only_for_pods_that_wait_for_somebody_it_concerns():
     assert weighed == []
 
 
-def test_a_pod_tried_out_of_turn_waits_its_whole_next_backoff():
+def test_a_pod_popped_early_waits_its_whole_next_backoff():
     queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("a"), 0.0)
     for now in (0.0, 0.1):
@@ -320,4 +320,4 @@ def test_a_pod_tried_out_of_turn_waits_its_whole_next_backoff():
     queue.flush(3.0)
     assert queue.pop(3.0) is None
     queue.flush(5.0)
-    assert popped(queue, 5.0) == ["a"]
+    assert pop_names(queue, 5.0) == ["a"]

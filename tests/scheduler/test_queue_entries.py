@@ -1,30 +1,30 @@
-"""What the queue keeps: stale entries, events for attempts under way, who waits where, and why."""
+"""The state of the scheduling queue: stale entries, in-flight events, counts."""
 
 import pytest
 
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.scheduler.queued_pods import QueueingStrategy
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
-from scheduler.test_queue import EVENT, a_queue, pod_info, popped
+from scheduler.test_queue import EVENT, a_queue, pod_info, pop_names
 
 
-def rejected(queue, name, now=0.0, by=("Fit",), priority=0):
-    """A pod that was tried once and fits nowhere."""
+def add_rejected(queue, name, now=0.0, by=("Fit",), priority=0):
+    """Add a pod and reject its first attempt."""
     queue.add(pod_info(name, priority), now)
     pod = queue.pop(now)
     queue.requeue_unschedulable(pod, set(by), (), now)
     return pod
 
 
-def test_a_pod_of_lowered_priority_is_tried_once_and_in_its_new_place():
+def test_a_pod_with_lowered_priority_is_popped_once_in_its_new_order():
     queue = a_queue()
     queue.add(pod_info("a", 10), 0.0)
     queue.update(pod_info("a", 1), 0.0)
     queue.add(pod_info("b", 5), 0.0)
-    assert popped(queue) == ["b", "a"]
+    assert pop_names(queue) == ["b", "a"]
 
 
-def test_an_entry_left_behind_does_not_bring_a_pod_forward_that_came_back():
+def test_a_stale_entry_does_not_advance_a_requeued_pod():
     queue = a_queue(QueueingStrategy.IMMEDIATELY)
     queue.add(pod_info("a", 10), 0.0)
     queue.update(pod_info("a", 20), 0.0)
@@ -32,19 +32,19 @@ def test_an_entry_left_behind_does_not_bring_a_pod_forward_that_came_back():
     queue.add(pod_info("b", 5), 1.0)
     queue.requeue_unschedulable(queue.pop(1.0), {"Fit"}, {"Fit"}, 1.0)
     queue.requeue_for_event(EVENT, 1.0)
-    assert popped(queue, 1.0) == ["b", "a"]
+    assert pop_names(queue, 1.0) == ["b", "a"]
 
 
-def test_a_pod_deleted_and_made_again_is_tried_once():
+def test_a_pod_deleted_and_created_again_is_popped_once():
     queue = a_queue()
     queue.add(pod_info("a", 10), 0.0)
     queue.delete("a")
     queue.add(pod_info("a", 1), 1.0)
     queue.add(pod_info("b", 5), 1.0)
-    assert popped(queue, 1.0) == ["b", "a"]
+    assert pop_names(queue, 1.0) == ["b", "a"]
 
 
-def test_a_pod_that_waits_is_not_popped_through_an_older_entry():
+def test_a_pod_in_backoff_is_not_popped_by_a_stale_entry():
     queue = a_queue()
     queue.add(pod_info("a"), 0.0)
     queue.update(pod_info("a"), 0.0)
@@ -53,15 +53,15 @@ def test_a_pod_that_waits_is_not_popped_through_an_older_entry():
     assert queue.counts()["unschedulable"] == 1
 
 
-def test_of_equal_pods_in_backoff_the_more_important_then_the_earlier_comes_first():
+def test_backoff_ties_are_broken_by_priority_then_age():
     queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     for name, priority, now in (("late", 1, 0.2), ("early", 1, 0.1), ("urgent", 2, 0.3)):
-        rejected(queue, name, now, priority=priority)
+        add_rejected(queue, name, now, priority=priority)
     queue.requeue_for_event(EVENT, 0.5)
-    assert popped(queue, 0.5) == ["urgent", "early", "late"]
+    assert pop_names(queue, 0.5) == ["urgent", "early", "late"]
 
 
-def test_when_a_pod_first_stood_in_line_is_kept():
+def test_the_time_of_the_first_attempt_is_kept():
     queue = a_queue(QueueingStrategy.IMMEDIATELY)
     queue.add(pod_info("a"), 3.0)
     pod = queue.pop(5.0)
@@ -71,7 +71,7 @@ def test_when_a_pod_first_stood_in_line_is_kept():
     assert (queue.pop(8.0).initial_attempt_time, pod.attempts) == (3.0, 2)
 
 
-def test_a_pod_let_in_without_a_time_entered_when_it_was_popped():
+def test_an_activated_gated_pod_gets_its_first_time_when_popped():
     closed = {"a"}
     queue = a_queue(gating_plugin=lambda f: "gate" if f.name in closed else "")
     queue.add(pod_info("a"), 1.0)
@@ -80,7 +80,7 @@ def test_a_pod_let_in_without_a_time_entered_when_it_was_popped():
     assert queue.pop(9.0).initial_attempt_time == 9.0
 
 
-def test_a_pod_deleted_while_it_is_tried_does_not_come_back():
+def test_a_pod_deleted_in_flight_is_not_requeued():
     queue = a_queue()
     queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
@@ -90,7 +90,7 @@ def test_a_pod_deleted_while_it_is_tried_does_not_come_back():
     queue.delete("a")
 
 
-def test_what_changed_while_a_pod_was_tried_counts_for_its_next_try():
+def test_an_update_in_flight_counts_for_the_next_attempt():
     queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("a", 1), 0.0)
     pod = queue.pop(0.0)
@@ -100,7 +100,7 @@ def test_what_changed_while_a_pod_was_tried_counts_for_its_next_try():
     assert (pod.queue_name, pod.pod_info.priority) == ("backoff", 2)
 
 
-def test_only_events_since_its_pop_count_for_a_pod():
+def test_only_events_since_the_pop_count_for_a_pod():
     queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("a"), 0.0)
     queue.add(pod_info("b"), 0.0)
@@ -114,7 +114,7 @@ def test_only_events_since_its_pop_count_for_a_pod():
     assert queue.in_flight_events() == {"PodPopped": 0}
 
 
-def test_events_are_kept_for_the_oldest_attempt_only():
+def test_events_are_kept_since_the_oldest_in_flight_pod():
     queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     for name in "abc":
         queue.add(pod_info(name), 0.0)
@@ -130,10 +130,10 @@ def test_events_are_kept_for_the_oldest_attempt_only():
     assert c.queue_name == "backoff"
 
 
-def test_waiting_pods_are_counted_by_place_plugin_and_profile():
+def test_pods_are_counted_by_queue_plugin_and_profile():
     queue = a_queue(gating_plugin=lambda f: "gate" if f.name == "gated" else "")
-    rejected(queue, "a", by=("Fit", "Taints"))
-    rejected(queue, "b")
+    add_rejected(queue, "a", by=("Fit", "Taints"))
+    add_rejected(queue, "b")
     queue.add(pod_info("gated"), 0.0)
     queue.add(pod_info("c"), 0.0)
     name = queue.pop(0.0).pod_info.scheduler_name
@@ -148,11 +148,11 @@ def test_waiting_pods_are_counted_by_place_plugin_and_profile():
     assert (len(queue), "a" in queue, "c" in queue) == (4, True, False)
 
 
-def test_long_waiting_pods_are_looked_for_every_thirty_seconds():
+def test_unschedulable_pods_are_flushed_every_thirty_seconds():
     queue = a_queue()
     queue.flush(0.0)
-    rejected(queue, "a", 0.0)
-    rejected(queue, "b", 0.1)
+    add_rejected(queue, "a", 0.0)
+    add_rejected(queue, "b", 0.1)
     queue.flush(300.0)
     queue.flush(329.9)
     assert queue.counts()["unschedulable"] == 2
@@ -160,16 +160,16 @@ def test_long_waiting_pods_are_looked_for_every_thirty_seconds():
     assert queue.counts()["active"] == 2
 
 
-def test_a_pod_waits_five_minutes_and_not_a_moment_less():
+def test_a_pod_is_unschedulable_for_at_least_five_minutes():
     queue = a_queue()
-    rejected(queue, "a", 0.0)
-    rejected(queue, "b", 1.0)
+    add_rejected(queue, "a", 0.0)
+    add_rejected(queue, "b", 1.0)
     queue.flush(301.0)
-    assert popped(queue, 301.0) == ["a"]
+    assert pop_names(queue, 301.0) == ["a"]
     assert queue.counts()["unschedulable"] == 1
 
 
-def test_a_pod_that_was_flushed_says_so_until_it_is_tried_again():
+def test_flushed_is_set_until_the_next_rejection():
     queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
@@ -182,15 +182,15 @@ def test_a_pod_that_was_flushed_says_so_until_it_is_tried_again():
     assert not pod.flushed
 
 
-def test_only_some_of_the_pods_that_an_event_helps_can_be_meant():
+def test_an_event_can_be_limited_to_some_pods():
     queue = a_queue(QueueingStrategy.IMMEDIATELY)
     for name in "ab":
-        rejected(queue, name)
+        add_rejected(queue, name)
     queue.requeue_for_event(EVENT, 0.0, only=lambda pod: pod.pod_info.name == "b")
-    assert popped(queue) == ["b"]
+    assert pop_names(queue) == ["b"]
 
 
-def test_a_gate_that_was_opened_is_looked_at_again():
+def test_a_gated_pod_is_checked_again():
     closed = {"a"}
     queue = a_queue(gating_plugin=lambda f: "gate" if f.name in closed else "")
     queue.add(pod_info("a"), 0.0)
@@ -198,24 +198,24 @@ def test_a_gate_that_was_opened_is_looked_at_again():
     assert queue.counts()["gated"] == 1
     closed.clear()
     queue.recheck_gate("a", "Opened", 1.0)
-    assert popped(queue, 1.0) == ["a"]
-    rejected(queue, "b", 1.0)
+    assert pop_names(queue, 1.0) == ["a"]
+    add_rejected(queue, "b", 1.0)
     queue.recheck_gate("b", "Opened", 100.0)
-    queue.recheck_gate("nobody", "Opened", 100.0)
+    queue.recheck_gate("unknown", "Opened", 100.0)
     assert queue.counts()["unschedulable"] == 1
 
 
-def test_activating_what_is_active_or_unknown_changes_nothing():
+def test_activating_an_active_or_unknown_pod_changes_nothing():
     moves = []
     queue = a_queue()
     queue.on_move = lambda *move: moves.append(move)
     queue.add(pod_info("a"), 0.0)
-    queue.activate(["a", "nobody"])
+    queue.activate(["a", "unknown"])
     assert moves == [("active", "UnschedulablePodAdd")]
-    assert popped(queue) == ["a"]
+    assert pop_names(queue) == ["a"]
 
 
-def test_whoever_waits_for_work_is_woken_by_pods_to_try_and_pods_in_backoff():
+def test_on_ready_is_called_for_active_pods_and_pods_in_backoff():
     woken = []
     queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.on_ready = lambda: woken.append(queue.counts())
@@ -226,8 +226,8 @@ def test_whoever_waits_for_work_is_woken_by_pods_to_try_and_pods_in_backoff():
 
 
 @pytest.mark.parametrize("tries", [5, 31, 32, 2000])
-def test_backoff_never_exceeds_the_longest(tries):
-    queue = SchedulingQueue(queueing_strategy=lambda *_: QueueingStrategy.SKIP, longest_backoff=9.0)
+def test_backoff_never_exceeds_the_maximum(tries):
+    queue = SchedulingQueue(queueing_strategy=lambda *_: QueueingStrategy.SKIP, maximum_backoff=9.0)
     queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
     pod.errors = tries - 1
@@ -238,7 +238,7 @@ def test_backoff_never_exceeds_the_longest(tries):
     assert queue.counts() == {"active": 1}
 
 
-def test_without_anybody_to_blame_a_rejection_is_an_error():
+def test_a_rejection_without_plugins_counts_as_an_error():
     queue = a_queue()
     queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
@@ -246,11 +246,11 @@ def test_without_anybody_to_blame_a_rejection_is_an_error():
     assert (pod.queue_name, pod.errors, pod.rejections) == ("backoff", 1, 0)
 
 
-def test_pods_are_alike_only_while_the_mark_stays():
-    asked, filed, mark = [], [], [0]
+def test_equivalence_keys_are_computed_again_in_a_new_epoch():
+    asked, grouped, mark = [], [], [0]
 
     def equivalence_key(pod):
-        filed.append(pod.pod_info.name)
+        grouped.append(pod.pod_info.name)
         return kinds[pod.pod_info.name]
 
     def queueing_strategy(pod, _event):
@@ -262,30 +262,30 @@ def test_pods_are_alike_only_while_the_mark_stays():
         queueing_strategy=queueing_strategy,
         interested_plugins=lambda _: {"Fit"},
         equivalence_key=equivalence_key,
-        mark=lambda: mark[0],
+        equivalence_epoch=lambda: mark[0],
     )
     for name in "ab":
-        rejected(queue, name)
+        add_rejected(queue, name)
     queue.requeue_for_event(EVENT, 0.0)
     kinds["b"] = 2
     queue.requeue_for_event(EVENT, 0.0)
     assert asked == ["a", "a"]
-    filed.clear()
+    grouped.clear()
     mark[0] = 1
     for _ in range(2):
         queue.requeue_for_event(EVENT, 0.0)
     assert asked == ["a", "a", "a", "b", "a", "b"]
-    assert filed == ["a", "b"], "filed anew once"
+    assert grouped == ["a", "b"], "keys are computed again once"
 
 
-def test_an_update_of_a_waiting_pod_is_weighed_event_by_event():
+def test_hints_run_for_each_event_of_an_update():
     queue = SchedulingQueue(
         queueing_strategy=lambda _pod, event: (
             QueueingStrategy.IMMEDIATELY if event.action == "B" else QueueingStrategy.SKIP
         )
     )
     moves = []
-    rejected(queue, "a")
+    add_rejected(queue, "a")
     queue.on_move = lambda *move: moves.append(move)
     queue.update(pod_info("a"), 0.0, [ClusterEvent("Pod", "A")])
     assert queue.counts()["unschedulable"] == 1
@@ -294,7 +294,7 @@ def test_an_update_of_a_waiting_pod_is_weighed_event_by_event():
     assert moves == [("active", "PodB")]
 
 
-def test_a_gated_pod_is_told_of_once_however_often_its_gate_is_tried():
+def test_a_gated_pod_is_counted_once_however_often_it_is_checked():
     moves = []
     queue = a_queue(gating_plugin=lambda _: "gate")
     queue.on_move = lambda *move: moves.append(move)
@@ -304,7 +304,7 @@ def test_a_gated_pod_is_told_of_once_however_often_its_gate_is_tried():
     assert moves == [("unschedulable", "UnschedulablePodAdd")]
 
 
-def test_events_are_dropped_attempt_by_attempt():
+def test_events_are_dropped_as_attempts_end():
     queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     for name in "abc":
         queue.add(pod_info(name), 0.0)
@@ -319,7 +319,7 @@ def test_events_are_dropped_attempt_by_attempt():
     assert pods[2].queue_name == "backoff"
 
 
-def test_by_default_a_pod_waits_one_second_and_never_more_than_ten():
+def test_default_backoff_is_one_to_ten_seconds():
     queue = a_queue()
     queue.add(pod_info("a"), 0.0)
     waits, now = [], 0.0
@@ -329,5 +329,5 @@ def test_by_default_a_pod_waits_one_second_and_never_more_than_ten():
         while not queue.counts()["active"]:
             now += 1
             queue.flush(now)
-        waits.append(now - began - 1)  # it waits through the second in which its time is over
+        waits.append(now - began - 1)  # it waits through the second in which its backoff ends
     assert waits == [1, 2, 4, 8, 10, 10]

@@ -1,4 +1,4 @@
-"""The queue inside a running scheduler: who is tried when, and what is told about it."""
+"""The scheduling queue inside a running scheduler: order, retries and reports."""
 
 from holdfast.api.scheme import EVENTS, NODES, PODS
 from holdfast.columns.interner import CPU
@@ -19,12 +19,12 @@ def pending(cluster, queue):
     return cluster.metric("pending_pods", queue=queue)
 
 
-def taken(cluster, node="n"):
+def requested_cpu(cluster, node="n"):
     return int(cluster.world.nodes.requested[CPU, cluster.world.nodes.row_of[node]])
 
 
 async def failures(cluster, name):
-    """How often the pod was told that it failed to be scheduled."""
+    """Count the FailedScheduling events of a pod."""
     events = (await cluster.client.list(EVENTS, "default")).items
     return sum(
         e.count for e in events if e.involved_object.name == name and e.reason == "FailedScheduling"
@@ -32,13 +32,13 @@ async def failures(cluster, name):
 
 
 async def in_flight(cluster, name):
-    """Take a waiting pod out of the queue as if its attempt had begun; nothing else happens."""
+    """Pop a pod from the queue as if its attempt had begun."""
     queue = cluster.components.scheduler.queue
     queue.activate([(await cluster.pod(name)).uid])
     return queue.pop(cluster.clock.now())
 
 
-async def test_S009_room_goes_by_priority_then_to_who_waits_longest(cluster):
+async def test_S009_pods_are_scheduled_by_priority_then_by_age(cluster):
     classes = [a_priority_class(f"c{value}", value) for value in (10, 20, 30)]
     await cluster.create(a_node("n", cpu="1"), *classes)
     await cluster.create(a_pod("blocker", priority_class_name="c30"))
@@ -54,7 +54,7 @@ async def test_S009_room_goes_by_priority_then_to_who_waits_longest(cluster):
     assert await cluster.node_of("first") == "n"
 
 
-async def test_S009_a_pod_that_failed_stands_behind_its_equals(cluster):
+async def test_S009_a_failed_pod_is_queued_behind_its_equals(cluster):
     await cluster.create(a_node("n", cpu="1"), a_pod("blocker"))
     await cluster.create(a_pod("first"))
     await cluster.advance(1)
@@ -70,7 +70,7 @@ async def test_S009_a_pod_that_failed_stands_behind_its_equals(cluster):
 async def test_S011_an_idle_scheduler_does_not_wait_for_backoff(cluster):
     await cluster.create(a_node("n", cpu="1"), a_pod("blocker"), a_pod("p"))
     for _ in range(3):
-        await in_vain(cluster, "p")
+        await failed_at_binding(cluster, "p")
     early = {"queue": "active", "event": "PopFromBackoffQ"}
     before = cluster.metric("queue_incoming_pods_total", **early)
     await cluster.delete(PODS, "blocker", "default")
@@ -78,13 +78,13 @@ async def test_S011_an_idle_scheduler_does_not_wait_for_backoff(cluster):
     assert cluster.metric("queue_incoming_pods_total", **early) == before + 1
 
 
-async def in_vain(cluster, name):
+async def failed_at_binding(cluster, name):
     cluster.components.scheduler.queue.activate([(await cluster.pod(name)).uid])
     await cluster.settle()
 
 
-async def test_S011_an_error_is_given_its_time_even_then(cluster, line):
-    line.add(Fault("conflict", **BINDING))
+async def test_S011_backoff_after_an_error_is_not_shortened(cluster, network):
+    network.add(Fault("conflict", **BINDING))
     await cluster.create(a_node("n"), a_pod("p"))
     await cluster.advance(0.9)
     assert (await cluster.node_of("p"), pending(cluster, "backoff")) == ("", 1)
@@ -92,18 +92,16 @@ async def test_S011_an_error_is_given_its_time_even_then(cluster, line):
     assert await cluster.node_of("p") == "n"
 
 
-async def test_S012_bindings_that_fail_are_tried_again_after_one_two_and_four_seconds(
-    cluster, line
-):
-    line.add(Fault("unavailable", times=3, **BINDING))
+async def test_S012_failed_bindings_are_retried_after_one_two_and_four_seconds(cluster, network):
+    network.add(Fault("unavailable", times=3, **BINDING))
     await cluster.create(a_node("n"), a_pod("p"))
     seconds = [0]
     (condition,) = (await cluster.pod("p")).status.conditions
     assert condition.reason == "SchedulerError"
     for second in range(1, 12):
-        told = await failures(cluster, "p")
+        reported = await failures(cluster, "p")
         await cluster.advance(1)
-        if await failures(cluster, "p") > told or await cluster.node_of("p"):
+        if await failures(cluster, "p") > reported or await cluster.node_of("p"):
             seconds.append(second)
         if await cluster.node_of("p"):
             break
@@ -111,7 +109,7 @@ async def test_S012_bindings_that_fail_are_tried_again_after_one_two_and_four_se
     assert seconds == [0, 2, 5, 10]
 
 
-async def test_S013_a_gated_pod_is_not_tried_until_its_last_gate_is_gone(cluster):
+async def test_S013_a_gated_pod_is_not_tried_until_its_last_gate_is_removed(cluster):
     gates = [{"name": "a"}, {"name": "b"}]
     await cluster.create(a_node("n"), a_pod("p", scheduling_gates=gates))
     assert (pending(cluster, "gated"), await cluster.events("p")) == (1, [])
@@ -129,7 +127,7 @@ async def test_S013_a_gated_pod_is_not_tried_until_its_last_gate_is_gone(cluster
     assert cluster.metric("queue_incoming_pods_total", **entered) == 1
 
 
-async def test_S014_five_minutes_move_a_rejected_pod_but_not_a_gated_one(cluster):
+async def test_S014_a_rejected_pod_is_flushed_after_five_minutes_but_not_a_gated_one(cluster):
     await cluster.create(a_node("n", cpu="1"), a_pod("big", cpu="2"))
     await cluster.create(a_pod("gated", scheduling_gates=[{"name": "a"}]))
     await cluster.advance(299)
@@ -142,7 +140,7 @@ async def test_S014_five_minutes_move_a_rejected_pod_but_not_a_gated_one(cluster
     assert cluster.metric("queue_incoming_pods_total", **timed_out) == 1
 
 
-async def test_S016_a_pod_deleted_during_the_attempt_is_not_missed(cluster):
+async def test_S016_the_deletion_of_a_pod_during_the_attempt_is_not_missed(cluster):
     await cluster.create(a_node("n", cpu="1"), a_pod("blocker"), a_pod("p"))
     queued = await in_flight(cluster, "p")
     await cluster.delete(PODS, "blocker", "default")
@@ -151,7 +149,7 @@ async def test_S016_a_pod_deleted_during_the_attempt_is_not_missed(cluster):
     assert queue.counts()["backoff"] == 1
 
 
-async def test_S017_an_event_that_is_no_help_leaves_the_pod_unschedulable(cluster):
+async def test_S017_an_event_that_does_not_help_leaves_the_pod_unschedulable(cluster):
     other = a_pod("other", scheduling_gates=[{"name": "wait"}])
     await cluster.create(a_node("n", cpu="1"), a_pod("blocker"), a_pod("p"), other)
     queued = await in_flight(cluster, "p")
@@ -162,7 +160,7 @@ async def test_S017_an_event_that_is_no_help_leaves_the_pod_unschedulable(cluste
     assert queue.counts()["unschedulable"] == 1
 
 
-async def test_S027_a_long_message_is_cut_in_the_event_and_whole_in_the_condition(cluster):
+async def test_S027_a_long_message_is_truncated_in_the_event_but_not_in_the_condition(cluster):
     wanted = {f"example.com/a-resource-with-a-long-name-{i:02}": "1" for i in range(40)}
     await cluster.create(a_node("n"), a_pod("p", requests=wanted, limits=wanted))
     whole = await cluster.why("p")
@@ -174,7 +172,7 @@ async def test_S027_a_long_message_is_cut_in_the_event_and_whole_in_the_conditio
 async def test_S028_the_same_failure_twice_is_one_patch_and_two_events(cluster):
     await cluster.create(a_node("n", cpu="1"), a_pod("p", cpu="2"))
     version = (await cluster.pod("p")).metadata.resource_version
-    await in_vain(cluster, "p")
+    await failed_at_binding(cluster, "p")
     assert await failures(cluster, "p") == 2
     assert (await cluster.pod("p")).metadata.resource_version == version
 
@@ -183,23 +181,23 @@ def using_a_device(name, **more):
     return a_pod(name, claims=[{"name": "dev", "resourceClaimName": name}], **more)
 
 
-async def test_S032_a_pod_deleted_before_it_is_bound_frees_its_room_at_once(cluster, line):
+async def test_S032_a_pod_deleted_before_it_is_bound_frees_its_resources_at_once(cluster, network):
     await cluster.create(a_node("n", cpu="4"), a_device_class("gpu"), a_slice("s", node="n"))
     await cluster.create(a_claim("a"))
-    line.add(Fault("delay", method="PATCH", path="/resourceclaims/a/status", seconds=30))
+    network.add(Fault("delay", method="PATCH", path="/resourceclaims/a/status", seconds=30))
     await cluster.create(using_a_device("a", cpu="4"), a_pod("waits", cpu="4"))
     assert await cluster.node_of("waits") == ""
     await cluster.delete(PODS, "a", "default")
     await cluster.advance(2)
     assert await cluster.node_of("waits") == "n"
     await cluster.advance(60)
-    assert (taken(cluster), len(cluster.components.scheduler.queue)) == (4000, 0)
+    assert (requested_cpu(cluster), len(cluster.components.scheduler.queue)) == (4000, 0)
 
 
-async def test_S033_a_binding_that_conflicts_takes_its_nomination_back(cluster, line):
+async def test_S033_a_conflict_at_binding_clears_the_nomination(cluster, network):
     await cluster.create(a_node("n", cpu="4"), a_device_class("gpu"), a_slice("s", node="n"))
-    line.add(Fault("delay", method="PATCH", path="/resourceclaims/a/status", seconds=1))
-    line.add(Fault("conflict", **BINDING))
+    network.add(Fault("delay", method="PATCH", path="/resourceclaims/a/status", seconds=1))
+    network.add(Fault("conflict", **BINDING))
     await cluster.create(a_claim("a"), using_a_device("a", cpu="4"))
     assert (await cluster.pod("a")).status.nominated_node_name == "n"
     await cluster.advance(1)
@@ -207,10 +205,10 @@ async def test_S033_a_binding_that_conflicts_takes_its_nomination_back(cluster, 
     (condition,) = pod.status.conditions
     assert (pod.status.nominated_node_name, condition.reason) == ("", "SchedulerError")
     assert [reason for reason, _ in await cluster.events("a")] == ["FailedScheduling"]
-    assert taken(cluster) == 0
+    assert requested_cpu(cluster) == 0
 
 
-async def test_metrics_name_the_news_that_brought_a_pod_back(cluster):
+async def test_metrics_name_the_event_that_requeued_a_pod(cluster):
     await cluster.create(a_node("n", cpu="1"), a_pod("p", cpu="2"))
     await cluster.advance(15)
     amounts = {"cpu": "4", "memory": "1Gi", "pods": "9"}

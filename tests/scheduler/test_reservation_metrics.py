@@ -1,4 +1,4 @@
-"""What the metrics page and the debug view say of reservations."""
+"""Reservations on the metrics page and in the debug view of a node."""
 
 from holdfast.scheduler.dump import node_reservations
 from holdfast.testing import a_node, a_pod, a_reservation
@@ -37,7 +37,7 @@ async def test_phases_and_amounts_are_on_the_metrics_page(tmp_path):
         }  # fmt: skip
 
 
-async def test_a_nodes_reservations_can_be_looked_at(tmp_path):
+async def test_the_debug_view_lists_the_reservations_of_a_node(tmp_path):
     async with Harness(tmp_path / "store") as cluster:
         await cluster.create(a_node("n", cpu="16"))
         await cluster.create(a_reservation("r", cpu="8", owner_labels=WEB, allocate_once=False))

@@ -1,4 +1,4 @@
-"""How much is written about pods that fit nowhere: enough, and no more than that."""
+"""Status writes for unschedulable pods: at most so many at once, and none that repeat."""
 
 import asyncio
 
@@ -10,8 +10,8 @@ from holdfast.testing import Fault, FaultyTransport, a_node, a_pod
 from holdfast.testing.harness import Harness
 
 
-class Counting:
-    """A way to the server on which status patches of pods are counted, and can be held up."""
+class CountingTransport:
+    """A transport that counts status patches of pods, and can block them."""
 
     def __init__(self, inner):
         self._inner = inner
@@ -37,30 +37,30 @@ async def scene(tmp_path):
     lines = []
 
     def wrap(transport, clock):
-        lines.append(Counting(FaultyTransport(transport, clock=clock)))
+        lines.append(CountingTransport(FaultyTransport(transport, clock=clock)))
         return lines[-1]
 
     async with Harness(tmp_path, wrap=wrap) as cluster:
         yield cluster, lines[0]
 
 
-async def test_only_so_many_statuses_are_written_at_once(scene):
-    cluster, line = scene
-    line.go_on.clear()
+async def test_status_writes_are_limited(scene):
+    cluster, transport = scene
+    transport.go_on.clear()
     names = [f"p{n}" for n in range(3 * MAX_WRITES)]
     await cluster.create(a_node("n", cpu="1"), *(a_pod(name, cpu="2") for name in names))
-    assert (line.under_way, line.most) == (MAX_WRITES, MAX_WRITES)
-    line.go_on.set()
+    assert (transport.under_way, transport.most) == (MAX_WRITES, MAX_WRITES)
+    transport.go_on.set()
     await cluster.settle()
-    assert line.most == MAX_WRITES
-    assert sorted(line.patches) == sorted(names)
+    assert transport.most == MAX_WRITES
+    assert sorted(transport.patches) == sorted(names)
     for name in names:
         assert (await cluster.why(name)).startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
-async def test_of_several_reports_about_a_pod_that_wait_the_newest_is_written(scene):
-    cluster, line = scene
-    line.go_on.clear()
+async def test_only_the_newest_of_several_waiting_statuses_is_written(scene):
+    cluster, transport = scene
+    transport.go_on.clear()
     crowd = [a_pod(f"c{n}", cpu="2") for n in range(MAX_WRITES)]
     await cluster.create(a_node("n", cpu="1"), *crowd)
     await cluster.create(a_pod("p", cpu="2"))
@@ -69,31 +69,31 @@ async def test_of_several_reports_about_a_pod_that_wait_the_newest_is_written(sc
         await cluster.create(a_node(node, cpu="1"))
         cluster.components.scheduler.queue.activate((uid,))
         await cluster.settle()
-    assert "p" not in line.patches
-    line.go_on.set()
+    assert "p" not in transport.patches
+    transport.go_on.set()
     await cluster.settle()
-    assert line.patches.count("p") == 1
+    assert transport.patches.count("p") == 1
     assert (await cluster.why("p")).startswith("0/3 nodes are available: ")
 
 
-async def test_the_same_words_are_not_written_again_before_news_of_them_came(scene):
-    """The informer may bring our own write late; the attempt after it knows all the same."""
-    cluster, line = scene
+async def test_a_status_is_not_written_twice_before_the_informer_has_it(scene):
+    """The informer may deliver our own write late; the next attempt knows of it already."""
+    cluster, transport = scene
     await cluster.create(a_node("n", cpu="1"))
     for n in range(3):
         await cluster.create(a_pod(f"p{n}", cpu="99"))
-    assert sorted(line.patches) == ["p0", "p1", "p2"]
+    assert sorted(transport.patches) == ["p0", "p1", "p2"]
     pods = cluster.components.scheduler.informers.informer_set.get(PODS)
-    pods._dispatcher._handlers.clear()  # nothing is heard of pods any more
-    line.patches.clear()
+    pods._dispatcher._handlers.clear()  # no more events of pods
+    transport.patches.clear()
     await cluster.create(a_pod("late", cpu="99"))
     for uid in [pods.cache[f"default/p{n}"].uid for n in range(3)]:
         cluster.components.scheduler.queue.activate((uid,))
     await cluster.advance(15)
-    assert line.patches == []
+    assert transport.patches == []
 
 
-async def test_words_that_somebody_else_changed_are_written_again(scene):
+async def test_a_status_changed_by_another_client_is_written_again(scene):
     cluster, _ = scene
     await cluster.create(a_node("n", cpu="1"), a_pod("p", cpu="99"))
     before = await cluster.why("p")
@@ -108,11 +108,11 @@ async def test_words_that_somebody_else_changed_are_written_again(scene):
     assert await cluster.why("p") == before
 
 
-async def test_a_report_that_fails_is_tried_again_with_the_newest_version(scene):
-    cluster, line = scene
-    line._inner.add(Fault("unavailable", method="PATCH", path="/pods/p/status", times=2))
+async def test_a_failed_status_write_is_retried_with_the_newest_version(scene):
+    cluster, transport = scene
+    transport._inner.add(Fault("unavailable", method="PATCH", path="/pods/p/status", times=2))
     await cluster.create(a_node("n", cpu="1"), a_pod("p", cpu="99"))
     assert await cluster.why("p") == ""
     await cluster.advance(1)
     assert (await cluster.why("p")).startswith("0/1 nodes are available")
-    assert line.patches == ["p"] * 3
+    assert transport.patches == ["p"] * 3

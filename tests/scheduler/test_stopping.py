@@ -1,4 +1,4 @@
-"""What a scheduler that is told to stop still writes."""
+"""What a scheduler writes while it stops."""
 
 from collections import Counter
 
@@ -15,11 +15,11 @@ def slow_events(transport, clock):
 
 
 @pytest.mark.long
-async def test_the_event_of_every_bind_is_stored_before_the_scheduler_ends(tmp_path):
+async def test_the_event_of_every_bind_is_stored_before_stop_returns(tmp_path):
     async with Harness(tmp_path, wrap=slow_events) as cluster:
         await cluster.create(*(a_node(f"n{n}", cpu="64") for n in range(3)))
         await cluster.create(*(a_pod(f"p{n}", cpu="100m") for n in range(120)))
         await cluster.restart_components()
         listing = await cluster.client.list(EVENTS, "default")
-        told = Counter(e.involved_object.name for e in listing.items if e.reason == "Scheduled")
-    assert told == {f"p{n}": 1 for n in range(120)}
+        events = Counter(e.involved_object.name for e in listing.items if e.reason == "Scheduled")
+    assert events == {f"p{n}": 1 for n in range(120)}

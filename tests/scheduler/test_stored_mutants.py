@@ -103,7 +103,7 @@ def with_a_device_of_its_own(claim, device):
 
 @pytest.mark.long
 @pytest.mark.parametrize("full", FULL.values(), ids=FULL)
-async def test_the_scheduler_places_pods_beside_stored_mutants(tmp_path, full):
+async def test_the_scheduler_schedules_pods_beside_stored_mutants(tmp_path, full):
     async with Harness(tmp_path) as cluster:
         sound = a_node("sound", cpu="10000", memory="10Ti", pods="10000", labels={"only": "sound"})
         await cluster.create(sound, a_device_class("gpu"), a_slice("sound", node="sound"))

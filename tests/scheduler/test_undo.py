@@ -1,4 +1,4 @@
-"""Everything a decision enters or writes can be taken back, in reverse, whatever a plugin does."""
+"""Reserve and PreBind are undone in reverse order, whatever a plugin raises."""
 
 import asyncio
 
@@ -26,14 +26,14 @@ async def cluster(tmp_path):
         yield harness
 
 
-class Diary:
-    """A plugin that notes when it is asked for what."""
+class RecordingPlugin:
+    """A plugin that records the calls of its methods."""
 
     traits = Traits()
 
-    def __init__(self, name, pages, refuses=None, call=None, breaks=False):
+    def __init__(self, name, calls, refuses=None, call=None, breaks=False):
         self.name = name
-        self._pages = pages
+        self._pages = calls
         self._refuses = refuses
         self._call = call
         self._breaks = breaks
@@ -58,9 +58,13 @@ class Diary:
         yield ApiCall("get", "/api/v1/nodes/n")
 
 
-def diaries(pages, **odd_one):
-    """Three of them; the second is the odd one."""
-    return [Diary("a", pages), Diary("b", pages, **odd_one), Diary("c", pages)]
+def three_plugins(calls, **options):
+    """Return three plugins, the second with these options."""
+    return [
+        RecordingPlugin("a", calls),
+        RecordingPlugin("b", calls, **options),
+        RecordingPlugin("c", calls),
+    ]
 
 
 def a_placement(world, *plugins):
@@ -77,44 +81,46 @@ def world():
     return world
 
 
-def test_all_promises_are_entered_in_order(world):
-    pages = []
-    plugins = diaries(pages)
+def test_reserve_plugins_run_in_order(world):
+    calls = []
+    plugins = three_plugins(calls)
     assert (
         assume_and_reserve(Profile("test", tuple(plugins)), world, a_placement(world, *plugins))
         is None
     )
-    assert pages == ["reserve a", "reserve b", "reserve c"]
+    assert calls == ["reserve a", "reserve b", "reserve c"]
     assert world.nodes.requested[CPU, 0] == 3000
 
 
-def test_a_refused_promise_withdraws_every_plugins_in_reverse(world):
-    pages = []
+def test_a_rejection_unreserves_all_plugins_in_reverse(world):
+    calls = []
     refusal = Reject(Code.UNSCHEDULABLE, ("not today",))
-    plugins = diaries(pages, refuses=refusal)
-    told = assume_and_reserve(Profile("test", tuple(plugins)), world, a_placement(world, *plugins))
-    assert told == ("b", refusal)
-    assert pages == ["reserve a", "reserve b", "unreserve c", "unreserve b", "unreserve a"]
+    plugins = three_plugins(calls, refuses=refusal)
+    rejected = assume_and_reserve(
+        Profile("test", tuple(plugins)), world, a_placement(world, *plugins)
+    )
+    assert rejected == ("b", refusal)
+    assert calls == ["reserve a", "reserve b", "unreserve c", "unreserve b", "unreserve a"]
     assert world.nodes.requested[CPU, 0] == 0
 
 
-def test_a_plugin_with_nothing_to_say_is_not_asked(world):
-    class Prepares(Diary):
+def test_a_plugin_that_skipped_pre_filter_is_not_run(world):
+    class Prepares(RecordingPlugin):
         def pre_filter(self, _pod, _view):
             return Skip()
 
-    pages = []
-    plugins = Prepares("a", pages), Prepares("b", pages), Diary("never prepares", pages)
+    calls = []
+    plugins = Prepares("a", calls), Prepares("b", calls), RecordingPlugin("never prepares", calls)
     assume_and_reserve(Profile("test", plugins), world, a_placement(world, plugins[0]))
-    assert pages == ["reserve a", "reserve never prepares"]
+    assert calls == ["reserve a", "reserve never prepares"]
 
 
-def test_a_plugin_that_breaks_leaves_nothing_held(world):
-    pages = []
-    plugins = diaries(pages, breaks=True)
+def test_an_error_of_a_plugin_leaves_nothing_reserved(world):
+    calls = []
+    plugins = three_plugins(calls, breaks=True)
     with pytest.raises(ZeroDivisionError):
         assume_and_reserve(Profile("test", tuple(plugins)), world, a_placement(world, *plugins))
-    assert pages[-3:] == ["unreserve c", "unreserve b", "unreserve a"]
+    assert calls[-3:] == ["unreserve c", "unreserve b", "unreserve a"]
     assert world.nodes.requested[CPU, 0] == 0
 
 
@@ -125,8 +131,8 @@ def test_a_plugin_that_breaks_leaves_nothing_held(world):
         (Code.ERROR, True, 'running Reserve plugin "b": not today'),
     ],
 )
-def test_a_refusal_to_reserve_is_told_as_upstream_tells_it(world, code, error, message):
-    plugins = [Prepared("b", [], refuses=Reject(code, ("not today",))), DefaultBinder({})]
+def test_a_rejection_by_reserve_has_upstreams_message(world, code, error, message):
+    plugins = [RecordingPreFilter("b", [], refuses=Reject(code, ("not today",))), DefaultBinder({})]
     pod_info = world.pod_info(typed(a_pod("p")))
     rng = np.random.default_rng(0)
     outcome = schedule_pod(Profile("test", tuple(plugins)), pod_info, world, 0.0, rng)
@@ -134,15 +140,15 @@ def test_a_refusal_to_reserve_is_told_as_upstream_tells_it(world, code, error, m
     assert outcome.unschedulable_plugins == (frozenset() if error else {"b"})
 
 
-class Prepared(Diary):
-    """A diary whose plugin has something to say about every pod."""
+class RecordingPreFilter(RecordingPlugin):
+    """A recording plugin with a PreFilter that never skips."""
 
     def pre_filter(self, _pod, _view):
         return "state"
 
 
 async def bound(cluster, *plugins):
-    """Bind a pod by hand through the API server; answers what failed, if anything did."""
+    """Bind a pod through the API server; return the failure, or None."""
     await cluster.components.scheduler.stop()
     await cluster.create(a_node("n"), a_pod("p"), settle=False)
     world = World()
@@ -158,7 +164,7 @@ async def bound(cluster, *plugins):
     return None
 
 
-async def test_a_read_is_repeated_until_the_server_answers_and_a_write_is_not(cluster):
+async def test_a_read_is_retried_until_the_server_responds_and_a_write_is_not(cluster):
     await cluster.create(a_node("n"))
     line = FaultyTransport(cluster.client.transport, [Fault("unavailable", times=3)])
     answers = []
@@ -175,31 +181,31 @@ async def test_a_read_is_repeated_until_the_server_answers_and_a_write_is_not(cl
         await driving
 
 
-async def test_a_pod_is_bound_once_everything_before_is_written(cluster):
-    pages = []
-    assert await bound(cluster, *diaries(pages)) is None
-    assert pages == ["pre-bind a", "pre-bind b", "pre-bind c"]
+async def test_a_pod_is_bound_after_all_pre_bind_writes(cluster):
+    calls = []
+    assert await bound(cluster, *three_plugins(calls)) is None
+    assert calls == ["pre-bind a", "pre-bind b", "pre-bind c"]
     assert await cluster.node_of("p") == "n"
 
 
-async def test_what_was_written_before_a_failure_is_undone_in_reverse(cluster):
-    pages = []
-    missing = ApiCall("patch", PODS.path("default", "nobody"), {}, "application/merge-patch+json")
-    failure = await bound(cluster, *diaries(pages, call=missing))
-    assert failure == 'running PreBind plugin "b": pods "nobody" not found'
-    assert pages == ["pre-bind a", "pre-bind b", "undo b", "undo a"]
+async def test_pre_bind_writes_are_undone_in_reverse_after_a_failure(cluster):
+    calls = []
+    missing = ApiCall("patch", PODS.path("default", "missing"), {}, "application/merge-patch+json")
+    failure = await bound(cluster, *three_plugins(calls, call=missing))
+    assert failure == 'running PreBind plugin "b": pods "missing" not found'
+    assert calls == ["pre-bind a", "pre-bind b", "undo b", "undo a"]
     assert await cluster.node_of("p") == ""
 
 
-async def test_a_plugin_that_breaks_while_binding_is_undone_like_any_failure(cluster):
-    pages = []
-    failure = await bound(cluster, *diaries(pages, breaks=True))
+async def test_an_error_of_a_plugin_at_binding_is_undone_like_any_failure(cluster):
+    calls = []
+    failure = await bound(cluster, *three_plugins(calls, breaks=True))
     assert failure == 'running PreBind plugin "b": a bug'
-    assert pages == ["pre-bind a", "pre-bind b", "undo b", "undo a"]
+    assert calls == ["pre-bind a", "pre-bind b", "undo b", "undo a"]
 
 
-def test_an_owner_that_is_on_its_node_after_all_keeps_what_it_draws():
-    """A write that timed out may land after the server was asked about it."""
+def test_an_owner_that_was_bound_after_all_keeps_its_allocation():
+    """A write that timed out may be stored after the server was read."""
     profile = default_profiles()["default-scheduler"]
     world = World()
     held = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "2"}}

@@ -1,4 +1,4 @@
-"""The clock of the machine is set, or the machine slept: nothing waits for the old time."""
+"""The clock is set, or the machine was suspended: waits follow the new time."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ async def test_a_pending_reservation_expires_at_once_too(cluster):
     assert (await cluster.reservation("r")).status.phase == "Failed"
 
 
-async def test_a_clock_set_back_expires_nothing_early_and_nothing_twice(cluster):
+async def test_no_reservation_expires_early_or_twice_after_the_clock_is_set_back(cluster):
     await cluster.create(node(), held("old", cpu="1", ttl="1h"), held("young", cpu="1", ttl="3h"))
     await cluster.clock.step(2 * HOUR)
     phases = [(await cluster.reservation(name)).status.phase for name in ("old", "young")]
@@ -42,11 +42,11 @@ async def test_a_clock_set_back_expires_nothing_early_and_nothing_twice(cluster)
     await cluster.clock.step(3 * HOUR)
     assert (await cluster.reservation("young")).status.phase == "Failed"
     for name in ("old", "young"):
-        told = [reason for reason, _ in await cluster.events(name) if reason == "Expired"]
-        assert told == ["Expired"]
+        expired = [reason for reason, _ in await cluster.events(name) if reason == "Expired"]
+        assert expired == ["Expired"]
 
 
-async def test_a_pod_that_runs_for_a_while_ends_when_the_clock_says_so(cluster):
+async def test_a_pod_with_a_run_time_ends_after_a_clock_jump(cluster):
     await cluster.create(a_node("n"), a_pod("p", annotations={"holdfast.dev/run-for": "1h"}))
     assert (await cluster.pod("p")).status.phase == "Running"
     await cluster.clock.step(2 * HOUR)
@@ -54,8 +54,8 @@ async def test_a_pod_that_runs_for_a_while_ends_when_the_clock_says_so(cluster):
 
 
 @pytest.mark.parametrize("seconds", [-24 * HOUR, 24 * HOUR])
-async def test_a_rejected_pod_is_tried_again_whatever_became_of_the_clock(cluster, seconds):
-    """Set back by a day, a backoff that counted the time of day would last a day."""
+async def test_backoff_does_not_depend_on_the_time_of_day(cluster, seconds):
+    """A backoff by time of day would last a day after the clock is set back by a day."""
     await cluster.create(a_node("n", cpu="1"), a_pod("p", cpu="2"))
     assert await cluster.node_of("p") == ""
     await cluster.clock.step(seconds)
@@ -64,7 +64,7 @@ async def test_a_rejected_pod_is_tried_again_whatever_became_of_the_clock(cluste
     assert await cluster.node_of("p") == "large"
 
 
-async def test_an_owner_that_waits_is_tried_after_the_clock_was_set_back(cluster):
+async def test_a_pending_owner_is_scheduled_after_the_clock_was_set_back(cluster):
     await cluster.create(node(), held(cpu="4"), owner("p", cpu="20"))
     await cluster.clock.step(-24 * HOUR)
     await cluster.create(node("large", cpu="32"))
@@ -73,7 +73,7 @@ async def test_an_owner_that_waits_is_tried_after_the_clock_was_set_back(cluster
 
 
 @pytest.mark.parametrize("seconds", [-HOUR, 10.0])
-async def test_the_system_clock_tells_when_it_is_set(monkeypatch, seconds):
+async def test_the_system_clock_notices_that_it_was_set(monkeypatch, seconds):
     monkeypatch.setattr(clock, "STEP_CHECK_SECONDS", 0.01)
     waiting = asyncio.create_task(SystemClock().wait_for_step())
     await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""A configuration through the whole house: profiles, backoff, a plugin of one's own."""
+"""Configurations in a running cluster: profiles, backoff, a user's own plugin."""
 
 import sys
 from pathlib import Path
@@ -29,7 +29,7 @@ def configured(*profiles, **fields):
     return read({"profiles": list(profiles)} | fields)
 
 
-async def test_several_profiles_in_one_scheduler(tmp_path):
+async def test_one_scheduler_runs_several_profiles(tmp_path):
     two = configured({"schedulerName": "spreading"}, most("packing"))
     async with Harness(tmp_path / "store", configuration=two) as cluster:
         await cluster.create(a_node("a", cpu="8"), a_node("b", cpu="8"))
@@ -43,10 +43,10 @@ async def test_several_profiles_in_one_scheduler(tmp_path):
         assert await cluster.node_of("nobodys") == ""
 
 
-class Stumbles(PerNodePlugin):
-    """Fails, and counts how often it was asked."""
+class RaisingPlugin(PerNodePlugin):
+    """A plugin that raises, and counts its calls."""
 
-    name = "Stumbles"
+    name = "RaisingPlugin"
     asked = 0
 
     def fits(self, _pod, _node):
@@ -54,10 +54,10 @@ class Stumbles(PerNodePlugin):
         raise RuntimeError("stumbled")
 
 
-async def test_a_pod_whose_attempt_failed_waits_as_long_as_configured(tmp_path):
-    stumbles = Stumbles()
-    entry = PluginEntry(lambda _args: columnar(stumbles), "Stumbles", default=False)
-    on = {"multiPoint": {"enabled": [{"name": "Stumbles"}]}}
+async def test_the_configured_backoff_is_used(tmp_path):
+    stumbles = RaisingPlugin()
+    entry = PluginEntry(lambda _args: columnar(stumbles), "RaisingPlugin", default=False)
+    on = {"multiPoint": {"enabled": [{"name": "RaisingPlugin"}]}}
     raw = {
         "profiles": [{"plugins": on}],
         "podInitialBackoffSeconds": 20,
@@ -81,8 +81,8 @@ def example(monkeypatch):
     sys.modules.pop("crowds", None)
 
 
-async def test_the_example_of_an_own_plugin(tmp_path, example):
-    """Few lines of Python keep pods of an app apart and nodes of a rack empty."""
+async def test_the_example_plugin_works(tmp_path, example):
+    """The example plugin keeps pods of an app apart and nodes of a rack empty."""
     objects = yaml.safe_load((EXAMPLE / "objects.yaml").read_text())["items"]
     async with Harness(tmp_path / "store", configuration=example) as cluster:
         for obj in objects:

@@ -1,7 +1,7 @@
-"""kill -9 of everything, several times over, while twenty pods a time look for their nodes.
+"""kill -9 of the whole cluster, several times, while twenty pods at a time are scheduled.
 
-What was acknowledged is there afterwards, every pod is bound once in its life, no node is given
-more than it has, and the room of a reservation is still there for its owner.
+Afterwards every acknowledged object exists, every pod was bound once, no node is overcommitted,
+and the resources of a reservation are still free for its owner.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from holdfast.errors import AlreadyExists, Unavailable
 from holdfast.testing import a_pod, a_reservation
 
 SEED = int(os.environ.get("HOLDFAST_SEED", "20"))
-"""``make soak`` gives others."""
+"""``make soak`` sets other seeds."""
 ROUNDS = int(os.environ.get("HOLDFAST_ROUNDS", "5"))
 PODS_A_ROUND = 20
 SIZE = 7000 // ROUNDS
@@ -32,8 +32,8 @@ SIZE = 7000 // ROUNDS
 HELD = 8000
 
 
-class Town:
-    """A data directory, the cluster that runs on it from time to time, and what is known of it."""
+class KilledCluster:
+    """A data directory, the cluster that is started on it, and the binds that were observed."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -45,7 +45,7 @@ class Town:
 
     @asynccontextmanager
     async def running(self, *, single_process=True):
-        """Start the cluster and follow its pods; kill it in the end, whatever it is doing."""
+        """Start the cluster and watch its pods; kill it in the end."""
         await self._start("--single-process" if single_process else "--two-processes")
         self.client = Client(HttpTransport(await load(self.directory / "kubeconfig")), "test")
         follower = Informer(self.client, PODS, clock=SystemClock(), on_event=self._on_pod)
@@ -66,7 +66,7 @@ class Town:
         assert "Holdfast is up" in line, (self.directory / "errors.log").read_text()
 
     async def kill(self):
-        """Kill the cluster and every process it has, once."""
+        """Kill the cluster with all its processes, once."""
         process, self.process = self.process, None
         if process is None:
             return
@@ -80,76 +80,76 @@ class Town:
             self.bound.set()
 
     async def create(self, pod):
-        """Create a pod; one whose answer was lost may be there already."""
+        """Create a pod; it may exist already if the last response was lost."""
         with suppress(AlreadyExists):
             await self.client.create(PODS, pod, "default")
         self.acknowledged.add(pod["metadata"]["name"])
 
     async def all_bound(self, count):
-        """Wait until so many pods have a node."""
+        """Wait until ``count`` pods have a node."""
         async with asyncio.timeout(60):
             while len(self.nodes_of) < count:
                 self.bound.clear()
                 await self.bound.wait()
 
 
-async def populate(town, names, rng):
-    """Create pods until somebody kills the cluster, at some moment after one of them."""
+async def populate(cluster, names, rng):
+    """Create pods; kill the cluster at a random moment after a random one."""
     last = rng.randrange(len(names))
     killing = None
     for number, name in enumerate(names):
         try:
-            await town.create(a_pod(name, cpu=f"{SIZE}m"))
+            await cluster.create(a_pod(name, cpu=f"{SIZE}m"))
         except Unavailable:
             break
         if number == last:
-            killing = asyncio.create_task(kill_after(town, rng.uniform(0, 0.1)))
+            killing = asyncio.create_task(kill_after(cluster, rng.uniform(0, 0.1)))
     if killing is not None:
         await killing
 
 
-async def kill_after(town, seconds):
+async def kill_after(cluster, seconds):
     await asyncio.sleep(seconds)
-    await town.kill()
+    await cluster.kill()
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-async def test_nothing_is_lost_or_promised_twice_however_often_everything_is_killed(tmp_path):
-    rng, town = random.Random(SEED), Town(tmp_path)
+async def test_nothing_is_lost_or_bound_twice_however_often_the_cluster_is_killed(tmp_path):
+    rng, cluster = random.Random(SEED), KilledCluster(tmp_path)
     names = [f"p{number}" for number in range(ROUNDS * PODS_A_ROUND)]
-    async with town.running():
+    async with cluster.running():
         held = a_reservation("held", cpu=f"{HELD}m", allocate_once=False, ttl="0s")
-        await town.client.create(RESERVATIONS, held)
+        await cluster.client.create(RESERVATIONS, held)
     for number in range(ROUNDS):
-        missing = [name for name in names if name not in town.acknowledged]
-        async with town.running(single_process=number % 3 != 2):
-            await populate(town, missing[:PODS_A_ROUND], rng)
-    async with town.running():
+        missing = [name for name in names if name not in cluster.acknowledged]
+        async with cluster.running(single_process=number % 3 != 2):
+            await populate(cluster, missing[:PODS_A_ROUND], rng)
+    async with cluster.running():
         for name in names:
-            if name not in town.acknowledged:
-                await town.create(a_pod(name, cpu=f"{SIZE}m"))
-        await town.all_bound(len(names))
-        await every_promise_is_kept(town, names)
-        await the_owner_gets_its_room(town)
+            if name not in cluster.acknowledged:
+                await cluster.create(a_pod(name, cpu=f"{SIZE}m"))
+        await cluster.all_bound(len(names))
+        await assert_consistent(cluster, names)
+        await assert_owner_uses_the_reservation(cluster)
 
 
-async def every_promise_is_kept(town, names):
-    pods = (await town.client.list(PODS)).items
+async def assert_consistent(cluster, names):
+    pods = (await cluster.client.list(PODS)).items
     assert {pod.name for pod in pods} == set(names)
-    assert {pod.uid: {pod.spec.node_name} for pod in pods} == town.nodes_of
-    reservation = await town.client.get(RESERVATIONS, "held")
+    assert {pod.uid: {pod.spec.node_name} for pod in pods} == cluster.nodes_of
+    reservation = await cluster.client.get(RESERVATIONS, "held")
     assert reservation.phase == "Available"
-    taken = Counter({reservation.status.node_name: HELD})
+    requested = Counter({reservation.status.node_name: HELD})
     for pod in pods:
-        taken[pod.spec.node_name] += SIZE
-    for node in (await town.client.list(NODES)).items:
-        assert taken[node.name] <= milli(node.status.allocatable["cpu"]), node.name
+        requested[pod.spec.node_name] += SIZE
+    for node in (await cluster.client.list(NODES)).items:
+        assert requested[node.name] <= milli(node.status.allocatable["cpu"]), node.name
 
 
-async def the_owner_gets_its_room(town):
-    await town.create(a_pod("owner", cpu=f"{HELD}m", labels={"app": "held"}))
-    await town.all_bound(ROUNDS * PODS_A_ROUND + 1)
-    owner = await town.client.get(PODS, "owner", "default")
-    reservation = await town.client.get(RESERVATIONS, "held")
+async def assert_owner_uses_the_reservation(cluster):
+    await cluster.create(a_pod("owner", cpu=f"{HELD}m", labels={"app": "held"}))
+    await cluster.all_bound(ROUNDS * PODS_A_ROUND + 1)
+    owner = await cluster.client.get(PODS, "owner", "default")
+    reservation = await cluster.client.get(RESERVATIONS, "held")
     assert owner.spec.node_name == reservation.status.node_name

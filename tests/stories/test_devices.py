@@ -1,4 +1,4 @@
-"""Devices by claim, and by extended resource name: one thread through each promise."""
+"""Devices by claim and by extended resource name, in a running cluster."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ def user(name, claim):
 
 @pytest.fixture
 async def one_gpu(cluster):
-    """Two nodes, one A100 on the second, and a class that wants exactly that model."""
+    """Two nodes, an A100 on the second, and a device class that selects this model."""
     await cluster.create(
         a_node("n1"), a_node("n2"),
         a_device_class(

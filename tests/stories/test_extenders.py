@@ -1,4 +1,4 @@
-"""A shared-GPU extender as people run it: it counts what the scheduler does not.
+"""An extender for shared GPUs, as users run it: it counts GPU memory itself.
 
 It is configured in a file, keeps books of its own, filters nodes by them, prefers the fullest, and
 binds the pods itself.
@@ -32,7 +32,7 @@ extenders:
 
 
 class SharedGpus(FakeExtender):
-    """Eight units a node."""
+    """An extender that allocates eight units of GPU memory on each node."""
 
     def __init__(self, client=None):
         super().__init__()
@@ -83,11 +83,11 @@ def sharing(name, amount):
     return a_pod(name, requests=units, limits=units)
 
 
-async def test_pods_share_gpus_by_the_extenders_books(cluster, gpus):
+async def test_pods_share_gpus_as_the_extender_allocates_them(cluster, gpus):
     await cluster.create(sharing("a", 3))
     first = await cluster.node_of("a")
     await cluster.create(sharing("b", 3), sharing("c", 2))
-    # It prefers the fullest, which outweighs our own preference for the emptiest.
+    # The extender prefers the fullest node, which outweighs the plugins' scores.
     assert [await cluster.node_of(name) for name in "bc"] == [first, first]
     await cluster.create(sharing("d", 3), sharing("e", 6))
     other = {"n1": "n2", "n2": "n1"}[first]
@@ -102,13 +102,13 @@ async def test_pods_share_gpus_by_the_extenders_books(cluster, gpus):
     assert await cluster.node_of("e") == other
 
 
-async def test_pods_without_gpus_know_nothing_of_it(cluster, gpus):
+async def test_pods_without_gpus_are_not_sent_to_the_extender(cluster, gpus):
     await cluster.create(a_pod("plain"))
     assert await cluster.node_of("plain") != ""
     assert gpus.asked == []
 
 
-async def test_a_crowd_is_placed_without_overbooking_anybody(cluster, gpus):
+async def test_many_pods_are_scheduled_without_overcommitting_a_gpu(cluster, gpus):
     await cluster.create(*(sharing(f"p{i}", 2) for i in range(10)))
     placed = [name for i in range(10) if (name := await cluster.node_of(f"p{i}"))]
     assert (gpus.used, len(placed)) == ({"n1": 8, "n2": 8}, 8)

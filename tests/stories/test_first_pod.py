@@ -1,10 +1,10 @@
-"""All of it, running: a pod is created, finds its node, runs, and is deleted."""
+"""The whole cluster: a pod is created, scheduled, runs and is deleted."""
 
 from holdfast.api.scheme import DEPLOYMENTS, PODS
 from holdfast.testing import a_deployment, a_node, a_pod
 
 
-async def test_a_pod_finds_its_node_and_runs(cluster):
+async def test_a_pod_is_scheduled_and_runs(cluster):
     await cluster.create(a_node("n1"), a_pod("p", cpu="2"))
     pod = await cluster.pod("p")
     assert pod.spec.node_name == "n1"
@@ -12,7 +12,7 @@ async def test_a_pod_finds_its_node_and_runs(cluster):
     assert ("Scheduled", "Successfully assigned default/p to n1") in await cluster.events("p")
 
 
-async def test_a_deployment_runs_scales_and_goes(cluster):
+async def test_a_deployment_runs_scales_and_is_deleted(cluster):
     await cluster.create(a_node("n1"), a_node("n2"), a_deployment("web", replicas=3))
     pods = (await cluster.client.list(PODS)).items
     assert [p.status.phase for p in pods] == ["Running"] * 3
@@ -23,7 +23,7 @@ async def test_a_deployment_runs_scales_and_goes(cluster):
     assert not (await cluster.client.list(PODS)).items
 
 
-async def test_a_pod_waits_for_a_node_to_come(cluster):
+async def test_a_pending_pod_is_scheduled_when_a_node_is_added(cluster):
     await cluster.create(a_pod("p"))
     assert await cluster.node_of("p") == ""
     await cluster.create(a_node("n1"))
@@ -31,7 +31,7 @@ async def test_a_pod_waits_for_a_node_to_come(cluster):
     assert await cluster.node_of("p") == "n1"
 
 
-async def test_a_rejected_pod_is_tried_again_when_room_comes_back(cluster):
+async def test_a_rejected_pod_is_requeued_when_resources_are_freed(cluster):
     await cluster.create(a_node("n1", cpu="4"), a_pod("big", cpu="3"), a_pod("waits", cpu="2"))
     assert await cluster.node_of("waits") == ""
     await cluster.delete(PODS, "big", "default")

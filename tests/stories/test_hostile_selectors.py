@@ -1,4 +1,4 @@
-"""Device selectors made to exhaust the scheduler: their pod is told, other pods are scheduled."""
+"""Device selectors that would exhaust the scheduler are reported; other pods are scheduled."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ async def gpus(cluster):
 
 
 @pytest.mark.parametrize("expression", [doubled(28), MULTIPLIED])
-async def test_a_hostile_claim_waits_and_others_do_not(gpus, expression):
+async def test_a_hostile_claim_stays_pending_and_other_pods_are_scheduled(gpus, expression):
     async with asyncio.timeout(HANG):
         await gpus.create(
             a_claim("bad", selectors=[expression]), user("p-bad", "bad"),
@@ -47,7 +47,7 @@ async def test_a_hostile_claim_waits_and_others_do_not(gpus, expression):
         assert f"claim default/bad: selector #0: {COST}" in await gpus.why("p-bad")
 
 
-async def test_a_hostile_class_concerns_its_own_claims_only(gpus):
+async def test_a_hostile_device_class_affects_its_own_claims_only(gpus):
     async with asyncio.timeout(HANG):
         await gpus.create(
             a_device_class("bad", selectors=[doubled(28)], extended_resource_name="x.com/bad"),

@@ -1,4 +1,4 @@
-"""How much of a node a pod takes, as seen by what still fits beside it."""
+"""The requests of a pod, measured by which other pods still fit on its node."""
 
 import pytest
 

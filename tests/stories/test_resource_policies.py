@@ -1,4 +1,4 @@
-"""Ordered pools with caps: one thread through the promise (KEP-594)."""
+"""Resource policies in a running cluster: ordered pools with limits (KEP-594)."""
 
 import pytest
 
@@ -30,20 +30,20 @@ async def place(cluster, count):
     return [(await cluster.node_of(f"w{i}", "web"))[:1] for i in range(count)]
 
 
-async def test_P001_the_first_pod_goes_to_the_best_pool(pools):
+async def test_P001_the_first_pod_is_placed_in_the_first_pool(pools):
     assert await place(pools, 1) == ["a"]
 
 
-async def test_P002_the_second_fills_it(pools):
+async def test_P002_the_second_pod_fills_the_first_pool(pools):
     assert await place(pools, 2) == ["a", "a"]
 
 
-async def test_P003_the_third_goes_to_the_next_pool_and_an_event_says_why(pools):
+async def test_P003_the_third_pod_is_placed_in_the_next_pool_with_an_event(pools):
     assert await place(pools, 3) == ["a", "a", "b"]
     notes = [message for reason, message in await pools.events("w2", "web")
              if reason == "ResourcePolicyUnitFull"]  # fmt: skip
     assert notes == ["unit od is full (2/2)"]
 
 
-async def test_P004_all_pools_full_the_rest_goes_anywhere(pools):
+async def test_P004_other_pods_are_placed_anywhere_if_all_pools_are_full(pools):
     assert await place(pools, 6) == ["a", "a", "b", "b", "b", "c"]

@@ -1,8 +1,8 @@
-"""kill -9 of the scheduler alone, again and again, while a thousand pods look for their nodes.
+"""kill -9 of the scheduler alone, again and again, while a thousand pods are scheduled.
 
-The API server lives on. Every scheduler knows only what the API tells it, so nothing may depend on
-what the one before had in mind: each pod is bound once, no node is given more than it has, and no
-device serves two pods, wherever between two writes the end came.
+The API server keeps running. Every scheduler starts from the API objects alone: wherever between
+two writes the last one was killed, each pod is bound once, no node is overcommitted, and no device
+is allocated twice.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from holdfast.testing.builders import resource_of
 
 GPU = "example.com/gpu"
 SIZE = 100
-"""Millicores of a pod. All of them together fill all nodes."""
+"""Millicores of a pod. All pods together fill all nodes."""
 PODS_A_NODE = 40
 
 
-class Town:
-    """An API server in a process of its own, and an observer who counts every bind."""
+class KilledScheduler:
+    """An API server in a process of its own, and an informer that counts every bind."""
 
     def __init__(self, directory):
         self.directory = directory
         self.binds = Counter()
-        self.places = {}
+        self.nodes_of = {}
         self._bound = asyncio.Event()
 
     @asynccontextmanager
@@ -58,7 +58,7 @@ class Town:
         before, after = (pod.spec.node_name if pod else "" for pod in (old, new))
         if after and after != before:
             self.binds[new.name] += 1
-            self.places[new.name] = after
+            self.nodes_of[new.name] = after
             self._bound.set()
 
     def scheduler(self):
@@ -68,20 +68,20 @@ class Town:
         )  # fmt: skip
 
     async def until_bound(self, count, process):
-        """Wait until so many pods have a node in all."""
+        """Wait until ``count`` pods have a node."""
         try:
             async with asyncio.timeout(90):
-                while len(self.places) < count:
+                while len(self.nodes_of) < count:
                     assert process.returncode is None, (
                         self.directory / "scheduler.log"
                     ).read_text()
                     self._bound.clear()
                     await self._bound.wait()
         except TimeoutError:
-            raise AssertionError(await self.whats_wrong()) from None
+            raise AssertionError(await self.problem()) from None
 
-    async def whats_wrong(self):
-        """Say which pods wait and why, and what the schedulers said."""
+    async def problem(self):
+        """Return which pods are pending and why, and the end of the schedulers' log."""
         waiting = [pod for pod in (await self.client.list(PODS)).items if not pod.spec.node_name]
         words = [f"{pod.name}: {[c.message for c in pod.status.conditions]}" for pod in waiting]
         said = (self.directory / "scheduler.log").read_text()
@@ -99,8 +99,8 @@ class Town:
         await asyncio.gather(*(work() for _ in range(at_once)))
 
 
-def machines(pods):
-    """Nodes with exactly the room the pods need, and devices for whoever comes to stand there."""
+def nodes_and_devices(pods):
+    """Return nodes with exactly the CPU that the pods need, and a device for each pod."""
     count = pods // PODS_A_NODE
     cpu = f"{PODS_A_NODE * SIZE}m"
     for n in range(count):
@@ -111,7 +111,7 @@ def machines(pods):
         yield a_slice(f"n{n}-gpus", driver="gpu.example.com", node=f"n{n}", devices=devices)
 
 
-def crowd(pods):
+def pods_to_schedule(pods):
     for n in range(pods):
         more = {"requests": {GPU: "1"}, "limits": {GPU: "1"}} if n % 10 == 0 else {}
         yield a_pod(f"p{n}", cpu=f"{SIZE}m", **more)
@@ -127,36 +127,36 @@ async def test_every_pod_is_bound_once_however_often_the_scheduler_is_killed(
     tmp_path, rounds, pods
 ):
     rng = random.Random(int(os.environ.get("HOLDFAST_SEED", rounds)))
-    async with Town(tmp_path).running() as town:
-        await town.create(machines(pods), at_once=1)
+    async with KilledScheduler(tmp_path).running() as cluster:
+        await cluster.create(nodes_and_devices(pods), at_once=1)
         for n in range(pods // PODS_A_NODE):
-            # Nobody is there to see that a node is ready and to take the first taint off.
-            await town.client.patch(NODES, f"n{n}", {"spec": {"taints": None}})
-        await town.create(crowd(pods))
+            # No controller removes the not-ready taint of a new node here.
+            await cluster.client.patch(NODES, f"n{n}", {"spec": {"taints": None}})
+        await cluster.create(pods_to_schedule(pods))
         for number in range(rounds):
-            process = town.scheduler()
-            target = len(town.places) + rng.randint(
-                0, 2 * (pods - len(town.places)) // (rounds - number + 1)
+            process = cluster.scheduler()
+            target = len(cluster.nodes_of) + rng.randint(
+                0, 2 * (pods - len(cluster.nodes_of)) // (rounds - number + 1)
             )
-            await town.until_bound(target, process)
+            await cluster.until_bound(target, process)
             await asyncio.sleep(rng.uniform(0, 0.01))
             process.kill()
             process.communicate()
-        last = town.scheduler()
+        last = cluster.scheduler()
         try:
-            await town.until_bound(pods, last)
-            await every_promise_is_kept(town, pods)
+            await cluster.until_bound(pods, last)
+            await assert_consistent(cluster, pods)
         finally:
             last.kill()
             last.communicate()
 
 
-async def every_promise_is_kept(town, pods):
-    found = (await town.client.list(PODS)).items
-    assert town.binds == Counter({f"p{n}": 1 for n in range(pods)})
-    assert {pod.name: pod.spec.node_name for pod in found} == town.places
-    assert set(Counter(town.places.values()).values()) == {PODS_A_NODE}
-    claims = (await town.client.list(RESOURCE_CLAIMS)).items
+async def assert_consistent(cluster, pods):
+    found = (await cluster.client.list(PODS)).items
+    assert cluster.binds == Counter({f"p{n}": 1 for n in range(pods)})
+    assert {pod.name: pod.spec.node_name for pod in found} == cluster.nodes_of
+    assert set(Counter(cluster.nodes_of.values()).values()) == {PODS_A_NODE}
+    claims = (await cluster.client.list(RESOURCE_CLAIMS)).items
     served = Counter(
         (result.pool, result.device)
         for claim in claims

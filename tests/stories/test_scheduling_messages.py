@@ -1,4 +1,4 @@
-"""What users read when a pod fits nowhere: upstream's words, byte for byte."""
+"""Messages for pods that fit no node are upstream's, byte for byte."""
 
 from holdfast.testing import a_node, a_pod
 
@@ -13,7 +13,7 @@ async def fill(cluster, *, used):
     await cluster.settle()
 
 
-async def test_S020_more_than_any_node_has_is_beyond_preemption(cluster):
+async def test_S020_preemption_cannot_help_a_pod_larger_than_every_node(cluster):
     await fill(cluster, used=None)
     await cluster.create(a_pod("p", cpu="5"))
     expected = (
@@ -39,7 +39,7 @@ async def test_S021_full_nodes_of_equal_priority_have_no_victims(cluster):
     )
 
 
-async def test_S034_the_emptier_node_wins(cluster):
+async def test_S034_the_emptier_node_is_chosen(cluster):
     await cluster.create(
         a_node("a", cpu="4", memory="8Gi"),
         a_node("b", cpu="4", memory="8Gi"),

@@ -1,4 +1,4 @@
-"""Which news gives a rejected pod another try, and which does not."""
+"""Which events requeue a rejected pod."""
 
 import pytest
 
@@ -13,7 +13,7 @@ async def cluster(tmp_path):
         yield harness
 
 
-def tries(cluster, result="unschedulable"):
+def attempts(cluster, result="unschedulable"):
     of = {"result": result, "profile": "default-scheduler"}
     return cluster.metric("schedule_attempts_total", **of)
 
@@ -23,40 +23,40 @@ async def patch_node(cluster, body, subresource=""):
     await cluster.advance(2)
 
 
-async def test_S015_a_pod_short_of_cpu_waits_for_enough_of_it(cluster):
+async def test_S015_a_pod_rejected_for_cpu_is_requeued_only_for_enough_cpu(cluster):
     await cluster.create(a_node("n", cpu="2"), a_pod("p", cpu="3"))
-    assert tries(cluster) == 1
+    assert attempts(cluster) == 1
     await patch_node(cluster, {"metadata": {"labels": {"a": "b"}}})
     await patch_node(cluster, {"status": {"allocatable": {"cpu": "2500m"}}}, "status")
-    assert tries(cluster) == 1
+    assert attempts(cluster) == 1
     await patch_node(cluster, {"status": {"allocatable": {"cpu": "4"}}}, "status")
     assert await cluster.node_of("p") == "n"
 
 
-async def test_S018_a_pod_kept_out_by_a_taint_waits_for_that_taint(cluster):
+async def test_S018_a_pod_rejected_for_a_taint_is_requeued_when_the_taint_is_removed(cluster):
     taint, other = ({"key": key, "effect": "NoSchedule"} for key in "ab")
     await cluster.create(a_node("n", taints=[taint]), a_pod("p"))
     await patch_node(cluster, {"spec": {"taints": [taint, other]}})
-    assert tries(cluster) == 1
+    assert attempts(cluster) == 1
     await patch_node(cluster, {"spec": {"taints": [other]}})
-    assert tries(cluster) == 1
+    assert attempts(cluster) == 1
     await patch_node(cluster, {"spec": {"taints": None}})
     assert await cluster.node_of("p") == "n"
 
 
-async def test_S019_without_nodes_a_pod_is_simply_tried_again(cluster):
+async def test_S019_without_nodes_a_pod_is_retried_after_backoff(cluster):
     await cluster.create(a_pod("p"))
     (condition,) = (await cluster.pod("p")).status.conditions
     assert (condition.reason, condition.message) == (
         "Unschedulable",
         "no nodes available to schedule pods",
     )
-    before = tries(cluster)
+    before = attempts(cluster)
     await cluster.advance(3)
-    assert tries(cluster) == before + 1
+    assert attempts(cluster) == before + 1
 
 
-async def test_S038_a_pod_going_from_a_full_node_makes_a_place_whosever_it_was(cluster):
+async def test_S038_any_pod_deleted_from_a_full_node_requeues_pods(cluster):
     await cluster.create(a_namespace("elsewhere"), a_node("n", pods="110"))
     standing = [a_pod(f"s{i}", cpu=None, namespace="elsewhere", node="n") for i in range(110)]
     await cluster.create(*standing, a_pod("p", cpu=None))

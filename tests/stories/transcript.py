@@ -1,4 +1,4 @@
-"""Replay the console blocks of a document: every command is run, every line compared.
+"""Replay the console blocks of a document: run every command and compare every line.
 
 The cluster is started in a process of its own and the real kubectl talks to it over HTTPS. Ages,
 addresses and generated names differ from run to run and are compared by form. What is printed as
@@ -37,7 +37,7 @@ READS = ("get", "describe", "why", "status", "list", "free")
 
 
 def steps_of(document):
-    """(command, expected lines) of every console block, in order."""
+    """Return the commands of all console blocks in order, each with its expected lines."""
     steps = []
     for block in re.findall(r"```console\n(.*?)```", document.read_text(), re.S):
         for line in block.splitlines():
@@ -50,7 +50,7 @@ def steps_of(document):
 
 @contextmanager
 def running_cluster(directory, *options):
-    """`holdfast up`, and the environment in which the commands of a document find it."""
+    """Run ``holdfast up``; yield the environment for the commands of a document."""
     tools = directory / "bin"
     tools.mkdir()
     (tools / "kubectl").symlink_to(find_kubectl())
@@ -70,7 +70,7 @@ def running_cluster(directory, *options):
 
 
 def run(command, env):
-    """Run one command; a pipe needs a shell."""
+    """Run one command, in a shell if it has a pipe."""
     shell = "|" in command
     done = subprocess.run(
         command if shell else shlex.split(command), env=env, cwd=ROOT, text=True,
@@ -80,12 +80,12 @@ def run(command, env):
 
 
 def replay(document, env):
-    """Run every command until it says what the document says."""
+    """Run every command; retry reading commands until the output agrees."""
     steps = steps_of(document)
     for command, expected in steps:
         deadline = time.monotonic() + 20
         while not agrees(command, found := run(command, env), "\n".join(expected)):
-            # Reading commands may be early: the cluster reacts in its own time.
+            # A reading command may be too early: the cluster needs some time to react.
             reads = any(word in READS for word in command.split()[1:3])
             assert reads and time.monotonic() < deadline, f"$ {command}\n{found}"
             time.sleep(0.3)  # a process is started for every try
@@ -108,7 +108,7 @@ def shape(text):
 
 
 def within(expected, found):
-    """Tell whether everything the document shows is there."""
+    """Tell whether the output contains everything that the document shows."""
     if isinstance(expected, dict):
         return isinstance(found, dict) and all(
             key in found and within(value, found[key]) for key, value in expected.items()

@@ -1,1 +1,1 @@
-"""Readers of the sources the API data is generated from; build time only."""
+"""Readers of the sources of the generated API data; used at build time only."""

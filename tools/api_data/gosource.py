@@ -1,4 +1,4 @@
-"""Read Go struct definitions: just enough to know how JSON and protobuf name a field."""
+"""Read Go struct definitions: only the names of fields in JSON and protobuf."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GoField:
 
 @dataclass(frozen=True)
 class GoPackage:
-    """The structs of a package by name, each by protobuf field number; and its list types."""
+    """The structs of a package by name, their fields by protobuf number, and its list types."""
 
     structs: dict[str, dict[int, GoField]]
     list_types: frozenset[str]

@@ -1,4 +1,4 @@
-"""Turn ``generated.proto`` files and the Go structs beside them into one decoding table.
+"""Turn ``generated.proto`` files and their Go structs into one decoding table.
 
 The table::
 
@@ -32,7 +32,7 @@ _SCALARS = {
 
 
 def table(modules: list[Path], served: set[str]) -> dict:
-    """Read the modules; ``served`` are the packages of kinds an API server has."""
+    """Return the table of the modules; ``served`` are the packages of an API server's kinds."""
     groups: dict[str, str] = {}
     messages: dict[str, list] = {}
     for path in sorted(p for module in modules for p in module.rglob("generated.proto")):
@@ -61,7 +61,7 @@ def _message(package: str, name: str, body: str, go: GoPackage) -> list:
         flags = REPEATED * (label == "repeated") | MAP * bool(map_value) | INLINE * known.inline
         resolved = _type(package, map_value or kind)
         # JSON writes a zero when the field is a pointer, or a scalar without omitempty; an empty
-        # struct that is no pointer says nothing, but the raw JSON {} does.
+        # struct that is no pointer is omitted, but the raw JSON {} is not.
         scalar = resolved in _SCALARS.values()
         raw = resolved.endswith(".runtime.RawExtension")
         if known.pointer or raw or (scalar and not known.omit_empty):

@@ -20,13 +20,13 @@ _SCALARS = {"boolean": "=bool", "number": "=number"}
 _LIST_TYPE, _LIST_KEYS = "x-kubernetes-list-type", "x-kubernetes-list-map-keys"
 _MERGE_KEY, _STRATEGY = "x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy"
 _GVK = "x-kubernetes-group-version-kind"
-# Kinds every group version lists among its own; they are meta.k8s.io's.
+# Kinds of meta.k8s.io that every group version lists as its own.
 _EVERYWHERE = ("DeleteOptions", "WatchEvent")
 _PREFIX = "#/components/schemas/"
 
 
 def definitions(version: str) -> dict[str, dict]:
-    """Read the definitions of a minor version, references in OpenAPI v3's form."""
+    """Return the definitions of a minor version, with references in OpenAPI v3's form."""
     package = importlib.util.find_spec("kubernetes_validate")
     if package is None or package.origin is None:
         raise SystemExit("kubernetes-validate is not installed: install the dev dependencies")
@@ -39,7 +39,7 @@ def definitions(version: str) -> dict[str, dict]:
 
 
 def _clean(schema: dict) -> dict:
-    """Drop what kubernetes-validate added for its own purpose and fix the references."""
+    """Remove what kubernetes-validate added, and fix the references."""
     out = {}
     for key, value in schema.items():
         if key == "$ref":
@@ -52,7 +52,7 @@ def _clean(schema: dict) -> dict:
             out[key] = next(one for one in value if one != "null")
         elif key == "oneOf":
             out[key] = [_clean(one) for one in value]
-        elif key == "enum":  # of apiVersion and kind; the real schemas carry no enums
+        elif key == "enum":  # of apiVersion and kind; upstream's schemas have no enums
             continue
         elif key not in ("additionalProperties", "$schema"):
             out[key] = value
@@ -60,7 +60,7 @@ def _clean(schema: dict) -> dict:
 
 
 def served_packages(all_definitions: dict[str, dict]) -> set[str]:
-    """Name the protobuf packages of the kinds: ``io.k8s.api.apps.v1`` is ``k8s.io.api.apps.v1``."""
+    """Return the protobuf packages: ``io.k8s.api.apps.v1`` becomes ``k8s.io.api.apps.v1``."""
     packages = set()
     for name in all_definitions:
         package = name.rpartition(".")[0]
@@ -135,11 +135,11 @@ def _reference(schema: dict) -> str:
 
 
 def openapi(all_definitions: dict[str, dict]) -> dict:
-    """Write the definitions in OpenAPI v3's form: nothing stands beside a reference."""
+    """Return the definitions in OpenAPI v3's form: a reference has no sibling keys."""
     return {name: _v3(schema) for name, schema in all_definitions.items()} | _UNIONS
 
 
-# kubernetes-validate keeps only that these are two types at once.
+# kubernetes-validate records only that these have two types.
 _UNIONS = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {
         "description": "A number or a text: a port's number or its name, a count or a percentage.",

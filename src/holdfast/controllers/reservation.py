@@ -188,7 +188,7 @@ def chosen(args: ReservationArgs) -> ReservationSettings:
     ``resyncIntervalSeconds`` has no effect: metrics are made when they are asked for.
 
     >>> chosen(ReservationArgs(gc_duration_seconds=7200, gc_interval_seconds=0))
-    ReservationSettings(workers=1, collect=True, keep_ended=7200, collect_every=60.0)
+    ReservationSettings(workers=1, gc_enabled=True, gc_after_seconds=7200, gc_interval_seconds=60.0)
     """
     default = ReservationSettings()
     return ReservationSettings(

@@ -1,6 +1,7 @@
-"""Carrying decisions out: queue, scheduling cycle, binding, events, informers into columns.
+"""The scheduler: scheduling queue, scheduling cycle, binding cycle, preemption, event handlers.
 
-Lives here: what happens around a decision, in time: which pod is next, when a failed one is tried
-again, how a plan becomes API writes and how it is undone. May not live here: the decision itself
-(``engine`` and ``plugins``, pure). The cycle never waits for I/O; binding runs beside it.
+Lives here: which pod is tried next and when a rejected pod is tried again, how a placement becomes
+API writes, and how they are undone when one fails. May not live here: the choice of a node, which
+``engine`` and ``plugins`` make without I/O. A scheduling cycle never waits for I/O; binding cycles
+run in the background.
 """

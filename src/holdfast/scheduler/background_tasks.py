@@ -1,4 +1,4 @@
-"""Work under way beside the cycle, so that stopping can wait for it."""
+"""Background tasks of the scheduler, kept so that a stop can wait for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Task = asyncio.Task[None]
 
 
 class BackgroundTasks:
-    """Tasks nobody waits for, except at the end."""
+    """A set of running asyncio tasks."""
 
     def __init__(self) -> None:
         self._tasks: set[Task] = set()
@@ -22,20 +22,20 @@ class BackgroundTasks:
         return len(self._tasks)
 
     def start(self, work: Coroutine[Any, Any, None]) -> Task:
-        """Begin something."""
+        """Start a coroutine as a task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._on_done)
         return task
 
     async def wait_for_one(self) -> None:
-        """Wait until one of them is finished."""
-        # asyncio.wait would go through all of them for each one that ends.
+        """Wait until one of the tasks ends."""
+        # asyncio.wait looks at every task each time one of them ends.
         self._ended.clear()
         await self._ended.wait()
 
     async def finish(self, clock: Clock, seconds: float) -> None:
-        """Wait for what is under way; what a dead server keeps us from finishing is dropped."""
+        """Wait at most ``seconds`` for all tasks, then cancel those that still run."""
         tasks = set(self._tasks)
         if not tasks:
             return
@@ -48,6 +48,6 @@ class BackgroundTasks:
             task.cancel()
         await asyncio.gather(deadline, *tasks, return_exceptions=True)
 
-    def _forget(self, task: Task) -> None:
+    def _on_done(self, task: Task) -> None:
         self._tasks.discard(task)
         self._ended.set()

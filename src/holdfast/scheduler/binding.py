@@ -1,7 +1,7 @@
-"""How a decision leaves the house: pre-bind writes, the Binding, and undo when one fails.
+"""Bind a pod: run the PreBind and Bind plugins, and undo their writes when one fails.
 
-Plugins yield ``ApiCall`` values and never do I/O; here each call is carried out and its answer (or
-its failure) goes back into the plugin's generator.
+Plugins do no I/O: their generators yield API calls. This module sends each call and returns its
+response, or raises its error, at the ``yield``.
 """
 
 from __future__ import annotations
@@ -44,115 +44,115 @@ METHODS = {"create": "POST", "bind": "POST", "update": "PUT", "patch": "PATCH",
 
 
 class ExternalBinder(Protocol):
-    """Somebody outside who binds pods."""
+    """A service that binds pods instead of the Bind plugins: an extender."""
 
     def is_binder(self, pod: PodInfo) -> bool:
-        """Tell whether it does so for this pod."""
+        """Tell whether it binds this pod."""
         ...
 
     async def bind(self, placement: Placement) -> bool:
-        """Bind the pod, or leave it to the plugins; raises ExtenderFailed."""
+        """Bind the pod; return whether it was bound. Raises ExtenderFailed."""
         ...
 
 
 class BindFailed(Exception):
-    """A pod was not bound; the words are what its condition then says.
+    """A write of a binding failed; the message is that of the pod's condition.
 
-    ``begun`` are the plugins whose pre-bind writes were begun, in order. Nothing is undone yet:
-    the failed write may have taken effect all the same.
+    ``started`` are the PreBind plugins that were started, in order. Nothing is undone yet: the
+    failed write may have been stored although its response was an error.
     """
 
-    begun: tuple[PreBindPlugin, ...] = ()
+    started: tuple[PreBindPlugin, ...] = ()
 
     @classmethod
     def at(cls, plugin: str, point: str, cause: Exception) -> BindFailed:
-        """A plugin's writes failed."""
+        """Return the error of a plugin at an extension point."""
         return cls(f'running {point} plugin "{plugin}": {cause or repr(cause)}')
 
 
 @dataclass(slots=True)
 class ApiCallRunner:
-    """Carries out what plugins yield; ``asleep`` is how many of them are waiting."""
+    """Sends the API calls that plugins yield; ``idle`` counts bindings that wait, not write."""
 
     client: Client
     clock: Clock
     binder: ExternalBinder | None = None
-    asleep: int = 0
-    watch: DurationRecorder = NO_DURATIONS
+    idle: int = 0
+    durations: DurationRecorder = NO_DURATIONS
 
-    def told(self, point: str, status: str, profile: Profile, began: float) -> None:
-        """Note how long the plugins of an extension point took."""
-        self.watch.tell(self.watch.read() - began, point, status, profile.name)
+    def record_duration(self, point: str, status: str, profile: Profile, began: float) -> None:
+        """Record how long the plugins of an extension point took."""
+        self.durations.record(self.durations.now() - began, point, status, profile.name)
 
     async def run(self, steps: Generator[ApiCall, Any, None]) -> None:
-        """Run a plugin's generator to its end; what it raises comes through."""
+        """Run a plugin's generator to its end; raises what the generator raises."""
         try:
             call = next(steps)
             while True:
                 try:
-                    answer = await self._answer(call)
+                    response = await self._response(call)
                 except HoldfastError as failure:
                     call = steps.throw(failure)
                 else:
-                    call = steps.send(answer)
+                    call = steps.send(response)
         except StopIteration:
             return
 
-    async def _answer(self, call: ApiCall) -> Any:
-        """Carry one call out; a read is repeated until the server answers.
+    async def _response(self, call: ApiCall) -> Any:
+        """Send one call and return the response; a read is retried until the server responds.
 
-        Whoever reads wants to know what became of a write: no answer is none.
+        Plugins read to find out whether a write was stored, so a read must not fail.
         """
         if call.verb == "sleep":
-            await self.idle(self.clock.sleep(call.body))
+            await self.wait_idle(self.clock.sleep(call.body))
             return None
         if call.verb == "get":
             return await retry(lambda: send_call(self.client, call), self.clock)
         return await send_call(self.client, call)
 
-    async def idle(self, wait: Awaitable[T]) -> T:
-        """Wait for something that needs no writing."""
-        self.asleep += 1
+    async def wait_idle(self, wait: Awaitable[T]) -> T:
+        """Await something that writes nothing."""
+        self.idle += 1
         try:
             return await wait
         finally:
-            self.asleep -= 1
+            self.idle -= 1
 
 
 async def bind(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> None:
-    """Write everything that puts the pod on its node.
+    """Run the PreBind plugins and bind the pod.
 
-    Raises BindFailed; the caller finds out whether the pod is on its node nevertheless, and if
-    not calls ``undo``, withdraws the promises and puts the pod back.
+    Raises BindFailed. The caller then reads whether the pod was bound nevertheless, and if not
+    calls ``undo``, unreserves and requeues the pod.
     """
-    begun: list[Any] = []
-    point, began, status = "PreBind", call_runner.watch.read(), "Success"
+    started: list[Any] = []
+    point, began, status = "PreBind", call_runner.durations.now(), "Success"
     try:
-        for plugin in _preparing(call_runner, profile, placement):
-            _stop_if_recalled(placement)
-            begun.append(plugin)
+        for plugin in _pre_bind_plugins(call_runner, profile, placement):
+            _raise_if_cancelled(placement)
+            started.append(plugin)
             steps = plugin.pre_bind(placement.states.get(plugin.name), placement)
             await _run(call_runner, plugin.name, "PreBind", steps)
-        _stop_if_recalled(placement)
-        if begun:
-            call_runner.told(point, status, profile, began)
-        point, began = "Bind", call_runner.watch.read()
+        _raise_if_cancelled(placement)
+        if started:
+            call_runner.record_duration(point, status, profile, began)
+        point, began = "Bind", call_runner.durations.now()
         await _bind_pod(call_runner, profile, placement)
     except BindFailed as failure:
-        failure.begun, status = tuple(begun), "Error"
+        failure.started, status = tuple(started), "Error"
         raise
     finally:
-        call_runner.told(point, status, profile, began)
+        call_runner.record_duration(point, status, profile, began)
 
 
 async def undo(call_runner: ApiCallRunner, placement: Placement, failure: BindFailed) -> None:
-    """Take back what was written for a pod that is not on its node, in reverse order."""
-    for plugin in reversed(failure.begun):
+    """Undo the PreBind plugins of a pod that was not bound, in reverse order."""
+    for plugin in reversed(failure.started):
         await _undo(call_runner, plugin, placement)
 
 
 async def post_bind(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> None:
-    """Tell the plugins that the pod has its node; what they make of it changes nothing."""
+    """Run the PostBind plugins of a bound pod; their errors are only logged."""
     for plugin in profile.plugins_at(PostBindPlugin):
         if not runs_for(plugin, placement):
             continue
@@ -161,28 +161,32 @@ async def post_bind(call_runner: ApiCallRunner, profile: Profile, placement: Pla
             if steps is not None:
                 await call_runner.run(steps)
         except Exception as failure:
-            log.warning("PostBind plugin %s for %s: %s", plugin.name, placement.pod.key, failure)
+            log.warning(
+                "PostBind plugin %s for %s failed: %s", plugin.name, placement.pod.key, failure
+            )
 
 
 async def send_call(client: Client, call: ApiCall) -> Any:
-    """Perform one write and return the stored object; failures raise."""
+    """Send one API call and return the object of the response; raises on an error status."""
     body = b"" if call.body is None else msgspec.json.encode(call.body)
     headers = {"accept": "application/json", "content-type": call.content_type}
     request = Request(METHODS[call.verb], call.path, {}, headers, body)
-    answer = await client.transport.send(request)
-    found = msgspec.json.decode(answer.body) if answer.body else {}
-    if answer.status >= 400:
-        raise from_status(answer.status, found if isinstance(found, dict) else {})
+    response = await client.transport.send(request)
+    found = msgspec.json.decode(response.body) if response.body else {}
+    if response.status >= 400:
+        raise from_status(response.status, found if isinstance(found, dict) else {})
     return found
 
 
-def _stop_if_recalled(placement: Placement) -> None:
+def _raise_if_cancelled(placement: Placement) -> None:
     if placement.abort_reason:
         raise BindFailed(placement.abort_reason)
 
 
-def _preparing(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> Iterator[Any]:
-    """Everybody who writes before the pod is bound."""
+def _pre_bind_plugins(
+    call_runner: ApiCallRunner, profile: Profile, placement: Placement
+) -> Iterator[Any]:
+    """Return the PreBind plugins of the pod, and the annotation writer if an extender binds it."""
     for plugin in profile.plugins_at(PreBindPlugin):
         if runs_for(plugin, placement):
             yield plugin
@@ -192,16 +196,16 @@ def _preparing(call_runner: ApiCallRunner, profile: Profile, placement: Placemen
 
 
 class AnnotationWriter:
-    """Writes what else would travel in the Binding, for a binder that does not know of it."""
+    """Writes the annotations of a Binding with a patch, for pods that an extender binds."""
 
-    name = "Annotator"
+    name = "AnnotationWriter"
 
     def pre_bind(self, _state: None, placement: Placement) -> ApiCalls:
-        """Write the annotations."""
+        """Write the annotations of the placement."""
         yield self._write(placement, placement.annotations)
 
     def undo_pre_bind(self, _state: None, placement: Placement) -> ApiCalls:
-        """Write what was there before."""
+        """Write the previous values of these annotations."""
         before = placement.pod.pod.metadata.annotations
         yield self._write(placement, {key: before.get(key) for key in placement.annotations})
 
@@ -235,8 +239,8 @@ async def _run(
     except HoldfastError as cause:
         raise BindFailed.at(plugin, point, cause) from cause
     except Exception as bug:
-        # The room must come back and the pod be tried again, whatever a plugin does.
-        log.exception("%s plugin %s", point, plugin)
+        # The resources must be freed and the pod requeued whatever a plugin raises.
+        log.exception("%s plugin %s failed", point, plugin)
         raise BindFailed.at(plugin, point, bug) from bug
 
 
@@ -246,35 +250,37 @@ async def _undo(call_runner: ApiCallRunner, plugin: PreBindPlugin, placement: Pl
     except NotFound:
         return
     except Exception as failure:
-        # The controllers clean up what stays behind; the pod must be retried regardless.
-        log.warning("undoing %s for %s: %s", plugin.name, placement.pod.key, failure)
+        # The controllers clean up what is left; the pod must be requeued in any case.
+        log.warning(
+            "undoing PreBind plugin %s for %s failed: %s", plugin.name, placement.pod.key, failure
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class BindOutcome:
-    """What became of a pod whose binding failed; an answer may be lost although the write was not.
+    """Whether a failed bind was stored: the response may be lost although the write succeeded.
 
-    ``node`` is where the pod is ("" for nowhere), ``waiting`` its newest version if it still wants
-    a node.
+    ``node`` is the node of the stored pod, or "". ``pending`` is its newest version if it is still
+    to be scheduled.
     """
 
     node: str
-    waiting: PodInfo | None = None
+    pending: PodInfo | None = None
 
 
 async def read_bind_outcome(
     client: Client, clock: Clock, world: World, pod_info: PodInfo
 ) -> BindOutcome:
-    """Ask the API server until it answers. Until then the room stays held: it may be taken."""
+    """Read the pod until the server responds; until then it stays assumed, as it may be bound."""
 
-    async def ask() -> BindOutcome:
+    async def read() -> BindOutcome:
         try:
             found = await read_newest(client, pod_info)
         except NotFound:
             found = None
         if found is None:
             return BindOutcome("")
-        waits = wants_node(found) and found.metadata.deletion_timestamp is None
-        return BindOutcome(node_of(found), pod_info_of(world, found) if waits else None)
+        pending = wants_node(found) and found.metadata.deletion_timestamp is None
+        return BindOutcome(node_of(found), pod_info_of(world, found) if pending else None)
 
-    return await retry(ask, clock, on=HoldfastError, honor_retry_after=False)
+    return await retry(read, clock, on=HoldfastError, honor_retry_after=False)

@@ -1,8 +1,8 @@
-"""One pod's turn: decide, enter the promises, hand over to binding; every step can be undone.
+"""The scheduling cycle of one pod: select a node, assume, run the Reserve and Permit plugins.
 
-Nothing here waits. The decision is ``engine``'s, pure; what this adds is the order of things:
-the pod is assumed on its node *before* the plugins enter their promises, so that no later
-decision can take the same room, and a refusal withdraws everything in reverse.
+Nothing here waits for I/O. ``engine`` selects the node; this module changes the world. The pod is
+assumed *before* the Reserve plugins run, so that no later decision uses the same resources, and a
+rejection undoes every step in reverse order.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.world import World
 
 CLEAR_NOMINATION = PostFilterResult("", nominated_node="")
-"""Nothing is to be done, and no node is promised any more."""
+"""No action, and the pod is not nominated to a node any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulingFailure:
-    """No node will do; ``effect`` is what the plugins want done about it."""
+    """A pod got no node; ``post_filter_result`` is that of the PostFilter plugins."""
 
     message: str
     unschedulable_plugins: frozenset[str]
     pending_plugins: frozenset[str]
-    effect: PostFilterResult | None = None
+    post_filter_result: PostFilterResult | None = None
     error: bool = False
-    """The attempt failed, not the pod: nobody is to blame, try again."""
+    """Whether the attempt ended in an error; then no plugin has rejected the pod."""
 
 
 def schedule_pod(
     profile: Profile, pod_info: PodInfo, world: World, now: float, rng: np.random.Generator
 ) -> Placement | SchedulingFailure:
-    """Find the pod its node and hold the room, or say why not."""
+    """Select a node and assume the pod there, or return why not."""
     return select_and_assume(profile, feasible(profile, pod_info, world, now), world, now, rng)
 
 
@@ -61,7 +61,7 @@ def select_and_assume(
     *,
     points: NDArray[np.float64] | None = None,
 ) -> Placement | SchedulingFailure:
-    """Take the best of the feasible nodes and hold the room there; ``points`` count besides."""
+    """Assume the pod on the best feasible node; ``points`` of extenders are added to the scores."""
     if isinstance(found, Rejection):
         if world.auditor is not None:
             world.auditor.note_faults(rejection_faults(profile, found))
@@ -69,39 +69,41 @@ def select_and_assume(
     placement = rank(profile, found, rng, points)
     placement.now = now
     if world.auditor is None:
-        return _take(profile, world, placement)
+        return _assume_and_permit(profile, world, placement)
     extended = points is not None
     world.auditor.note_faults(placement_faults(profile, found, placement, extended=extended))
     world.auditor.before_attempt()
-    outcome = _take(profile, world, placement)
+    outcome = _assume_and_permit(profile, world, placement)
     world.auditor.after_attempt(outcome if isinstance(outcome, Placement) else None)
     return outcome
 
 
-def _take(profile: Profile, world: World, placement: Placement) -> Placement | SchedulingFailure:
-    """Hold the room a pod was given, with everybody's permission."""
+def _assume_and_permit(
+    profile: Profile, world: World, placement: Placement
+) -> Placement | SchedulingFailure:
+    """Assume the pod and run the Reserve and Permit plugins; undo all of it on a rejection."""
     placement.nominated_node = world.nominations.node_of(placement.pod.uid)
-    refusal = assume_and_reserve(profile, world, placement)
-    if refusal is not None:
-        return _refused("Reserve", *refusal)
-    refusal = _permit(profile, world, placement)
-    if refusal is not None:
+    rejection = assume_and_reserve(profile, world, placement)
+    if rejection is not None:
+        return _rejection_at("Reserve", *rejection)
+    rejection = _permit(profile, world, placement)
+    if rejection is not None:
         unreserve_and_forget(profile, world, placement)
-        return _refused("Permit", *refusal)
+        return _rejection_at("Permit", *rejection)
     return placement
 
 
 def assume_and_reserve(
     profile: Profile, world: World, placement: Placement
 ) -> tuple[str, Reject] | None:
-    """Enter the pod and every plugin's promise in the ledgers; all of them or none."""
+    """Assume the pod and run the Reserve plugins; undo all of it if one rejects the pod."""
     world.assume(placement.pod, placement.row)
     try:
         for plugin in profile.plugins_run_for(ReservePlugin, placement.states):
-            refusal = plugin.reserve(placement.states.get(plugin.name), placement)
-            if refusal is not None:
+            rejection = plugin.reserve(placement.states.get(plugin.name), placement)
+            if rejection is not None:
                 unreserve_and_forget(profile, world, placement)
-                return plugin.name, refusal
+                return plugin.name, rejection
     except Exception:
         unreserve_and_forget(profile, world, placement)
         raise
@@ -109,30 +111,30 @@ def assume_and_reserve(
 
 
 def unreserve_and_forget(profile: Profile, world: World, placement: Placement) -> None:
-    """Withdraw everything ``assume_and_reserve`` entered, in reverse order."""
+    """Undo ``assume_and_reserve`` in reverse order."""
     for plugin in reversed(profile.plugins_run_for(ReservePlugin, placement.states)):
         plugin.unreserve(placement.states.get(plugin.name), placement)
     world.forget(placement.pod.uid)
 
 
 def rejected_on_node(plugin: str, *reasons: str) -> SchedulingFailure:
-    """Turn a pod away that had found its node but may not have it."""
+    """Return the failure of a pod that a plugin rejected after its node was selected."""
     message = fit_error_message(1, Counter(reasons))
     return SchedulingFailure(message, frozenset({plugin}), frozenset(), CLEAR_NOMINATION)
 
 
 def _permit(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
-    """Ask every plugin for its permission; if one wants to wait, the pod does."""
+    """Run the Permit plugins; if one returns Wait, add the pod to the waiting pods."""
     if not profile.plugins_at(PermitPlugin):
         return None
     seconds: dict[str, float] = {}
     try:
         for plugin in profile.plugins_run_for(PermitPlugin, placement.states):
-            answer = plugin.permit(placement.states.get(plugin.name), placement, world.waiting)
-            if isinstance(answer, Reject):
-                return plugin.name, answer
-            if answer is not None:
-                seconds[plugin.name] = answer.seconds
+            result = plugin.permit(placement.states.get(plugin.name), placement, world.waiting)
+            if isinstance(result, Reject):
+                return plugin.name, result
+            if result is not None:
+                seconds[plugin.name] = result.seconds
     except Exception:
         unreserve_and_forget(profile, world, placement)
         raise
@@ -141,35 +143,33 @@ def _permit(profile: Profile, world: World, placement: Placement) -> tuple[str, 
     return None
 
 
-def _refused(point: str, plugin: str, reject: Reject) -> SchedulingFailure:
+def _rejection_at(point: str, plugin: str, reject: Reject) -> SchedulingFailure:
     if reject.code is Code.ERROR:
         message = f'running {point} plugin "{plugin}": {", ".join(reject.reasons)}'
         return SchedulingFailure(message, frozenset(), frozenset(), error=True)
-    scheduling_failure = rejected_on_node(plugin, *reject.reasons)
-    pending = (
-        scheduling_failure.unschedulable_plugins if reject.code is Code.PENDING else frozenset()
-    )
-    return replace(scheduling_failure, pending_plugins=pending)
+    failure = rejected_on_node(plugin, *reject.reasons)
+    pending = failure.unschedulable_plugins if reject.code is Code.PENDING else frozenset()
+    return replace(failure, pending_plugins=pending)
 
 
-def fit_error(rejection: Rejection, effect: PostFilterResult | None) -> str:
-    """Write why no node will do and, after it, what came of trying to change that."""
+def fit_error(rejection: Rejection, result: PostFilterResult | None) -> str:
+    """Return why the pod fits no node, followed by the message of the PostFilter plugins."""
     message = rejection.message()
-    return f"{message} {effect.message}" if effect is not None and effect.message else message
+    return f"{message} {result.message}" if result is not None and result.message else message
 
 
 def scheduling_failure(
     profile: Profile, rejection: Rejection, world: World, now: float
 ) -> SchedulingFailure:
-    """Turn a pod away that fits nowhere, once the plugins have said what to do about it."""
+    """Run the PostFilter plugins for a pod that fits no node, and return the failure."""
     if rejection.code is Code.ERROR:
         return SchedulingFailure(rejection.message(), frozenset(), frozenset(), error=True)
-    effect = run_post_filter_plugins(profile, rejection, world, now)
+    result = run_post_filter_plugins(profile, rejection, world, now)
     if not rejection.nodes:
-        effect = CLEAR_NOMINATION
+        result = CLEAR_NOMINATION
     return SchedulingFailure(
-        fit_error(rejection, effect),
+        fit_error(rejection, result),
         rejection.unschedulable_plugins,
         rejection.pending_plugins,
-        effect,
+        result,
     )

@@ -1,4 +1,4 @@
-"""What the scheduler believes, written out for somebody who wonders, and whether it is true."""
+"""The cache dump: the scheduler's cache and queue as text, and where the cache is wrong."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ log = logging.getLogger(__name__)
 
 
 def dump(scheduler: Scheduler) -> str:
-    """Write out where picture and API differ, every node, and the queue."""
+    """Return the differences between cache and API, every node with its pods, and the queue."""
     return "\n".join([*_mismatches(scheduler), *_nodes(scheduler), *_queue(scheduler)])
 
 
 def log_dump(scheduler: Scheduler) -> None:
-    """Write the dump to the log, one record a line."""
-    for line in ("asked for a dump", *dump(scheduler).splitlines()):
+    """Log the dump, one record for each line."""
+    for line in ("dump of the scheduler's cache and queue", *dump(scheduler).splitlines()):
         log.warning("%s", line)
 
 
 def _mismatches(scheduler: Scheduler) -> Iterator[str]:
-    """Compare with what the informers last heard; what they heard since is on its way."""
+    """Compare the cache with the informers' newest objects, as upstream's comparer does."""
     informers, nodes = scheduler.informers.informer_set, scheduler.world.nodes
-    heard, known = set(informers.get(NODES).cache), set(nodes.row_of)
-    yield f"Nodes: missed {sorted(heard - known)}, redundant {sorted(known - heard)}"
+    listed, known = set(informers.get(NODES).cache), set(nodes.row_of)
+    yield f"Nodes: missed {sorted(listed - known)}, redundant {sorted(known - listed)}"
     cached = informers.get(PODS).cache.values()
     bound = {pod.key for pod in cached if pod.spec.node_name and not pod.finished}
     assumed = {pod_info.key for pod_info, _ in nodes.pods() if nodes.is_assumed(pod_info.uid)}
-    standing = {pod_info.key for pod_info, _ in nodes.pods() if not pod_info.is_reserve_pod}
-    lost = {key for key in bound - standing if not _aside(scheduler, key)}
-    redundant = standing - bound - assumed
-    yield f"Pods: missed {sorted(lost)}, redundant {sorted(redundant)}, assumed {len(assumed)}"
+    assigned = {pod_info.key for pod_info, _ in nodes.pods() if not pod_info.is_reserve_pod}
+    missed = {key for key in bound - assigned if not _on_unknown_node(scheduler, key)}
+    redundant = assigned - bound - assumed
+    yield f"Pods: missed {sorted(missed)}, redundant {sorted(redundant)}, assumed {len(assumed)}"
 
 
-def _aside(scheduler: Scheduler, key: str) -> bool:
-    """Tell whether a pod's node is unknown: then it waits for that and is not missed."""
+def _on_unknown_node(scheduler: Scheduler, key: str) -> bool:
+    """Tell whether the cache has no node for a bound pod; such a pod is not counted as missed."""
     pod = scheduler.informers.informer_set.get(PODS).cache[key]
     return pod.spec.node_name not in scheduler.world.nodes.row_of
 
@@ -57,19 +57,19 @@ def _nodes(scheduler: Scheduler) -> Iterator[str]:
             for r in range(len(nodes.resources))
             if nodes.requested[r, row] or nodes.allocatable[r, row]
         }
-        room = ", ".join(f"{what} {taken}/{has}" for what, (taken, has) in amounts.items())
-        yield f"Node {name}: requested/allocatable {room}"
+        shown = ", ".join(f"{name} {used}/{of}" for name, (used, of) in amounts.items())
+        yield f"Node {name}: requested/allocatable {shown}"
         yield from (f"  {_pod(pod_info)}" for pod_info in nodes.pods_on(row).values())
         for pod_info in world.nominations.on(name).values():
             yield f"  nominated {_pod(pod_info)}"
 
 
 def _queue(scheduler: Scheduler) -> Iterator[str]:
-    places = scheduler.queue.pods_by_queue()
-    active, backoff = len(places.get("active", ())), len(places.get("backoff", ()))
-    parked = [*places.get("unschedulable", ()), *places.get("gated", ())]
-    yield f"activeQ:{active}; backoffQ:{backoff}; unschedulablePods:{len(parked)}"
-    for queue_name, keys in sorted(places.items()):
+    pods = scheduler.queue.pods_by_queue()
+    active, backoff = len(pods.get("active", ())), len(pods.get("backoff", ()))
+    unschedulable = [*pods.get("unschedulable", ()), *pods.get("gated", ())]
+    yield f"activeQ:{active}; backoffQ:{backoff}; unschedulablePods:{len(unschedulable)}"
+    for queue_name, keys in sorted(pods.items()):
         yield from (f"  {queue_name} {key}" for key in sorted(keys))
 
 
@@ -78,7 +78,7 @@ def _pod(pod_info: PodInfo) -> str:
 
 
 def node_reservations(world: World, node: str) -> list[dict[str, Any]] | None:
-    """List what is held on a node and who draws on it, in base units; None: no such node."""
+    """List the reservations of a node with their pods, in base units; None: no such node."""
     row = world.nodes.row_of.get(node)
     if row is None:
         return None

@@ -1,7 +1,7 @@
-"""How news arrives: informer events into the world's columns and the queue.
+"""Event handlers: apply the informers' events to the world and the scheduling queue.
 
-Each object kind has one small handler. The world is always told first, then the queue, so that a
-pod retried because of an event sees the world after it.
+Each kind of object has one handler. A handler updates the world before the queue, so that a pod
+requeued by an event is scheduled against the world after it.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ log = logging.getLogger(__name__)
 
 
 class EventHandlers:
-    """Keeps the world and the queue as the API server last said they are.
+    """Keeps the world and the scheduling queue in step with the API server.
 
-    ``is_responsible_for`` tells whether a scheduler name is one of our profiles.
+    ``is_responsible_for`` tells whether a scheduler name is that of one of our profiles.
     """
 
     def __init__(
         self,
         world: World,
         queue: SchedulingQueue,
-        ours: Callable[[str], bool],
+        is_responsible_for: Callable[[str], bool],
         now: Callable[[], float],
-        watch: DurationRecorder = NO_DURATIONS,
+        durations: DurationRecorder = NO_DURATIONS,
     ) -> None:
         self.world = world
         self.queue = queue
-        self.is_responsible_for = ours
+        self.is_responsible_for = is_responsible_for
         self.now = now
-        self._watch = watch
+        self._durations = durations
 
     def on_pod(self, _kind: str, old: Pod | None, new: Pod | None) -> None:
-        """A pod came, changed or went. A finished pod counts as gone."""
+        """Handle a pod that was added, updated or deleted; a finished pod counts as deleted."""
         if old is not None and new is not None and old.uid != new.uid:
             self.on_pod("deleted", old, None)
             old = None
@@ -59,14 +59,14 @@ class EventHandlers:
             new = None
         if new is None:
             if old is not None:
-                self._pod_gone(old)
+                self._on_deleted_pod(old)
         elif new.spec.node_name:
-            self._pod_on_node(old, new)
+            self._on_assigned_pod(old, new)
         elif self.is_responsible_for(new.spec.scheduler_name or "default-scheduler"):
-            self._pod_waiting(old, new)
+            self._on_unassigned_pod(old, new)
 
     def on_node(self, _kind: str, old: Node | None, new: Node | None) -> None:
-        """A node came, changed or went."""
+        """Handle a node that was added, updated or deleted."""
         if new is None:
             if old is not None:
                 self.world.delete(old)
@@ -80,7 +80,7 @@ class EventHandlers:
             self.notify_queue("Node", action, old, new)
 
     def handler_for(self, kind: str) -> Callable[[str, Object | None, Object | None], None]:
-        """Make a handler for a kind that only the world cares about."""
+        """Return the handler of a kind whose objects are never in the queue."""
 
         def handle(_kind: str, old: Object | None, new: Object | None) -> None:
             if new is not None:
@@ -91,104 +91,106 @@ class EventHandlers:
 
         return handle
 
-    def _pod_on_node(self, old: Pod | None, new: Pod) -> None:
+    def _on_assigned_pod(self, old: Pod | None, new: Pod) -> None:
         self.queue.delete(new.uid)
         self.world.upsert(new)
         if old is None or not old.spec.node_name:
             self.notify_queue("AssignedPod", "Add", None, new)
-            promised = old is not None and old.status.nominated_node_name
-            if promised and ALLOCATED in new.metadata.annotations:
-                # It took what was held for it: those who counted its promise too counted twice.
+            nominated = old is not None and old.status.nominated_node_name
+            if nominated and ALLOCATED in new.metadata.annotations:
+                # The pod uses reserved resources: pods that were rejected because its nomination
+                # was counted as well may fit now.
                 self.nomination_ended(self.world.pod_info(new), new.spec.node_name)
         else:
             for action in pod_changes(old, new):
                 self.notify_queue("AssignedPod", action, old, new)
 
-    def _pod_waiting(self, old: Pod | None, new: Pod) -> None:
+    def _on_unassigned_pod(self, old: Pod | None, new: Pod) -> None:
         if self.world.nodes.is_assumed(new.uid):
             if new.terminating and (old is None or not old.terminating):
-                self._assumed_gone(new)
+                self._on_deleted_assumed_pod(new)
             else:
                 self.queue.update_in_flight(self.world.pod_info(new))
             return
         pod_info = self.world.pod_info(new)
-        left = self._renominate(old, pod_info)
+        old_node = self._update_nomination(old, pod_info)
         changes = [] if old is None else pod_changes(old, new)
         events = [ClusterEvent("UnschedulablePod", action, old, new) for action in changes]
         self.queue.update(pod_info, self.now(), events)
-        if left:
-            self.nomination_ended(pod_info, left)
+        if old_node:
+            self.nomination_ended(pod_info, old_node)
 
-    def _renominate(self, old: Pod | None, pod_info: PodInfo) -> str:
-        """Note where the pod is nominated; answers the node whose promise was taken back, or "".
+    def _update_nomination(self, old: Pod | None, pod_info: PodInfo) -> str:
+        """Store the pod's nominated node; return the node it is no longer nominated to, or "".
 
-        Our own nomination is known before the status tells: silence does not end it.
+        Our own nomination is stored before it is in the status: a status that never had one does
+        not clear it.
         """
         nominations = self.world.nominations
-        said = old.status.nominated_node_name if old is not None else ""
-        says = pod_info.pod.status.nominated_node_name
-        node = says or ("" if said else nominations.node_of(pod_info.uid))
-        if not node and not said:
+        old_nominated = old.status.nominated_node_name if old is not None else ""
+        new_nominated = pod_info.pod.status.nominated_node_name
+        node = new_nominated or ("" if old_nominated else nominations.node_of(pod_info.uid))
+        if not node and not old_nominated:
             return ""
         nominations.set(pod_info, node)
-        return said if said != node else ""
+        return old_nominated if old_nominated != node else ""
 
     def nomination_ended(self, pod_info: PodInfo, node: str) -> None:
-        """A node is promised to a pod no longer: as good as a pod gone, for the less important."""
-        gone = ClusterEvent("AssignedPod", "Delete", with_node_name(pod_info.pod, node), None)
+        """Requeue pods of no higher priority after a nomination, as after the deletion of a pod."""
+        deleted = ClusterEvent("AssignedPod", "Delete", with_node_name(pod_info.pod, node), None)
         self.queue.requeue_for_event(
-            gone, self.now(),
+            deleted, self.now(),
             lambda queued: queued.uid != pod_info.uid
             and queued.pod_info.priority <= pod_info.priority,
         )  # fmt: skip
 
-    def _pod_gone(self, old: Pod) -> None:
+    def _on_deleted_pod(self, old: Pod) -> None:
         self.stop_scheduling(old.uid)
         if old.spec.node_name:
             self.world.delete(old)
             self.notify_queue("AssignedPod", "Delete", old, None)
             return
         if self.world.nodes.is_assumed(old.uid):
-            self._assumed_gone(old)
+            self._on_deleted_assumed_pod(old)
             return
-        promised = self.world.nominations.node_of(old.uid)
+        nominated = self.world.nominations.node_of(old.uid)
         self.world.delete(old)
-        if promised:
-            self.nomination_ended(self.world.pod_info(old), promised)
+        if nominated:
+            self.nomination_ended(self.world.pod_info(old), nominated)
 
-    def _assumed_gone(self, pod: Pod) -> None:
-        """Free the room of a pod that will not be bound."""
+    def _on_deleted_assumed_pod(self, pod: Pod) -> None:
+        """Remove an assumed pod that will not be bound, and requeue pods for its resources."""
         self.stop_scheduling(pod.uid)
-        there = self._where_assumed(pod)
-        self.world.delete(there)
-        self.notify_queue("AssignedPod", "Delete", there, None)
+        assigned = self._as_assigned(pod)
+        self.world.delete(assigned)
+        self.notify_queue("AssignedPod", "Delete", assigned, None)
 
     def stop_scheduling(self, uid: str) -> None:
-        """Let a pod (or reservation) queue and wait no longer."""
+        """Remove a pod or reservation from the queue and from the pods that wait on Permit."""
         self.queue.delete(uid)
         waiting = self.world.waiting.get(uid)
         if waiting is not None:
             waiting.reject("", REMOVED)
 
-    def _where_assumed(self, pod: Pod) -> Pod:
-        standing = self.world.nodes.pod(pod.uid)
-        return pod if standing is None else with_node_name(pod, self.world.nodes.names[standing[1]])
+    def _as_assigned(self, pod: Pod) -> Pod:
+        entry = self.world.nodes.pod(pod.uid)
+        return pod if entry is None else with_node_name(pod, self.world.nodes.names[entry[1]])
 
     def notify_queue(self, resource: str, action: str, old: Any, new: Any) -> None:
-        """Tell whoever waits for it that something happened."""
+        """Make a cluster event and requeue the pods that it may help."""
         event = ClusterEvent(resource, action, old, new)
-        began = self._watch.read()
+        began = self._durations.now()
         self.queue.requeue_for_event(event, self.now())
-        self._watch.tell(self._watch.read() - began, event.label)
+        self._durations.record(self._durations.now() - began, event.label)
 
 
 def with_node_name(pod: Pod, node: str) -> Pod:
-    """Show an assumed pod as standing where it was assumed."""
+    """Return a copy of the pod with ``spec.nodeName`` set."""
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
 
 
 def node_changes(old: Node, new: Node) -> list[str]:
-    """Name what changed about a node, in the order upstream tells it."""
+    """Return the actions of an update of a node, in upstream's order."""
     changes = []
     if old.spec.unschedulable and not new.spec.unschedulable:
         changes.append("UpdateNodeTaint")
@@ -208,15 +210,15 @@ def node_changes(old: Node, new: Node) -> list[str]:
 
 
 def pod_changes(old: Pod, new: Pod) -> list[str]:
-    """Name what changed about a pod.
+    """Return the actions of an update of a pod; "Update" for other changes of spec or annotations.
 
-    A change of no particular kind is a plain Update; one of status or bookkeeping alone, such as
-    our own PodScheduled condition, is no news: it would send the pod round in circles.
+    Other changes of the status are no action: our own PodScheduled condition would requeue the pod
+    again and again.
     """
     changes = []
     if old.metadata.labels != new.metadata.labels:
         changes.append("UpdatePodLabel")
-    if _asks_for_less(old, new):
+    if _requests_less(old, new):
         changes.append("UpdatePodScaleDown")
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         changes.append("UpdatePodSchedulingGatesEliminated")
@@ -230,16 +232,16 @@ def pod_changes(old: Pod, new: Pod) -> list[str]:
     return changes or (["Update"] if plain else [])
 
 
-def _asks_for_less(old: Pod, new: Pod) -> bool:
-    """Tell whether any request was reduced or taken away, resizes still under way included."""
+def _requests_less(old: Pod, new: Pod) -> bool:
+    """Tell whether a request was reduced or removed, counting resizes in progress."""
     if old.spec == new.spec and old.status == new.status:
         return False
     try:
-        asked, asks = request_nanos(old), request_nanos(new)
+        before, after = request_nanos(old), request_nanos(new)
     except HoldfastError:
-        # An old version that made no sense: anything may have changed.
+        # One version has invalid amounts: any of them may have been reduced.
         return True
-    return any(amount > asks.get(name, -1) for name, amount in asked.items())
+    return any(amount > after.get(name, -1) for name, amount in before.items())
 
 
 def _condition_states(node: Node) -> dict[str, str]:

@@ -1,13 +1,13 @@
-"""Pods that extenders have a say about: asked beside the cycle, decided in an instant.
+"""Schedule the pods that extenders filter or prioritize, outside of the scheduling cycle.
 
-The cycle never waits for an extender. A pod that needs one stands in a line of its own, still in
-flight as far as the queue is concerned, while other pods are placed. Extenders are told which nodes
-would do; when they have answered, the world has moved on, so everything is looked at again: what
-is feasible *now* is narrowed to what they allow, ranked and held at once. If that leaves nothing
-but there are nodes they were not asked about, they are asked again.
+The scheduling cycle never waits for an extender. A pod that needs one is added to a queue of its
+own, and is in flight for the scheduling queue, while other pods are scheduled. Extenders get the
+feasible nodes. The world may change until they respond, so the nodes that are feasible *then* are
+computed again, narrowed to those the extenders allow, and the pod is assumed on the best at once.
+If none is left but some feasible nodes were not sent to the extenders, they are called again.
 
-The line is served one pod at a time, as extenders know it from kube-scheduler. One that binds pods
-itself counts for itself: it hears of the next pod once the last one is bound.
+The queue handles one pod at a time, as kube-scheduler does. After a pod that an extender binds
+itself, it waits for that binding, because the extender counts its own resources.
 """
 
 from __future__ import annotations
@@ -37,87 +37,87 @@ from holdfast.scheduler.queued_pods import QueuedPodInfo
 log = logging.getLogger(__name__)
 
 MAX_ROUNDS = 5
-"""How often extenders are asked anew within one attempt because the cluster did not keep still."""
-CHANGED_TOO_FAST = "the cluster changed faster than the extenders answered"
+"""How often extenders are called within one attempt because the cluster changed meanwhile."""
+CHANGED_TOO_FAST = "the cluster changed faster than the extenders responded"
 
 Outcome = Placement | SchedulingFailure
-Conclude = Callable[[QueuedPodInfo, Outcome | None, float], None]
-"""Carry an outcome out; None: nobody wants the pod placed any more. It took so many seconds."""
+HandleResult = Callable[[QueuedPodInfo, Outcome | None, float], None]
+"""Called with the pod, the result (None: it needs no node any more) and the seconds taken."""
 
 
 @dataclass(slots=True, eq=False)
 class ExtenderQueue:
-    """The line of pods that wait for extenders."""
+    """The pods that wait for extenders, by priority."""
 
     extenders: Extenders
     profiles: Mapping[str, Profile]
     world: World
     clock: Clock
     rng: np.random.Generator
-    conclude: Conclude
+    handle_result: HandleResult
     wait_for_binding: Callable[[str], Awaitable[None]]
-    """Waits until a pod is bound, or is not, by uid."""
-    _line: list[tuple[int, float, int, QueuedPodInfo]] = field(default_factory=list, init=False)
+    """Waits for the end of the binding cycle of the pod with this uid."""
+    _heap: list[tuple[int, float, int, QueuedPodInfo]] = field(default_factory=list, init=False)
     _order: count[int] = field(default_factory=count, init=False)
     _worker: asyncio.Task[None] | None = field(default=None, init=False)
 
-    def enter(self, queued: QueuedPodInfo) -> None:
-        """Put a pod in the line: the more important first, then whoever waits longest."""
-        place = (-queued.pod_info.priority, queued.since, next(self._order), queued)
-        heapq.heappush(self._line, place)
+    def add(self, queued: QueuedPodInfo) -> None:
+        """Add a pod: highest priority first, then the longest waiting."""
+        entry = (-queued.pod_info.priority, queued.since, next(self._order), queued)
+        heapq.heappush(self._heap, entry)
         if self._worker is not None and self._worker.done():
-            self._worker.result()  # a worker that failed did so over a defect: crash loudly
+            self._worker.result()  # a worker fails only by a bug: raise it
         if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._serve(), name="scheduler: extenders")
+            self._worker = asyncio.create_task(self._run(), name="scheduler: extenders")
 
     async def stop(self) -> None:
-        """Ask nobody any more; whoever stands in the line is still without a node."""
-        self._line.clear()
+        """Stop calling extenders; the pods in the queue stay without a node."""
+        self._heap.clear()
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait({self._worker})
 
-    async def _serve(self) -> None:
-        while self._line:
-            *_, queued = heapq.heappop(self._line)
+    async def _run(self) -> None:
+        while self._heap:
+            *_, queued = heapq.heappop(self._heap)
             began = self.clock.monotonic()
             try:
                 outcome = await self._decide(queued)
             except ExtenderFailed as failure:
                 outcome = _failed(str(failure))
             except Exception as bug:
-                # One pod with an impossible field must not stop the others.
-                log.exception("deciding for %s failed", queued.pod_info.key)
+                # One pod with an invalid field must not stop the others.
+                log.exception("scheduling %s failed", queued.pod_info.key)
                 outcome = _failed(str(bug) or repr(bug))
-            self.conclude(queued, outcome, self.clock.monotonic() - began)
+            self.handle_result(queued, outcome, self.clock.monotonic() - began)
             if isinstance(outcome, Placement) and self.extenders.is_binder(outcome.pod):
                 await self.wait_for_binding(queued.uid)
 
     async def _decide(self, queued: QueuedPodInfo) -> Outcome | None:
         for _ in range(MAX_ROUNDS):
-            if _unwanted(queued):
+            if _needs_no_node(queued):
                 return None
             pod_info, found, opinion = queued.pod_info, self._feasible(queued), None
             if isinstance(found, Feasible):
                 opinion = await self.extenders.filter_and_prioritize(found)
             if not _unchanged(queued, pod_info):
                 continue
-            heard = self._hear(queued, opinion)
-            if isinstance(heard, Rejection):
-                outcome = await self._turn_away(queued, opinion, heard)
+            narrowed = self._narrow(queued, opinion)
+            if isinstance(narrowed, Rejection):
+                outcome = await self._post_filter(queued, opinion, narrowed)
             else:
-                outcome = None if heard is None else self._place(queued, *heard)
+                outcome = None if narrowed is None else self._place(queued, *narrowed)
             if outcome is not None:
                 return outcome
-        return None if _unwanted(queued) else _failed(CHANGED_TOO_FAST)
+        return None if _needs_no_node(queued) else _failed(CHANGED_TOO_FAST)
 
     def _feasible(self, queued: QueuedPodInfo) -> Feasible | Rejection:
         return feasible(self._profile(queued), queued.pod_info, self.world, self.clock.now())
 
-    def _hear(
+    def _narrow(
         self, queued: QueuedPodInfo, opinion: ExtenderResults | None
     ) -> tuple[Feasible, Points] | Rejection | None:
-        """Put what was said to the world of now; None if they do not go together."""
+        """Narrow the nodes feasible now by the extenders' results; None: call them again."""
         found = self._feasible(queued)
         if isinstance(found, Rejection):
             return found
@@ -129,37 +129,37 @@ class ExtenderQueue:
             self._profile(queued), found, self.world, now, self.rng, points=points
         )
 
-    async def _turn_away(
+    async def _post_filter(
         self, queued: QueuedPodInfo, opinion: ExtenderResults | None, rejection: Rejection
     ) -> Outcome | None:
-        """Turn the pod away; who is to be evicted for it, extenders may want to talk about."""
+        """Run the PostFilter plugins; extenders may change their choice of victims."""
         profile, pod_info = self._profile(queued), queued.pod_info
         outcome = scheduling_failure(profile, rejection, self.world, self.clock.now())
-        effect = outcome.effect
-        if effect is None or not effect.victims or not self.extenders.supports_preemption(pod_info):
+        result = outcome.post_filter_result
+        if result is None or not result.victims or not self.extenders.supports_preemption(pod_info):
             return outcome
-        agreement = await self.extenders.process_preemption(pod_info, effect.candidates)
-        again = self._hear(queued, opinion) if _unchanged(queued, pod_info) else None
+        agreement = await self.extenders.process_preemption(pod_info, result.candidates)
+        again = self._narrow(queued, opinion) if _unchanged(queued, pod_info) else None
         if not isinstance(again, Rejection):
             return None
         again.extender_preemption = agreement
         outcome = scheduling_failure(profile, again, self.world, self.clock.now())
-        evicts = outcome.effect is not None and bool(outcome.effect.victims)
+        evicts = outcome.post_filter_result is not None and bool(outcome.post_filter_result.victims)
         return None if agreement.accepted and not evicts else outcome
 
     def _profile(self, queued: QueuedPodInfo) -> Profile:
         return self.profiles[queued.pod_info.scheduler_name]
 
 
-def _unwanted(queued: QueuedPodInfo) -> bool:
-    """Tell whether the pod was deleted, or found a node without us, in the meantime."""
+def _needs_no_node(queued: QueuedPodInfo) -> bool:
+    """Tell whether the pod was deleted or assigned to a node meanwhile."""
     return queued.removed or queued.pod_info.terminating
 
 
-def _unchanged(queued: QueuedPodInfo, asked: PodInfo) -> bool:
-    """Tell whether the pod is still what extenders were asked about."""
-    now, then = queued.pod_info.pod, asked.pod
-    return not _unwanted(queued) and (
+def _unchanged(queued: QueuedPodInfo, sent: PodInfo) -> bool:
+    """Tell whether the pod is still the one that was sent to the extenders."""
+    now, then = queued.pod_info.pod, sent.pod
+    return not _needs_no_node(queued) and (
         (now.spec, now.metadata.labels, now.metadata.annotations)
         == (then.spec, then.metadata.labels, then.metadata.annotations)
     )

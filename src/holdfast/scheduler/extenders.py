@@ -1,7 +1,7 @@
-"""All extenders together: their opinion of nodes, of evictions, and who of them binds pods.
+"""Call the extenders: filter, prioritize, process preemption, bind.
 
-Extenders that filter are asked one after the other, each about what the ones before left; those
-that only give points are asked at the same time.
+Extenders that filter are called one after the other, each with the nodes that the ones before
+allowed; those that prioritize are called at the same time.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from holdfast.framework.world import World
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-NEVER = 3600.0
-"""The clock tells when an answer is too late; the connection itself need not."""
+NO_TIMEOUT = 3600.0
+"""Timeout of the connection, seconds: ``HttpExtender`` measures the configured timeout itself."""
 _HEADERS = {"content-type": "application/json", "accept": "application/json"}
 
 RAW_NODES: Resource[dict[str, Any]] = replace(cast("Resource[Any]", NODES), type=dict)
 RAW_PODS: Resource[dict[str, Any]] = replace(cast("Resource[Any]", PODS), type=dict)
-"""Extenders are told of objects as they are stored, not only of what we read of them."""
+"""Extenders get whole objects, with the fields that the scheduler does not read."""
 
 
 class Extenders:
-    """The extenders of a scheduler, in the order they are asked."""
+    """The extenders of a scheduler, in the order in which they are called."""
 
     def __init__(
         self, configs: Sequence[ExtenderConfig], client: Client, clock: Clock, world: World
@@ -69,53 +69,54 @@ class Extenders:
         self._write_check = write_check_of(client.transport)
         self._world = world
         self._nodes: dict[str, msgspec.Raw] = {}
-        self._node_news: Informer[Any] | None = None
+        self._node_informer: Informer[Any] | None = None
         if any(c.affects_decisions and not c.node_cache_capable for c in configs):
-            self._node_news = Informer(client, RAW_NODES, clock=clock, on_event=self._on_node)
+            self._node_informer = Informer(client, RAW_NODES, clock=clock, on_event=self._on_node)
         self.requests_in_flight = 0
-        """Questions under way."""
+        """Requests to extenders that have no response yet."""
 
     def __bool__(self) -> bool:
         return bool(self._all)
 
     async def start(self) -> None:
-        """Read the nodes in full, if an extender wants them so."""
-        if self._node_news is not None:
-            self._node_news.start()
-            await self._node_news.wait_for_sync()
+        """Start the informer of whole nodes if an extender needs them."""
+        if self._node_informer is not None:
+            self._node_informer.start()
+            await self._node_informer.wait_for_sync()
 
     async def stop(self) -> None:
-        """Hang up."""
-        if self._node_news is not None:
-            await self._node_news.stop()
+        """Close all connections."""
+        if self._node_informer is not None:
+            await self._node_informer.stop()
         for extender in self._all:
             await extender.close()
 
     def is_interested(self, pod: PodInfo) -> bool:
-        """Tell whether somebody has a say in where this pod goes."""
+        """Tell whether an extender filters or prioritizes nodes for this pod."""
         return any(e.config.affects_decisions and e.config.interested(pod) for e in self._all)
 
     def supports_preemption(self, pod: PodInfo) -> bool:
-        """Tell whether somebody has a say in who is evicted for this pod."""
-        return any(self._speaking(pod, "preempt_verb"))
+        """Tell whether an extender processes preemptions by this pod."""
+        return any(self._supporting(pod, "preempt_verb"))
 
     async def filter_and_prioritize(self, found: Feasible) -> ExtenderResults:
-        """Ask what they make of the feasible nodes; a nominated one is asked about first, alone.
+        """Let the extenders filter and prioritize the feasible nodes.
 
-        Raises ExtenderFailed if one fails that may not.
+        A nominated node is filtered first, alone. Raises ExtenderFailed if an extender fails that
+        is not ignorable.
         """
         names, pod = found.view.nodes.names, found.pod
-        chosen = [names[row] for row in (found.preselected_row,) if row is not None]
-        rows = [name for row in found.rows.tolist() if self._knows(name := names[row])]
+        nominated = [names[row] for row in (found.preselected_row,) if row is not None]
+        rows = [name for row in found.rows.tolist() if self._is_known(name := names[row])]
         body = await self._body(pod)
-        if chosen and self._knows(chosen[0]):
+        if nominated and self._is_known(nominated[0]):
             try:
-                promised = await self._filtered(pod, body, chosen)
+                alone = await self._filtered(pod, body, nominated)
             except ExtenderFailed as failure:
-                log.warning("asking about %s for %s: %s", chosen[0], pod.key, failure)
+                log.warning("filtering node %s for %s failed: %s", nominated[0], pod.key, failure)
             else:
-                if promised.allowed:
-                    return promised
+                if alone.allowed:
+                    return alone
         opinion = await self._filtered(pod, body, rows)
         if len(opinion.allowed) > 1:
             await self._score(pod, body, opinion)
@@ -124,35 +125,35 @@ class Extenders:
     async def process_preemption(
         self, pod: PodInfo, candidates: Sequence[Candidate]
     ) -> ExtenderPreemption:
-        """Ask which nodes may be freed for the pod, and by evicting whom."""
+        """Let the extenders remove candidates of a preemption or change their victims."""
         body = await self._body(pod)
         left = list(candidates)
-        for extender in self._speaking(pod, "preempt_verb"):
+        for extender in self._supporting(pod, "preempt_verb"):
             if not left:
                 break
             question = preemption_args(extender.config, body, left)
             try:
-                left = await self._ask(
+                left = await self._send(
                     extender, "preempt_verb", question,
                     lambda raw, by=extender: read_preemption_result(
                         by.config, raw, self._world.nodes
                     ),
                 )  # fmt: skip
             except ExtenderFailed as failure:
-                if not self._forgiven(extender, pod, failure):
+                if not self._ignores(extender, pod, failure):
                     return ExtenderPreemption(error=str(failure))
         asked = {candidate.node: candidate for candidate in candidates}
         return ExtenderPreemption(asked, {one.node: one for one in left if one.node in asked})
 
     async def bind(self, placement: Placement) -> bool:
-        """Let an extender bind the pod, if one does that; tell whether it did."""
+        """Let an extender bind the pod; return whether one did."""
         pod = placement.pod
         if not self.is_binder(pod):
             return False
-        for extender in self._speaking(pod, "bind_verb"):
+        for extender in self._supporting(pod, "bind_verb"):
             try:
-                # To bind is to write: not without the lease, whoever does it for us.
-                await self._ask(
+                # The extender's bind is a write too: it needs the leader's lease.
+                await self._send(
                     extender,
                     "bind_verb",
                     binding_args(placement),
@@ -161,55 +162,57 @@ class Extenders:
                 )
                 return True
             except ExtenderFailed as failure:
-                if not self._forgiven(extender, pod, failure):
+                if not self._ignores(extender, pod, failure):
                     raise
         return False
 
     def is_binder(self, pod: PodInfo) -> bool:
-        """Tell whether an extender binds this pod; what stands for a reservation is no pod."""
-        return not pod.is_reserve_pod and any(self._speaking(pod, "bind_verb"))
+        """Tell whether an extender binds this pod; never true for a reserve pod."""
+        return not pod.is_reserve_pod and any(self._supporting(pod, "bind_verb"))
 
     async def _filtered(self, pod: PodInfo, body: Any, names: Sequence[str]) -> ExtenderResults:
         opinion = ExtenderResults.before_calls(names)
-        for extender in self._speaking(pod, "filter_verb"):
+        for extender in self._supporting(pod, "filter_verb"):
             if not opinion.allowed:
                 break
-            left = opinion.allowed
+            remaining = opinion.allowed
             try:
-                answer = await self._ask(
-                    extender, "filter_verb", self._about(extender, body, left),
-                    lambda raw, by=extender, left=left: read_filter_result(by.config, left, raw),
+                response = await self._send(
+                    extender, "filter_verb", self._node_arguments(extender, body, remaining),
+                    lambda raw, by=extender, sent=remaining: (
+                        read_filter_result(by.config, sent, raw)
+                    ),
                 )  # fmt: skip
             except ExtenderFailed as failure:
-                if not self._forgiven(extender, pod, failure):
+                if not self._ignores(extender, pod, failure):
                     raise
             else:
-                opinion.add_filter_result(answer)
+                opinion.add_filter_result(response)
         return opinion
 
     async def _score(self, pod: PodInfo, body: Any, opinion: ExtenderResults) -> None:
-        """Add everybody's points; who fails gives none."""
-        scoring = list(self._speaking(pod, "prioritize_verb"))
-        answers = await asyncio.gather(
+        """Add the scores of all extenders; one that fails adds none."""
+        scoring = list(self._supporting(pod, "prioritize_verb"))
+        responses = await asyncio.gather(
             *(
-                self._ask(one, "prioritize_verb", self._about(one, body, opinion.allowed),
+                self._send(one, "prioritize_verb", self._node_arguments(one, body, opinion.allowed),
                           read_host_priorities)
                 for one in scoring
             ),
             return_exceptions=True,
         )  # fmt: skip
-        for extender, answer in zip(scoring, answers, strict=True):
-            if isinstance(answer, ExtenderFailed):
-                log.warning("no points from %s: %s", extender.config.url_prefix, answer)
-            elif isinstance(answer, BaseException):
-                raise answer
+        for extender, response in zip(scoring, responses, strict=True):
+            if isinstance(response, ExtenderFailed):
+                log.warning("no scores from extender %s: %s", extender.config.url_prefix, response)
+            elif isinstance(response, BaseException):
+                raise response
             else:
-                opinion.add_scores(extender.config, answer)
+                opinion.add_scores(extender.config, response)
 
-    def _speaking(self, pod: PodInfo, verb: str) -> Iterator[HttpExtender]:
+    def _supporting(self, pod: PodInfo, verb: str) -> Iterator[HttpExtender]:
         return (e for e in self._all if getattr(e.config, verb) and e.config.interested(pod))
 
-    async def _ask(
+    async def _send(
         self,
         extender: HttpExtender,
         verb: str,
@@ -219,30 +222,32 @@ class Extenders:
     ) -> Any:
         self.requests_in_flight += 1
         try:
-            return await extender.ask(getattr(extender.config, verb), question, read, write_check)
+            return await extender.send(getattr(extender.config, verb), question, read, write_check)
         finally:
             self.requests_in_flight -= 1
 
-    def _about(self, extender: HttpExtender, body: Any, names: Sequence[str]) -> Any:
+    def _node_arguments(self, extender: HttpExtender, body: Any, names: Sequence[str]) -> Any:
         known = extender.config.node_cache_capable
         return filter_args(body, names, None if known else self._nodes)
 
-    def _knows(self, node: str) -> bool:
-        """Tell whether we could describe a node to whoever wants that; news may be under way."""
-        return self._node_news is None or node in self._nodes
+    def _is_known(self, node: str) -> bool:
+        """Tell whether the whole node is known, if an extender needs it; the informer may lag."""
+        return self._node_informer is None or node in self._nodes
 
     async def _body(self, pod: PodInfo) -> Any:
-        """The pod in full; what stands for a reservation is nowhere else."""
+        """Return the whole pod; a reserve pod is not stored in the API."""
         if pod.is_reserve_pod:
             return pod.pod
         try:
             return await self._client.get(RAW_PODS, pod.name, pod.namespace)
         except HoldfastError as failure:
-            raise ExtenderFailed(f"reading the pod for extenders: {failure}") from failure
+            raise ExtenderFailed(f"reading the pod for extenders failed: {failure}") from failure
 
-    def _forgiven(self, extender: HttpExtender, pod: PodInfo, failure: ExtenderFailed) -> bool:
+    def _ignores(self, extender: HttpExtender, pod: PodInfo, failure: ExtenderFailed) -> bool:
         if extender.config.ignorable:
-            log.warning("going on for %s without an extender: %s", pod.key, failure)
+            log.warning(
+                "scheduling %s without an ignorable extender that failed: %s", pod.key, failure
+            )
         return extender.config.ignorable
 
     def _on_node(self, _kind: str, old: Any, new: Any) -> None:
@@ -253,58 +258,60 @@ class Extenders:
 
 
 class HttpExtender:
-    """Asks one extender over HTTP; whatever goes wrong is ExtenderFailed."""
+    """Calls one extender over HTTP; every error is raised as ExtenderFailed."""
 
     def __init__(self, config: ExtenderConfig, clock: Clock) -> None:
         self.config = config
         self._clock = clock
         self._url = config.url_prefix.rstrip("/")
-        self._transport = HttpTransport(_endpoint(config), timeouts=Timeouts(NEVER, NEVER))
+        self._transport = HttpTransport(
+            _endpoint(config), timeouts=Timeouts(NO_TIMEOUT, NO_TIMEOUT)
+        )
         self._timeout = config.http_timeout
 
-    async def ask(
+    async def send(
         self,
         verb: str,
         question: Any,
         read: Callable[[Any], T],
         write_check: Callable[[], None] | None = None,
     ) -> T:
-        """POST a question and read the answer; ``permit`` is asked when it is about to leave."""
+        """POST a request and parse the response; ``write_check`` runs just before it is sent."""
         body = msgspec.json.encode(question)
         request = Request("POST", f"/{verb}", {}, _HEADERS, body, write_check)
         try:
-            answer = await self._in_time(request, verb)
+            response = await self._send_in_time(request, verb)
         except Unavailable as failure:
             raise ExtenderFailed(f'Post "{self._url}/{verb}": {failure}') from failure
-        if answer.status != 200:
+        if response.status != 200:
             raise ExtenderFailed(
-                f"failed {verb} with extender at URL {self._url}/{verb}, code {answer.status}"
+                f"failed {verb} with extender at URL {self._url}/{verb}, code {response.status}"
             )
         try:
-            return read(msgspec.json.decode(answer.body))
-        except (msgspec.DecodeError, AttributeError, LookupError, TypeError, ValueError) as odd:
+            return read(msgspec.json.decode(response.body))
+        except (msgspec.DecodeError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ExtenderFailed(
-                f"the answer of {self._url}/{verb} cannot be read: {odd or repr(odd)}"
-            ) from odd
+                f"the response of {self._url}/{verb} cannot be read: {error or repr(error)}"
+            ) from error
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         await self._transport.close()
 
-    async def _in_time(self, request: Request, verb: str) -> Response:
-        answer = asyncio.create_task(self._transport.send(request))
+    async def _send_in_time(self, request: Request, verb: str) -> Response:
+        response = asyncio.create_task(self._transport.send(request))
         timer = asyncio.create_task(self._clock.sleep(self._timeout))
         try:
-            await asyncio.wait({answer, timer}, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                return answer.result()
+            await asyncio.wait({response, timer}, return_when=asyncio.FIRST_COMPLETED)
+            if response.done():
+                return response.result()
             raise ExtenderFailed(
                 f'Post "{self._url}/{verb}": context deadline exceeded '
                 "(Client.Timeout exceeded while awaiting headers)"
             )
         finally:
             timer.cancel()
-            answer.cancel()
+            response.cancel()
 
 
 def _endpoint(config: ExtenderConfig) -> Endpoint:
@@ -316,7 +323,7 @@ def _endpoint(config: ExtenderConfig) -> Endpoint:
 
 
 def _tls(config: ExtenderConfig, tls: ExtenderTLS) -> ssl.SSLContext:
-    """Make the TLS context; asked for HTTPS without an authority we believe anybody."""
+    """Return the TLS context; ``enableHTTPS`` without a CA accepts any certificate."""
     trusted = bool(tls.ca_file or tls.ca_data)
     if trusted and tls.insecure:
         raise BadConfiguration(
@@ -328,7 +335,7 @@ def _tls(config: ExtenderConfig, tls: ExtenderTLS) -> ssl.SSLContext:
             cafile=tls.ca_file if tls.ca_file and not tls.ca_data else None,
             cadata=tls.ca_data.decode() or None,
         )
-        _identify(context, tls)
+        _load_client_certificate(context, tls)
     except (OSError, ssl.SSLError, UnicodeDecodeError) as wrong:
         raise BadConfiguration(
             f"extenders: {config.url_prefix}: tlsConfig: the certificates cannot be used: {wrong}"
@@ -341,8 +348,8 @@ def _tls(config: ExtenderConfig, tls: ExtenderTLS) -> ssl.SSLContext:
     return context
 
 
-def _identify(context: ssl.SSLContext, tls: ExtenderTLS) -> None:
-    """Show who we are; Python reads certificates from files only."""
+def _load_client_certificate(context: ssl.SSLContext, tls: ExtenderTLS) -> None:
+    """Load the client certificate; Python reads certificates from files only."""
     cert, key = (
         data or (Path(file).read_bytes() if file else b"")
         for data, file in ((tls.cert_data, tls.cert_file), (tls.key_data, tls.key_file))

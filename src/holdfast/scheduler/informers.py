@@ -1,4 +1,4 @@
-"""The informers a scheduler lives on, and in which order they are read at start."""
+"""The scheduler's informers, and the order in which they start."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from holdfast.scheduler.reservation_news import ReservationDesk
 
 log = logging.getLogger(__name__)
 
-FIRST_LOOK = Backoff(first=0.2, limit=10.0)
-"""Between two questions whether a resource is served."""
-OPTIONAL = {scheme.RESERVATIONS, scheme.RESOURCE_POLICIES}
-"""Custom resources: a cluster without the CRD simply has none of them."""
+SERVED_CHECK_BACKOFF = Backoff(first=0.2, limit=10.0)
+"""Backoff between checks whether a resource is served."""
+OPTIONAL_RESOURCES = {scheme.RESERVATIONS, scheme.RESOURCE_POLICIES}
+"""Custom resources: a cluster without the CRD has none of them."""
 
 STORAGE: tuple[Resource[Any], ...] = (
     scheme.STORAGE_CLASSES, scheme.PERSISTENT_VOLUMES, scheme.PERSISTENT_VOLUME_CLAIMS,
@@ -34,18 +34,18 @@ STORAGE: tuple[Resource[Any], ...] = (
 
 
 class SchedulerInformers:
-    """Reads the cluster once in a fixed order, then keeps it current.
+    """Starts the informers in a fixed order and feeds their events to the event handlers.
 
-    Nodes come first and pods last, so that every bound pod finds its node and every owner its
-    reservation when it arrives.
+    Nodes are listed first and pods last, so that the node of every bound pod and the reservation
+    of every owner are known before the pod.
     """
 
     def __init__(
-        self, client: Client, clock: Clock, desk: EventHandlers, reservations: ReservationDesk
+        self, client: Client, clock: Clock, handlers: EventHandlers, reservations: ReservationDesk
     ) -> None:
         self._client = client
         self._clock = clock
-        # Who shares these informers is told what these make of pods and nodes, too.
+        # The transforms also apply for controllers that share these informers.
         parts = ObjectInterner()
         self.informer_set = InformerSet(
             client,
@@ -54,35 +54,35 @@ class SchedulerInformers:
             on_unreadable={scheme.RESERVATIONS: reservations.on_unreadable},
         )
         self._handlers: list[tuple[Resource[Any], Any]] = [
-            (scheme.NAMESPACES, desk.handler_for("Namespace")),
-            (scheme.NODES, desk.on_node),
-            (scheme.DEVICE_CLASSES, desk.handler_for("DeviceClass")),
-            (scheme.RESOURCE_SLICES, desk.handler_for("ResourceSlice")),
-            (scheme.RESOURCE_CLAIMS, desk.handler_for("ResourceClaim")),
-            *[(resource, desk.handler_for(resource.kind)) for resource in STORAGE],
-            (scheme.DISRUPTION_BUDGETS, desk.handler_for("PodDisruptionBudget")),
-            (scheme.SERVICES, desk.handler_for("Service")),
-            (scheme.REPLICATION_CONTROLLERS, desk.handler_for("ReplicationController")),
-            (scheme.REPLICASETS, desk.handler_for("ReplicaSet")),
-            (scheme.STATEFULSETS, desk.handler_for("StatefulSet")),
+            (scheme.NAMESPACES, handlers.handler_for("Namespace")),
+            (scheme.NODES, handlers.on_node),
+            (scheme.DEVICE_CLASSES, handlers.handler_for("DeviceClass")),
+            (scheme.RESOURCE_SLICES, handlers.handler_for("ResourceSlice")),
+            (scheme.RESOURCE_CLAIMS, handlers.handler_for("ResourceClaim")),
+            *[(resource, handlers.handler_for(resource.kind)) for resource in STORAGE],
+            (scheme.DISRUPTION_BUDGETS, handlers.handler_for("PodDisruptionBudget")),
+            (scheme.SERVICES, handlers.handler_for("Service")),
+            (scheme.REPLICATION_CONTROLLERS, handlers.handler_for("ReplicationController")),
+            (scheme.REPLICASETS, handlers.handler_for("ReplicaSet")),
+            (scheme.STATEFULSETS, handlers.handler_for("StatefulSet")),
             (scheme.RESERVATIONS, reservations.on_reservation),
-            (scheme.RESOURCE_POLICIES, desk.handler_for("ResourcePolicy")),
-            (scheme.PODS, desk.on_pod),
+            (scheme.RESOURCE_POLICIES, handlers.handler_for("ResourcePolicy")),
+            (scheme.PODS, handlers.on_pod),
         ]
         self._reservations: Informer[Reservation] | None = None
 
     def reservations(self) -> Collection[Reservation]:
-        """Every reservation there is, whatever became of it."""
+        """Return all reservations in the informer's cache, in any phase."""
         if self._reservations is None:
             return ()
         return self._reservations.cache.values()
 
     async def start(self) -> None:
-        """Start the informers one after the other, each once the one before has its list."""
+        """Start the informers one after the other, each after the one before has synced."""
         for resource, handler in self._handlers:
-            if resource in OPTIONAL and not await self._served(resource):
+            if resource in OPTIONAL_RESOURCES and not await self._served(resource):
                 log.warning(
-                    "%s is not served here: install deploy/crds and restart to use it",
+                    "%s are not served here: install deploy/crds and restart to use them",
                     resource.plural,
                 )
                 continue
@@ -93,7 +93,7 @@ class SchedulerInformers:
             await self.informer_set.start()
 
     async def wait_for_failure(self) -> None:
-        """Wait while the cluster is followed; raises what keeps us from following it."""
+        """Wait until an informer fails, and raise its error."""
         await self.informer_set.wait_until_stopped()
 
     async def stop(self) -> None:
@@ -102,14 +102,14 @@ class SchedulerInformers:
 
     async def _served(self, resource: Resource[Any]) -> bool:
         def on_failure(failure: HoldfastError) -> None:
-            log.warning("%s: %s; trying again", resource.plural, failure)
+            log.warning("checking for %s failed: %s; trying again", resource.plural, failure)
 
         try:
-            # An object that cannot be read shows that its kind is served, too.
+            # An unreadable object also shows that its resource is served.
             await retry(
                 lambda: self._client.list(resource, limit=1, unreadable=lambda _misfit: None),
                 self._clock,
-                FIRST_LOOK,
+                SERVED_CHECK_BACKOFF,
                 on_failure=on_failure,
             )
         except NotFound:

@@ -1,7 +1,7 @@
-"""What a scheduler tells Prometheus, under upstream's names, labels and buckets.
+"""The scheduler's Prometheus metrics, with upstream's names, labels and buckets.
 
-A pod moves a dozen counters and histograms. prometheus_client writes the page; the cells are plain
-Python, because everything happens on one loop and needs no lock.
+One pod changes a dozen counters and histograms, so they are plain Python lists without locks: all
+of the scheduler runs on one event loop. prometheus_client renders the page.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from holdfast.scheduler.scheduling_queue import SchedulingQueue
 
 LabelValues = tuple[str, ...]
 Reading = Callable[[], Mapping[Any, float]]
-"""Label values (a tuple, or just the one) to a number."""
+"""Returns numbers by label values: a tuple, or a string for a single label."""
 
 
 class DurationRecorder(NamedTuple):
-    """A clock, and who is told how many seconds something took, with its label values."""
+    """Records durations: ``now`` is a clock, ``record`` takes seconds and label values."""
 
-    read: Callable[[], float] = lambda: 0.0
-    tell: Callable[..., None] = lambda *_: None
+    now: Callable[[], float] = lambda: 0.0
+    record: Callable[..., None] = lambda *_: None
 
 
 NO_DURATIONS = DurationRecorder()
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Bounds of buckets, each so many times the one before.
+    """Return bounds of buckets, each ``factor`` times the one before.
 
-    >>> growing(1, 2, 4)
+    >>> exponential_buckets(1, 2, 4)
     (1, 2, 4, 8)
     """
     return tuple(start * factor**i for i in range(count))
@@ -52,12 +52,12 @@ class Counter:
 
     __slots__ = ("_cells", "_help", "_labels", "_name")
 
-    def __init__(self, name: str, words: str, labels: Sequence[str] = ()) -> None:
-        self._name, self._help, self._labels = name, words, labels
+    def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
+        self._name, self._help, self._labels = name, text, labels
         self._cells: dict[LabelValues, list[float]] = {} if labels else {(): [0.0]}
 
     def cell(self, *labels: str) -> list[float]:
-        """One number in a list, for whoever counts often."""
+        """Return the list of one number that callers in a hot path increment themselves."""
         cell = self._cells.get(labels)
         if cell is None:
             cell = self._cells[labels] = [0.0]
@@ -68,7 +68,7 @@ class Counter:
         self.cell(*labels)[0] += 1
 
     def collect(self) -> Metric:
-        """Tell the metrics page."""
+        """Return the metric family for the page."""
         family = CounterMetricFamily(self._name, self._help, labels=self._labels)
         for labels, cell in self._cells.items():
             if cell[0] or not labels:
@@ -82,17 +82,17 @@ class Histogram:
     __slots__ = ("_bounds", "_cells", "_help", "_labels", "_name")
 
     def __init__(
-        self, name: str, words: str, bounds: Sequence[float], labels: Sequence[str] = ()
+        self, name: str, text: str, bounds: Sequence[float], labels: Sequence[str] = ()
     ) -> None:
-        self._name, self._help, self._labels = name, words, labels
+        self._name, self._help, self._labels = name, text, labels
         self._bounds = bounds
         self._cells: dict[LabelValues, list[float]] = {}
-        """How many fell into each bucket, then into none of them, then the sum."""
+        """By label values: counts of each bucket, then of larger values, then the sum."""
         if not labels:
             self._cells[()] = self._empty()
 
     def observe(self, value: float, *labels: str) -> None:
-        """Count one value."""
+        """Observe one value."""
         cell = self._cells.get(labels)
         if cell is None:
             cell = self._cells[labels] = self._empty()
@@ -100,7 +100,7 @@ class Histogram:
         cell[-1] += value
 
     def collect(self) -> Metric:
-        """Tell the metrics page."""
+        """Return the metric family for the page."""
         family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
         bounds = [*map(floatToGoString, self._bounds), "+Inf"]
         for labels, (*cells, total) in self._cells.items():
@@ -116,16 +116,16 @@ class Histogram:
 
 
 class CallbackMetric:
-    """A number that is read when somebody asks: a counter if its name says so, else a gauge."""
+    """A metric that is read when the page is rendered; a counter if its name ends in _total."""
 
     __slots__ = ("_help", "_labels", "_name", "read")
 
-    def __init__(self, name: str, words: str, labels: Sequence[str], read: Reading) -> None:
-        self._name, self._help, self._labels = name, words, labels
+    def __init__(self, name: str, text: str, labels: Sequence[str], read: Reading) -> None:
+        self._name, self._help, self._labels = name, text, labels
         self.read = read
 
     def collect(self) -> Metric:
-        """Tell the metrics page."""
+        """Return the metric family for the page."""
         kind = CounterMetricFamily if self._name.endswith("_total") else GaugeMetricFamily
         family = kind(self._name, self._help, labels=self._labels)
         for labels, value in self.read().items():
@@ -134,7 +134,7 @@ class CallbackMetric:
 
 
 def collect_all(series: Iterable[Counter | Histogram | CallbackMetric]) -> Iterable[Metric]:
-    """Tell the metrics page of all of them."""
+    """Return the metric families of several metrics."""
     return [each.collect() for each in series]
 
 
@@ -149,64 +149,64 @@ _VOLUME_STAGES = {
     'running Reserve plugin "VolumeBinding"': "assume",
     'running PreBind plugin "VolumeBinding"': "bind",
 }
-"""How a failure of VolumeBinding begins, and which stage that is."""
+"""Start of an error message of VolumeBinding, and the stage it is counted under."""
 
 
 class Metrics(Collector):
-    """One registry a scheduler, so that several can live in one process."""
+    """The metrics of one scheduler, with a registry of its own: a process may run several."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self.attempts = Counter(
             "scheduler_schedule_attempts_total",
-            "Attempts to schedule a pod, by their result.", ("result", "profile"),
+            "Attempts to schedule a pod, by result.", ("result", "profile"),
         )  # fmt: skip
         self.attempt_seconds = Histogram(
             "scheduler_scheduling_attempt_duration_seconds",
-            "How long an attempt took, binding included.", _SECONDS, ("result", "profile"),
+            "Duration of a scheduling attempt with its binding.", _SECONDS, ("result", "profile"),
         )  # fmt: skip
         self.algorithm_seconds = Histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
-            "How long deciding took.", _SECONDS,
+            "Duration of the scheduling algorithm.", _SECONDS,
         )  # fmt: skip
         self.point_seconds = Histogram(
             "scheduler_framework_extension_point_duration_seconds",
-            "How long all plugins of an extension point took; until Permit in one cycle of ten.",
+            "Duration of all plugins of an extension point; up to Permit in one cycle of ten.",
             _SHORT, ("extension_point", "status", "profile"),
         )  # fmt: skip
         self.plugin_seconds = Histogram(
             "scheduler_plugin_execution_duration_seconds",
-            "How long one plugin took at one extension point, in one cycle of ten.",
+            "Duration of one plugin at one extension point, in one cycle of ten.",
             _TINY, ("plugin", "extension_point", "status"),
         )  # fmt: skip
         self.evaluations = Counter(
             "scheduler_plugin_evaluation_total",
-            "Pods, or pods on nodes, that a plugin was asked about.",
+            "Pods, or pairs of pod and node, that a plugin evaluated.",
             ("plugin", "extension_point", "profile"),
         )  # fmt: skip
         self.attempts_needed = Histogram(
             "scheduler_pod_scheduling_attempts",
-            "How many attempts a pod needed that found its node.", exponential_buckets(1, 2, 5),
+            "Attempts of a pod until it was scheduled.", exponential_buckets(1, 2, 5),
         )  # fmt: skip
         self.waited = Histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
-            "From the queue to the node, all attempts together.",
+            "Seconds from the first attempt of a pod until it was scheduled.",
             exponential_buckets(0.01, 2, 20), ("attempts",),
         )  # fmt: skip
         self.incoming = Counter(
             "scheduler_queue_incoming_pods_total",
-            "Pods that entered a queue, by what brought them there.", ("queue", "event"),
+            "Pods that entered a queue, by event.", ("queue", "event"),
         )  # fmt: skip
         self.hint_seconds = Histogram(
             "scheduler_queueing_hint_execution_duration_seconds",
-            "How long a plugin's hint took.", _TINY, ("plugin", "event", "hint"),
+            "Duration of a plugin's queueing hint.", _TINY, ("plugin", "event", "hint"),
         )  # fmt: skip
         self.event_seconds = Histogram(
             "scheduler_event_handling_duration_seconds",
-            "How long it took to weigh an event for the pods that wait.", _SHORT, ("event",),
+            "Duration of moving pods after an event.", _SHORT, ("event",),
         )  # fmt: skip
         self.preemption_attempts = Counter(
-            "scheduler_preemption_attempts_total", "Attempts to preempt pods for another.",
+            "scheduler_preemption_attempts_total", "Attempts to preempt pods.",
         )  # fmt: skip
         self.preemption_victims = Histogram(
             "scheduler_preemption_victims",
@@ -215,63 +215,63 @@ class Metrics(Collector):
         )
         self.eviction_seconds = Histogram(
             "scheduler_preemption_goroutines_duration_seconds",
-            "How long it took to ask all victims to leave.",
+            "Duration of deleting all victims.",
             exponential_buckets(0.01, 2, 20),
             ("result",),
         )
         self.evictions = Counter(
             "scheduler_preemption_goroutines_execution_total",
-            "Preemptions carried out, by how that ended.", ("result",),
+            "Preemptions executed, by result.", ("result",),
         )  # fmt: skip
         self.permit_seconds = Histogram(
             "scheduler_permit_wait_duration_seconds",
-            "How long placed pods waited for permission.", _SECONDS, ("result",),
+            "How long pods waited on Permit.", _SECONDS, ("result",),
         )  # fmt: skip
         self.after_flush = Counter(
             "scheduler_pod_scheduled_after_flush_total",
-            "Pods placed only because they had waited too long without an event.",
+            "Pods scheduled after a timeout without an event.",
         )  # fmt: skip
         self.volume_errors = Counter(
             "scheduler_volume_scheduling_stage_error_total",
-            "Failures to find, reserve or bind volumes.", ("operation",),
+            "Errors in finding, reserving or binding volumes.", ("operation",),
         )  # fmt: skip
-        self._levels: list[CallbackMetric] = []
+        self._callbacks: list[CallbackMetric] = []
         self.registry.register(self)
 
-    def level(self, name: str, words: str, labels: tuple[str, ...], read: Reading) -> None:
-        """Show a number that is read when the page is."""
-        self._levels.append(CallbackMetric(name, words, labels, read))
+    def add_callback(self, name: str, text: str, labels: tuple[str, ...], read: Reading) -> None:
+        """Add a metric that is read when the page is rendered."""
+        self._callbacks.append(CallbackMetric(name, text, labels, read))
 
     def attempt(self, result: str, profile: str, seconds: float) -> None:
-        """Count one attempt and how long it took."""
+        """Count one attempt and its duration."""
         self.attempts.add(result, profile)
         self.attempt_seconds.observe(seconds, result, profile)
 
     def failed(self, profile: str, message: str, seconds: float) -> None:
-        """Count an attempt that failed; volumes have a counter of their own."""
+        """Count an attempt that ended in an error; errors of volumes are also counted apart."""
         self.attempt("error", profile, seconds)
-        for words, stage in _VOLUME_STAGES.items():
-            if message.startswith(words):
+        for start, stage in _VOLUME_STAGES.items():
+            if message.startswith(start):
                 self.volume_errors.add(stage)
 
     def placed(self, attempts: int, seconds: float) -> None:
-        """Count a pod that is on its node, after so many attempts and seconds."""
+        """Count a scheduled pod with its attempts and the seconds since the first one."""
         self.attempts_needed.observe(attempts)
         label = f"{_MANY_ATTEMPTS}+" if attempts >= _MANY_ATTEMPTS else str(attempts)
         self.waited.observe(seconds, label)
 
     def evicted(self, seconds: float, result: str) -> None:
-        """Count a preemption that was carried out, or failed to be."""
+        """Count an executed preemption with its duration and result."""
         self.evictions.add(result)
         self.eviction_seconds.observe(seconds, result)
 
     def collect(self) -> Iterable[Metric]:
-        """Tell everything there is."""
-        own = [each for each in vars(self).values() if isinstance(each, Counter | Histogram)]
-        return collect_all([*own, *self._levels])
+        """Return the metric families of all metrics."""
+        own = [metric for metric in vars(self).values() if isinstance(metric, Counter | Histogram)]
+        return collect_all([*own, *self._callbacks])
 
     def page(self) -> bytes:
-        """Render the metrics page as things are now."""
+        """Render the metrics page."""
         return generate_latest(self.registry)
 
 
@@ -280,13 +280,14 @@ def register_callback_metrics(
     queue: SchedulingQueue,
     world: World,
     binding: Callable[[], int],
-    troubles: Reading,
+    informer_errors: Reading,
 ) -> None:
-    """Show on the metrics page how full the queue, the picture and the loop are.
+    """Add the metrics of the sizes of queue and cache.
 
-    ``binding`` counts the bindings under way, ``troubles`` the objects that were not taken in.
+    ``binding`` counts running binding cycles, ``informer_errors`` the objects that the informers
+    or event handlers rejected.
     """
-    level = metrics.level
+    add = metrics.add_callback
 
     def cached() -> dict[str, float]:
         pods = world.nodes.pods()
@@ -297,29 +298,29 @@ def register_callback_metrics(
         counts = queue.counts()
         return {place: counts[place] for place in _QUEUES}
 
-    level(
-        "scheduler_pending_pods", "Pods that wait, by the queue they wait in.", ("queue",),
+    add(
+        "scheduler_pending_pods", "Pending pods by queue.", ("queue",),
         pending,
     )  # fmt: skip
-    level(
+    add(
         "scheduler_unschedulable_pods",
-        "Waiting pods that a plugin rejected; one pod may count for several.",
+        "Pending pods that a plugin rejected; one pod may count for several plugins.",
         ("plugin", "profile"), queue.unschedulable_by_plugin,
     )  # fmt: skip
-    level(
-        "scheduler_inflight_events", "Events remembered for pods that are being tried.",
+    add(
+        "scheduler_inflight_events", "Events stored for in-flight pods.",
         ("event",), queue.in_flight_events,
     )  # fmt: skip
-    level(
-        "scheduler_cache_size", "Nodes, pods and assumed pods in the scheduler's picture.",
+    add(
+        "scheduler_cache_size", "Nodes, pods and assumed pods in the scheduler's cache.",
         ("type",), cached,
     )  # fmt: skip
-    level(
-        "scheduler_goroutines", "Work under way beside deciding.", ("operation",),
+    add(
+        "scheduler_goroutines", "Background tasks by operation.", ("operation",),
         lambda: {"binding": binding()},
     )  # fmt: skip
-    level(
+    add(
         "holdfast_objects_not_taken_in_total",
-        "Objects that could not be read, made no sense, or met a defect, since the start.",
-        ("resource", "trouble"), troubles,
+        "Objects that were unreadable, invalid or raised an error, since the start.",
+        ("resource", "trouble"), informer_errors,
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Metrics of pods and reservations, made from the objects when the page is asked for.
+"""Metrics of pods and reservations, computed from the objects when a page is requested.
 
-/metrics/resources tells what every pod asks for and may at most use, as upstream does; /metrics
-tells of reservations under the reference's names.
+/metrics/resources lists the requests and limits of every pod, as upstream does; /metrics lists
+reservations under Koordinator's metric names.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _RESOURCE_HELP = (
     "with unit."
 )
 _UNITS = {"cpu": ("core", 1.0), "memory": ("Gi", 2.0**30)}
-"""The unit of a resource and how much of it that is; the others are told as they are."""
+"""Unit of a resource and its size in base units; other resources are listed in base units."""
 
 
 def resources_page(pods: Iterable[Pod]) -> bytes:
-    """Render the page for the pods there are."""
+    """Render /metrics/resources for these pods."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_PodResources(pods))
     return generate_latest(registry)
@@ -48,10 +48,10 @@ class _PodResources(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         requests = GaugeMetricFamily(
-            "kube_pod_resource_request", "What a pod asks for, with its unit.", labels=_LABELS
+            "kube_pod_resource_request", "Requests of a pod, with their unit.", labels=_LABELS
         )
         limits = GaugeMetricFamily(
-            "kube_pod_resource_limit", "What a pod may at most use, with its unit.", labels=_LABELS
+            "kube_pod_resource_limit", "Limits of a pod, with their unit.", labels=_LABELS
         )
         for pod in self._pods:
             if not pod.finished:
@@ -69,13 +69,13 @@ def _add(family: GaugeMetricFamily, pod: Pod, read: Callable[[Pod], Nanos]) -> N
     try:
         amounts = read(pod)
     except HoldfastError:
-        return  # it makes no sense; whoever schedules it says so
+        return  # a pod with an invalid amount is left out; the scheduler reports it
     spec = pod.spec
     priority = "" if spec.priority is None else str(spec.priority)
-    who = (pod.namespace, pod.name, spec.node_name, spec.scheduler_name, priority)
+    pod_labels = (pod.namespace, pod.name, spec.node_name, spec.scheduler_name, priority)
     for resource, nanos in sorted(amounts.items()):
         if nanos:
-            family.add_metric((*who, resource, _unit(resource)), nanos / _BILLION)
+            family.add_metric((*pod_labels, resource, _unit(resource)), nanos / _BILLION)
 
 
 def _unit(resource: str) -> str:
@@ -85,24 +85,24 @@ def _unit(resource: str) -> str:
 
 
 class ReservationMetrics(Collector):
-    """What a metrics page says of every reservation there is just now."""
+    """Collects the phase and the amounts of every reservation when /metrics is requested."""
 
     def __init__(self, reservations: Callable[[], Iterable[Reservation]]) -> None:
         self._reservations = reservations
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Name nothing beforehand: there may be no reservations yet."""
+        """Return no metrics in advance: there may be no reservations yet."""
         return ()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Tell of each reservation its phase, and of what it holds how much is used."""
+        """Return the phase and, for each resource, the allocatable and allocated amounts."""
         phases = GaugeMetricFamily(PHASE, _PHASE_HELP, labels=["name", "phase"])
         amounts = GaugeMetricFamily(
             RESOURCE, _RESOURCE_HELP, labels=["name", "resource", "type", "unit"]
         )
         for reservation in sorted(self._reservations(), key=lambda r: r.name):
             for phase in sorted(PHASES):
-                # The reference knows no Waiting: it is told while it is true.
+                # Koordinator has no phase Waiting: list it only for reservations that are in it.
                 if phase != WAITING or reservation.phase == WAITING:
                     phases.add_metric([reservation.name, phase], float(reservation.phase == phase))
             _add_amounts(amounts, reservation)

@@ -1,8 +1,8 @@
-"""How often plugins are asked, and in one cycle of ten how long they take to answer.
+"""Count the evaluations of plugins, and measure their durations in one cycle of ten.
 
-Deciding knows nothing of it: a scheduler's profiles have a stand-in for each plugin, whose measured
-extension points count themselves. Between the sampled cycles that costs an addition and a
-comparison.
+This happens outside of the engine: in the scheduler's profiles every plugin is wrapped, and the
+methods of the wrapper count and measure. In a cycle that is not sampled a call costs an addition
+and a comparison more.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from holdfast.framework.plugin import Code, Plugin, PostFilterResult, Reject, Sk
 from holdfast.scheduler.metrics import Metrics
 
 SAMPLE_EVERY = 10
-"""One cycle of so many is timed."""
+"""One cycle in this many is measured."""
 
 
 class Measured(NamedTuple):
-    """How a method shows: upstream's name for when it is asked, and whether it is counted.
+    """Upstream's name of a method's extension point, and whether its calls are counted.
 
-    ``by_row``: it is asked about many rows at once, and each counts.
+    ``by_row``: the method takes many rows at once, and each row counts.
     """
 
     point: str
@@ -42,7 +42,7 @@ MEASURED = {
     "reserve": Measured("Reserve"),
     "permit": Measured("Permit"),
 }
-"""Methods of plugins that answer at once. What takes its time is measured where it is driven."""
+"""Measured methods of plugins; PreBind and Bind are measured by the binding cycle."""
 FORWARDED = (
     "reads",
     "key_outside_spec",
@@ -52,14 +52,14 @@ FORWARDED = (
     "tier",
     "filter_row",
 )
-"""Not measured, but asked so often that looking them up on the plugin would be felt."""
+"""Not measured, but called so often that a lookup through ``__getattr__`` would be too slow."""
 SUCCESS, UNSCHEDULABLE = "Success", "Unschedulable"
 Timer = Callable[[], float]
 Method = Callable[..., Any]
 
 
 class MeteredPlugin:
-    """Stands in for a plugin: ``calls`` are its measured methods, the rest is the plugin's own."""
+    """Wraps a plugin: ``calls`` replace its methods, other attributes are the plugin's own."""
 
     def __init__(self, plugin: Plugin, calls: dict[str, Method]) -> None:
         self._plugin = plugin
@@ -72,12 +72,12 @@ class MeteredPlugin:
 
 @cache
 def _metered_type(plugin: type[Plugin]) -> type[MeteredPlugin]:
-    """A type for the stand-ins of one sort of plugin: what a plugin can do is known by its type."""
+    """Return the wrapper type of a plugin type: what a plugin implements is known by its type."""
     return type(f"Metered{plugin.__name__}", (MeteredPlugin,), {})
 
 
 class Meter:
-    """Times one cycle of ten; ``on`` while it does."""
+    """Measures one cycle of ten; ``on`` is true during such a cycle."""
 
     def __init__(self, metrics: Metrics, timer: Timer) -> None:
         self._metrics = metrics
@@ -88,14 +88,14 @@ class Meter:
         self.on = False
 
     def begin(self) -> None:
-        """A cycle begins."""
+        """Begin a cycle."""
         self._cycles += 1
         if self._cycles % SAMPLE_EVERY == 0:
             self.on = True
             self._spent, self._status = {}, {}
 
     def end(self, profile: str, *, placed: bool) -> None:
-        """The cycle is over."""
+        """End the cycle and record the durations of its extension points."""
         if not self.on:
             return
         self.on = False
@@ -104,20 +104,20 @@ class Meter:
         for point, seconds in self._spent.items():
             self._metrics.point_seconds.observe(seconds, point, self._status[point], profile)
 
-    def ask(self, plugin: str, point: str, call: Method, *given: Any) -> Any:
-        """Have a plugin answer, and note how long it took and what came of it."""
+    def measure(self, plugin: str, point: str, call: Method, *arguments: Any) -> Any:
+        """Call a plugin's method and record its duration and status."""
         began = self._timer()
-        answer = call(*given)
+        result = call(*arguments)
         seconds = self._timer() - began
-        status = _status(answer)
+        status = _status(result)
         self._metrics.plugin_seconds.observe(seconds, plugin, point, status)
         self._spent[point] = self._spent.get(point, 0.0) + seconds
         if self._status.setdefault(point, SUCCESS) == SUCCESS and status != Code.SKIP.upstream_name:
             self._status[point] = status
-        return answer
+        return result
 
     def profile(self, profile: Profile) -> Profile:
-        """The same profile, of plugins that are counted and timed."""
+        """Return the profile with every plugin wrapped."""
         metered = {id(p): self._metered(p, profile.name) for p in profile.plugins}
         lists = {
             point: tuple(metered.get(id(p), p) for p in plugins)
@@ -142,25 +142,25 @@ class Meter:
         return wrap(plugin.name, how.point, call, count)
 
     def _one(self, plugin: str, point: str, call: Method, count: list[float]) -> Method:
-        def asked(*given: Any) -> Any:
+        def measured(*arguments: Any) -> Any:
             count[0] += 1
-            return self.ask(plugin, point, call, *given) if self.on else call(*given)
+            return self.measure(plugin, point, call, *arguments) if self.on else call(*arguments)
 
-        return asked
+        return measured
 
     def _many(self, plugin: str, point: str, call: Method, count: list[float]) -> Method:
-        def asked(state: Any, rows: Any, *more: Any) -> Any:
+        def measured(state: Any, rows: Any, *more: Any) -> Any:
             count[0] += rows.stop if isinstance(rows, slice) else len(rows)
             if self.on:
-                return self.ask(plugin, point, call, state, rows, *more)
+                return self.measure(plugin, point, call, state, rows, *more)
             return call(state, rows, *more)
 
-        return asked
+        return measured
 
 
-def _status(answer: Any) -> str:
-    if isinstance(answer, Reject | PostFilterResult):
-        return answer.code.upstream_name
-    if isinstance(answer, Skip):
+def _status(result: Any) -> str:
+    if isinstance(result, Reject | PostFilterResult):
+        return result.code.upstream_name
+    if isinstance(result, Skip):
         return Code.SKIP.upstream_name
-    return Code.WAIT.upstream_name if isinstance(answer, Wait) else SUCCESS
+    return Code.WAIT.upstream_name if isinstance(result, Wait) else SUCCESS

@@ -1,9 +1,8 @@
-"""Carrying out a preemption: the node is promised at once, the victims are asked to leave.
+"""Execute a preemption: nominate the node at once, delete the victims in the background.
 
-The preemptor waits behind a gate until every victim was asked and the picture shows it; then it
-waits, like any rejected pod, for the room to come back. Victims leave within their own grace
-period. An answer that was lost is asked for again: deleting twice does no harm, evicting somebody
-else instead would.
+The preemptor is gated until every victim is being deleted; then it waits, like any rejected pod,
+for the victims' resources. Victims end within their own grace period. A write whose response was
+lost is sent again: to delete a pod twice does no harm, to choose other victims would.
 """
 
 from __future__ import annotations
@@ -33,87 +32,91 @@ log = logging.getLogger(__name__)
 
 TRIES = 4
 PREEMPTING = "DefaultPreemption"
-TARGET = "DisruptionTarget"
+DISRUPTION_TARGET = "DisruptionTarget"
 BY_SCHEDULER = "PreemptionByScheduler"
 CANCEL_REASON = f"preempted by {PREEMPTING}"
 
 CancelBinding = Callable[[str, str], Awaitable[bool]]
-"""Stop a pod's binding for a reason; answers whether the pod is without a node afterwards."""
+"""Cancels the binding cycle of a pod for a reason; returns whether the pod got no node."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionExecutor:
-    """Makes room for preemptors."""
+    """Deletes victims and clears nominations for preemptors."""
 
     client: Client
     clock: Clock
     world: World
     queue: SchedulingQueue
     reporter: StatusReporter
-    recall: CancelBinding
-    watch: DurationRecorder = NO_DURATIONS
+    cancel_binding: CancelBinding
+    durations: DurationRecorder = NO_DURATIONS
 
-    def begin(
+    def prepare(
         self, preemptor: PodInfo, effect: PostFilterResult
     ) -> list[Coroutine[Any, Any, None]]:
-        """Promise the node and close the gate at once; answers what remains to be written."""
-        assert effect.nominated_node, f"{effect.plugin} evicts pods without naming a node"
-        outranked = self._outrank(preemptor, effect)
-        # A reservation's promise is written nowhere.
-        work = [self.reporter.clear_nomination(pod) for pod in outranked if not pod.is_reserve_pod]
+        """Clear lower nominations and gate the preemptor at once; return the API writes to do."""
+        assert effect.nominated_node, f"{effect.plugin} evicts pods but nominates no node"
+        cleared = self._clear_lower_nominations(preemptor, effect)
+        # The nomination of a reservation is not stored in the API.
+        work = [self.reporter.clear_nomination(pod) for pod in cleared if not pod.is_reserve_pod]
         victims = [pod for pod in effect.victims if not pod.terminating]
         if victims:
             self.world.evictions.begin(preemptor.uid, (pod.uid for pod in victims))
             work.append(self._evict(preemptor, victims, effect.nominated_node))
         return work
 
-    def _outrank(self, preemptor: PodInfo, effect: PostFilterResult) -> list[PodInfo]:
-        """Take the node's promise back from less important pods: they may no longer fit."""
+    def _clear_lower_nominations(
+        self, preemptor: PodInfo, effect: PostFilterResult
+    ) -> list[PodInfo]:
+        """Clear nominations of lower priority on the node: those pods may no longer fit."""
         assert effect.nominated_node
-        there = self.world.nominations.on(effect.nominated_node).values()
-        outranked = [pod for pod in there if pod.priority < preemptor.priority]
-        for pod in outranked:
+        nominated = self.world.nominations.on(effect.nominated_node).values()
+        cleared = [pod for pod in nominated if pod.priority < preemptor.priority]
+        for pod in cleared:
             self.world.nominations.clear(pod.uid)
-        return outranked
+        return cleared
 
     async def _evict(self, preemptor: PodInfo, victims: Sequence[PodInfo], node: str) -> None:
-        """Ask every victim to leave, all but the last at once; the last one opens the gate."""
+        """Delete every victim, the last one after all others; its deletion ends the gate."""
         *others, last = victims
-        began, result = self.watch.read(), "success"
+        began, result = self.durations.now(), "success"
         try:
             ends = await asyncio.gather(
-                *(self._ask_to_leave(preemptor, pod, node) for pod in others),
+                *(self._preempt(preemptor, pod, node) for pod in others),
                 return_exceptions=True,
             )
             for end in ends:
                 if isinstance(end, BaseException):
                     raise end
-            await self._ask_to_leave(preemptor, last, node)
+            await self._preempt(preemptor, last, node)
         except Exception as failure:
-            log.warning("preempting on %s for %s: %s", node, preemptor.key, failure)
+            log.warning(
+                "preempting pods on node %s for %s failed: %s", node, preemptor.key, failure
+            )
             result = "error"
             self.world.evictions.end(preemptor.uid)
             self.queue.activate((preemptor.uid,))
         else:
             self.world.evictions.requests_sent(preemptor.uid)
-            # The victims may be gone already: then nobody else will knock at the gate.
-            gone = ClusterEvent("AssignedPod", "Delete", with_node_name(last.pod, node), None)
-            self.queue.recheck_gate(preemptor.uid, gone.label, self.clock.monotonic())
-        self.watch.tell(self.watch.read() - began, result)
+            # The victims may be deleted already: then no other event requeues the preemptor.
+            deleted = ClusterEvent("AssignedPod", "Delete", with_node_name(last.pod, node), None)
+            self.queue.recheck_gate(preemptor.uid, deleted.label, self.clock.monotonic())
+        self.durations.record(self.durations.now() - began, result)
 
-    async def _ask_to_leave(self, preemptor: PodInfo, victim: PodInfo, node: str) -> None:
-        words = f"Preempted by pod {preemptor.uid} on node {node}"
-        if await self.recall(victim.uid, CANCEL_REASON):
-            words += " (in kube-scheduler memory)."
+    async def _preempt(self, preemptor: PodInfo, victim: PodInfo, node: str) -> None:
+        message = f"Preempted by pod {preemptor.uid} on node {node}"
+        if await self.cancel_binding(victim.uid, CANCEL_REASON):
+            message += " (in kube-scheduler memory)."
         else:
-            await self._persist(lambda: self._mark(preemptor, victim))
-            await self._persist(lambda: self._delete(victim))
-        self.reporter.preempted(victim, preemptor, words)
+            await self._write(lambda: self._write_disruption_target(preemptor, victim))
+            await self._write(lambda: self._delete(victim))
+        self.reporter.preempted(victim, preemptor, message)
 
-    async def _mark(self, preemptor: PodInfo, victim: PodInfo) -> None:
+    async def _write_disruption_target(self, preemptor: PodInfo, victim: PodInfo) -> None:
         scheduler, meta = preemptor.scheduler_name, victim.pod.metadata
         condition = {
-            "type": TARGET, "status": "True", "reason": BY_SCHEDULER,
+            "type": DISRUPTION_TARGET, "status": "True", "reason": BY_SCHEDULER,
             "message": f"{scheduler}: preempting to accommodate a higher priority pod",
             "observedGeneration": meta.generation or None,
             "lastProbeTime": None, "lastTransitionTime": rfc3339(self.clock.now()),
@@ -127,7 +130,7 @@ class PreemptionExecutor:
     async def _delete(self, victim: PodInfo) -> None:
         await self.client.delete(PODS, victim.name, victim.namespace, uid=victim.pod.metadata.uid)
 
-    async def _persist(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Write until it is known to be written; a victim that is gone is fine."""
+    async def _write(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Send a write, with retries; a victim that does not exist is no error."""
         with suppress(NotFound):
             await retry(write, self.clock, tries=TRIES)

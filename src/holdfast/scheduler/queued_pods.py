@@ -1,4 +1,4 @@
-"""Pods on their way to a node, and where the scheduling queue keeps those it will not try now."""
+"""The parts of the scheduling queue: pod infos, backoffQ, unschedulable and in-flight pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.framework.events import ClusterEvent
 
 
 class QueueingStrategy(Enum):
-    """What an event means for a pod that was rejected."""
+    """What the queue does with a rejected pod after an event."""
 
     SKIP = 0
     AFTER_BACKOFF = 1
@@ -40,16 +40,16 @@ class QueuedPodInfo:
     pending_plugins: frozenset[str] = frozenset()
     gating_plugin: str = ""
     initial_attempt_time: float | None = None
-    """When it first stood in line to be tried."""
+    """When the pod first entered activeQ; monotonic seconds, None before that."""
     queue_name: str = ""
     removed: bool = False
-    """Whether it was deleted, or found a node, while it was in flight."""
+    """Whether it was deleted, or was assigned to a node, while it was in flight."""
     flushed: bool = False
-    """Whether it was last moved because nobody thought of it for too long."""
+    """Whether it last left the unschedulable pods by timeout, not because of an event."""
 
     @property
     def uid(self) -> str:
-        """The pod's identity."""
+        """Return the pod's uid."""
         return self.pod_info.uid
 
 
@@ -58,84 +58,86 @@ HeapEntry = tuple[float, int, float, int, QueuedPodInfo]
 
 @dataclass(slots=True)
 class BackoffQueue:
-    """Pods that wait a little before their next try: two heaps by expiry, then by queue order.
+    """Pods in backoff: two heaps ordered by expiry, then by queue order.
 
-    The wait is 1, 2, 4, 8, 10, 10 … seconds by number of rejections, or by number of errors when
-    the last attempt failed by error. Expiries are floored to whole seconds, and a pod waits through
-    the second it expires in, as upstream does.
+    A pod waits 1, 2, 4, 8, 10, 10 … seconds by its number of rejections, or by its number of errors
+    if the last attempt ended in an error. Expiries are rounded down to whole seconds, and a pod
+    waits through the second in which it expires, as upstream does.
 
-    Pods whose last attempt ended in an error wait apart: they are never taken early, an error is
-    given its time to pass. An entry whose pod has moved on since is stale and is skipped.
+    Pods whose last attempt ended in an error are in a heap of their own and are never popped early.
+    A heap entry whose pod has left backoffQ since is stale and is skipped.
     """
 
     initial: float
     maximum: float
-    _rejected: list[HeapEntry] = field(default_factory=list)
-    _failed: list[HeapEntry] = field(default_factory=list)
+    _after_rejection: list[HeapEntry] = field(default_factory=list)
+    _after_error: list[HeapEntry] = field(default_factory=list)
 
     def expiry(self, pod: QueuedPodInfo) -> float:
-        """When the pod's backoff is over; it still waits during that very second."""
+        """Return when the pod's backoff ends, in whole seconds; -inf without a failed attempt."""
         tries = pod.errors or pod.rejections
         if tries == 0:
             return -math.inf
-        # Beyond 2^30 every wait is the longest one, and floats run out at 2^1024.
+        # Beyond 2^30 every wait is the maximum, and 2^1024 is no float.
         wait = min(self.initial * 2.0 ** min(tries - 1, 30), self.maximum)
         return math.floor(pod.since + wait)
 
     def is_complete(self, pod: QueuedPodInfo, now: float) -> bool:
-        """Tell whether the pod need not wait any more."""
+        """Tell whether the pod's backoff has ended."""
         return self.expiry(pod) < math.floor(now)
 
     def add(self, pod: QueuedPodInfo) -> None:
-        """Let a pod wait; its order must be set."""
-        heap = self._failed if pod.errors else self._rejected
+        """Add a pod whose ``order`` is set."""
+        heap = self._after_error if pod.errors else self._after_rejection
         entry = (self.expiry(pod), -pod.pod_info.priority, pod.since, pod.order, pod)
         heapq.heappush(heap, entry)
 
     def pop_completed(self, now: float) -> Iterator[QueuedPodInfo]:
-        """Take the pods whose backoff is over."""
-        for heap in (self._rejected, self._failed):
+        """Pop every pod whose backoff has ended."""
+        for heap in (self._after_rejection, self._after_error):
             while heap and heap[0][0] < math.floor(now):
                 entry = heapq.heappop(heap)
-                if _waits(entry):
+                if _is_current(entry):
                     yield entry[-1]
 
     def pop_early(self) -> QueuedPodInfo | None:
-        """Take the next pod before its time, unless its last attempt ended in an error."""
-        while self._rejected:
-            entry = heapq.heappop(self._rejected)
-            if _waits(entry):
+        """Pop the next pod before its backoff ends; None if all pods wait after an error."""
+        while self._after_rejection:
+            entry = heapq.heappop(self._after_rejection)
+            if _is_current(entry):
                 return entry[-1]
         return None
 
 
-def _waits(entry: HeapEntry) -> bool:
+def _is_current(entry: HeapEntry) -> bool:
     pod = entry[-1]
     return pod.queue_name == "backoff" and pod.order == entry[3]
 
 
-Alike = Callable[[QueuedPodInfo], Hashable]
-"""Equal for pods that the same events help."""
-Mark = Callable[[], Hashable]
-"""Answers something else when pods that were alike may be so no longer."""
-File = dict[Hashable, dict[str, QueuedPodInfo]]
+EquivalenceKey = Callable[[QueuedPodInfo], Hashable]
+"""Returns equal keys for pods that the same events make schedulable."""
+EquivalenceEpoch = Callable[[], Hashable]
+"""Returns another value when equivalence keys may have changed."""
+PodsByKey = dict[Hashable, dict[str, QueuedPodInfo]]
 
 
 class UnschedulablePods:
-    """Pods that wait for something to happen: the unschedulable and the gated.
+    """Pods that wait for an event: rejected and gated ones.
 
-    They are filed under the plugins that keep them there, so that an event looks only at those it
-    may help; and pods that nobody can tell apart are filed together, so that a hint is asked once
-    for all of them.
+    They are indexed by the plugins that rejected or gate them, so that an event is checked only
+    for pods it may help. Pods with equal equivalence keys are in one group, so that a queueing
+    hint runs once for all of them.
     """
 
-    def __init__(self, equivalence_key: Alike, mark: Mark = lambda: None) -> None:
+    def __init__(
+        self, equivalence_key: EquivalenceKey, equivalence_epoch: EquivalenceEpoch = lambda: None
+    ) -> None:
         self._equivalence_key = equivalence_key
-        self._mark = mark
-        self._marked = mark()
+        self._equivalence_epoch = equivalence_epoch
+        self._grouped_at = equivalence_epoch()
         self._pods: dict[str, QueuedPodInfo] = {}
-        self._files: dict[str, File] = {}
-        self._filed: dict[str, tuple[Hashable, Collection[str]]] = {}
+        self._groups: dict[str, PodsByKey] = {}
+        self._group_of: dict[str, tuple[Hashable, Collection[str]]] = {}
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -147,7 +149,7 @@ class UnschedulablePods:
         return uid in self._pods
 
     def add(self, pod: QueuedPodInfo) -> None:
-        """Park a pod, or file it anew because it changed."""
+        """Add a pod, or move it to the right groups after it changed."""
         self.delete(pod.uid)
         group = (
             pod.gating_plugin,
@@ -155,92 +157,95 @@ class UnschedulablePods:
             pod.pending_plugins,
             self._equivalence_key(pod),
         )
-        # A gated pod hears only of what its gate wants to hear of.
+        # A gated pod is requeued only by events that its gating plugin registered for.
         plugins = {pod.gating_plugin} if pod.gating_plugin else pod.unschedulable_plugins
         self._pods[pod.uid] = pod
-        self._filed[pod.uid] = (group, plugins)
+        self._group_of[pod.uid] = (group, plugins)
         for plugin in plugins:
-            self._files.setdefault(plugin, {}).setdefault(group, {})[pod.uid] = pod
+            self._groups.setdefault(plugin, {}).setdefault(group, {})[pod.uid] = pod
 
     def delete(self, uid: str) -> None:
-        """Let a pod go; one that is not here is fine."""
+        """Remove a pod; do nothing if it is not here."""
         if self._pods.pop(uid, None) is None:
             return
-        group, plugins = self._filed.pop(uid)
+        group, plugins = self._group_of.pop(uid)
         for plugin in plugins:
-            file = self._files[plugin]
-            del file[group][uid]
-            if not file[group]:
-                del file[group]
+            groups = self._groups[plugin]
+            del groups[group][uid]
+            if not groups[group]:
+                del groups[group]
 
-    def concerned(self, plugins: Collection[str] | None) -> list[Collection[QueuedPodInfo]]:
-        """Pods kept here by one of the plugins, alike ones together; None takes all, singly.
+    def groups_rejected_by(
+        self, plugins: Collection[str] | None
+    ) -> list[Collection[QueuedPodInfo]]:
+        """Return the groups of pods that one of the plugins rejected; None: every pod singly.
 
-        These are no copies: an event that helps nobody shall not cost more the more pods wait.
+        The groups are views, not copies: an event that helps no pod must not cost more when more
+        pods wait.
         """
         if not self._pods:
             return []
-        if self._marked != self._mark():
-            self._marked = self._mark()
+        if self._grouped_at != self._equivalence_epoch():
+            self._grouped_at = self._equivalence_epoch()
             for pod in self:
                 self.add(pod)
         if plugins is None:
             return [[pod] for pod in self._pods.values()]
-        groups = {group: pods for name in plugins for group, pods in self._file(name).items()}
+        groups = {group: pods for name in plugins for group, pods in self._groups_of(name).items()}
         return [pods.values() for pods in groups.values()]
 
-    def _file(self, plugin: str) -> File:
-        return self._files.get(plugin, {})
+    def _groups_of(self, plugin: str) -> PodsByKey:
+        return self._groups.get(plugin, {})
 
 
 POPPED = "PodPopped"
-"""Under this name metrics count the attempts themselves."""
+"""Label under which the metrics count in-flight pods among the in-flight events."""
 
 
 @dataclass(slots=True)
 class InFlightPods:
-    """Attempts under way, each with the number of the first event it may not have seen.
+    """Pods being scheduled, and the events that occurred since the oldest of them was popped.
 
-    An event that comes while a pod is tried may be the one that helps it, and the attempt may have
-    looked before it. So events are remembered from the oldest attempt on, once for all.
+    An event during an attempt may make the pod schedulable after the attempt has evaluated the
+    cluster. Events are stored once for all pods; each pod has the number of its first event.
     """
 
-    _attempts: dict[str, tuple[int, QueuedPodInfo]] = field(default_factory=dict)
+    _pods: dict[str, tuple[int, QueuedPodInfo]] = field(default_factory=dict)
     _events: list[ClusterEvent] = field(default_factory=list)
     _first: int = 0
 
-    def begin(self, pod: QueuedPodInfo) -> None:
-        """Remember events for a pod from now on."""
-        self._attempts[pod.uid] = (self._first + len(self._events), pod)
+    def add(self, pod: QueuedPodInfo) -> None:
+        """Add a popped pod: events are stored for it from now on."""
+        self._pods[pod.uid] = (self._first + len(self._events), pod)
 
     def get(self, uid: str) -> QueuedPodInfo | None:
-        """The pod of that uid, if it is being tried."""
-        found = self._attempts.get(uid)
+        """Return the in-flight pod of that uid, or None."""
+        found = self._pods.get(uid)
         return None if found is None else found[1]
 
-    def note(self, events: Iterable[ClusterEvent]) -> None:
-        """Remember events, if anybody is being tried."""
-        if self._attempts:
+    def add_events(self, events: Iterable[ClusterEvent]) -> None:
+        """Store events if any pod is in flight."""
+        if self._pods:
             self._events.extend(events)
 
-    def since(self, uid: str) -> list[ClusterEvent]:
-        """What happened since a pod's attempt began."""
-        start, _ = self._attempts.get(uid, (0, None))
+    def events_since_pop(self, uid: str) -> list[ClusterEvent]:
+        """Return the events since the pod was popped."""
+        start, _ = self._pods.get(uid, (0, None))
         return self._events[max(0, start - self._first) :]
 
-    def end(self, uid: str) -> None:
-        """End an attempt; events that nobody else waits for are forgotten."""
-        if self._attempts.pop(uid, None) is None:
+    def remove(self, uid: str) -> None:
+        """Remove a pod, and the events that no other in-flight pod needs."""
+        if self._pods.pop(uid, None) is None:
             return
-        # Who was popped first is first, and has the oldest start.
-        first = next(iter(self._attempts.values()), None)
+        # Pods are in the order they were popped: the first has the oldest events.
+        first = next(iter(self._pods.values()), None)
         oldest = self._first + len(self._events) if first is None else first[0]
         if drop := oldest - self._first:
             del self._events[:drop]
             self._first = oldest
 
     def counts(self) -> Counter[str]:
-        """How many events are remembered, and how many attempts there are."""
+        """Count the stored events by label, and the in-flight pods."""
         events = Counter(event.label for event in self._events)
-        events[POPPED] = len(self._attempts)
+        events[POPPED] = len(self._pods)
         return events

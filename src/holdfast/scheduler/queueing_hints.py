@@ -1,4 +1,4 @@
-"""Who wants to hear of an event, and what it is worth for a pod they rejected."""
+"""Select the rejected pods that an event may make schedulable, by the plugins' queueing hints."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ log = logging.getLogger(__name__)
 
 
 class QueueingHints:
-    """Puts events to the hints of the plugins that rejected a pod.
+    """Runs the queueing hints of the plugins that rejected a pod.
 
-    A plugin that names no interests is asked about every event, and one without hints sees hope
-    in all of them. So do those named ``besides``, who are no plugins.
+    The hint of a plugin that registers for no events in particular runs for every event, and every
+    event helps the pods of a plugin without a hint. The same holds for the names in
+    ``without_hint``, which are not plugins.
     """
 
     def __init__(
@@ -38,8 +39,8 @@ class QueueingHints:
         profiles: Mapping[str, Profile],
         world: World,
         now: Callable[[], float],
-        besides: Collection[str] = (),
-        watch: DurationRecorder = NO_DURATIONS,
+        without_hint: Collection[str] = (),
+        durations: DurationRecorder = NO_DURATIONS,
     ) -> None:
         self._profiles = profiles
         self._plugins = {
@@ -48,50 +49,52 @@ class QueueingHints:
         }
         self._world = world
         self._now = now
-        self._besides = frozenset(besides)
-        self._wants: dict[tuple[str, str], frozenset[str]] = {}
-        self._watch = watch
+        self._without_hint = frozenset(without_hint)
+        self._interested_by_event: dict[tuple[str, str], frozenset[str]] = {}
+        self._durations = durations
 
     def gating_plugin(self, pod_info: PodInfo) -> str:
-        """Name the plugin that keeps a pod out of the queue, or ""."""
+        """Return the name of the PreEnqueue plugin that keeps a pod out of activeQ, or ""."""
         profile = self._profiles[pod_info.scheduler_name]
-        gate = run_pre_enqueue_plugins(profile, pod_info, self._world, self._now())
-        return "" if gate is None else gate[0]
+        found = run_pre_enqueue_plugins(profile, pod_info, self._world, self._now())
+        return "" if found is None else found[0]
 
     def interested_plugins(self, event: ClusterEvent) -> frozenset[str] | None:
-        """Name the plugins that want to hear of an event; None: every single pod must be asked.
+        """Return the names of the plugins that registered for an event; None: check every pod.
 
-        Room held for owners concerns whoever owns it, no matter who rejected them.
+        An event about reserved resources may help any owner, whichever plugin rejected it.
         """
         return None if event.is_reservation_event else self._interested(event)
 
     def queueing_strategy(self, queued: QueuedPodInfo, event: ClusterEvent) -> QueueingStrategy:
-        """Say what an event is worth for a pod, by its rejectors' hints."""
+        """Return what to do with a rejected pod after an event, by its plugins' hints."""
         pod_info = queued.pod_info
         view = View(self._world, pod_info, self._now())
         of_owner = event.is_reservation_event or event.is_for_pod(pod_info)
         if of_owner and view.matched_reservations is not None:
-            # An owner may have been turned away for want of the very room that is held for it.
+            # The owner may have been rejected for lack of the resources reserved for it.
             return QueueingStrategy.AFTER_BACKOFF
         plugins, interested = self._plugins[pod_info.scheduler_name], self._interested(event)
-        worth = QueueingStrategy.SKIP
+        strategy = QueueingStrategy.SKIP
         for name in queued.unschedulable_plugins & interested:
             if not self._helps(plugins.get(name), event, pod_info, view):
                 continue
             if name in queued.pending_plugins:
                 return QueueingStrategy.IMMEDIATELY
-            worth = QueueingStrategy.AFTER_BACKOFF
-        return worth
+            strategy = QueueingStrategy.AFTER_BACKOFF
+        return strategy
 
     def equivalence_key(self, queued: QueuedPodInfo) -> Hashable:
-        """Tell which pods the same events help: of equal spec, namespace and visible labels.
+        """Return a key that is equal for pods of equal spec, namespace and visible labels.
 
-        Unless a rejector looks at more of a pod than that. Holds while ``mark`` does.
+        A pod has a key of its own if a plugin that rejected it reads more than that. Keys are valid
+        while ``equivalence_epoch`` stays the same.
         """
         pod_info = queued.pod_info
         plugins = self._plugins[pod_info.scheduler_name]
         if any(
-            self._looks_closer(plugins.get(name), pod_info) for name in queued.unschedulable_plugins
+            self._reads_beyond_key(plugins.get(name), pod_info)
+            for name in queued.unschedulable_plugins
         ):
             return pod_info.uid
         kind = self._world.nodes.label_group_of(pod_info).id
@@ -102,11 +105,11 @@ class QueueingHints:
             pod_info.is_reserve_pod and pod_info.uid,
         )
 
-    def mark(self) -> int:
-        """What ``alike`` depends on besides the pods: which of their labels anybody looks at."""
+    def equivalence_epoch(self) -> int:
+        """Return the epoch of the visible labels, on which ``equivalence_key`` depends."""
         return self._world.nodes.epochs["labels"]
 
-    def _looks_closer(self, plugin: Plugin | None, pod_info: PodInfo) -> bool:
+    def _reads_beyond_key(self, plugin: Plugin | None, pod_info: PodInfo) -> bool:
         if plugin is None:
             return False
         if plugin.traits.reads_outside_spec:
@@ -120,24 +123,24 @@ class QueueingHints:
     def _helps(
         self, plugin: Plugin | None, event: ClusterEvent, pod_info: PodInfo, view: View
     ) -> bool:
-        """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""
+        """Run a plugin's queueing hint; if it raises, the pod is requeued."""
         if plugin is None or not implements(plugin, QueueingHintPlugin):
             return True
-        began = self._watch.read()
+        began = self._durations.now()
         try:
             helps = bool(plugin.queueing_hint(event, pod_info, view))
-            word = "Queue" if helps else "QueueSkip"
+            result = "Queue" if helps else "QueueSkip"
         except Exception:
-            log.exception("hint of %s about %s", plugin, event.label)
-            helps, word = True, "Error"
-        self._watch.tell(self._watch.read() - began, plugin.name, event.label, word)
+            log.exception("queueing hint of %s failed for event %s", plugin.name, event.label)
+            helps, result = True, "Error"
+        self._durations.record(self._durations.now() - began, plugin.name, event.label, result)
         return helps
 
     def _interested(self, event: ClusterEvent) -> frozenset[str]:
         key = (event.resource, event.action)
-        found = self._wants.get(key)
+        found = self._interested_by_event.get(key)
         if found is None:
-            found = self._wants[key] = self._besides.union(
+            found = self._interested_by_event[key] = self._without_hint.union(
                 name
                 for plugins in self._plugins.values()
                 for name, plugin in plugins.items()

@@ -1,4 +1,4 @@
-"""What follows from an attempt: back into the queue with a reason, or done with for good."""
+"""Handle the result of a scheduling attempt: update queue, world and metrics, and report it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ResultHandler:
-    """Tells the queue, the world and the users what came of an attempt."""
+    """Applies the result of an attempt to queue, world, metrics and the pod's status."""
 
     client: Client
     clock: Clock
@@ -39,11 +39,11 @@ class ResultHandler:
     background_tasks: BackgroundTasks
 
     def on_permitted(self, queued: QueuedPodInfo) -> None:
-        """The pod has its room. From here on a failure is nobody's fault but the attempt's."""
+        """End the scheduling cycle of an assumed pod; a failure after this counts as an error."""
         self.queue.done(queued.uid)
 
     def on_bound(self, queued: QueuedPodInfo, took: float) -> None:
-        """The pod is on its node; finding that and binding it took so many seconds."""
+        """Count a bound pod; scheduling and binding cycle took ``took`` seconds."""
         self.metrics.attempt("scheduled", queued.pod_info.scheduler_name, took)
         began = queued.since if queued.initial_attempt_time is None else queued.initial_attempt_time
         self.metrics.placed(queued.attempts, self.clock.monotonic() - began)
@@ -51,31 +51,31 @@ class ResultHandler:
             self.metrics.after_flush.add()
 
     def on_unschedulable(
-        self, queued: QueuedPodInfo, outcome: SchedulingFailure, took: float
+        self, queued: QueuedPodInfo, failure: SchedulingFailure, took: float
     ) -> None:
-        """The pod waits for something to happen, unless it was the attempt that failed."""
-        if outcome.error:
-            self.on_error(queued, outcome.message, took)
+        """Requeue a pod that fits no node, report why, and start its preemption if there is one."""
+        if failure.error:
+            self.on_error(queued, failure.message, took)
             return
-        pod_info, effect = queued.pod_info, outcome.effect
+        pod_info, result = queued.pod_info, failure.post_filter_result
         self.metrics.attempt("unschedulable", pod_info.scheduler_name, took)
-        # The promise is made and the gate closed before the pod is back in the queue.
-        work = [] if effect is None else self._take_effect(pod_info, effect)
+        # The nomination is set and the pod is gated before it is requeued.
+        work = [] if result is None else self._apply(pod_info, result)
         self.queue.requeue_unschedulable(
-            queued, outcome.unschedulable_plugins, outcome.pending_plugins, self.clock.monotonic()
+            queued, failure.unschedulable_plugins, failure.pending_plugins, self.clock.monotonic()
         )
-        self.reporter.failed(pod_info, outcome.message)
-        promised = self.world.nominations.node_of(pod_info.uid)
+        self.reporter.failed(pod_info, failure.message)
+        nominated = self.world.nominations.node_of(pod_info.uid)
         self.background_tasks.start(
             self.reporter.mark_unscheduled(
-                pod_info, "Unschedulable", outcome.message, nominated=promised
+                pod_info, "Unschedulable", failure.message, nominated=nominated
             )
         )
         for part in work:
             self.background_tasks.start(part)
 
     def on_error(self, queued: QueuedPodInfo, message: str, took: float = 0.0) -> None:
-        """Nobody is to blame: the pod is tried again after a while."""
+        """Requeue a pod whose attempt ended in an error, and report the error."""
         pod_info = queued.pod_info
         self.metrics.failed(pod_info.scheduler_name, message, took)
         self.world.nominations.clear(pod_info.uid)
@@ -85,25 +85,25 @@ class ResultHandler:
             self.reporter.mark_unscheduled(pod_info, "SchedulerError", message, nominated="")
         )
 
-    def _take_effect(
-        self, pod_info: PodInfo, effect: PostFilterResult
+    def _apply(
+        self, pod_info: PodInfo, result: PostFilterResult
     ) -> list[Coroutine[Any, Any, None]]:
-        """Do at once what a plugin wants done that needs no writing; answers the rest."""
-        for reason, message in effect.events:
+        """Apply the parts of a PostFilter result that need no I/O; return the writes to do."""
+        for reason, message in result.events:
             self.reporter.warn(pod_info, reason, message)
-        if PREEMPTING in effect.plugin:
+        if PREEMPTING in result.plugin:
             self.metrics.preemption_attempts.add()
-        if effect.nominated_node is not None:
-            self.world.nominations.set(pod_info, effect.nominated_node)
+        if result.nominated_node is not None:
+            self.world.nominations.set(pod_info, result.nominated_node)
         work = []
-        if effect.victims:
-            self.metrics.preemption_victims.observe(len(effect.victims))
-            work = self.preemption_executor.begin(pod_info, effect)
-        return [*work, self._carry_out(effect)] if effect.calls else work
+        if result.victims:
+            self.metrics.preemption_victims.observe(len(result.victims))
+            work = self.preemption_executor.prepare(pod_info, result)
+        return [*work, self._send_calls(result)] if result.calls else work
 
-    async def _carry_out(self, effect: PostFilterResult) -> None:
+    async def _send_calls(self, result: PostFilterResult) -> None:
         try:
-            for call in effect.calls:
+            for call in result.calls:
                 await send_call(self.client, call)
         except HoldfastError as failure:
-            log.warning("%s: %s", effect.plugin, failure)
+            log.warning("an API call of PostFilter plugin %s failed: %s", result.plugin, failure)

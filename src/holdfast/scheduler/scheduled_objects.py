@@ -1,6 +1,6 @@
-"""The API object behind what is scheduled: a Pod, or the Reservation that a pod stands in for.
+"""The API object that a scheduling attempt is about: a Pod, or the Reservation of a reserve pod.
 
-A reservation looks for its node as a pod does. What is read and written about it is its own.
+The scheduler places a reserve pod as it places any pod, but reads and writes the Reservation.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ ScheduledObject = Pod | Reservation
 
 
 def resource_of(pod_info: PodInfo) -> Resource[Any]:
-    """What sort of object it is."""
+    """Return the resource of the object: pods or reservations."""
     return RESERVATIONS if pod_info.is_reserve_pod else PODS
 
 
 def namespace_of(pod_info: PodInfo) -> str:
-    """Its namespace; reservations have none."""
+    """Return the namespace of the object, "" for a reservation."""
     return "" if pod_info.is_reserve_pod else pod_info.namespace
 
 
 def name_of(pod_info: PodInfo) -> str:
-    """Its name in messages, with the namespace if it has one."""
+    """Return "namespace/name" of a pod and the name of a reservation, for messages."""
     return pod_info.name if pod_info.is_reserve_pod else pod_info.key
 
 
 def reference_to(pod_info: PodInfo) -> ObjectReference:
-    """A reference to the version that was seen, for events."""
+    """Return a reference to the version that was scheduled, for events."""
     resource = resource_of(pod_info)
     return ObjectReference(
         api_version=resource.api_version, kind=resource.kind, namespace=namespace_of(pod_info),
@@ -45,7 +45,7 @@ def reference_to(pod_info: PodInfo) -> ObjectReference:
 
 
 async def read_newest(client: Client, pod_info: PodInfo) -> ScheduledObject | None:
-    """Read the object as it is stored now; None if another one has its name."""
+    """Read the stored object; None if an object with another uid has its name."""
     found: ScheduledObject = await client.get(
         resource_of(pod_info), pod_info.name, namespace_of(pod_info)
     )
@@ -53,18 +53,18 @@ async def read_newest(client: Client, pod_info: PodInfo) -> ScheduledObject | No
 
 
 def node_of(found: ScheduledObject) -> str:
-    """The node it is on, or ""."""
+    """Return the node of the object, or ""."""
     return found.status.node_name if isinstance(found, Reservation) else found.spec.node_name
 
 
 def wants_node(found: ScheduledObject) -> bool:
-    """Tell whether it still looks for a node."""
+    """Tell whether the object is still to be scheduled."""
     over = found.phase != PENDING if isinstance(found, Reservation) else found.finished
     return not (over or node_of(found))
 
 
 def pod_info_of(world: World, found: ScheduledObject) -> PodInfo:
-    """Digest it for the queue."""
+    """Return the pod info of the object, that of the reserve pod for a reservation."""
     return (
         world.reserve_pod_info(found) if isinstance(found, Reservation) else world.pod_info(found)
     )

@@ -1,4 +1,4 @@
-"""The scheduler as a component: informers in, decisions, bindings out; start, health, stop."""
+"""The scheduler as a component: its parts, the scheduling loop, start, health and stop."""
 
 from __future__ import annotations
 
@@ -40,19 +40,20 @@ from holdfast.scheduler.status_reporter import StatusReporter
 log = logging.getLogger(__name__)
 
 SLICE_SECONDS = 0.002
-"""How long deciding may hold the loop before news and bindings get their turn."""
+"""How long scheduling may occupy the event loop before informers and bindings run."""
 STOP_SECONDS = 5.0
-"""How long stopping waits for writes under way."""
+"""How long ``stop`` waits for running writes."""
 MAX_BINDINGS = START
-"""Bindings writing at once; beyond it deciding waits for one to finish. Those that wait for a
-volume to be made write nothing meanwhile. As many as event writers, so that on a busy server the
-last event is stored soon after the last bind; more would queue there and cost a connection each."""
+"""Binding cycles that write at once; beyond it the scheduling loop waits for one to end. Those that
+wait, say for a volume, are not counted. There are as many event writers, so that on a busy server
+the last event is stored soon after the last bind; more would queue in the server and cost a
+connection each."""
 
 
 class Scheduler:
-    """Finds nodes for the pods (and reservations) of its profiles.
+    """Schedules the pods and reservations of its profiles.
 
-    ``backoff`` is how long a pod waits after its first rejection, and at most; seconds.
+    ``backoff`` is the initial and the maximum backoff of a pod; seconds.
     """
 
     def __init__(
@@ -84,15 +85,15 @@ class Scheduler:
             gating_plugin=queueing_hints.gating_plugin,
             interested_plugins=queueing_hints.interested_plugins,
             equivalence_key=queueing_hints.equivalence_key,
-            mark=queueing_hints.mark,
+            equivalence_epoch=queueing_hints.equivalence_epoch,
             on_ready=self._ready.set,
             on_move=metrics.incoming.add,
             initial_backoff=backoff[0],
-            longest_backoff=backoff[1],
+            maximum_backoff=backoff[1],
         )
         self.recorder = EventRecorder(client, clock)
         self._reporter = reporter = StatusReporter(client, self.recorder, clock)
-        self._desk = EventHandlers(
+        self._event_handlers = EventHandlers(
             self.world,
             self.queue,
             self.profiles.__contains__,
@@ -102,14 +103,14 @@ class Scheduler:
         self._background_tasks = background_tasks = BackgroundTasks()
         self._resizer = Resizer(client, clock, self.world, self.recorder, background_tasks.start)
         reservations = ReservationDesk(
-            self._desk,
-            lambda pod_info, words: background_tasks.start(
-                reporter.reject_reservation(pod_info, words)
+            self._event_handlers,
+            lambda pod_info, message: background_tasks.start(
+                reporter.reject_reservation(pod_info, message)
             ),
             self._resizer,
         )
-        self.informers = SchedulerInformers(client, clock, self._desk, reservations)
-        self._rng = np.random.default_rng(seed)  # noqa: TID251 - the one place dice are made
+        self.informers = SchedulerInformers(client, clock, self._event_handlers, reservations)
+        self._rng = np.random.default_rng(seed)  # noqa: TID251 - the only random generator
         self._bindings = BindingTasks(self.world)
         preemption_executor = PreemptionExecutor(
             client, clock, self.world, self.queue, reporter, self._bindings.cancel,
@@ -126,11 +127,11 @@ class Scheduler:
             background_tasks,
         )
         self.extenders = Extenders(extenders, client, clock, self.world)
-        watch = DurationRecorder(clock.monotonic, metrics.point_seconds.observe)
-        call_runner = ApiCallRunner(client, clock, self.extenders, watch=watch)
+        durations = DurationRecorder(clock.monotonic, metrics.point_seconds.observe)
+        call_runner = ApiCallRunner(client, clock, self.extenders, durations=durations)
         self._binding_cycle = BindingCycle(call_runner, self._result_handler, self._bindings)
         self._extender_queue = ExtenderQueue(
-            self.extenders, self.profiles, self.world, clock, self._rng, self._conclude,
+            self.extenders, self.profiles, self.world, clock, self._rng, self._handle_result,
             self._bindings.wait_for_binding,
         )  # fmt: skip
         metrics.registry.register(ReservationMetrics(self.informers.reservations))
@@ -146,40 +147,40 @@ class Scheduler:
 
     @property
     def healthy(self) -> bool:
-        """Every loop still runs."""
+        """Whether every task of the scheduler still runs."""
         return not self.failure_reason
 
     @property
     def failure_reason(self) -> str:
-        """Say which loop has stopped, and of what; "" while all run."""
+        """Which task has stopped, and with which error; "" while all run."""
         if not self._loops:
-            return "deciding has not begun"
+            return "scheduling has not started"
         for task in self._loops:
             if task.done():
                 cause = None if task.cancelled() else task.exception()
-                return f"{task.get_name()} has stopped: {cause!r}"
+                return f"the task {task.get_name()!r} has stopped: {cause!r}"
         return ""
 
     async def start(self) -> None:
-        """Read the whole cluster, then begin to decide; returns once reading is done."""
+        """Start the informers, wait until they have synced, then start to schedule."""
         self.recorder.start()
         await self.informers.start()
         await self.extenders.start()
         self.synced.set()
         self._resizer.begin()
         self._loops = [
-            asyncio.create_task(self._decide_forever(), name="scheduler: decide"),
-            asyncio.create_task(self._flush_forever(), name="scheduler: flush"),
-            # Deciding on a picture that is no longer kept up would be worse than not deciding.
-            asyncio.create_task(self.informers.wait_for_failure(), name="scheduler: follow"),
+            asyncio.create_task(self._schedule_pods(), name="scheduler: schedule pods"),
+            asyncio.create_task(self._flush_queue(), name="scheduler: flush queue"),
+            # The scheduler stops with its informers: it must not schedule against stale state.
+            asyncio.create_task(self.informers.wait_for_failure(), name="scheduler: informers"),
         ]
 
     async def wait(self) -> None:
-        """Wait until deciding ends; a loop that failed raises what it failed with."""
+        """Wait until a task of the scheduler ends; raises its error."""
         await asyncio.gather(*self._loops)
 
     async def stop(self) -> None:
-        """Finish the bindings under way, for a few seconds at most, write the last events, stop."""
+        """Stop scheduling, wait a few seconds for running bindings, write the last events."""
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -192,7 +193,7 @@ class Scheduler:
         await self.informers.stop()
         await self.recorder.stop()
 
-    async def _decide_forever(self) -> None:
+    async def _schedule_pods(self) -> None:
         while True:
             await self._ready.wait()
             began = self._clock.monotonic()
@@ -206,7 +207,7 @@ class Scheduler:
                     began = self._clock.monotonic()
             self._ready.clear()
 
-    async def _flush_forever(self) -> None:
+    async def _flush_queue(self) -> None:
         while True:
             now = self._clock.monotonic()
             await self._clock.sleep(1.0 - now % 1.0)
@@ -214,14 +215,14 @@ class Scheduler:
             self._resizer.retry()
 
     def schedule_one(self, queued: QueuedPodInfo) -> None:
-        """Give one pod its turn; what takes time goes on beside the next pod's turn."""
+        """Run the scheduling cycle of one pod; extenders and binding run in the background."""
         pod_info = queued.pod_info
         if pod_info.terminating:
             self.queue.done(pod_info.uid)
             self._reporter.failed(pod_info, f"skip schedule deleting pod: {pod_info.key}")
             return
         if self.extenders and self.extenders.is_interested(pod_info):
-            self._extender_queue.enter(queued)
+            self._extender_queue.add(queued)
             return
         profile = self.profiles[pod_info.scheduler_name]
         began = self._clock.monotonic()
@@ -229,19 +230,19 @@ class Scheduler:
         try:
             outcome = schedule_pod(profile, pod_info, self.world, self._clock.now(), self._rng)
         except Exception as failure:
-            # One pod with an impossible field must not stop the others.
-            log.exception("deciding for %s failed", pod_info.key)
+            # One pod with an invalid field must not stop the others.
+            log.exception("scheduling %s failed", pod_info.key)
             self._result_handler.on_error(queued, str(failure) or repr(failure))
             return
         took = self._clock.monotonic() - began
         self.metrics.algorithm_seconds.observe(took)
         self._meter.end(pod_info.scheduler_name, placed=isinstance(outcome, Placement))
-        self._conclude(queued, outcome, took)
+        self._handle_result(queued, outcome, took)
 
-    def _conclude(
+    def _handle_result(
         self, queued: QueuedPodInfo, outcome: Placement | SchedulingFailure | None, took: float
     ) -> None:
-        """Do what an attempt came to; None: the pod wants no node any more."""
+        """Handle the result of an attempt; None: the pod needs no node any more."""
         if self.world.auditor is not None:
             self.world.auditor.raise_faults()
         if outcome is None:
@@ -249,17 +250,17 @@ class Scheduler:
         elif isinstance(outcome, SchedulingFailure):
             self._result_handler.on_unschedulable(queued, outcome, took)
         else:
-            self._placed(queued, outcome, took)
+            self._start_binding(queued, outcome, took)
 
-    def _placed(self, queued: QueuedPodInfo, placement: Placement, took: float) -> None:
+    def _start_binding(self, queued: QueuedPodInfo, placement: Placement, took: float) -> None:
         profile = self.profiles[queued.pod_info.scheduler_name]
-        self._binding_cycle.begin(AssumedPod(queued, profile, placement, took))
+        self._binding_cycle.start(AssumedPod(queued, profile, placement, took))
         if placement.nominated_node and placement.nominated_node != placement.node:
-            self._desk.nomination_ended(queued.pod_info, placement.nominated_node)
+            self._event_handlers.nomination_ended(queued.pod_info, placement.nominated_node)
 
     def _uncounted(self, resource: str) -> bool:
         return any(profile.ignores_resource(resource) for profile in self.profiles.values())
 
     def metrics_page(self) -> bytes:
-        """Render /metrics as things are now."""
+        """Render /metrics."""
         return self.metrics.page()

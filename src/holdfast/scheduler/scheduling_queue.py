@@ -1,16 +1,17 @@
-"""Which pod is next, and when a failed one gets its next try.
+"""The scheduling queue: which pod is tried next, and when a rejected pod is tried again.
 
 ::
 
             add                        pop
     ──────────────►  active  ──────────────────►  in flight ──► done
-                     ▲    ▲                        │      │
-       backoff over  │    │ event from a pending   │      │ rejected: no event since the pop
-                     │    │ plugin's hint          │      ▼ could help
-                  backoff ◄───────────────── unschedulable   (gated pods wait here too)
-                     ▲          event          ▲
-                     └── an event since the ───┘
-                         pop may help, or the attempt itself failed
+                     ▲    ▲                             │
+       backoff over  │    │ hint of a pending plugin    │ rejected
+                     │    │                             ▼
+                  backoff ◄───────────────── unschedulable   (gated pods are here too)
+                            hint or timeout
+
+An in-flight pod whose attempt ended in an error, or that an event since the pop may help, moves to
+backoff at once.
 """
 
 from __future__ import annotations
@@ -24,157 +25,155 @@ from itertools import count
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import WILDCARD, ClusterEvent
 from holdfast.scheduler.queued_pods import (
-    Alike,
     BackoffQueue,
+    EquivalenceEpoch,
+    EquivalenceKey,
     InFlightPods,
-    Mark,
     QueuedPodInfo,
     QueueingStrategy,
     UnschedulablePods,
 )
 
 MAX_UNSCHEDULABLE_SECONDS = 300.0
-"""Seconds after which an unschedulable pod is tried again even if no event came."""
+"""Seconds after which an unschedulable pod is tried again even without an event."""
 UNSCHEDULABLE_FLUSH_SECONDS = 30.0
-"""How often to look for such pods."""
+"""How often the queue looks for such pods."""
 ADDED, FAILED = "UnschedulablePodAdd", "ScheduleAttemptFailure"
 ACTIVATED, TIMED_OUT = "ForceActivate", "UnschedulableTimeout"
-BACKOFF_OVER, TAKEN_EARLY = "BackoffComplete", "PopFromBackoffQ"
-"""Why a pod enters a place, as metrics tell it."""
+BACKOFF_COMPLETE, POPPED_EARLY = "BackoffComplete", "PopFromBackoffQ"
+"""Why a pod enters a queue, as upstream's metrics label it."""
 
-Judge = Callable[[QueuedPodInfo, ClusterEvent], QueueingStrategy]
-Gatekeeper = Callable[[PodInfo], str]
-Hearers = Callable[[ClusterEvent], Collection[str] | None]
+StrategyOf = Callable[[QueuedPodInfo, ClusterEvent], QueueingStrategy]
+GatingPluginOf = Callable[[PodInfo], str]
+InterestedPlugins = Callable[[ClusterEvent], Collection[str] | None]
 
 
-def _anybody(_pod: QueuedPodInfo) -> bool:
+def _any_pod(_pod: QueuedPodInfo) -> bool:
     return True
 
 
 @dataclass(slots=True)
 class SchedulingQueue:
-    """Pods waiting for a node. Knows no clock: every call that needs the time is given it.
+    """Pods without a node. Every call that needs the time takes it as monotonic seconds.
 
-    The time is seconds that never go backwards, not the time of day.
-
-    ``judge`` says what an event is worth for a rejected pod (the rejectors' hints);
-    ``gatekeeper`` names the plugin that keeps a pod out of the queue, or "". ``hearers`` names the
-    plugins that want to hear of an event: none, and it is no news; None, and every pod is looked
-    at. ``alike`` tells which pods one judgement serves, as long as ``mark`` stays the same.
-    ``on_move`` hears (place, why).
+    ``queueing_strategy`` says what to do with a rejected pod after an event. ``gating_plugin``
+    names the PreEnqueue plugin that keeps a pod out of activeQ, or "". ``interested_plugins``
+    names the plugins that registered for an event; None: check every pod. Pods with equal
+    ``equivalence_key`` share one strategy while ``equivalence_epoch`` stays the same. ``on_move``
+    is called with the name of the queue a pod enters and the reason.
     """
 
-    queueing_strategy: Judge
-    gating_plugin: Gatekeeper = lambda _pod_info: ""
-    interested_plugins: Hearers = lambda _event: None
-    equivalence_key: Alike = lambda pod: pod.uid
-    mark: Mark = lambda: None
+    queueing_strategy: StrategyOf
+    gating_plugin: GatingPluginOf = lambda _pod_info: ""
+    interested_plugins: InterestedPlugins = lambda _event: None
+    equivalence_key: EquivalenceKey = lambda pod: pod.uid
+    equivalence_epoch: EquivalenceEpoch = lambda: None
     initial_backoff: float = 1.0
-    longest_backoff: float = 10.0
+    maximum_backoff: float = 10.0
     on_ready: Callable[[], None] = lambda: None
     on_move: Callable[[str, str], None] = lambda _queue_name, _why: None
-    _known: dict[str, QueuedPodInfo] = field(default_factory=dict, init=False)
-    _parked: UnschedulablePods = field(init=False)
+    _pods: dict[str, QueuedPodInfo] = field(default_factory=dict, init=False)
+    _unschedulable: UnschedulablePods = field(init=False)
     _active: list[tuple[int, float, int, QueuedPodInfo]] = field(default_factory=list, init=False)
     _backoff: BackoffQueue = field(init=False)
     _in_flight: InFlightPods = field(default_factory=InFlightPods, init=False)
-    _sweep_at: float = field(default=0.0, init=False)
-    _tick: Iterator[int] = field(default_factory=count, init=False)
+    _next_flush: float = field(default=0.0, init=False)
+    _next_order: Iterator[int] = field(default_factory=count, init=False)
 
     def __post_init__(self) -> None:
-        self._parked = UnschedulablePods(self.equivalence_key, self.mark)
-        self._backoff = BackoffQueue(self.initial_backoff, self.longest_backoff)
+        self._unschedulable = UnschedulablePods(self.equivalence_key, self.equivalence_epoch)
+        self._backoff = BackoffQueue(self.initial_backoff, self.maximum_backoff)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._pods)
 
     def __contains__(self, uid: str) -> bool:
-        return uid in self._known
+        return uid in self._pods
 
     def counts(self) -> Counter[str]:
-        """How many pods wait in ``active``, ``backoff``, ``unschedulable`` and ``gated``."""
-        return Counter(pod.queue_name for pod in self._known.values())
+        """Count pods in ``active``, ``backoff``, ``unschedulable`` and ``gated``."""
+        return Counter(pod.queue_name for pod in self._pods.values())
 
     def unschedulable_by_plugin(self) -> Counter[tuple[str, str]]:
-        """How many waiting pods each plugin rejected, by plugin and profile."""
+        """Count rejected pods by plugin and profile."""
         return Counter(
             (plugin, pod.pod_info.scheduler_name)
-            for pod in self._known.values()
+            for pod in self._pods.values()
             for plugin in pod.unschedulable_plugins
         )
 
     def in_flight_events(self) -> Counter[str]:
-        """How many events are remembered for pods being tried, and how many such pods there are."""
+        """Count the events stored for in-flight pods, by label, and the pods themselves."""
         return self._in_flight.counts()
 
     def pods_by_queue(self) -> dict[str, list[str]]:
-        """Name every waiting pod by place, for the debug dump."""
+        """Return the keys of all pods by queue name, for the cache dump."""
         dump: dict[str, list[str]] = {}
-        for pod in self._known.values():
+        for pod in self._pods.values():
             dump.setdefault(pod.queue_name, []).append(pod.pod_info.key)
         return dump
 
     def add(self, pod_info: PodInfo, now: float) -> None:
-        """Take in a pod that has no node; a known one is replaced by its newer version."""
-        if pod_info.uid in self._known:
+        """Add a pod without a node, or update it if the queue has it already."""
+        if pod_info.uid in self._pods:
             self.update(pod_info, now)
             return
         pod = QueuedPodInfo(pod_info, since=now)
-        self._known[pod_info.uid] = pod
-        self._enter(pod, ADDED, now)
+        self._pods[pod_info.uid] = pod
+        self._move_to_active(pod, ADDED, now)
 
     def update(self, pod_info: PodInfo, now: float, events: Sequence[ClusterEvent] = ()) -> None:
-        """Replace a waiting pod by its newer version; what changed may make it worth a try."""
-        pod = self._known.get(pod_info.uid)
+        """Replace a pod by its newer version and requeue it if one of the ``events`` may help."""
+        pod = self._pods.get(pod_info.uid)
         if pod is None:
             if self._in_flight.get(pod_info.uid) is None:
                 self.add(pod_info, now)
             else:
                 self.update_in_flight(pod_info)
-                self._in_flight.note(events)
+                self._in_flight.add_events(events)
             return
         pod.pod_info = pod_info
         if pod.queue_name == "active":
             self._push_active(pod)
-        elif pod.uid in self._parked:
-            self._parked.add(pod)
-            self._weigh(pod, events, now)
+        elif pod.uid in self._unschedulable:
+            self._unschedulable.add(pod)
+            self._requeue_if_helped(pod, events, now)
 
     def update_in_flight(self, pod_info: PodInfo) -> None:
-        """Note the newest version of a pod in flight: should it come back, it comes as this."""
+        """Store the newest version of an in-flight pod: it is requeued as this version."""
         if pod := self._in_flight.get(pod_info.uid):
             pod.pod_info = pod_info
 
     def delete(self, uid: str) -> None:
-        """Forget a pod, wherever it waits; one in flight ends its attempt and is not put back."""
-        if pod := self._known.pop(uid, None):
+        """Remove a pod; one that is in flight is not requeued after its attempt."""
+        if pod := self._pods.pop(uid, None):
             self._move(pod, "")
         elif pod := self._in_flight.get(uid):
             pod.removed = True
 
     def pop(self, now: float) -> QueuedPodInfo | None:
-        """Take the next pod to try: highest priority, then longest waiting.
+        """Pop the next pod: highest priority first, then the longest waiting.
 
-        With nothing active the next one in backoff is taken early, unless its last attempt ended
-        in an error.
+        If activeQ is empty, the next pod of backoffQ is popped early, unless its last attempt
+        ended in an error.
         """
         pod = self._pop_active()
         if pod is None:
             pod = self._backoff.pop_early()
             if pod is None:
                 return None
-            self.on_move("active", TAKEN_EARLY)
-        del self._known[pod.uid]
+            self.on_move("active", POPPED_EARLY)
+        del self._pods[pod.uid]
         self._move(pod, "in flight")
         pod.attempts += 1
         if pod.initial_attempt_time is None:
             pod.initial_attempt_time = now
-        self._in_flight.begin(pod)
+        self._in_flight.add(pod)
         return pod
 
     def done(self, uid: str) -> None:
-        """End the attempt for good: events are no longer remembered on its behalf."""
-        self._in_flight.end(uid)
+        """End an attempt without requeueing the pod: events are no longer stored for it."""
+        self._in_flight.remove(uid)
 
     def requeue_unschedulable(
         self,
@@ -183,106 +182,113 @@ class SchedulingQueue:
         pending_plugins: Iterable[str],
         now: float,
     ) -> None:
-        """Put back a pod that fits nowhere; rejectors are the plugins whose hints count.
+        """Requeue a pod that fits no node; the hints of ``unschedulable_plugins`` move it again.
 
-        With nobody to blame (no nodes at all) there is no hint to wait for: it counts as an error
-        and is simply tried again.
+        Without such plugins (the cluster has no nodes) no hint could move the pod: it is requeued
+        as after an error.
         """
         if not unschedulable_plugins:
             self.requeue_after_error(pod, now)
             return
         pod.rejections += 1
         pod.errors = 0
-        self._put_back(pod, frozenset(unschedulable_plugins), frozenset(pending_plugins), now)
+        self._requeue_attempted(
+            pod, frozenset(unschedulable_plugins), frozenset(pending_plugins), now
+        )
 
     def requeue_after_error(self, pod: QueuedPodInfo, now: float) -> None:
-        """Put back a pod whose attempt ended in an error: it is tried again after backoff."""
+        """Requeue a pod whose attempt ended in an error: it is tried again after backoff."""
         pod.errors += 1
-        self._put_back(pod, frozenset(), frozenset(), now)
+        self._requeue_attempted(pod, frozenset(), frozenset(), now)
 
     def requeue_for_event(
-        self, event: ClusterEvent, now: float, only: Callable[[QueuedPodInfo], bool] = _anybody
+        self, event: ClusterEvent, now: float, only: Callable[[QueuedPodInfo], bool] = _any_pod
     ) -> None:
-        """Something happened: give every rejected pod it may help another try.
+        """Move every rejected pod that the event may help to activeQ or backoffQ.
 
-        ``only`` leaves out pods that the event cannot concern.
+        Pods for which ``only`` is false are skipped.
         """
         interested_plugins = self.interested_plugins(event)
         if interested_plugins is not None and not interested_plugins:
             return
-        for equivalence_key in self._parked.concerned(interested_plugins):
-            # A view, and nobody may be left in it meanwhile.
-            first = next(iter(equivalence_key), None)
-            if first is None or (worth := self._worth(first, event)) is QueueingStrategy.SKIP:
+        for group in self._unschedulable.groups_rejected_by(interested_plugins):
+            # The group is a view: requeueing another group may have emptied it.
+            first = next(iter(group), None)
+            if (
+                first is None
+                or (strategy := self._strategy_for(first, event)) is QueueingStrategy.SKIP
+            ):
                 continue
-            for pod in list(equivalence_key):
+            for pod in list(group):
                 if only(pod):
-                    self._requeue(pod, worth, event.label, now)
-        self._in_flight.note((event,))
+                    self._move_by_strategy(pod, strategy, event.label, now)
+        self._in_flight.add_events((event,))
 
     def activate(self, uids: Iterable[str]) -> None:
-        """Try these at once, whatever they were waiting for, unless they are gated."""
+        """Move these pods to activeQ at once unless they are gated."""
         for uid in uids:
-            pod = self._known.get(uid)
+            pod = self._pods.get(uid)
             if pod is not None and pod.queue_name not in ("active", ""):
-                self._enter(pod, ACTIVATED)
+                self._move_to_active(pod, ACTIVATED)
             elif pod := self._in_flight.get(uid):
-                self._in_flight.note((ClusterEvent(WILDCARD, ACTIVATED, new=pod.pod_info.pod),))
+                self._in_flight.add_events(
+                    (ClusterEvent(WILDCARD, ACTIVATED, new=pod.pod_info.pod),)
+                )
 
     def recheck_gate(self, uid: str, why: str, now: float) -> None:
-        """Look again whether a pod's gate is still closed."""
-        pod = self._known.get(uid)
+        """Run the PreEnqueue plugins of a gated pod again."""
+        pod = self._pods.get(uid)
         if pod is not None and pod.gating_plugin:
-            self._to_backoff(pod, why, now)
+            self._move_to_backoff_or_active(pod, why, now)
 
     def flush(self, now: float) -> None:
-        """Move pods whose backoff is over, and those nobody thought of for five minutes."""
+        """Move pods whose backoff has ended, and pods unschedulable for more than five minutes."""
         for pod in self._backoff.pop_completed(now):
             self._push_active(pod)
-            self.on_move("active", BACKOFF_OVER)
-        if now >= self._sweep_at:
-            self._sweep_at = now + UNSCHEDULABLE_FLUSH_SECONDS
-            self._sweep(now)
+            self.on_move("active", BACKOFF_COMPLETE)
+        if now >= self._next_flush:
+            self._next_flush = now + UNSCHEDULABLE_FLUSH_SECONDS
+            self._flush_unschedulable(now)
 
-    def _sweep(self, now: float) -> None:
-        for pod in self._parked:
+    def _flush_unschedulable(self, now: float) -> None:
+        for pod in self._unschedulable:
             if pod.queue_name == "unschedulable" and now - pod.since > MAX_UNSCHEDULABLE_SECONDS:
                 pod.flushed = True
-                self._to_backoff(pod, TIMED_OUT, now)
+                self._move_to_backoff_or_active(pod, TIMED_OUT, now)
 
     def _move(self, pod: QueuedPodInfo, queue_name: str) -> None:
         pod.queue_name = queue_name
         if queue_name in ("unschedulable", "gated"):
-            self._parked.add(pod)
+            self._unschedulable.add(pod)
         else:
-            self._parked.delete(pod.uid)
+            self._unschedulable.delete(pod.uid)
 
-    def _put_back(
+    def _requeue_attempted(
         self,
         pod: QueuedPodInfo,
         unschedulable_plugins: frozenset[str],
         pending_plugins: frozenset[str],
         now: float,
     ) -> None:
-        since_pop = self._in_flight.since(pod.uid)
+        since_pop = self._in_flight.events_since_pop(pod.uid)
         self.done(pod.uid)
         if pod.removed:
             return
         pod.since, pod.gating_plugin, pod.flushed = now, "", False
         pod.unschedulable_plugins, pod.pending_plugins = unschedulable_plugins, pending_plugins
-        self._known[pod.uid] = pod
+        self._pods[pod.uid] = pod
         if not unschedulable_plugins:
-            self._to_backoff(pod, FAILED, now)
+            self._move_to_backoff_or_active(pod, FAILED, now)
             return
         self._move(pod, "unschedulable")
-        self._weigh(pod, since_pop, now, FAILED)
+        self._requeue_if_helped(pod, since_pop, now, FAILED)
         if pod.queue_name == "unschedulable":
             self.on_move("unschedulable", FAILED)
 
-    def _weigh(
+    def _requeue_if_helped(
         self, pod: QueuedPodInfo, events: Iterable[ClusterEvent], now: float, why: str = ""
     ) -> None:
-        """Move a parked pod if one of the events may help it."""
+        """Requeue an unschedulable pod if one of the events may help it."""
         for event in events:
             interested_plugins = self.interested_plugins(event)
             if (
@@ -291,62 +297,66 @@ class SchedulingQueue:
                 and pod.gating_plugin not in interested_plugins
             ):
                 continue
-            worth = self._worth(pod, event)
-            if worth is not QueueingStrategy.SKIP:
-                self._requeue(pod, worth, why or event.label, now)
-            if pod.uid not in self._parked:
+            strategy = self._strategy_for(pod, event)
+            if strategy is not QueueingStrategy.SKIP:
+                self._move_by_strategy(pod, strategy, why or event.label, now)
+            if pod.uid not in self._unschedulable:
                 return
 
-    def _worth(self, pod: QueuedPodInfo, event: ClusterEvent) -> QueueingStrategy:
+    def _strategy_for(self, pod: QueuedPodInfo, event: ClusterEvent) -> QueueingStrategy:
         if event.resource != WILDCARD:
             return self.queueing_strategy(pod, event)
-        meant = event.new is None or event.new is pod.pod_info.pod or event.new.uid == pod.uid
-        return QueueingStrategy.AFTER_BACKOFF if meant else QueueingStrategy.SKIP
+        concerns_pod = (
+            event.new is None or event.new is pod.pod_info.pod or event.new.uid == pod.uid
+        )
+        return QueueingStrategy.AFTER_BACKOFF if concerns_pod else QueueingStrategy.SKIP
 
-    def _requeue(self, pod: QueuedPodInfo, worth: QueueingStrategy, why: str, now: float) -> None:
-        if worth is QueueingStrategy.IMMEDIATELY:
-            self._enter(pod, why, now)
+    def _move_by_strategy(
+        self, pod: QueuedPodInfo, strategy: QueueingStrategy, why: str, now: float
+    ) -> None:
+        if strategy is QueueingStrategy.IMMEDIATELY:
+            self._move_to_active(pod, why, now)
         else:
-            self._to_backoff(pod, why, now)
+            self._move_to_backoff_or_active(pod, why, now)
 
-    def _to_backoff(self, pod: QueuedPodInfo, why: str, now: float) -> None:
+    def _move_to_backoff_or_active(self, pod: QueuedPodInfo, why: str, now: float) -> None:
         if self._backoff.is_complete(pod, now):
-            self._enter(pod, why, now)
-        elif not self._gated(pod, why):
+            self._move_to_active(pod, why, now)
+        elif not self._gate_if_rejected(pod, why):
             self._move(pod, "backoff")
-            pod.order = next(self._tick)
+            pod.order = next(self._next_order)
             self._backoff.add(pod)
             self.on_move("backoff", why)
             self.on_ready()
 
-    def _enter(self, pod: QueuedPodInfo, why: str, now: float | None = None) -> None:
-        if not self._gated(pod, why):
+    def _move_to_active(self, pod: QueuedPodInfo, why: str, now: float | None = None) -> None:
+        if not self._gate_if_rejected(pod, why):
             if pod.initial_attempt_time is None:
                 pod.initial_attempt_time = now
             self._push_active(pod)
             self.on_move("active", why)
 
-    def _gated(self, pod: QueuedPodInfo, why: str) -> bool:
-        """Ask the gatekeeper; a pod it keeps out is parked under its name."""
+    def _gate_if_rejected(self, pod: QueuedPodInfo, why: str) -> bool:
+        """Run the PreEnqueue plugins; if one rejects the pod, gate it and return True."""
         pod.gating_plugin = self.gating_plugin(pod.pod_info)
         if not pod.gating_plugin:
             return False
         pod.unschedulable_plugins |= {pod.gating_plugin}
-        if pod.uid not in self._parked:
+        if pod.uid not in self._unschedulable:
             self.on_move("unschedulable", why)
         self._move(pod, "gated")
         return True
 
     def _push_active(self, pod: QueuedPodInfo) -> None:
         self._move(pod, "active")
-        pod.order = next(self._tick)
+        pod.order = next(self._next_order)
         heapq.heappush(self._active, (-pod.pod_info.priority, pod.since, pod.order, pod))
         self.on_ready()
 
     def _pop_active(self) -> QueuedPodInfo | None:
         while self._active:
             *_, order, pod = heapq.heappop(self._active)
-            # A pod re-queued or deleted since left a stale entry behind.
+            # The entry is stale if the pod was requeued or deleted since.
             if pod.queue_name == "active" and pod.order == order:
                 return pod
         return None

@@ -1,4 +1,4 @@
-"""What users read about a decision: the pod's condition and events, the reservation's status."""
+"""Report results to users: events, the pod's condition, the reservation's status."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ log = logging.getLogger(__name__)
 LONGEST_NOTE = 1024
 TRIES = 4
 MAX_WRITES = 16
-"""Statuses written at once: bindings have other things to do than to wait for reports."""
+"""Status writes at once, so that bindings do not wait for them."""
 MAX_REMEMBERED = 4096
 ReportedStatus = tuple[str, str, str]
 """The reason, message and nomination of a pod without a node."""
 BodyOf = Callable[[Sequence[Condition]], dict[str, Any]]
-"""What to write, seeing the conditions that the newest version has."""
+"""Returns the patch of a status, given the conditions of the newest version."""
 
 
 def truncated_note(message: str) -> str:
-    """Cut an event's note to what the API takes, marking that something is missing.
+    """Truncate an event's note to the API's limit of 1024 bytes; " ..." marks the cut.
 
-    >>> len(shortened("x" * 2000)), shortened("short")
+    >>> len(truncated_note("x" * 2000)), truncated_note("short")
     (1024, 'short')
     """
     data = message.encode()
@@ -56,7 +56,7 @@ def truncated_note(message: str) -> str:
 
 
 class StatusReporter:
-    """Writes what became of pods and reservations; a failed report never fails an attempt."""
+    """Records events and writes statuses; a failed write never fails an attempt."""
 
     def __init__(self, client: Client, recorder: EventRecorder, clock: Clock) -> None:
         self._client = client
@@ -64,41 +64,41 @@ class StatusReporter:
         self._clock = clock
         self._numbers = itertools.count()
         self._newest: dict[str, tuple[int, ReportedStatus | None]] = {}
-        """The newest write about each object that has one under way, and what it says."""
+        """Number and status of the newest running write, by uid."""
         self._written: OrderedDict[str, tuple[str, ReportedStatus]] = OrderedDict()
-        """What we last wrote about a pod, and the version that was."""
-        self._turns = asyncio.Semaphore(MAX_WRITES)
+        """Resource version and status of our last write to a pod, by uid."""
+        self._slots = asyncio.Semaphore(MAX_WRITES)
 
     def scheduled(self, placement: Placement) -> None:
-        """Tell that the pod (or reservation) has its node, and what plugins noted on the way."""
+        """Record the events of a scheduled pod or reservation, with those of the plugins."""
         pod_info, node = placement.pod, placement.node
-        for reason, words in placement.events:
-            self._event(pod_info, "Normal", reason, words, "Scheduling")
-        words = f"Successfully assigned {name_of(pod_info)} to {node}"
-        self._event(pod_info, "Normal", "Scheduled", words, "Binding")
+        for reason, message in placement.events:
+            self._event(pod_info, "Normal", reason, message, "Scheduling")
+        message = f"Successfully assigned {name_of(pod_info)} to {node}"
+        self._event(pod_info, "Normal", "Scheduled", message, "Binding")
 
     def failed(self, pod_info: PodInfo, message: str) -> None:
-        """Tell why an attempt put the pod on no node."""
+        """Record a FailedScheduling event."""
         self.warn(pod_info, "FailedScheduling", message)
 
     def warn(self, pod_info: PodInfo, reason: str, message: str) -> None:
-        """Tell what else there is to say about an attempt that failed."""
+        """Record another warning about a failed attempt."""
         self._event(pod_info, "Warning", reason, truncated_note(message), "Scheduling")
 
-    def preempted(self, victim: PodInfo, preemptor: PodInfo, words: str) -> None:
-        """Tell a victim for whom it had to leave."""
+    def preempted(self, victim: PodInfo, preemptor: PodInfo, message: str) -> None:
+        """Record a Preempted event on the victim."""
         self._recorder.record(
-            victim.pod, "Normal", "Preempted", words, action="Preempting",
+            victim.pod, "Normal", "Preempted", message, action="Preempting",
             related=reference_to(preemptor), component=preemptor.scheduler_name,
         )  # fmt: skip
 
     async def clear_nomination(self, pod_info: PodInfo) -> None:
-        """Write that a waiting pod is no longer promised a node."""
+        """Clear ``status.nominatedNodeName`` of a pod."""
         body = {"status": {"nominatedNodeName": None}}
         await self._write(pod_info, lambda _: body, PatchType.STRATEGIC)
 
     async def write_nominated_node(self, pod_info: PodInfo, node: str) -> None:
-        """Write where a pod is about to be bound, because getting it there takes a while."""
+        """Write ``status.nominatedNodeName`` of a pod whose binding may take a while."""
         if pod_info.pod.status.nominated_node_name == node:
             return
         meta = pod_info.pod.metadata
@@ -109,14 +109,16 @@ class StatusReporter:
                 type=PatchType.STRATEGIC, subresource="status",
             )  # fmt: skip
         except HoldfastError as failure:
-            log.warning("announcing %s for %s: %s", node, pod_info.key, failure)
+            log.warning(
+                "writing nominatedNodeName %s of %s failed: %s", node, pod_info.key, failure
+            )
 
     async def mark_unscheduled(
         self, pod_info: PodInfo, reason: str, message: str, *, nominated: str = ""
     ) -> None:
         """Write PodScheduled=False (Scheduled=False on a reservation), if it changed.
 
-        ``nominated`` is the node the pod is promised, or "".
+        ``nominated`` is the nominated node of the pod, or "".
         """
         if pod_info.is_reserve_pod:
             await self.mark_reservation(pod_info, message)
@@ -129,8 +131,8 @@ class StatusReporter:
         same = old and (old.status, old.reason, old.message) == ("False", reason, message)
         if same and nominated == status.nominated_node_name:
             return
-        said = (reason, message, nominated)
-        if self._said_already(pod_info, said):
+        reported = (reason, message, nominated)
+        if self._already_reported(pod_info, reported):
             return
         condition: dict[str, Any] = {
             "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
@@ -142,24 +144,24 @@ class StatusReporter:
         body: dict[str, Any] = {"status": {"conditions": [condition]}}
         if nominated != status.nominated_node_name:
             body["status"]["nominatedNodeName"] = nominated or None
-        await self._write(pod_info, lambda _: body, PatchType.STRATEGIC, said)
+        await self._write(pod_info, lambda _: body, PatchType.STRATEGIC, reported)
 
-    def _said_already(self, pod_info: PodInfo, said: ReportedStatus) -> bool:
-        """Tell whether the same is being written, or was and the pod we look at is older."""
-        under_way = self._newest.get(pod_info.uid)
-        if under_way is not None:
-            return under_way[1] == said
+    def _already_reported(self, pod_info: PodInfo, reported: ReportedStatus) -> bool:
+        """Tell whether this status is being written, or was written to a newer version."""
+        running = self._newest.get(pod_info.uid)
+        if running is not None:
+            return running[1] == reported
         version, written = self._written.get(pod_info.uid, ("", None))
-        return written == said and not _newer(pod_info.pod.metadata.resource_version, version)
+        return written == reported and not _newer(pod_info.pod.metadata.resource_version, version)
 
-    async def reject_reservation(self, pod_info: PodInfo, words: str) -> None:
-        """Say why a reservation is not even tried, unless it says so already."""
-        if not any(c.message == words for c in pod_info.pod.status.conditions):
-            self.failed(pod_info, words)
-            await self.mark_reservation(pod_info, words)
+    async def reject_reservation(self, pod_info: PodInfo, message: str) -> None:
+        """Report why an invalid reservation is not scheduled, unless its status says so already."""
+        if not any(c.message == message for c in pod_info.pod.status.conditions):
+            self.failed(pod_info, message)
+            await self.mark_reservation(pod_info, message)
 
     async def mark_reservation(self, pod_info: PodInfo, message: str) -> None:
-        """Write Scheduled=False on a reservation, whatever kept it from a node."""
+        """Write Scheduled=False with this message on a reservation."""
 
         def body(seen: Sequence[Condition]) -> dict[str, Any]:
             now = self._clock.now()
@@ -169,45 +171,49 @@ class StatusReporter:
         await self._write(pod_info, body, PatchType.MERGE)
 
     async def _write(
-        self, pod_info: PodInfo, body: BodyOf, kind: PatchType, said: ReportedStatus | None = None
+        self,
+        pod_info: PodInfo,
+        body: BodyOf,
+        kind: PatchType,
+        reported: ReportedStatus | None = None,
     ) -> None:
-        """Write a status unless the object has found its node, or gone, since the attempt.
+        """Write a status unless the object was scheduled or deleted since the attempt.
 
-        The write is bound to the version it is about: a late one must not undo a later success,
-        nor a later write about the same object. Only so many are under way at once; of several
-        that wait their turn about one object, the newest is written.
+        The write names the resource version it is about, so that a late write overwrites neither a
+        later success nor a later status. At most ``MAX_WRITES`` run at once; of several for one
+        object only the newest is sent.
         """
         number = next(self._numbers)
-        self._newest[pod_info.uid] = (number, said)
+        self._newest[pod_info.uid] = (number, reported)
         try:
-            async with self._turns:
-                stored = await self._insist(pod_info, body, kind, number)
-            if stored is not None and said is not None:
-                self._remember(pod_info.uid, stored.metadata.resource_version, said)
+            async with self._slots:
+                stored = await self._send(pod_info, body, kind, number)
+            if stored is not None and reported is not None:
+                self._remember(pod_info.uid, stored.metadata.resource_version, reported)
         finally:
-            if self._overtaken(pod_info.uid, number) is False:
+            if self._superseded(pod_info.uid, number) is False:
                 del self._newest[pod_info.uid]
 
-    def _overtaken(self, uid: str, number: int) -> bool | None:
-        """Tell whether a newer write about the object was begun; None if none is known at all."""
+    def _superseded(self, uid: str, number: int) -> bool | None:
+        """Tell whether a newer write of the object was started; None if no write is running."""
         newest = self._newest.get(uid)
         return None if newest is None else newest[0] != number
 
-    def _remember(self, uid: str, version: str, said: ReportedStatus) -> None:
+    def _remember(self, uid: str, version: str, reported: ReportedStatus) -> None:
         self._written.pop(uid, None)
-        self._written[uid] = (version, said)
+        self._written[uid] = (version, reported)
         if len(self._written) > MAX_REMEMBERED:
             self._written.popitem(last=False)
 
-    async def _insist(
+    async def _send(
         self, pod_info: PodInfo, body: BodyOf, kind: PatchType, number: int
     ) -> ScheduledObject | None:
-        """Write until it is written, or of no use any more; answers what was stored."""
+        """Send a status with retries while it is current; return the stored object, or None."""
         resource, namespace = resource_of(pod_info), namespace_of(pod_info)
         seen: ScheduledObject = pod_info.pod
         retries = Retries(self._clock, tries=TRIES)
         while retries.any_left:
-            if self._overtaken(pod_info.uid, number):
+            if self._superseded(pod_info.uid, number):
                 return None
             guard = {"uid": seen.uid, "resourceVersion": seen.metadata.resource_version}
             guarded = {**body(seen.status.conditions), "metadata": guard}
@@ -220,14 +226,14 @@ class StatusReporter:
                 await retries.wait(failure)
             except HoldfastError:
                 return None
-            newer = await self._still_waiting(pod_info)
+            newer = await self._read_if_pending(pod_info)
             if newer is None:
                 return None
             seen = newer
         return None
 
-    async def _still_waiting(self, pod_info: PodInfo) -> ScheduledObject | None:
-        """The newest version of what is still without a node, None if that is over."""
+    async def _read_if_pending(self, pod_info: PodInfo) -> ScheduledObject | None:
+        """Return the newest version of an object that is still to be scheduled, or None."""
         try:
             found = await read_newest(self._client, pod_info)
         except Retryable:
@@ -244,5 +250,5 @@ class StatusReporter:
 
 
 def _newer(version: str, than: str) -> bool:
-    """Tell whether a version is later than another; versions count up."""
+    """Tell whether a resource version is later than another; unknown forms count as later."""
     return not (version.isdigit() and than.isdigit()) or int(version) > int(than)

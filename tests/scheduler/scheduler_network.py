@@ -1,13 +1,10 @@
-"""A network that is bad for the scheduler alone."""
+"""Network faults that affect the scheduler only."""
 
 from holdfast.testing import FaultyTransport
 
 
-class SchedulersLine:
-    """The scheduler's own line to the server; everybody else's works.
-
-    The scheduler is who connects first.
-    """
+class SchedulerNetwork:
+    """Adds faults to the scheduler's transport, which is the first one to be wrapped."""
 
     def __init__(self, *faults):
         self._faults = faults
