@@ -88,14 +88,14 @@ def test_gained_amounts_are_added_to_what_is_free(rows, request, device_backed, 
     fit = RequestFit.of(amounts, wanted, device_backed)
     gained = [change[need.resource] for need in fit.needs]
     every = slice(0, len(rows))
-    told = [fit.shortages(row, gained) for row in range(len(rows))]
+    shortages = [fit.shortages(row, gained) for row in range(len(rows))]
     spare = [left + more for left, more in zip(fit.remaining(every), gained, strict=True)]
     for row in range(len(rows)):
         others = [(r, amount) for r, amount in change.items() if r != PODS]
         amounts.remove_request(row, others, change[PODS], 0, 0)
-    assert [fit.shortages(row) for row in range(len(rows))] == told
+    assert [fit.shortages(row) for row in range(len(rows))] == shortages
     assert short_bits(spare).tolist() == short_bits(fit.remaining(every)).tolist()
-    assert fit.fits(every).tolist() == [not short for short in told]
+    assert fit.fits(every).tolist() == [not short for short in shortages]
 
 
 @given(ROWS, REQUEST)

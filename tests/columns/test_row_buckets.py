@@ -30,9 +30,9 @@ def test_updated_buckets_equal_recomputed_buckets():
     buckets.refresh(ROWS)
     for step in range(600):
         row = random.randrange(ROWS)
-        stands = int(counter.live[row])
+        pods = int(counter.live[row])
         crowd = BUCKETS_PER_VALUE + 3 if row == 0 else 3
-        by = 1 if stands == 0 or (stands < crowd and random.random() < 0.7) else -1
+        by = 1 if pods == 0 or (pods < crowd and random.random() < 0.7) else -1
         counter.move(row, by, live=True)
         if step % 100 == 99:
             label.set(row, random.choice(["a", "b", "c", None]))

@@ -46,7 +46,7 @@ def whole_message(world, pod, profile=PROFILE):
     return " ".join(part for part in (found.message(), effect.message) if part)
 
 
-def told(world, pod, **options):
+def explained(world, pod, **options):
     return explain(PROFILE, typed(pod), world, 0.0, **options)
 
 
@@ -54,10 +54,10 @@ def scores(world, pod, plugin, kind="raw"):
     """One plugin's scores, by node."""
     return {
         node["name"]: node["scores"].get(plugin, {}).get(kind)
-        for node in told(world, pod)["nodes"]
+        for node in explained(world, pod)["nodes"]
         if node["feasible"]
     }
 
 
 def feasible_nodes(world, pod):
-    return {node["name"] for node in told(world, pod)["nodes"] if node["feasible"]}
+    return {node["name"] for node in explained(world, pod)["nodes"] if node["feasible"]}

@@ -11,7 +11,7 @@ from holdfast.testing import a_node, a_pod, typed
 from plugins.deciding import PROFILE, a_world
 
 
-def worth(plugin, pod, resource, action, old=None, new=None):
+def is_requeued(plugin, pod, resource, action, old=None, new=None):
     world = a_world(a_node("n1"))
     pod_info = world.pod_info(typed(pod))
     old, new = (None if raw is None else typed(raw) for raw in (old, new))
@@ -24,7 +24,7 @@ def test_S015_more_allocatable_requeues_and_a_label_does_not():
 
     def grew(before, after, action="UpdateNodeAllocatable"):
         old, new = a_node("n1", cpu=before), a_node("n1", cpu=after)
-        return worth("NodeResourcesFit", pod, "Node", action, old, new)
+        return is_requeued("NodeResourcesFit", pod, "Node", action, old, new)
 
     assert grew("2", "4")
     assert not grew("2", "2500m")
@@ -36,7 +36,7 @@ def test_S018_only_the_untolerated_taint_matters():
         return a_node("n1", taints=[{"key": k, "value": "", "effect": "NoSchedule"} for k in keys])
 
     def changed(before, after):
-        return worth("TaintToleration", a_pod(), "Node", "UpdateNodeTaint", before, after)
+        return is_requeued("TaintToleration", a_pod(), "Node", "UpdateNodeTaint", before, after)
 
     assert changed(taint("a"), taint())
     assert not changed(taint("a"), taint("a", "b"))
@@ -44,31 +44,31 @@ def test_S018_only_the_untolerated_taint_matters():
 
 
 def test_every_deleted_pod_may_help():
-    gone = a_pod("gone", node="n1")
-    assert worth("NodeResourcesFit", a_pod(), "AssignedPod", "Delete", gone)
-    assert not worth("NodeResourcesFit", a_pod(), "UnschedulablePod", "Delete", a_pod("w"))
+    deleted = a_pod("gone", node="n1")
+    assert is_requeued("NodeResourcesFit", a_pod(), "AssignedPod", "Delete", deleted)
+    assert not is_requeued("NodeResourcesFit", a_pod(), "UnschedulablePod", "Delete", a_pod("w"))
 
 
 def test_a_pod_that_requests_less_may_help():
     big, small = a_pod("o", cpu="4", node="n1"), a_pod("o", cpu="1", node="n1")
     action = "UpdatePodScaleDown"
-    assert worth("NodeResourcesFit", a_pod(), "AssignedPod", action, big, small)
+    assert is_requeued("NodeResourcesFit", a_pod(), "AssignedPod", action, big, small)
     memory = a_pod(cpu=None, memory="1Gi")
-    assert not worth("NodeResourcesFit", memory, "AssignedPod", action, big, small)
+    assert not is_requeued("NodeResourcesFit", memory, "AssignedPod", action, big, small)
 
 
 def test_only_the_pods_own_gates_count():
     pod = a_pod("mine")
     action = "UpdatePodSchedulingGatesEliminated"
-    assert worth("SchedulingGates", pod, "UnschedulablePod", action, pod, pod)
+    assert is_requeued("SchedulingGates", pod, "UnschedulablePod", action, pod, pod)
     other = a_pod("other")
-    assert not worth("SchedulingGates", pod, "UnschedulablePod", action, other, other)
+    assert not is_requeued("SchedulingGates", pod, "UnschedulablePod", action, other, other)
 
 
 def test_uncordoning_a_node_requeues():
     open_, closed = a_node("n1"), a_node("n1", unschedulable=True)
-    assert worth("NodeUnschedulable", a_pod(), "Node", "UpdateNodeTaint", closed, open_)
-    assert not worth("NodeUnschedulable", a_pod(), "Node", "UpdateNodeTaint", open_, closed)
+    assert is_requeued("NodeUnschedulable", a_pod(), "Node", "UpdateNodeTaint", closed, open_)
+    assert not is_requeued("NodeUnschedulable", a_pod(), "Node", "UpdateNodeTaint", open_, closed)
 
 
 TAINT = [{"key": "k", "effect": "NoSchedule"}]
@@ -91,7 +91,7 @@ WAITING = [
 ]  # fmt: skip
 
 
-def news(resource, changes, versions):
+def all_events(resource, changes, versions):
     """Every way the object can change, as the events the scheduler makes of it."""
     for old, new in itertools.permutations(versions, 2):
         before, after = old and typed(old), new and typed(new)
@@ -107,8 +107,11 @@ def news(resource, changes, versions):
 def test_plugins_register_every_event_that_their_hint_accepts(plugin):
     world = a_world(a_node("n"))
     waiting = [world.pod_info(typed(pod)) for pod in WAITING]
-    told = [*news("Node", node_changes, NODES), *news("AssignedPod", pod_changes, PODS)]
-    for events, pod in itertools.product(told, waiting):
+    events_by_change = [
+        *all_events("Node", node_changes, NODES),
+        *all_events("AssignedPod", pod_changes, PODS),
+    ]
+    for events, pod in itertools.product(events_by_change, waiting):
         helpful = [e for e in events if plugin.queueing_hint(e, pod, View(world, pod, 0.0))]
         assert not helpful or any(is_registered_for(plugin, event) for event in helpful), helpful
 

@@ -1,7 +1,7 @@
 """The exact messages for a pod that fits nowhere."""
 
 from holdfast.testing import a_node, a_pod, a_storage_class, a_volume_claim, mounting
-from plugins.deciding import NC, a_world, outcome, small_nodes, told, whole_message
+from plugins.deciding import NC, a_world, explained, outcome, small_nodes, whole_message
 
 TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
 
@@ -23,8 +23,8 @@ def test_S020_a_request_larger_than_any_node():
 
 def test_S021_full_of_pods_of_the_same_priority():
     nodes = small_nodes(3)
-    standing = [a_pod(f"s{i}", cpu="3500m", node=f"n{i}") for i in (1, 2, 3)]
-    assert whole_message(a_world(*nodes, *standing), a_pod(cpu="1")) == (
+    existing = [a_pod(f"s{i}", cpu="3500m", node=f"n{i}") for i in (1, 2, 3)]
+    assert whole_message(a_world(*nodes, *existing), a_pod(cpu="1")) == (
         "0/3 nodes are available: 3 Insufficient cpu. " + NC
         + "0/3 nodes are available: 3 No preemption victims found for incoming pod."
     )  # fmt: skip
@@ -33,8 +33,8 @@ def test_S021_full_of_pods_of_the_same_priority():
 def test_S022_two_reasons():
     nodes = small_nodes(3)
     nodes[0]["spec"] = {"taints": [TAINT]}
-    standing = [a_pod(f"s{i}", cpu=None, memory="8Gi", node=f"n{i}") for i in (2, 3)]
-    assert whole_message(a_world(*nodes, *standing), a_pod(cpu=None, memory="1Gi")) == (
+    existing = [a_pod(f"s{i}", cpu=None, memory="8Gi", node=f"n{i}") for i in (2, 3)]
+    assert whole_message(a_world(*nodes, *existing), a_pod(cpu=None, memory="1Gi")) == (
         "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient memory. "
         + NC + "0/3 nodes are available: 1 Preemption is not helpful for scheduling, "
         "2 No preemption victims found for incoming pod."
@@ -45,8 +45,8 @@ def test_S023_reasons_are_sorted_as_bytes():
     nodes = small_nodes(12)
     for node in nodes[:2]:
         node["spec"] = {"unschedulable": True}
-    standing = [a_pod(f"s{i}", cpu="4", node=f"n{i}") for i in range(3, 13)]
-    found = outcome(a_world(*nodes, *standing), a_pod(cpu="1")).message()
+    existing = [a_pod(f"s{i}", cpu="4", node=f"n{i}") for i in range(3, 13)]
+    found = outcome(a_world(*nodes, *existing), a_pod(cpu="1")).message()
     assert found == ("0/12 nodes are available: 10 Insufficient cpu, 2 node(s) were unschedulable.")
 
 
@@ -70,11 +70,11 @@ def test_S026_nodes_excluded_by_match_fields():
         "4 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     )
     assert outcome(world, pod).unschedulable_plugins == {"NodeAffinity", "NodeResourcesFit"}
-    missing = outcome(world, a_pod(cpu="1", affinity=by_field("nobody"))).message()
+    missing = outcome(world, a_pod(cpu="1", affinity=by_field("absent"))).message()
     assert missing == (
         "0/5 nodes are available: 5 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     )
-    excluded = told(world, pod)["nodes"][1]
+    excluded = explained(world, pod)["nodes"][1]
     assert excluded["plugin"] is None
     assert excluded["code"] == "UnschedulableAndUnresolvable"
     assert excluded["reasons"] == ["node(s) didn't satisfy plugin(s) [NodeAffinity]"]
@@ -95,7 +95,9 @@ def test_the_first_plugin_reports_a_missing_claim():
 
 
 def test_a_gated_pod_is_explained_without_nodes():
-    answer = told(a_world(a_node("n1")), a_pod(scheduling_gates=[{"name": "a"}, {"name": "b"}]))
+    answer = explained(
+        a_world(a_node("n1")), a_pod(scheduling_gates=[{"name": "a"}, {"name": "b"}])
+    )
     assert answer["preEnqueue"] == {
         "plugin": "SchedulingGates", "code": "UnschedulableAndUnresolvable",
         "reasons": ["waiting for scheduling gates: [a b]"],

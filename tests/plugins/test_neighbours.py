@@ -1,4 +1,4 @@
-"""Plugins that look at other pods or nodes: affinity, soft spreading, images."""
+"""Plugins that read other pods or nodes: affinity, soft spreading, images."""
 
 import pytest
 
@@ -8,11 +8,11 @@ from plugins.deciding import (
     NC,
     PROFILE,
     a_world,
+    explained,
     feasible_nodes,
     node_of,
     outcome,
     scores,
-    told,
     whole_message,
 )
 
@@ -26,15 +26,15 @@ def term(app="web", key=ZONE, **more):
     return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}, **more}
 
 
-def near(*terms):
+def required_affinity(*terms):
     return {"podAffinity": {REQUIRED: list(terms)}}
 
 
-def far(*terms):
+def required_anti_affinity(*terms):
     return {"podAntiAffinity": {REQUIRED: list(terms)}}
 
 
-def wishes(side, *weighed):
+def preferred(side, *weighed):
     terms = [{"weight": weight, "podAffinityTerm": one} for weight, one in weighed]
     return {side: {PREFERRED: terms}}
 
@@ -43,7 +43,7 @@ def zone_nodes(*zones):
     return [a_node(f"n-{zone}", labels={ZONE: zone}) for zone in zones]
 
 
-def standing(name, zone, app="web", **more):
+def existing(name, zone, app="web", **more):
     return a_pod(name, cpu=None, labels={"app": app}, node=f"n-{zone}", **more)
 
 
@@ -78,16 +78,18 @@ def test_an_image_on_fewer_nodes_scores_less():
 
 
 def test_S050_terminating_pods_count_for_anti_affinity_and_not_for_spread():
-    going = standing("going", "a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
-    world = a_world(*zone_nodes("a", "b"), going)
+    terminating = existing(
+        "terminating", "a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    )
+    world = a_world(*zone_nodes("a", "b"), terminating)
     constraint = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **term()}
     spread = waiting(topology_spread_constraints=[constraint])
     assert feasible_nodes(world, spread) == {"n-a", "n-b"}
-    assert feasible_nodes(world, waiting(affinity=far(term()))) == {"n-b"}
+    assert feasible_nodes(world, waiting(affinity=required_anti_affinity(term()))) == {"n-b"}
 
 
 def crowded(**counts):
-    pods = [standing(f"{z}{i}", z) for z, count in counts.items() for i in range(count)]
+    pods = [existing(f"{z}{i}", z) for z, count in counts.items() for i in range(count)]
     return a_world(*zone_nodes(*counts), *pods)
 
 
@@ -143,12 +145,12 @@ def test_a_pod_without_owner_and_service_is_not_spread():
 
 def test_S053_the_first_of_a_group_may_go_to_any_node_with_the_key():
     world = a_world(*zone_nodes("a", "b"), a_node("bare"))
-    first = waiting(affinity=near(term()))
+    first = waiting(affinity=required_affinity(term()))
     assert feasible_nodes(world, first) == {"n-a", "n-b"}
-    world.upsert(typed(standing("there", "a")))
+    world.upsert(typed(existing("there", "a")))
     assert feasible_nodes(world, first) == {"n-a"}
-    stranger = waiting("other", affinity=near(term("nobody")))
-    assert whole_message(world, stranger) == (
+    other = waiting("other", affinity=required_affinity(term("absent")))
+    assert whole_message(world, other) == (
         "0/3 nodes are available: 3 node(s) didn't match pod affinity rules. " + NC
         + "0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     )  # fmt: skip
@@ -161,7 +163,7 @@ def test_S054_one_pod_must_match_both_terms():
     both = [
         {"topologyKey": ZONE, "labelSelector": {"matchLabels": {key: "1"}}} for key in ("x", "y")
     ]
-    pod = waiting(affinity=near(*both))
+    pod = waiting(affinity=required_affinity(*both))
     world = a_world(*zone_nodes("a"), labelled("one", x="1"), labelled("two", y="1"))
     assert feasible_nodes(world, pod) == set()
     world.upsert(typed(labelled("three", x="1", y="1")))
@@ -169,20 +171,20 @@ def test_S054_one_pod_must_match_both_terms():
 
 
 def test_S055_existing_pods_anti_affinity_rejects():
-    shy = standing("shy", "a", app="shy", affinity=far(term()))
-    world = a_world(*zone_nodes("a"), a_node("n-a2", labels={ZONE: "a"}), a_node("bare"), shy)
+    anti = existing("anti", "a", app="anti", affinity=required_anti_affinity(term()))
+    world = a_world(*zone_nodes("a"), a_node("n-a2", labels={ZONE: "a"}), a_node("bare"), anti)
     assert feasible_nodes(world, waiting()) == {"bare"}
-    reasons = {node["name"]: node.get("reasons") for node in told(world, waiting())["nodes"]}
+    reasons = {node["name"]: node.get("reasons") for node in explained(world, waiting())["nodes"]}
     assert reasons["n-a2"] == ["node(s) didn't satisfy existing pods anti-affinity rules"]
     assert feasible_nodes(world, waiting("db")) == {"n-a", "n-a2", "bare"}
-    world.delete(typed(shy))
+    world.delete(typed(anti))
     assert feasible_nodes(world, waiting()) == {"n-a", "n-a2", "bare"}
 
 
 def test_S056_preferred_terms_of_both_pods_count():
-    pods = [standing("hated", "a", "db"), standing("loved", "c", "cache")]
+    pods = [existing("avoided", "a", "db"), existing("wanted", "c", "cache")]
     world = a_world(*zone_nodes("a", "b", "c"), *pods)
-    affinity = wishes("podAffinity", (30, term("cache"))) | wishes(
+    affinity = preferred("podAffinity", (30, term("cache"))) | preferred(
         "podAntiAffinity", (10, term("db"))
     )
     pod = waiting(affinity=affinity)
@@ -192,15 +194,15 @@ def test_S056_preferred_terms_of_both_pods_count():
 
 
 def test_S056_required_affinity_of_existing_pods_scores():
-    web = standing("web", "a", affinity=near(term("db")))
+    web = existing("web", "a", affinity=required_affinity(term("db")))
     world = a_world(*zone_nodes("a", "b"), web)
     assert scores(world, waiting("db"), "InterPodAffinity") == {"n-a": 1, "n-b": 0}
 
 
 def test_preferred_terms_of_existing_pods_count():
-    fond = standing("fond", "a", affinity=wishes("podAffinity", (5, term("db"))))
-    wary = standing("wary", "b", affinity=wishes("podAntiAffinity", (7, term("db"))))
-    world = a_world(*zone_nodes("a", "b", "c"), fond, wary)
+    attracted = existing("attracted", "a", affinity=preferred("podAffinity", (5, term("db"))))
+    repelled = existing("repelled", "b", affinity=preferred("podAntiAffinity", (7, term("db"))))
+    world = a_world(*zone_nodes("a", "b", "c"), attracted, repelled)
     found = scores(world, waiting("db"), "InterPodAffinity")
     assert found == {"n-a": 5, "n-b": -7, "n-c": 0}
     assert not any(scores(world, waiting("web"), "InterPodAffinity").values())
@@ -217,18 +219,18 @@ def test_preferred_terms_of_existing_pods_count():
     ],
 )
 def test_terms_select_other_namespaces(more, reached):
-    there = standing("there", "a", namespace="shop")
+    there = existing("there", "a", namespace="shop")
     shop = a_namespace("shop", labels={"team": "x"})
     world = a_world(shop, *zone_nodes("a", "b"), there)
-    avoiding = waiting(affinity=far(term(**more)))
+    avoiding = waiting(affinity=required_anti_affinity(term(**more)))
     assert feasible_nodes(world, avoiding) == ({"n-b"} if reached else {"n-a", "n-b"})
 
 
 def test_new_namespace_labels_change_which_pods_match():
-    there = standing("there", "a", namespace="shop")
+    there = existing("there", "a", namespace="shop")
     world = a_world(a_namespace("shop"), *zone_nodes("a", "b"), there)
     selector = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
-    avoiding = waiting(affinity=far(term(**selector)))
+    avoiding = waiting(affinity=required_anti_affinity(term(**selector)))
     assert feasible_nodes(world, avoiding) == {"n-a", "n-b"}
     world.upsert(typed(a_namespace("shop", labels={"team": "x"})))
     assert feasible_nodes(world, avoiding) == {"n-b"}
@@ -236,7 +238,7 @@ def test_new_namespace_labels_change_which_pods_match():
 
 def test_an_invalid_term_is_reported():
     bad = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "{{bad}}"}}}
-    found = outcome(a_world(*zone_nodes("a")), waiting(affinity=far(bad)))
+    found = outcome(a_world(*zone_nodes("a")), waiting(affinity=required_anti_affinity(bad)))
     assert found.message().startswith(
         "0/1 nodes are available: parsing pod: requiredAntiAffinityTerms: values[0][app]: "
     )
@@ -244,8 +246,8 @@ def test_an_invalid_term_is_reported():
 
 
 def test_evicting_pods_can_satisfy_anti_affinity():
-    world = a_world(*zone_nodes("a"), standing("there", "a", priority=1))
-    pod = waiting(affinity=far(term()), priority=100)
+    world = a_world(*zone_nodes("a"), existing("there", "a", priority=1))
+    pod = waiting(affinity=required_anti_affinity(term()), priority=100)
     message = whole_message(world, pod)
     assert (
         message
@@ -255,17 +257,27 @@ def test_evicting_pods_can_satisfy_anti_affinity():
 
 def test_anti_affinity_of_nominated_pods_counts():
     world = a_world(*zone_nodes("a", "b"))
-    shy = a_pod("ahead", cpu=None, affinity=far(term("web")), labels={"app": "shy"},
-                status={"nominatedNodeName": "n-a"})  # fmt: skip
-    world.upsert(typed(shy))
-    pod = waiting(affinity=far(term("shy", HOST)))
+    anti = a_pod(
+        "ahead",
+        cpu=None,
+        affinity=required_anti_affinity(term("web")),
+        labels={"app": "anti"},
+        status={"nominatedNodeName": "n-a"},
+    )
+    world.upsert(typed(anti))
+    pod = waiting(affinity=required_anti_affinity(term("anti", HOST)))
     assert node_of(world, pod) == "n-b"
 
 
 def test_one_pod_a_host_until_hosts_run_out():
     world = a_world(*(a_node(f"n{i}") for i in range(3)))
     pods = [
-        a_pod(f"p{i}", cpu=None, labels={"app": "web"}, affinity=far(term(key=HOST)))
+        a_pod(
+            f"p{i}",
+            cpu=None,
+            labels={"app": "web"},
+            affinity=required_anti_affinity(term(key=HOST)),
+        )
         for i in range(4)
     ]
     seen = set()

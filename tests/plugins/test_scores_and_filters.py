@@ -4,7 +4,15 @@ from holdfast.engine.explanation import explain
 from holdfast.engine.profile import build_profile
 from holdfast.plugins import REGISTRY
 from holdfast.testing import a_device_class, a_node, a_pod, a_reservation, a_slice, typed
-from plugins.deciding import a_world, feasible_nodes, node_of, outcome, scores, small_nodes, told
+from plugins.deciding import (
+    a_world,
+    explained,
+    feasible_nodes,
+    node_of,
+    outcome,
+    scores,
+    small_nodes,
+)
 
 ZONE = "topology.kubernetes.io/zone"
 LEAST, BALANCED = "NodeResourcesFit", "NodeResourcesBalancedAllocation"
@@ -188,7 +196,7 @@ def test_a_pod_goes_to_its_nominated_node():
     world = half_used()
     pod = a_pod(cpu="500m", status={"nominatedNodeName": "n2"})
     assert node_of(world, pod) == "n2"
-    assert told(world, pod)["best"] == ["n2"]
+    assert explained(world, pod)["best"] == ["n2"]
 
 
 def test_nominated_pods_of_equal_priority_keep_their_resources():
@@ -202,7 +210,7 @@ def test_nominated_pods_of_equal_priority_keep_their_resources():
 
 def test_a_bound_pod_is_explained_as_if_unbound():
     world = a_world(*small_nodes(1), a_pod("p", cpu="4", node="n1"))
-    answer = told(world, a_pod("p", cpu="4", node="n1"))
+    answer = explained(world, a_pod("p", cpu="4", node="n1"))
     assert answer["schedulable"]
     assert answer["best"] == ["n1"]
 

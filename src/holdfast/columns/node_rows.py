@@ -139,8 +139,8 @@ class NodeRows:
         row = self.row_of.pop(name)
         self.amounts.remove_row(row)
         self.labels.clear(row)
-        gone = self.nodes[row]
-        if gone is not None and self.images.change(row, gone.status.images, ()):
+        deleted = self.nodes[row]
+        if deleted is not None and self.images.change(row, deleted.status.images, ()):
             self.epochs.bump("images")
         self.names[row] = ""
         self.nodes[row] = None

@@ -222,25 +222,31 @@ def _was_resized(pod: Pod) -> bool:
         (status.container_statuses, spec.containers),
         (status.init_container_statuses, spec.init_containers),
     ):
-        asked_by = {c.name: c.resources.requests for c in reversed(containers)} if statuses else {}
-        for told in statuses:
-            if told.resources is None:
+        requests_by_name = (
+            {c.name: c.resources.requests for c in reversed(containers)} if statuses else {}
+        )
+        for status_of_container in statuses:
+            if status_of_container.resources is None:
                 continue
-            asked = asked_by.get(told.name)
-            kept = told.allocated_resources
-            if asked is None or told.resources.requests != asked or (kept and kept != asked):
+            requested = requests_by_name.get(status_of_container.name)
+            allocated = status_of_container.allocated_resources
+            if (
+                requested is None
+                or status_of_container.resources.requests != requested
+                or (allocated and allocated != requested)
+            ):
                 return True
     return False
 
 
 def _compute(pod: Pod, resources: ResourceNames, spec_key: bytes) -> _SpecInfo:
-    asked = pod_request(pod)
-    excess = _excess(pod, asked.amounts) if len(spec_key) > _SMALL_SPEC_BYTES else ""
+    requested = pod_request(pod)
+    excess = _excess(pod, requested.amounts) if len(spec_key) > _SMALL_SPEC_BYTES else ""
     # Such a pod is not scheduled; if it is bound already, unknown resources are left out.
     number = resources.find if excess else resources.id
     request = sorted(
         (id_, min(amount, MAX_AMOUNT + 1))
-        for name, amount in asked.amounts.items()
+        for name, amount in requested.amounts.items()
         if amount > 0 and (id_ := number(name)) >= 0
     )
     spec_key_without_requests = _spec_key_without_requests(pod)
@@ -250,7 +256,7 @@ def _compute(pod: Pod, resources: ResourceNames, spec_key: bytes) -> _SpecInfo:
         else resources.terms_cache.setdefault(spec_key_without_requests, {})
     )
     return _SpecInfo(
-        tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod),
+        tuple(request), requested.nonzero_millicores, requested.nonzero_bytes, _host_ports(pod),
         mounts_of(pod), spec_key, spec_key_without_requests, terms, excess,
     )  # fmt: skip
 

@@ -246,11 +246,14 @@ class PodPlacements:
         copy.ports = self.ports.fork()
         copy.mounts = self.mounts.fork()
         copy.priorities = dict(self.priorities)
-        for olds, news in ((self.by_uid, copy.by_uid), (self.reserve_pods, copy.reserve_pods)):
-            for uid, old in olds.items():
+        for sources, targets in (
+            (self.by_uid, copy.by_uid),
+            (self.reserve_pods, copy.reserve_pods),
+        ):
+            for uid, old in sources.items():
                 group = copy.label_group_of(old.pod_info)
                 group.rows[uid] = old.row
-                news[uid] = PlacedPod(old.pod_info, old.row, group, old.assumed)
+                targets[uid] = PlacedPod(old.pod_info, old.row, group, old.assumed)
         copy._of_row = {row: dict(pods) for row, pods in self._of_row.items()}
         return copy
 

@@ -132,8 +132,8 @@ class RankedPods:
         self.latest_start = float(self.newest_start.max(initial=-math.inf))
         self.priority.fill(priority[order], self.count)
         self.started.fill(began[order], self.count)
-        for _, read, grid in self._values.values():
-            grid.fill(read_values(read, ranked), self.count)
+        for _, read, values in self._values.values():
+            values.fill(read_values(read, ranked), self.count)
 
     def _rank(self, row: int) -> None:
         there, before = self._nodes.pods_on(row), self.pods[row]
@@ -159,8 +159,8 @@ class RankedPods:
         self.latest_start = max(self.latest_start, newest)
         self.priority.write(row, [-minus for minus, _, _ in ranked])
         self.started.write(row, starts)
-        for _, read, grid in self._values.values():
-            grid.write(row, [read(pod) for pod in pods])
+        for _, read, values in self._values.values():
+            values.write(row, [read(pod) for pod in pods])
 
     def _remove_ranks(self, row: int, left: list[int]) -> None:
         """Remove pods from a row that got no new ones; the others move up."""
@@ -171,8 +171,8 @@ class RankedPods:
         self.count[row] = len(pods)
         self.priority.drop(row, left)
         self.started.drop(row, left)
-        for _, _, grid in self._values.values():
-            grid.drop(row, left)
+        for _, _, values in self._values.values():
+            values.drop(row, left)
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,10 +137,10 @@ class Attachments:
 
     def delete(self, name: str) -> None:
         """Delete an attachment; an unknown one is ignored."""
-        gone = self._by_name.pop(name, None)
-        if gone is None:
+        removed = self._by_name.pop(name, None)
+        if removed is None:
             return
-        node, volume = gone.spec.node_name, gone.spec.source.persistent_volume_name
+        node, volume = removed.spec.node_name, removed.spec.source.persistent_volume_name
         del self._of_node[node][name]
         if not self._of_node[node]:
             del self._of_node[node]

@@ -270,7 +270,7 @@ class CandidateSearch:
         """Return the rows where pods matter to a filter by more than resources and limits."""
         found: list[Bools] = []
         nominations, priority = self._view.world.nominations, self._view.pod.priority
-        promised: list[Rows | list[int]] = []
+        nominated: list[Rows | list[int]] = []
         for plugin, state in self._rejection.filters:
             if plugin.traits.scope is Scope.NODE or self._is_limited(plugin):
                 continue
@@ -281,11 +281,11 @@ class CandidateSearch:
             elif not self._is_resource_filter(plugin):
                 found.append(np.ones(self._size, np.bool_))
             if nominations and not self._is_resource_filter(plugin):
-                promised.append(nominations.columns.rows())
+                nominated.append(nominations.columns.rows())
         if nominations:
             of = nominations.columns.rows_of
-            promised.extend(of(incomplete, priority) for incomplete in self._limits.incomplete_for)
-        for rows in promised:
+            nominated.extend(of(incomplete, priority) for incomplete in self._limits.incomplete_for)
+        for rows in nominated:
             found.append(np.zeros(self._size, np.bool_))
             found[-1][rows] = True
         return np.logical_or.reduce(found) if found else None

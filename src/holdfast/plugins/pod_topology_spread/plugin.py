@@ -125,9 +125,9 @@ class PodTopologySpread:
         eligible = _eligibilities(
             pod.pod, () if constraints.system_defaulted else (c.key for c in soft)
         )
-        wishes = tuple(self._soft(c, eligible, view) for c in soft)
+        soft_constraints = tuple(self._soft(c, eligible, view) for c in soft)
         state = SpreadState(
-            nodes, counted, SoftConstraints(nodes, wishes, constraints.system_defaulted)
+            nodes, counted, SoftConstraints(nodes, soft_constraints, constraints.system_defaulted)
         )
         return PreFilterState(state, filters=bool(hard), scores=bool(soft))
 

@@ -96,8 +96,8 @@ class SoftConstraints:
         if self.system_defaulted or not any(self._missing()):
             return None
         missing: Any = False
-        for wish in self.constraints:
-            missing = missing | (wish.label.ids[rows] < 0)
+        for soft in self.constraints:
+            missing = missing | (soft.label.ids[rows] < 0)
         return missing if np.any(missing) else None
 
     def _missing(self) -> tuple[bool, ...]:
@@ -105,7 +105,7 @@ class SoftConstraints:
         seq = self.nodes.node_journal.seq
         if self._missing_seen[0] != seq:
             rows = self.nodes.rows
-            missing = tuple(bool((wish.label.ids[rows] < 0).any()) for wish in self.constraints)
+            missing = tuple(bool((soft.label.ids[rows] < 0).any()) for soft in self.constraints)
             self._missing_seen = (seq, missing)
         return self._missing_seen[1]
 
@@ -113,8 +113,8 @@ class SoftConstraints:
         """Return weighted counts, rounded half up; 0 for ignored rows."""
         weights = self.weights or self._weights_of(self.nodes.rows)
         parts = [
-            wish.parts(rows, weight, everywhere=not missing)
-            for wish, weight, missing in zip(
+            soft.parts(rows, weight, everywhere=not missing)
+            for soft, weight, missing in zip(
                 self.constraints, weights, self._missing(), strict=True
             )
         ]

@@ -203,13 +203,13 @@ class VolumeBinding:
     def pre_bind(self, state: _State, placement: Placement) -> ApiCalls:
         """Write the assumed bindings and wait until all claims are bound."""
         pod, volumes = placement.pod, state.volumes
-        promise = volumes.assumed(pod.uid)
-        if promise is None:
+        pod_volumes = volumes.assumed(pod.uid)
+        if pod_volumes is None:
             return
         row = state.nodes.row_of.get(placement.node)
         node = None if row is None else state.nodes.nodes[row]
         if node is not None:
-            yield from bind_volumes(VolumesToBind(pod, node, promise), self._timeout)
+            yield from bind_volumes(VolumesToBind(pod, node, pod_volumes), self._timeout)
         volumes.confirm(pod.uid)
 
     def undo_pre_bind(self, _state: _State, _placement: Placement) -> ApiCalls:
