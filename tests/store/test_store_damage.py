@@ -13,7 +13,7 @@ from holdfast.store import Store, restore
 from store.store_objects import build, key, names
 
 PAGE = 4096
-ADVICE = "nothing was changed; put a copy made earlier in its place, or move store.db"
+ADVICE = "nothing was changed; replace it by a backup, or move store.db"
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ class NonResourcePaths:
         resources = [descriptor.resource for descriptor in self._context.registry]
         crds = self._crds.served_crds()
         if path == openapi_v2.PATH:
-            return openapi_v2.answer(headers)
+            return openapi_v2.response(headers)
         if path == "/openapi/v3":
             return Response(
                 200, {"content-type": "application/json"}, openapi.index(resources, crds)

@@ -159,7 +159,7 @@ def objects_before(
 def _index_pairs(indexed: IndexEntry) -> list[IndexPair]:
     pairs = [("label", name, value) for name, value in indexed.labels.items()]
     for name, value in indexed.fields.items():
-        # An absent field counts as "", so the index cannot answer for "".
+        # An absent field counts as "" and is not in the index, so "" cannot be looked up.
         if value and name in INDEXED_FIELDS:
             pairs.append(("field", name, value))
     return pairs

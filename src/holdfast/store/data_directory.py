@@ -35,9 +35,9 @@ class DataDirectory:
             self._revision_file = RevisionFile(path / REVISIONS)
         except OSError as error:
             self.release()
-            about = "" if error.filename in (None, str(path)) else f" ({error.filename})"
+            other_file = "" if error.filename in (None, str(path)) else f" ({error.filename})"
             raise errors.BadConfiguration(
-                f"the data directory {path} cannot be used: {error.strerror}{about}; "
+                f"the data directory {path} cannot be used: {error.strerror}{other_file}; "
                 "make it writable for this user, or choose another directory"
             ) from error
         if empty and self.revision_file.committed:

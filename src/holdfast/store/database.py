@@ -124,12 +124,12 @@ class Database:
             " WHERE rv > ? ORDER BY rv",
             (after,),
         )
-        for rv, number, ns, name, change, stamp, value, previous_rv, previous in rows:
+        for rv, number, ns, name, change, time_ms, value, previous_rv, previous in rows:
             key = self._key(names, number, ns, name)
             if change not in _CHANGES:
                 raise damaged_error(self.path, f"revision {rv} has an unknown event type")
             if rv > compacted[names[number]]:
-                yield LogRow(rv, key, EventType(change), stamp, value, previous_rv, previous)
+                yield LogRow(rv, key, EventType(change), time_ms, value, previous_rv, previous)
 
     def _key(self, names: dict[int, tuple[str, str]], number: int, ns: str, name: str) -> ObjectKey:
         if number not in names:
@@ -210,8 +210,8 @@ class Database:
                     "UPDATE res SET compact_rv = ? WHERE grp = ? AND resource = ?",
                     (revision, group, plural),
                 )
-            gone = connection.execute(_COMPACTION, (COMPACTION_ROWS,)).rowcount
-        return gone == COMPACTION_ROWS
+            deleted_rows = connection.execute(_COMPACTION, (COMPACTION_ROWS,)).rowcount
+        return deleted_rows == COMPACTION_ROWS
 
     def test_commit(self) -> None:
         """Commit a trial value large enough to fail on a full disk, then delete it."""

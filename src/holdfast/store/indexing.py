@@ -72,8 +72,10 @@ def _index(key: ObjectKey, value: bytes) -> IndexEntry:
             fields = {"spec.nodeName": pod.spec.node_name}
     elif key[:2] == ("", "events"):
         decoded = event = _EVENT.decode(value)
-        about = event.involved_object or _Reference()
-        fields = {f"involvedObject.{name}": v for name, v in msgspec.structs.asdict(about).items()}
+        reference = event.involved_object or _Reference()
+        fields = {
+            f"involvedObject.{name}": v for name, v in msgspec.structs.asdict(reference).items()
+        }
     else:
         decoded = _OBJECT.decode(value)
     meta = decoded.metadata

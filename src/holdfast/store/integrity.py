@@ -42,7 +42,7 @@ def damaged_error(path: Path, cause: object) -> errors.StoreDamaged:
     """Build the error about a damaged file."""
     text = " ".join(str(cause).split())
     return errors.StoreDamaged(
-        f"{path} is damaged ({text}): nothing was changed; put a copy made earlier in its place, "
+        f"{path} is damaged ({text}): nothing was changed; replace it by a backup, "
         f"or move {path.name} and {path.name}-wal away to start empty"
     )
 

@@ -42,9 +42,9 @@ class RevisionFile:
 
     def _read(self, path: Path) -> tuple[int, int]:
         text = os.pread(self._descriptor, _SIZE, 0)
-        words = text.split()
-        if len(words) == 2 and all(word.isdigit() and int(word) <= _MAX_REVISION for word in words):
-            return int(words[0]), int(words[1])
+        numbers = text.split()
+        if len(numbers) == 2 and all(n.isdigit() and int(n) <= _MAX_REVISION for n in numbers):
+            return int(numbers[0]), int(numbers[1])
         if text:
             log.warning("%s cannot be read: it is not known whether revisions were lost", path)
         sync_directory(path.parent)

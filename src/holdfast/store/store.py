@@ -204,8 +204,8 @@ class Store:
         watch_cache = self._watch_cache(group, plural)
         since = watch_cache.read(watch_cache.position_after(revision))
         now = self._objects.select(group, plural, namespace)
-        mine = [e for e in since if not namespace or e.key.namespace == namespace]
-        return objects_before(now, mine) if mine else now
+        later_events = [e for e in since if not namespace or e.key.namespace == namespace]
+        return objects_before(now, later_events) if later_events else now
 
     def dependents(self, uid: str) -> Objects:
         """List the objects, of any resource, with this uid in their owner references."""

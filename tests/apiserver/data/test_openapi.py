@@ -117,9 +117,9 @@ def test_the_shipped_data_stays_small():
 
 
 def test_the_v2_document_has_no_schemas_in_json_and_protobuf():
-    written = json.loads(openapi_v2.answer({"accept": "application/json"}).body)
+    written = json.loads(openapi_v2.response({"accept": "application/json"}).body)
     assert (written["swagger"], written["paths"]) == ("2.0", {})
     kubectls = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-    packed = openapi_v2.answer({"accept": kubectls})
+    packed = openapi_v2.response({"accept": kubectls})
     assert packed.headers["content-type"] == kubectls.replace("@", ".")
     assert packed.body == b"\n\x032.0\x12\x13\n\nKubernetes\x12\x05v1.36"

@@ -7,11 +7,13 @@ from holdfast.apiserver.kinds.reviews import review_access, review_self_access, 
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 
 
-def _review(plural: str, kind: str, answer: Handler, *, namespaced: bool = False) -> KindDescriptor:
+def _review(
+    plural: str, kind: str, handler: Handler, *, namespaced: bool = False
+) -> KindDescriptor:
     group = "authorization.k8s.io"
     return KindDescriptor(
         untyped_resource(group, plural, kind, namespaced=namespaced, verbs=("create",)),
-        handler=answer,
+        handler=handler,
     )
 
 

@@ -19,7 +19,7 @@ Gvk = tuple[str, str, str]
 FieldShape = Literal["scalar", "object", "list", "map", "any"]
 
 _SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
-# Fields that contain a schema or another type, which the published schemas do not tell.
+# Fields that contain a schema or another type; the published schemas do not contain this.
 _UNIONS = {"items": "list", "additionalItems": "bool", "additionalProperties": "bool"}
 _SHAPES: dict[str, FieldShape] = {"o": "object", "l": "list", "m": "map", "*": "any"}
 _DEFAULTS: list[Any] = ["", "", "", "", "", ()]  # trailing empty items are omitted in the data

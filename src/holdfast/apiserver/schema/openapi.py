@@ -192,14 +192,14 @@ def _custom_schemas(
 
 def _with_object_fields(schema: Mapping[str, Any]) -> OpenApiSchema:
     """Add apiVersion, kind and metadata to a schema; metadata is that of Kubernetes."""
-    own = dict(schema.get("properties") or {})
+    properties = dict(schema.get("properties") or {})
     head = {
-        "apiVersion": own.pop("apiVersion", {"type": "string"}),
-        "kind": own.pop("kind", {"type": "string"}),
+        "apiVersion": properties.pop("apiVersion", {"type": "string"}),
+        "kind": properties.pop("kind", {"type": "string"}),
         "metadata": {
             "allOf": [{"$ref": _REF + _META}],
             "description": "Standard object's metadata.",
         },
     }
-    own.pop("metadata", None)
-    return {**schema, "properties": {**head, **own}}
+    properties.pop("metadata", None)
+    return {**schema, "properties": {**head, **properties}}

@@ -16,7 +16,7 @@ _PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _TITLE, _VERSION = "Kubernetes", "v1.36"
 
 
-def answer(headers: Mapping[str, str]) -> Response:
+def response(headers: Mapping[str, str]) -> Response:
     """Return the document in gnostic's protobuf format, which kubectl requests, or as JSON."""
     accepted = headers.get("accept", "")
     if "proto-openapi.spec.v2" not in accepted:

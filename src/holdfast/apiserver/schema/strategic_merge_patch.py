@@ -101,8 +101,8 @@ def _merge_field(
     if _ORDER + name in patch and isinstance(merged, list):
         order = _list(patch[_ORDER + name], path, _ORDER + name)
         wanted = [_identity(one, info.merge_key, path) for one in order]
-        given = value if isinstance(value, list) else []
-        _check_order(given, wanted, info.merge_key, path)
+        patched_items = value if isinstance(value, list) else []
+        _check_order(patched_items, wanted, info.merge_key, path)
         server_order = _server_order(
             current_value if isinstance(current_value, list) else [], merged, info, path
         )

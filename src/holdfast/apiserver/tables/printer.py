@@ -36,24 +36,24 @@ class Printer:
     conditions: Callable[[Obj], list[dict[str, str]]] | None = None
 
 
-def columns(*words: str) -> tuple[PrinterColumn, ...]:
+def columns(*specifications: str) -> tuple[PrinterColumn, ...]:
     """Parse short column specifications: ``+`` is for ``-o wide`` only, ``:integer`` the type.
 
     >>> [(c.name, c.type, c.priority) for c in columns("Name", "Count:integer", "+Node")]
     [('Name', 'string', 0), ('Count', 'integer', 0), ('Node', 'string', 1)]
     """
-    made = []
-    for word in words:
-        name, _, kind = word.removeprefix("+").partition(":")
-        made.append(
+    parsed = []
+    for specification in specifications:
+        name, _, kind = specification.removeprefix("+").partition(":")
+        parsed.append(
             PrinterColumn(
                 name,
                 type=kind or "string",
                 format="name" if name in ("Name", "Attacher") else "",
-                priority=1 if word.startswith("+") else 0,
+                priority=1 if specification.startswith("+") else 0,
             )
         )
-    return tuple(made)
+    return tuple(parsed)
 
 
 def age_text(seconds: float) -> str:
@@ -156,11 +156,11 @@ def selector_text(selector: Mapping[str, Any] | None) -> str:
     terms = [(k, f"{k}={v}") for k, v in (selector.get("matchLabels") or {}).items()]
     for term in selector.get("matchExpressions") or ():
         key, values = term.get("key", ""), ",".join(sorted(term.get("values") or ()))
-        words = {
+        text_by_operator = {
             "In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})",
             "Exists": key, "DoesNotExist": f"!{key}",
         }  # fmt: skip
-        terms.append((key, words.get(term.get("operator", ""), "<error>")))
+        terms.append((key, text_by_operator.get(term.get("operator", ""), "<error>")))
     return ",".join(text for _, text in sorted(terms, key=lambda t: t[0])) or NONE
 
 
@@ -173,13 +173,13 @@ def container_cells(template: Obj) -> TableCells:
     ]
 
 
-def first_few(words: Iterable[str], empty: str = UNSET) -> str:
+def first_few(texts: Iterable[str], empty: str = UNSET) -> str:
     """Join the first three texts and count the rest.
 
     >>> first_few(["a", "b", "c", "d"])
     'a,b,c + 1 more...'
     """
-    listed = list(words)
+    listed = list(texts)
     if not listed:
         return empty
     text = ",".join(listed[:_FEW])

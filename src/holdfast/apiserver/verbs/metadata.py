@@ -56,11 +56,11 @@ def new_uid() -> str:
 
 def timestamp(now: float) -> str:
     """Format a time as in metadata; cached, because many objects are created in one second."""
-    return _stamp_second(int(now))
+    return _format_second(int(now))
 
 
 @lru_cache(maxsize=4)
-def _stamp_second(second: int) -> str:
+def _format_second(second: int) -> str:
     return rfc3339(second)
 
 

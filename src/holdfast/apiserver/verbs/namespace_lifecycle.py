@@ -18,7 +18,7 @@ def check_namespace_active(op: Operation, name: str) -> None:
         raise NotFound(f'namespaces "{space}" not found', Details(name=space, kind="namespaces"))
     if is_terminating(namespace):
         key = op.descriptor.key(space, name)
-        words = f"namespace {space} is being terminated"
+        message = f"namespace {space} is being terminated"
         raise Forbidden(
             f"{key.display_name} is forbidden: unable to create new content in namespace {space} "
             "because it is being terminated",
@@ -26,6 +26,6 @@ def check_namespace_active(op: Operation, name: str) -> None:
                 name=name,
                 group=key.group,
                 kind=key.plural,
-                causes=(Cause("metadata.namespace", words, "NamespaceTerminating"),),
+                causes=(Cause("metadata.namespace", message, "NamespaceTerminating"),),
             ),
         )

@@ -128,5 +128,5 @@ def decode_continue(text: str) -> tuple[int, str]:
     return token.rv, token.start
 
 
-def _bad_token(words: str) -> BadRequest:
-    return BadRequest(f"invalid continue token: continue key is not valid{words}")
+def _bad_token(reason: str) -> BadRequest:
+    return BadRequest(f"invalid continue token: continue key is not valid{reason}")

@@ -41,8 +41,8 @@ def as_table(
     """Return objects as one Table."""
     objects = [msgspec.json.decode(to_requested_version(op.descriptor, value)) for value in values]
     if metadata is None and len(objects) == 1:
-        own = objects[0].get("metadata")
-        known = own if isinstance(own, dict) else {}
+        object_metadata = objects[0].get("metadata")
+        known = object_metadata if isinstance(object_metadata, dict) else {}
         metadata = {"resourceVersion": known.get("resourceVersion", "")}
     shown = table(
         op.descriptor.printer,

@@ -90,8 +90,8 @@ def _metadata(op: Operation, obj: JsonObject) -> Iterable[Cause]:
     elif not isinstance(name, str):
         yield field_errors.invalid("metadata.name", name, "must be a string")
     else:
-        for words in op.descriptor.name_check(name):
-            yield field_errors.invalid("metadata.name", name, words)
+        for message in op.descriptor.name_check(name):
+            yield field_errors.invalid("metadata.name", name, message)
     yield from _labels(meta.get("labels"))
     yield from _annotations(meta.get("annotations"))
     yield from _owners(meta.get("ownerReferences") or ())
@@ -109,26 +109,26 @@ def _owners(references: Iterable[JsonObject]) -> Iterable[Cause]:
             if not owner.get(part):
                 yield field_errors.invalid(f"{at}.{part}", "", "must not be empty")
         if (api_version, owner.get("kind")) == ("v1", "Event"):
-            words = "/v1, Kind=Event is disallowed from being an owner"
-            yield field_errors.invalid(at, owner, words)
+            message = "/v1, Kind=Event is disallowed from being an owner"
+            yield field_errors.invalid(at, owner, message)
         if owner.get("controller"):
             controllers.append(f"{owner.get('kind', '')}/{owner.get('name', '')}")
     for other in controllers[1:]:
-        words = (
+        message = (
             'Only one reference can have Controller set to true. Found "true" in references for '
             f"{controllers[0]} and {other}"
         )
-        yield field_errors.invalid(at, list(references), words)
+        yield field_errors.invalid(at, list(references), message)
 
 
 def _finalizers(finalizers: Iterable[str]) -> Iterable[Cause]:
     at = "metadata.finalizers"
     for name in finalizers:
-        for words in _label_key(name):
-            yield field_errors.invalid(at, name, words)
+        for message in _label_key(name):
+            yield field_errors.invalid(at, name, message)
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
-        words = "finalizer orphan and foregroundDeletion cannot be both set"
-        yield field_errors.invalid(at, list(finalizers), words)
+        message = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield field_errors.invalid(at, list(finalizers), message)
 
 
 def _labels(labels: Any) -> Iterable[Cause]:
@@ -137,13 +137,13 @@ def _labels(labels: Any) -> Iterable[Cause]:
         yield field_errors.invalid(at, labels, "must be a map of strings")
         return
     for key, value in (labels or {}).items():
-        for words in _label_key(key):
-            yield field_errors.invalid(at, key, words)
+        for message in _label_key(key):
+            yield field_errors.invalid(at, key, message)
         if not isinstance(value, str):
             yield field_errors.invalid(at, value, "must be a string")
         else:
-            for words in _label_value(value):
-                yield field_errors.invalid(at, value, words)
+            for message in _label_value(value):
+                yield field_errors.invalid(at, value, message)
 
 
 def _annotations(annotations: Any) -> Iterable[Cause]:
@@ -153,8 +153,8 @@ def _annotations(annotations: Any) -> Iterable[Cause]:
         return
     total = 0
     for key, value in (annotations or {}).items():
-        for words in _label_key(key.lower()):
-            yield field_errors.invalid(at, key, words)
+        for message in _label_key(key.lower()):
+            yield field_errors.invalid(at, key, message)
         if not isinstance(value, str):
             yield field_errors.invalid(at, value, "must be a string")
         else:

@@ -42,25 +42,25 @@ def _binding(obj: Obj, now: float) -> TableCells:
 
 
 def _signing_request(obj: Obj, now: float) -> TableCells:
-    spec, asked = part(obj, "spec"), part(obj, "spec").get("expirationSeconds")
+    spec, requested = part(obj, "spec"), part(obj, "spec").get("expirationSeconds")
     return [
         name(obj),
         age(obj, now),
         or_else(spec.get("signerName"), NONE),
         spec.get("username", ""),
-        NONE if asked is None else age_text(asked),
+        NONE if requested is None else age_text(requested),
         _signing_state(obj),
     ]
 
 
 def _signing_state(obj: Obj) -> str:
     kinds = {c.get("type") for c in items(obj, "status", "conditions")}
-    words = ["Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"]
+    states = ["Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"]
     if "Failed" in kinds:
-        words.append("Failed")
+        states.append("Failed")
     if part(obj, "status").get("certificate"):
-        words.append("Issued")
-    return ",".join(words)
+        states.append("Issued")
+    return ",".join(states)
 
 
 def _webhooks(obj: Obj, now: float) -> TableCells:
@@ -70,18 +70,18 @@ def _webhooks(obj: Obj, now: float) -> TableCells:
 def _policy(obj: Obj, now: float) -> TableCells:
     rules = items(obj, "spec", "validations") or items(obj, "spec", "mutations")
     kind = part(obj, "spec", "paramKind")
-    words = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
-    return [name(obj), len(rules), words, age(obj, now)]
+    param_text = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
+    return [name(obj), len(rules), param_text, age(obj, now)]
 
 
 def _policy_binding(obj: Obj, now: float) -> TableCells:
     ref = part(obj, "spec", "paramRef")
-    words = UNSET
+    param_text = UNSET
     if ref.get("name"):
-        words = f"{ref.get('namespace') or '*'}/{ref['name']}"
+        param_text = f"{ref.get('namespace') or '*'}/{ref['name']}"
     elif ref.get("selector"):
-        words = selector_text(ref["selector"])
-    return [name(obj), part(obj, "spec").get("policyName", ""), words, age(obj, now)]
+        param_text = selector_text(ref["selector"])
+    return [name(obj), part(obj, "spec").get("policyName", ""), param_text, age(obj, now)]
 
 
 def _api_service(obj: Obj, now: float) -> TableCells:

@@ -66,7 +66,7 @@ def _namespace(obj: Obj, now: float) -> TableCells:
 
 def _event(obj: Obj, now: float) -> TableCells:
     """Return the cells of an event of either group; ``events.k8s.io`` has other field names."""
-    about = part(obj, "involvedObject") or part(obj, "regarding")
+    involved = part(obj, "involvedObject") or part(obj, "regarding")
     source = part(obj, "source") or part(obj, "deprecatedSource")
     first_at = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp")
     last_at = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp")
@@ -76,9 +76,9 @@ def _event(obj: Obj, now: float) -> TableCells:
     if obj.get("series"):
         last = since(obj["series"].get("lastObservedTime"), now)
         count = obj["series"].get("count") or 0
-    target = str(about.get("kind", "")).lower()
-    if about.get("name"):
-        target += f"/{about['name']}"
+    target = str(involved.get("kind", "")).lower()
+    if involved.get("name"):
+        target += f"/{involved['name']}"
     controller = obj.get("reportingComponent") or obj.get("reportingController")
     reporter = source.get("component") or controller or ""
     instance = source.get("host") or obj.get("reportingInstance")
@@ -87,7 +87,7 @@ def _event(obj: Obj, now: float) -> TableCells:
         obj.get("type", ""),
         obj.get("reason", ""),
         target,
-        about.get("fieldPath", ""),
+        involved.get("fieldPath", ""),
         f"{reporter}, {instance}" if instance else reporter,
         str(obj.get("message") or obj.get("note") or "").strip(),
         first,

@@ -101,14 +101,14 @@ def _ingress_class(obj: Obj, now: float) -> TableCells:
     annotations = meta(obj).get("annotations") or {}
     default = annotations.get("ingressclass.kubernetes.io/is-default-class") == "true"
     parameters = part(obj, "spec", "parameters")
-    words = NONE
+    parameters_text = NONE
     if parameters:
         group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
-        words = f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}"
+        parameters_text = f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}"
     return [
         f"{name(obj)} (default)" if default else name(obj),
         part(obj, "spec").get("controller", ""),
-        words,
+        parameters_text,
         age(obj, now),
     ]
 

@@ -188,14 +188,14 @@ def _targets(obj: Obj) -> str:
         current = status.get("currentCPUUtilizationPercentage")
         return f"cpu: {UNKNOWN if current is None else f'{current}%'}/{percent}%"
     now_values = items(obj, "status", "currentMetrics")
-    words = [
+    metrics = [
         _metric(metric, now_values[i] if i < len(now_values) else {})
         for i, metric in enumerate(items(obj, "spec", "metrics"))
     ]
-    if not words:
+    if not metrics:
         return NONE
-    text = ", ".join(words[:2])
-    return f"{text} + {len(words) - 2} more..." if len(words) > 2 else text
+    text = ", ".join(metrics[:2])
+    return f"{text} + {len(metrics) - 2} more..." if len(metrics) > 2 else text
 
 
 def _metric(metric: Obj, current: Obj) -> str:

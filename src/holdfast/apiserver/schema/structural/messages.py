@@ -68,9 +68,9 @@ def duplicate(path: str, value: Any) -> Cause:
     return Cause(path, f"Duplicate value: {quoted(value)}", "FieldValueDuplicate")
 
 
-def combined(words: str) -> Cause:
+def combined(message: str) -> Cause:
     """Build the cause for a violation of combined schemas (anyOf and so on)."""
-    return Cause(NO_FIELD, f'Invalid value: "": {words}')
+    return Cause(NO_FIELD, f'Invalid value: "": {message}')
 
 
 def type_name(value: Any) -> str:

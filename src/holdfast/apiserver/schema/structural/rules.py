@@ -78,16 +78,16 @@ class Rule:
 
     def evaluate(self, rule_input: RuleInput, value: Any, path: str) -> Cause | None:
         """Return what is wrong with a value, or None; raise RuleEvaluationStopped over budget."""
-        about = self.message or self.text.strip()
+        rule_text = self.message or self.text.strip()
         try:
             result = compile_expression(self.text).value(rule_input)
         except BudgetExceeded:
             raise _stopped(path, value, f"validation failed due to {_OUT_OF_BUDGET}") from None
         except CostExceeded as failure:
-            message = f"'{failure.message}': {_CALL_COST} rule: {about}"
+            message = f"'{failure.message}': {_CALL_COST} rule: {rule_text}"
             raise _stopped(path, value, message) from None
         except (CompileError, EvaluationError) as failure:
-            return _invalid(path, value, f"{failure.message} evaluating rule: {about}")
+            return _invalid(path, value, f"{failure.message} evaluating rule: {rule_text}")
         if result is True:
             return None
         at = path + _relative_path(self.field_path)
