@@ -60,15 +60,15 @@ async def test_stored_nodes_are_kept_whatever_number_is_configured(tmp_path):
 
 async def test_the_failure_names_the_part_and_its_error(cluster, monkeypatch):
     def broken(_auditor):
-        raise AssertionError("I1: n promised 9 of cpu and has 8")
+        raise AssertionError("I1: 9 of cpu are requested on n, allocatable 8")
 
-    monkeypatch.setattr(Auditor, "complain", broken)
+    monkeypatch.setattr(Auditor, "raise_faults", broken)
     noticing = asyncio.create_task(cluster.failure())
     await asyncio.sleep(0)
     assert not noticing.done()
     await cluster.server.client("test").create(PODS, a_pod("p"), "default")
     assert await noticing == (
-        "the scheduler has died: AssertionError: I1: n promised 9 of cpu and has 8"
+        "the scheduler has died: AssertionError: I1: 9 of cpu are requested on n, allocatable 8"
     )
 
 

@@ -23,7 +23,7 @@ def test_registered_plugin_conforms(entry):
 
 
 def one_pod():
-    """Always ask about the same pod of a cluster, so that little is new to the plugin."""
+    """Return the same pod every time, so that cached results are used."""
     known = {}
     return lambda cluster: known.setdefault(id(cluster), cluster.a_waiting_pod())
 
@@ -34,7 +34,7 @@ def test_registered_plugin_conforms_on_many_nodes(entry):
     check_plugin(make, pods=one_pod(), seed=SEED + 1, clusters=TIMES, steps=12, nodes=100)
 
 
-def test_rows_that_changed_are_asked_about_as_arrays(monkeypatch):
+def test_changed_rows_are_passed_as_arrays(monkeypatch):
     arrays = []
     stale = Journal.stale
 
@@ -63,14 +63,14 @@ def with_volumes(cluster):
 
 
 @pytest.mark.parametrize("name", VOLUME_PLUGINS)
-def test_plugins_that_look_at_volumes_conform(name):
+def test_volume_plugins_conform(name):
     entry = next(entry for entry in REGISTRY if entry.name == name)
     make = lambda: entry.factory({})  # noqa: E731
     check_plugin(make, pods=with_volumes, seed=SEED + 7, clusters=2 * TIMES, steps=40)
 
 
 def softly_spread(cluster):
-    """A pod spread over hosts and zones, by constraints of its own or the system's."""
+    """A pod spread over hosts and zones, by its own or default constraints."""
     labels = {"app": cluster.random.choice("abc")}
     if cluster.random.random() < 0.5:
         replicas = typed(a_replica_set(f"of-{labels['app']}", labels=labels))
@@ -84,15 +84,15 @@ def softly_spread(cluster):
     return typed(a_pod("p", labels=labels, topology_spread_constraints=constraints))
 
 
-def test_a_table_of_scores_says_what_rows_say(monkeypatch):
-    told = []
+def test_a_score_table_equals_normalized_scores(monkeypatch):
+    tables = []
     score_table = SoftConstraints.score_table
     monkeypatch.setattr(
-        SoftConstraints, "score_table", lambda *a: told.append(score_table(*a)) or told[-1]
+        SoftConstraints, "score_table", lambda *a: tables.append(score_table(*a)) or tables[-1]
     )
     make = lambda: PodTopologySpread({})  # noqa: E731
     check_plugin(make, pods=softly_spread, seed=SEED + 3, clusters=4 * TIMES, steps=40)
-    assert sum(found is not None for found in told) > 50, "nearly nothing was looked up in a table"
+    assert sum(found is not None for found in tables) > 50, "the table was hardly used"
 
 
 GPU = "example.com/gpu"
@@ -116,7 +116,7 @@ WITH_DEVICES = {
 
 
 def with_devices(cluster):
-    """A pod that asks for devices, in a cluster where they and claims on them come and go."""
+    """A pod that requests devices, in a cluster whose slices and claims change."""
     random, others, step = cluster.random, cluster.others, cluster.step
 
     def tell(obj):
@@ -149,28 +149,28 @@ def with_devices(cluster):
 
 
 @pytest.mark.parametrize("name", WITH_DEVICES)
-def test_scores_of_resources_that_devices_serve_conform(name):
+def test_scores_of_resources_served_by_devices_conform(name):
     make = WITH_DEVICES[name]
     check_plugin(make, pods=with_devices, seed=SEED + 3, clusters=2 * TIMES, steps=40)
 
 
-class ForgetsThePod(NodeResourcesFit):
-    """Its twin answers for an empty request."""
+class ForgetsRequests(NodeResourcesFit):
+    """``filter_and_score_row`` uses an empty request."""
 
     def filter_and_score_row(self, state, row):
         return 0, super().filter_and_score_row(state, row)[1]
 
 
-class LooksAtTheNeighbours(NodeResourcesFit):
-    """A row's answer depends on which other rows were asked about."""
+class DependsOnOtherRows(NodeResourcesFit):
+    """The result of a row depends on the other rows."""
 
     def score(self, state, rows):
         raw = super().score(state, rows)
         return np.floor(raw / max(1, len(raw)))
 
 
-class Meddles(NodeResourcesFit):
-    """Writes to a column."""
+class ModifiesColumns(NodeResourcesFit):
+    """Modifies a column."""
 
     def filter(self, state, rows, *rest):
         state.fit.needs[0].free[0] += 1
@@ -178,29 +178,29 @@ class Meddles(NodeResourcesFit):
 
 
 class IgnoresChanges(NodeResourcesFit):
-    """Answers a hypothesis as if it had not been put."""
+    """Ignores hypothetical pods."""
 
     def filter(self, state, rows, *_rest):
         return super().filter(state, rows)
 
 
-class NeverLearns(TaintToleration):
-    """Scores every taint set as the first."""
+class IgnoresTaintSets(TaintToleration):
+    """Scores every taint set like the first one."""
 
     def score(self, state, rows):
         state.update()
         return state.unwanted.take(np.zeros_like(state.nodes.taint_set[rows]))
 
 
-class SpeechlessTaints(TaintToleration):
-    """Rejects without a word."""
+class WithoutReasons(TaintToleration):
+    """Rejects without reasons."""
 
     def reasons(self, *_args):
         return ()
 
 
 class ReadsWhatItSaysItIgnores(NodeResourcesFit):
-    """Claims not to look at what the pod asks for."""
+    """Reads requests, but declares ``ignores_requests``."""
 
     traits = Traits(scope=Scope.ROW, ignores_requests=True)
 
@@ -208,15 +208,15 @@ class ReadsWhatItSaysItIgnores(NodeResourcesFit):
 @pytest.mark.parametrize(
     ("plugin", "law"),
     [
-        (ForgetsThePod, "incremental equals full|scalar twin equals vector"),
-        (LooksAtTheNeighbours, "invariance|incremental"),
-        (Meddles, "inputs unchanged|what would be"),
-        (IgnoresChanges, "a change answers what would be|one row under a change equals many"),
-        (NeverLearns, "scalar twin equals vector|incremental equals full"),
-        (SpeechlessTaints, "a rejection has reasons"),
+        (ForgetsRequests, "incremental equals full|filter_and_score_row equals filter and score"),
+        (DependsOnOtherRows, "invariance|incremental"),
+        (ModifiesColumns, "inputs unchanged|what would be"),
+        (IgnoresChanges, "verdicts with a change equal those after it|filter_row equals filter"),
+        (IgnoresTaintSets, "filter_and_score_row equals filter and score|incremental equals full"),
+        (WithoutReasons, "a rejection has reasons"),
         (ReadsWhatItSaysItIgnores, "reads ignores requests"),
     ],
 )
-def test_a_faulty_plugin_is_found_out(plugin, law):
+def test_a_faulty_plugin_is_found(plugin, law):
     with pytest.raises(AssertionError, match=law):
         check_plugin(lambda: plugin({}))

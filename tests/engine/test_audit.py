@@ -1,4 +1,4 @@
-"""The auditor tells our doing from that of others, and finds what nobody may do."""
+"""The auditor reports faults of this scheduler, and not those of others."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def cluster():
 
 
 class Strict(Auditor):
-    """Complains at once."""
+    """Raises after every attempt."""
 
     def after_attempt(self, placement):
         super().after_attempt(placement)
@@ -47,7 +47,7 @@ def audit(cluster):
 
 
 def placed(cluster, name, *, node, assume=True, **options):
-    """Put a pod on a node without asking whether it fits."""
+    """Put a pod on a node without filtering."""
     pod_info = cluster.world.pod_info(typed(a_pod(name, **options)))
     row = cluster.world.nodes.row_of[node]
     if assume:
@@ -55,74 +55,80 @@ def placed(cluster, name, *, node, assume=True, **options):
     return Placement(pod_info, row, node, {})
 
 
-def test_others_may_overcommit_and_we_may_go_on_beside_it(cluster, audit):
-    """n2 has more than it can bear; that is nobody's fault here."""
+def test_a_node_that_another_scheduler_overcommitted_is_no_fault(cluster, audit):
+    """Another scheduler has overcommitted n2."""
     audit.after_attempt(placed(cluster, "p", node="n1", cpu="2"))
-    with pytest.raises(AssertionError, match="I1: n2 promised 9000 of cpu and has 8000"):
+    with pytest.raises(
+        AssertionError, match="I1: 9000 of cpu are requested on n2, allocatable 8000"
+    ):
         check_invariants(cluster.world)
 
 
-def test_room_we_take_beyond_what_a_node_has(cluster, audit):
-    with pytest.raises(AssertionError, match="I1: with default/p, n1 promises 9000 of cpu"):
+def test_overcommitting_a_node_is_a_fault(cluster, audit):
+    with pytest.raises(AssertionError, match="I1: with default/p, 9000 of cpu are requested on n1"):
         audit.after_attempt(placed(cluster, "p", node="n1", cpu="5"))
 
 
-def test_more_of_what_is_too_much_already(cluster, audit):
-    with pytest.raises(AssertionError, match="I1: with default/p, n2 promises 10000 of cpu"):
+def test_overcommitting_an_overcommitted_node_further_is_a_fault(cluster, audit):
+    with pytest.raises(
+        AssertionError, match="I1: with default/p, 10000 of cpu are requested on n2"
+    ):
         audit.after_attempt(placed(cluster, "p", node="n2"))
 
 
-def test_a_change_on_a_node_that_was_not_chosen(cluster, audit):
+def test_a_change_on_another_node_is_a_fault(cluster, audit):
     placed(cluster, "elsewhere", node="n1")
-    with pytest.raises(AssertionError, match="I1: an attempt changed what is taken on n1"):
+    with pytest.raises(AssertionError, match="I1: an attempt changed the requests on n1"):
         audit.after_attempt(placed(cluster, "p", node="n2", assume=False))
 
 
-def test_a_change_although_no_node_was_found(cluster, audit):
+def test_a_change_without_a_placement_is_a_fault(cluster, audit):
     placed(cluster, "elsewhere", node="n1")
     audit.before_attempt()
     audit.after_attempt(None)
     cluster.world.forget("uid-pod-default-elsewhere")
-    with pytest.raises(AssertionError, match="I1: an attempt changed what is taken on n1"):
+    with pytest.raises(AssertionError, match="I1: an attempt changed the requests on n1"):
         audit.after_attempt(None)
 
 
-def test_a_pod_that_ignores_reservations_stands_in_held_room_but_on_nobodys_feet(cluster, audit):
+def test_a_pod_that_ignores_reservations_may_use_reserved_resources_only(cluster, audit):
     ignoring = {names.IGNORED: "true"}
     audit.after_attempt(placed(cluster, "p", node="n1", cpu="6", labels=ignoring))
     audit.before_attempt()
     audit.after_attempt(placed(cluster, "r", node="n1", cpu="2", labels=ignoring))
     audit.before_attempt()
-    with pytest.raises(AssertionError, match="I1: with default/q, n1 promises 11000 of cpu"):
+    with pytest.raises(
+        AssertionError, match="I1: with default/q, 11000 of cpu are requested on n1"
+    ):
         audit.after_attempt(placed(cluster, "q", node="n1", cpu="3", labels=ignoring))
 
 
-def test_an_offer_lowered_by_somebody_who_draws_nothing(cluster, audit):
+def test_a_reservation_reduced_by_a_pod_that_does_not_use_it_is_a_fault(cluster, audit):
     offers = cluster.world.offers
     offers.assign("a-ghost", {"uid-reservation--r": {CPU: 1000}})
     with pytest.raises(AssertionError, match="I2: default/p lowered what r has left"):
         audit.after_attempt(placed(cluster, "p", node="n1", cpu="1"))
 
 
-def test_an_offer_that_comes_or_goes_in_an_attempt(cluster, audit):
+def test_a_reservation_that_appears_or_disappears_in_an_attempt_is_a_fault(cluster, audit):
     reservation = next(iter(cluster.world.offers)).reservation
     cluster.world.delete(reservation)
     with pytest.raises(AssertionError, match="I2: an attempt changed which reservations"):
         audit.after_attempt(placed(cluster, "p", node="n1", cpu="1"))
 
 
-def test_a_stranger_who_draws(cluster, audit):
+def test_a_pod_that_uses_the_reservation_of_others_is_a_fault(cluster, audit):
     placement = placed(cluster, "p", node="n1", cpu="1")
     cluster.world.offers.assign(placement.pod.uid, {"uid-reservation--r": {CPU: 1000}})
     with pytest.raises(AssertionError, match="I4: default/p draws on r and does not own it"):
         audit.after_attempt(placement)
 
 
-def test_everything_is_added_up_anew_now_and_then(cluster, audit):
-    """A mistake in the columns that no single attempt made is found too."""
+def test_all_sums_are_computed_again_from_time_to_time(cluster, audit):
+    """A wrong sum in the columns is found too, although no attempt caused it."""
     cluster.world.nodes.amounts.requested[CPU, 0] += 1
     audit.before_attempt()
-    with pytest.raises(AssertionError, match="n1: cpu says 4001, its parts say 4000"):
+    with pytest.raises(AssertionError, match="n1: requested cpu is 4001, but its pods"):
         audit.after_attempt(None)
 
 
@@ -155,14 +161,14 @@ def test_I3_a_whole_device_serves_one_claim():
         check_invariants(mixed)
 
 
-def test_I3_a_shared_device_serves_as_much_as_it_has():
+def test_I3_a_shared_device_serves_its_capacity():
     shares = [a_holder(f"c{n}", "shared", share=f"{n}", memory="5Gi") for n in range(3)]
     check_invariants(gpus(*shares[:2]))
     with pytest.raises(AssertionError, match="has 10Gi of memory, used 15Gi"):
         check_invariants(gpus(*shares))
 
 
-def test_I3_counters_serve_once():
+def test_I3_counters_are_not_exceeded():
     parts = [
         a_device(
             f"part-{n}",
@@ -189,7 +195,7 @@ def test_I3_allocated_devices_that_differ_from_the_claims():
         check_invariants(world)
 
 
-def test_a_counter_below_zero_that_nothing_uses_is_no_broken_promise(cluster, audit):
+def test_an_unused_negative_counter_is_no_fault(cluster, audit):
     counters = [{"name": "set", "counters": {"memory": {"value": "-1"}}}]
     cluster.add(a_slice("odd", node="n1", devices=[], shared_counters=counters))
     audit.after_attempt(placed(cluster, "p", node="n1", cpu="2"))

@@ -1,4 +1,4 @@
-"""The runner and what it remembers: classes, epochs, the two halves, errors."""
+"""Decisions: ``feasible`` and ``rank``, errors, and what the cache shares between pods."""
 
 from typing import ClassVar
 
@@ -28,26 +28,26 @@ from holdfast.testing import a_node, a_pod, typed
 
 
 class Plain:
-    """A plugin to be told what to answer."""
+    """A plugin with given results."""
 
     name: ClassVar[str] = "Plain"
     traits: ClassVar[Traits] = Traits()
 
-    def __init__(self, answer=None, verdicts=None, scores=None):
-        self._answer, self._verdicts, self._scores = answer, verdicts, scores
+    def __init__(self, result=None, verdicts=None, scores=None):
+        self._result, self._verdicts, self._scores = result, verdicts, scores
 
     def reads(self, _pod, _view):
         return None
 
     def pre_filter(self, _pod, _view):
-        part = PreFilterState("state", self._verdicts is not None, self._scores is not None)
-        return part if self._answer is None else self._answer
+        state = PreFilterState("state", self._verdicts is not None, self._scores is not None)
+        return state if self._result is None else self._result
 
     def filter(self, _state, rows, _change=NO_CHANGE):
         return np.array([self._verdicts[int(row)] for row in rows], np.int8)
 
     def reasons(self, _state, row, _change=NO_CHANGE):
-        return (f"{self.name} minds row {row}",)
+        return (f"{self.name} rejects row {row}",)
 
     def score(self, _state, rows):
         return np.array([float(self._scores[int(row)]) for row in rows])
@@ -74,7 +74,7 @@ def run(world, *plugins, seed=0):
     return decide(profile_of(*plugins), pod_info, world, 0.0, np.random.default_rng(seed))
 
 
-def test_both_halves_are_pure():
+def test_feasible_and_rank_are_pure():
     world = world_of()
     profile, pod_info = default_profiles()["default-scheduler"], world.pod_info(typed(a_pod()))
     seq, stamp = world.nodes.seq, world.nodes.epochs.stamp
@@ -85,7 +85,7 @@ def test_both_halves_are_pure():
     assert world.nodes.pods() == []
 
 
-def test_the_first_plugin_that_objects_is_heard():
+def test_the_first_plugin_that_rejects_a_row_gives_the_reason():
     found = run(
         world_of(),
         named("A", verdicts=[0, 1, 0]), named("B", verdicts=[2, 2, 0]),
@@ -94,19 +94,19 @@ def test_the_first_plugin_that_objects_is_heard():
     assert [found.plugin_at(row) for row in range(3)] == ["B", "A", "C"]
     assert found.codes.tolist() == [2, 1, 1]
     assert found.unschedulable_plugins == {"A", "B", "C"}
-    assert found.reasons(1) == ("A minds row 1",)
+    assert found.reasons(1) == ("A rejects row 1",)
 
 
-def test_an_unresolvable_word_ends_preparing_and_a_weaker_one_does_not():
+def test_an_unresolvable_reject_ends_pre_filter_and_an_unschedulable_one_does_not():
     weak = Reject(Code.UNSCHEDULABLE, ("weak",))
     strong = Reject(Code.UNRESOLVABLE, ("strong",))
     found = run(
-        world_of(), named("A", answer=weak), named("B", answer=Reject(Code.UNSCHEDULABLE, ("b",)))
+        world_of(), named("A", result=weak), named("B", result=Reject(Code.UNSCHEDULABLE, ("b",)))
     )
     assert found.message() == "0/3 nodes are available: b."
-    found = run(world_of(), named("A", answer=weak), named("B", answer=strong))
+    found = run(world_of(), named("A", result=weak), named("B", result=strong))
     assert found.pre_filter_reject == ("B", strong)
-    found = run(world_of(), named("A", answer=strong), named("B", answer=weak))
+    found = run(world_of(), named("A", result=strong), named("B", result=weak))
     assert found.pre_filter_reject == ("A", strong)
     assert found.codes.tolist() == [2, 2, 2]
 
@@ -115,15 +115,15 @@ def test_an_error_on_one_node_fails_the_attempt():
     found = run(world_of(), named("A", verdicts=[0, 4, 0]))
     assert isinstance(found, Rejection)
     assert found.code is Code.ERROR
-    assert found.message() == 'running "A" filter plugin: A minds row 1'
+    assert found.message() == 'running "A" filter plugin: A rejects row 1'
     assert found.unschedulable_plugins == frozenset()
 
 
-def test_an_error_behind_another_objection_is_never_met():
+def test_a_filter_does_not_run_for_rows_that_are_rejected_already():
     assert run(world_of(), named("A", verdicts=[0, 1, 1]), named("B", verdicts=[0, 4, 4])).row == 0
 
 
-def test_an_error_behind_the_objection_of_a_kept_filter_is_never_met():
+def test_a_filter_does_not_run_for_rows_that_a_cached_filter_rejected():
     found = run(
         world_of(),
         named("A", Scope.ROW, verdicts=[0, 1, 1]), named("B", verdicts=[0, 4, 4]),
@@ -132,11 +132,11 @@ def test_an_error_behind_the_objection_of_a_kept_filter_is_never_met():
     assert found.row == 0
 
 
-def test_of_rows_that_a_plugin_does_not_allow_no_filter_is_asked():
+def test_rows_that_pre_filter_does_not_allow_are_not_filtered():
     allowed = PreFilterResult(PreFilterState("s", False, False), np.array([0], np.intp))
-    plugins = named("A", answer=allowed), named("B", verdicts=[1, 1, 1])
+    plugins = named("A", result=allowed), named("B", verdicts=[1, 1, 1])
     assert run(world_of(), *plugins).message() == (
-        "0/3 nodes are available: 1 B minds row 0, 2 node(s) didn't satisfy plugin(s) [A]."
+        "0/3 nodes are available: 1 B rejects row 0, 2 node(s) didn't satisfy plugin(s) [A]."
     )
     world = world_of()
     nominated = world.pod_info(typed(a_pod(status={"nominatedNodeName": "n1"})))
@@ -145,15 +145,15 @@ def test_of_rows_that_a_plugin_does_not_allow_no_filter_is_asked():
     assert sorted(found.restricting_plugins) == ["A", "B"]
 
 
-def test_plugins_that_allow_different_rows_say_so():
+def test_plugins_that_allow_different_rows_reject_the_pod_together():
     rows = np.array([0], np.intp), np.array([1, 2], np.intp)
     left, right = (PreFilterResult(PreFilterState("s", False, False), r) for r in rows)
-    found = run(world_of(), named("B", answer=left), named("A", answer=right))
+    found = run(world_of(), named("B", result=left), named("A", result=right))
     assert found.message() == (
         "0/3 nodes are available: node(s) didn't satisfy plugin(s) [A B] simultaneously."
     )
     assert found.unschedulable_plugins == {"A", "B"}
-    assert run(world_of(), named("A", answer=left)).row == 0
+    assert run(world_of(), named("A", result=left)).row == 0
 
 
 @pytest.mark.parametrize("wrong", [101, -1])
@@ -172,13 +172,13 @@ def test_tiers_come_before_scores(scope):
     assert run(world_of(), scorer, named("Pools", scope, Pools, verdicts=[0, 0, 0])).row == 2
 
 
-def test_each_of_the_best_rows_is_chosen_by_chance():
+def test_ties_are_broken_at_random():
     plugin = named("A", scores=[5, 5, 1, 5])
     assert {run(world_of(4), plugin, seed=seed).row for seed in range(20)} == {0, 1, 3}
 
 
 class Tabled(Plain):
-    """Scores through a table with two entries, unless it is told to have none."""
+    """A plugin with a score table of two entries, if ``tabled``."""
 
     tabled = True
 
@@ -189,7 +189,7 @@ class Tabled(Plain):
 
 
 class PreScoring(Plain):
-    """Looks at the rows to be scored before it scores them."""
+    """A plugin with ``pre_score``, which skips unless ``willing``."""
 
     willing = True
 
@@ -199,24 +199,24 @@ class PreScoring(Plain):
 
 
 def sums_of(plugin, *, weight=1):
-    """The totals of all rows; the plugin's own scores are not kept."""
+    """The totals of all rows; the plugin's own scores are not cached."""
     world = world_of()
-    kept = named("Kept", Scope.ROW, scores=[1, 2, 3])
-    profile = profile_of(kept, plugin, weight=weight)
+    cached = named("Cached", Scope.ROW, scores=[1, 2, 3])
+    profile = profile_of(cached, plugin, weight=weight)
     found = feasible(profile, world.pod_info(typed(a_pod())), world, 0.0)
-    assert [prepared.plugin for prepared in found.pod_class.uncached_scores] == [plugin]
+    assert [outcome.plugin for outcome in found.pod_class.uncached_scores] == [plugin]
     return scored_rows(profile, found)[1].tolist()
 
 
 @pytest.mark.parametrize("weight", [1, 2])
-def test_scores_that_are_not_kept_are_added_with_their_weight(weight):
+def test_uncached_scores_are_added_with_their_weight(weight):
     table = named("T", Scope.DOMAIN, Tabled, scores=[9, 8, 7])
     assert sums_of(table, weight=weight) == [11 * weight, 22 * weight, 13 * weight]
     table.tabled = False
     assert sums_of(table, weight=weight) == [10 * weight, 10 * weight, 10 * weight]
 
 
-def test_a_plugin_that_will_not_score_these_rows_adds_nothing():
+def test_a_plugin_that_skips_at_pre_score_adds_nothing():
     plugin = named("W", Scope.DOMAIN, PreScoring, scores=[9, 8, 7])
     assert sums_of(plugin) == [10, 10, 10]
     plugin.willing = False
@@ -224,46 +224,46 @@ def test_a_plugin_that_will_not_score_these_rows_adds_nothing():
 
 
 def test_skip_leaves_a_plugin_out():
-    assert run(world_of(1), named("A", answer=Skip(), verdicts=[2])).row == 0
+    assert run(world_of(1), named("A", result=Skip(), verdicts=[2])).row == 0
 
 
-def test_pods_that_no_plugin_tells_apart_share_a_record():
+def test_pods_that_no_plugin_distinguishes_share_a_class():
     world = world_of()
     profile = default_profiles()["default-scheduler"]
 
-    def record(pod):
+    def pod_class(pod):
         return feasible(profile, world.pod_info(typed(pod)), world, 0.0).pod_class
 
-    first = record(a_pod("p", labels={"ordinal": "0"}))
+    first = pod_class(a_pod("p", labels={"ordinal": "0"}))
     for i in range(5):
-        assert record(a_pod(f"p{i}", labels={"ordinal": str(i)})) is first
-    assert record(a_pod("big", cpu="2")) is not first
+        assert pod_class(a_pod(f"p{i}", labels={"ordinal": str(i)})) is first
+    assert pod_class(a_pod("big", cpu="2")) is not first
 
 
-def test_a_class_is_remembered_through_a_stream_of_pods_seen_once():
+def test_a_stream_of_pods_seen_once_does_not_evict_a_frequent_class():
     world = world_of()
     profile = default_profiles()["default-scheduler"]
 
-    def record(pod):
+    def pod_class(pod):
         return feasible(profile, world.pod_info(typed(pod)), world, 0.0).pod_class
 
-    often = [record(a_pod("often")) for _ in range(2)][-1]
-    once = record(a_pod("once", cpu="1500m"))
+    often = [pod_class(a_pod("often")) for _ in range(2)][-1]
+    once = pod_class(a_pod("once", cpu="1500m"))
     for i in range(100):
-        record(a_pod(f"p{i}", cpu=f"{2 + i}m"))
-    assert record(a_pod("often")) is often
-    assert record(a_pod("once", cpu="1500m")) is not once
-    again = record(a_pod("once", cpu="1500m"))
-    assert record(a_pod("once", cpu="1500m")) is again
+        pod_class(a_pod(f"p{i}", cpu=f"{2 + i}m"))
+    assert pod_class(a_pod("often")) is often
+    assert pod_class(a_pod("once", cpu="1500m")) is not once
+    again = pod_class(a_pod("once", cpu="1500m"))
+    assert pod_class(a_pod("once", cpu="1500m")) is again
 
 
-def test_what_was_asked_for_longest_ago_is_forgotten_first():
-    table = TwoQueueCache[int](trial=1)
+def test_the_least_recently_used_value_is_evicted_first():
+    table = TwoQueueCache[int](probation=1)
     for key in ("a", "b"):
         table.put(key, 1, most=2)
         assert table.get(key)
     assert table.get("a")
-    for key in ("c", "d", "c"):  # the second time it has proven itself
+    for key in ("c", "d", "c"):  # the second time it is frequent
         table.put(key, 1, most=2)
     assert [table.get(key) for key in "abc"] == [1, None, 1]
 
@@ -286,7 +286,7 @@ def test_a_label_that_becomes_visible_splits_the_class():
     assert found == [[2], [0, 1, 2]]
 
 
-def test_a_node_that_comes_later_may_be_the_one_a_pod_names():
+def test_a_node_that_is_added_later_may_be_the_one_a_pod_names():
     world = world_of(2)
     profile = default_profiles()["default-scheduler"]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["late"]}]}
@@ -297,7 +297,7 @@ def test_a_node_that_comes_later_may_be_the_one_a_pod_names():
     assert feasible(profile, pod_info, world, 0.0).rows.tolist() == [2]
 
 
-def test_an_extender_may_leave_fewer_rows():
+def test_feasible_rows_can_be_restricted():
     world = world_of()
     profile, pod_info = default_profiles()["default-scheduler"], world.pod_info(typed(a_pod()))
     found = feasible(profile, pod_info, world, 0.0).restricted_to(np.array([1], np.intp))
@@ -347,24 +347,24 @@ def test_the_registry_names_plugins_as_they_name_themselves():
          r"hardPodAffinityWeight: Invalid value: 101: not in valid range \[0, 100\]"),
     ],
 )  # fmt: skip
-def test_a_configuration_that_cannot_be_is_refused(options, words):
+def test_an_invalid_configuration_is_rejected(options, words):
     with pytest.raises(BadConfiguration, match=words):
         build_profile("mine", REGISTRY, **options)
 
 
-def test_classes_that_differ_in_amounts_share_all_but_what_looks_at_them():
+def test_classes_that_differ_in_requests_share_the_results_of_other_plugins():
     world = world_of()
     profile = default_profiles()["default-scheduler"]
 
-    def prepared(pod):
-        record = feasible(profile, world.pod_info(typed(pod)), world, 0.0).pod_class
-        return {p.plugin.name: p for p in record.outcomes}
+    def outcomes(pod):
+        pod_class = feasible(profile, world.pod_info(typed(pod)), world, 0.0).pod_class
+        return {p.plugin.name: p for p in pod_class.outcomes}
 
-    small, large = prepared(a_pod("small", cpu="1")), prepared(a_pod("large", cpu="2"))
+    small, large = outcomes(a_pod("small", cpu="1")), outcomes(a_pod("large", cpu="2"))
     assert small["NodeResourcesFit"] is not large["NodeResourcesFit"]
     assert small["TaintToleration"] is large["TaintToleration"]
-    tolerant = prepared(a_pod("tolerant", cpu="3", tolerations=[{"operator": "Exists"}]))
+    tolerant = outcomes(a_pod("tolerant", cpu="3", tolerations=[{"operator": "Exists"}]))
     assert tolerant["TaintToleration"] is not small["TaintToleration"]
     world.upsert(typed(a_node("new")))
     world.nodes.epochs.bump("layout")
-    assert prepared(a_pod("later", cpu="4"))["TaintToleration"] is not small["TaintToleration"]
+    assert outcomes(a_pod("later", cpu="4"))["TaintToleration"] is not small["TaintToleration"]

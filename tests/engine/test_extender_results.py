@@ -1,4 +1,4 @@
-"""What extenders said, put to the world of now; and what plugins want done, put together."""
+"""Results of extenders applied to the current world, and combined results of PostFilter."""
 
 from dataclasses import replace
 
@@ -27,36 +27,36 @@ def found_for(world, pod=None):
     return feasible(PROFILE, world.pod_info(typed(pod or a_pod())), world, 0.0)
 
 
-def test_each_answer_narrows_and_the_first_word_about_a_node_stays():
-    opinion = ExtenderResults.before_calls(["a", "b", "c"])
-    opinion.add_filter_result(ExtenderFilterResult(("a", "b"), failed={"c": "first"}))
-    opinion.add_filter_result(
+def test_each_extender_removes_nodes_and_the_first_reason_of_a_node_stays():
+    results = ExtenderResults.before_calls(["a", "b", "c"])
+    results.add_filter_result(ExtenderFilterResult(("a", "b"), failed={"c": "first"}))
+    results.add_filter_result(
         ExtenderFilterResult(("a",), unresolvable={"b": "never", "c": "second"})
     )
-    assert opinion.allowed == ("a",)
-    told = {name: (word.code, word.reasons) for name, word in opinion.statuses.items()}
-    assert told == {
+    assert results.allowed == ("a",)
+    statuses = {name: (status.code, status.reasons) for name, status in results.statuses.items()}
+    assert statuses == {
         "b": (Code.UNRESOLVABLE, ("never",)), "c": (Code.UNSCHEDULABLE, ("first",)),
     }  # fmt: skip
 
 
-def test_ten_points_of_an_extender_are_a_hundred_of_a_plugin_times_its_weight():
-    opinion = ExtenderResults.before_calls(["a", "b"])
-    opinion.add_scores(ExtenderConfig(weight=3), {"a": 10, "stranger": 1})
-    opinion.add_scores(ExtenderConfig(weight=1), {"a": 1})
-    assert opinion.scores == {"a": 310, "stranger": 30}
+def test_extender_scores_are_scaled_to_100_and_weighted():
+    results = ExtenderResults.before_calls(["a", "b"])
+    results.add_scores(ExtenderConfig(weight=3), {"a": 10, "stranger": 1})
+    results.add_scores(ExtenderConfig(weight=1), {"a": 1})
+    assert results.scores == {"a": 310, "stranger": 30}
 
 
-def test_an_opinion_never_makes_a_node_feasible():
+def test_extender_results_never_make_a_node_feasible():
     world = a_world(a_node("a", cpu="1"), a_node("b", cpu="4"))
-    left, points = apply_extender_results(
+    left, scores = apply_extender_results(
         found_for(world, a_pod(cpu="2")), ExtenderResults(frozenset("ab"), ("a", "b"))
     )
     assert [world.nodes.names[row] for row in left.rows] == ["b"]
-    assert points.tolist() == [0, 0]
+    assert scores.tolist() == [0, 0]
 
 
-def test_it_is_out_of_date_if_only_nodes_it_knows_nothing_of_are_left():
+def test_extenders_are_called_again_if_only_unknown_nodes_remain():
     world = a_world(a_node("a"), a_node("b"))
     assert apply_extender_results(found_for(world), ExtenderResults(frozenset("a"), ())) is None
     refusing = ExtenderResults.before_calls(["a", "b"])
@@ -64,39 +64,39 @@ def test_it_is_out_of_date_if_only_nodes_it_knows_nothing_of_are_left():
     assert isinstance(apply_extender_results(found_for(world), refusing), Rejection)
 
 
-def test_an_agreement_holds_where_the_same_pods_would_go():
+def test_an_accepted_candidate_counts_while_its_victims_are_the_same():
     pods = [a_world().pod_info(typed(a_pod(name))) for name in "xyz"]
-    asked = {node: Candidate(node, (pod,), 0) for node, pod in zip("ab", pods[:2], strict=True)}
-    agreement = ExtenderPreemption(asked, dict(asked))
+    proposed = {node: Candidate(node, (pod,), 0) for node, pod in zip("ab", pods[:2], strict=True)}
+    preemption = ExtenderPreemption(proposed, dict(proposed))
     now = [Candidate("a", (pods[0],), 0), Candidate("b", (pods[2],), 0), Candidate("c", (), 0)]
-    assert agreement.still_accepted(now) == [asked["a"]]
+    assert preemption.still_accepted(now) == [proposed["a"]]
 
 
-class Wants:
+class WithResult:
     traits = Traits()
 
-    def __init__(self, name, effect):
+    def __init__(self, name, result):
         self.name = name
-        self._effect = replace(effect, plugin=name)
+        self._result = replace(result, plugin=name)
 
     def post_filter(self, _state, _rejection, _view):
-        return self._effect
+        return self._result
 
 
-def together(*effects):
+def together(*results):
     world = a_world(a_node("n", cpu="1"))
     rejection = found_for(world, a_pod(cpu="2"))
-    plugins = tuple(Wants(f"w{i}", effect) for i, effect in enumerate(effects))
+    plugins = tuple(WithResult(f"w{i}", result) for i, result in enumerate(results))
     return run_post_filter_plugins(Profile("test", plugins), rejection, world, 0.0)
 
 
-def test_what_ends_the_asking_has_the_only_word_but_writes_stand():
+def test_the_result_that_ends_post_filter_decides_but_all_calls_count():
     write = ApiCall("delete", "/x")
     cleaning = PostFilterResult("", "cleaned up", calls=(write,))
     for code in (Code.PASS, Code.UNRESOLVABLE, Code.ERROR):
-        effect = together(
-            cleaning, PostFilterResult("", "the end", code=code), PostFilterResult("", "not asked")
+        result = together(
+            cleaning, PostFilterResult("", "the end", code=code), PostFilterResult("", "not called")
         )
-        assert (effect.message, effect.code, effect.calls) == ("the end", code, (write,))
-    effect = together(cleaning, PostFilterResult("", "no use"))
-    assert (effect.message, effect.calls) == ("cleaned up, no use", (write,))
+        assert (result.message, result.code, result.calls) == ("the end", code, (write,))
+    result = together(cleaning, PostFilterResult("", "no use"))
+    assert (result.message, result.calls) == ("cleaned up, no use", (write,))

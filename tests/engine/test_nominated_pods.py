@@ -1,4 +1,4 @@
-"""Rows that pods are nominated to: those pods take room, and filters answer with them there."""
+"""Rows with nominated pods: filters count those pods."""
 
 import pytest
 
@@ -13,15 +13,15 @@ def with_port(pod):
 
 
 def cluster_of(count, *, nominated):
-    """Nodes to each of which, up to a number, a pod with a host port is nominated."""
+    """Nodes, of which the first ones have a nominated pod with a host port."""
     cluster = FakeCluster(*(a_node(f"n{i}", cpu="4") for i in range(count)))
     for i in range(nominated):
-        pod_info = cluster.world.pod_info(typed(with_port(a_pod(f"coming-{i}", cpu="3"))))
+        pod_info = cluster.world.pod_info(typed(with_port(a_pod(f"nominated-{i}", cpu="3"))))
         cluster.world.nominations.set(pod_info, f"n{i}")
     return cluster
 
 
-def test_nominated_pods_take_room_from_pods_that_are_not_more_important():
+def test_nominated_pods_use_resources_of_pods_without_higher_priority():
     cluster = cluster_of(2, nominated=1)
     assert cluster.place(a_pod("a", cpu="2")) == "n1"
     assert cluster.place(a_pod("b", cpu="1")) in ("n0", "n1")
@@ -35,16 +35,14 @@ def test_nominated_pods_take_room_from_pods_that_are_not_more_important():
         (17, "20 Insufficient cpu."),
     ],
 )
-def test_a_row_that_will_not_do_anyway_says_what_is_said_first_with_those_pods_there(
-    nominated, message
-):
-    """Only the words differ, so only a few rows are asked again."""
+def test_an_infeasible_row_gives_the_first_reason_with_its_nominated_pods(nominated, message):
+    """Only the reasons differ, so only a few rows are filtered again."""
     cluster = cluster_of(20, nominated=nominated)
     assert message in cluster.why(with_port(a_pod("big", cpu="5")))
     cluster.place(with_port(a_pod("big", cpu="5")))
 
 
-def test_a_nominated_pod_leaves_room_for_others_and_not_for_itself():
+def test_a_nominated_pod_is_filtered_with_other_nominated_pods_but_not_itself():
     cluster = cluster_of(2, nominated=1)
     alone = cluster.world.pod_info(typed(a_pod("alone", cpu="3")))
     cluster.world.nominations.set(alone, "n1")
@@ -54,7 +52,7 @@ def test_a_nominated_pod_leaves_room_for_others_and_not_for_itself():
     assert cluster.place(a_pod("alone", cpu="3")) == "n1"
 
 
-def test_a_row_that_a_filter_asked_every_time_rejects_is_not_spoken_of_twice():
+def test_a_row_that_an_uncached_filter_rejects_counts_once():
     spread = {
         "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}},
@@ -75,13 +73,13 @@ def test_a_row_that_a_filter_asked_every_time_rejects_is_not_spoken_of_twice():
 
 def test_a_nominated_pod_that_requests_nothing_still_counts_as_a_pod():
     cluster = FakeCluster(a_node("n0", pods="1"), a_node("n1", pods="1", cpu="2"))
-    cluster.world.nominations.set(cluster.world.pod_info(typed(a_pod("coming", cpu=None))), "n0")
+    cluster.world.nominations.set(cluster.world.pod_info(typed(a_pod("nominated", cpu=None))), "n0")
     assert cluster.place(a_pod("a", cpu="1")) == "n1"
     assert cluster.why(a_pod("b", cpu="1")) == "0/2 nodes are available: 2 Too many pods."
 
 
-def test_filters_that_look_at_nodes_alone_have_nothing_to_do_with_nominated_pods():
+def test_filters_of_scope_node_ignore_nominated_pods():
     enabled = [(name, 0) for name in ("NodeUnschedulable", "DefaultBinder")]
     cluster = FakeCluster(a_node("n0"), profile=build_profile("mine", REGISTRY, enabled=enabled))
-    cluster.world.nominations.set(cluster.world.pod_info(typed(a_pod("coming", cpu="8"))), "n0")
+    cluster.world.nominations.set(cluster.world.pod_info(typed(a_pod("nominated", cpu="8"))), "n0")
     assert cluster.place(a_pod("a", cpu="8")) == "n0"

@@ -21,8 +21,8 @@ from holdfast.testing.fake_cluster import FakeCluster
 DEFAULT = default_profiles()["default-scheduler"]
 
 
-class Refuses:
-    """Says no to every node, and prepares nothing."""
+class Rejects:
+    """Rejects every node; has no PreFilter."""
 
     traits = Traits()
 
@@ -36,23 +36,23 @@ class Refuses:
         return np.ones(len(rows), np.int8)
 
     def reasons(self, _state, _row, _change=None):
-        return (f"{self.name} says no",)
+        return (f"{self.name} rejects",)
 
 
-class Keeper:
-    """Only reserves."""
+class Reserver:
+    """Has only the Reserve point."""
 
-    name = "Keeper"
+    name = "Reserver"
     traits = Traits()
 
     def __init__(self):
-        self.kept = []
+        self.reserved = []
 
     def reserve(self, _state, placement: Placement):
-        self.kept.append(placement.node)
+        self.reserved.append(placement.node)
 
     def unreserve(self, _state, placement: Placement):
-        self.kept.remove(placement.node)
+        self.reserved.remove(placement.node)
 
 
 def profile(*more, **lists):
@@ -63,23 +63,23 @@ def profile(*more, **lists):
     return Profile("p", (*DEFAULT.plugins, *more), DEFAULT.weights, chosen)
 
 
-def test_a_filter_that_prepares_nothing_is_asked_every_time():
-    cluster = FakeCluster(a_node("n"), profile=profile(Refuses("a")))
-    assert cluster.why(a_pod("p")).startswith("0/1 nodes are available: 1 a says no.")
+def test_a_filter_without_pre_filter_runs():
+    cluster = FakeCluster(a_node("n"), profile=profile(Rejects("a")))
+    assert cluster.why(a_pod("p")).startswith("0/1 nodes are available: 1 a rejects.")
 
 
-def test_the_first_filter_in_the_order_of_the_point_speaks():
-    a, b = Refuses("a"), Refuses("b")
+def test_the_first_filter_in_the_order_of_the_point_gives_the_reason():
+    a, b = Rejects("a"), Rejects("b")
     fit = DEFAULT.plugin("NodeResourcesFit")
     big = a_pod("p", cpu="99")
     first = FakeCluster(a_node("n"), profile=profile(a, b, FilterPlugin=(b, fit, a)))
-    assert "b says no" in first.why(big)
+    assert "b rejects" in first.why(big)
     last = FakeCluster(a_node("n"), profile=profile(a, b, FilterPlugin=(fit, b, a)))
     assert "Insufficient cpu" in last.why(big)
-    assert "b says no" in last.why(a_pod("q"))
+    assert "b rejects" in last.why(a_pod("q"))
 
 
-def test_a_plugin_off_at_a_point_does_nothing_there():
+def test_a_plugin_that_is_disabled_at_a_point_does_nothing_there():
     cordoned = a_node("n", unschedulable=True)
     assert not FakeCluster(cordoned).explain(a_pod("p"))["schedulable"]
     others = tuple(
@@ -90,7 +90,7 @@ def test_a_plugin_off_at_a_point_does_nothing_there():
     assert unscored.explain(a_pod("p"))["nodes"][0]["total"] == 0
 
 
-def test_a_plugin_off_at_pre_filter_rules_nothing_out_but_still_scores():
+def test_a_plugin_that_is_disabled_at_pre_filter_rejects_nothing_but_scores():
     affinity = DEFAULT.plugin("NodeAffinity")
     wish = a_pod("p")
     wish["spec"]["affinity"] = {
@@ -117,35 +117,35 @@ def test_a_plugin_off_at_pre_filter_rules_nothing_out_but_still_scores():
     assert FakeCluster(*nodes, profile=off).place(wish) == "n"
 
 
-def test_a_plugin_that_only_reserves_takes_part():
-    keeper = Keeper()
-    assert FakeCluster(a_node("n"), profile=profile(keeper)).place(a_pod("p")) == "n"
-    assert keeper.kept == ["n"]
+def test_a_plugin_with_only_reserve_runs():
+    reserver = Reserver()
+    assert FakeCluster(a_node("n"), profile=profile(reserver)).place(a_pod("p")) == "n"
+    assert reserver.reserved == ["n"]
 
 
-def test_a_plugin_that_skips_the_pod_takes_no_part():
-    class Skips(Keeper):
+def test_a_plugin_that_skips_the_pod_does_not_reserve():
+    class Skips(Reserver):
         def pre_filter(self, _pod, _view):
             return Skip()
 
-    keeper = Skips()
-    assert FakeCluster(a_node("n"), profile=profile(keeper)).place(a_pod("p")) == "n"
-    assert keeper.kept == []
+    reserver = Skips()
+    assert FakeCluster(a_node("n"), profile=profile(reserver)).place(a_pod("p")) == "n"
+    assert reserver.reserved == []
 
 
-class RefusesAtOnce(Refuses):
-    """Says no before any node is looked at."""
+class RejectsAtPreFilter(Rejects):
+    """Rejects the pod at PreFilter."""
 
     def pre_filter(self, _pod, _view):
-        return Reject(Code.UNSCHEDULABLE, (f"{self.name} says no at once",))
+        return Reject(Code.UNSCHEDULABLE, (f"{self.name} rejects at once",))
 
     def filter(self, state, rows, _change=None):
-        raise AssertionError("asked without having prepared")
+        raise AssertionError("filtered without a state")
 
 
-def test_a_plugin_off_at_prepare_that_rejects_there_is_asked_nothing_more():
-    refuses = RefusesAtOnce("a")
-    on = FakeCluster(a_node("n"), profile=profile(refuses))
-    assert "a says no at once" in on.why(a_pod("p"))
-    off = FakeCluster(a_node("n"), profile=profile(refuses, PreFilterPlugin=DEFAULT.plugins))
+def test_a_plugin_that_is_disabled_at_pre_filter_and_rejects_there_does_not_filter():
+    rejects = RejectsAtPreFilter("a")
+    on = FakeCluster(a_node("n"), profile=profile(rejects))
+    assert "a rejects at once" in on.why(a_pod("p"))
+    off = FakeCluster(a_node("n"), profile=profile(rejects, PreFilterPlugin=DEFAULT.plugins))
     assert off.place(a_pod("p")) == "n"

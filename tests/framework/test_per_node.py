@@ -1,4 +1,4 @@
-"""Plugins that think of one node at a time are right in columns too."""
+"""Plugins that are called for one node at a time."""
 
 import pytest
 
@@ -11,10 +11,10 @@ from holdfast.testing import FakeCluster, a_node, a_pod, check_plugin
 DEFAULT = default_profiles()["default-scheduler"]
 
 
-class RoomFor(PerNodePlugin):
-    """Looks at everything there is to see of a node."""
+class UsesEverything(PerNodePlugin):
+    """Uses everything that NodeInfo offers."""
 
-    name = "RoomFor"
+    name = "UsesEverything"
 
     def fits(self, pod, node):
         if len(node.pods) >= 3:
@@ -22,7 +22,7 @@ class RoomFor(PerNodePlugin):
         if node.free("cpu") < 0.2 * node.allocatable("cpu") or node.free("pods") < 2:
             return "too full"
         if any(other.metadata.labels == pod.metadata.labels for other in node.pods):
-            return f"one like it stands on {node.name}"
+            return f"one like it is on {node.name}"
         return None
 
     def score(self, pod, node):
@@ -30,8 +30,8 @@ class RoomFor(PerNodePlugin):
         return max(0, 100 - crowd - len(pod.metadata.labels))
 
 
-class Remembered(RoomFor):
-    name = "Remembered"
+class WithReads(UsesEverything):
+    name = "WithReads"
 
     def reads(self, pod):
         return tuple(sorted(pod.metadata.labels.items()))
@@ -56,12 +56,12 @@ def cluster(*objects, plugin):
     return FakeCluster(*objects, profile=Profile("p", plugins, {**DEFAULT.weights, plugin.name: 9}))
 
 
-@pytest.mark.parametrize("kind", [RoomFor, Remembered, OnlyFilters, OnlyScores])
+@pytest.mark.parametrize("kind", [UsesEverything, WithReads, OnlyFilters, OnlyScores])
 def test_it_conforms(kind):
     check_plugin(kind)
 
 
-def test_only_what_is_written_is_a_part():
+def test_only_overridden_methods_make_an_extension_point():
     filters, scores = columnar(OnlyFilters({})), columnar(OnlyScores({}))
     assert (implements(filters, FilterPlugin), implements(filters, ScorePlugin)) == (True, False)
     assert (implements(scores, FilterPlugin), implements(scores, ScorePlugin)) == (False, True)
@@ -70,7 +70,7 @@ def test_only_what_is_written_is_a_part():
         columnar(PerNodePlugin())
 
 
-def test_its_words_are_the_reason():
+def test_the_result_of_fits_is_the_reason():
     closed = cluster(
         a_node("a"), a_node("b"), a_node("c"), plugin=OnlyFilters({"a": "closed", "b": "closed"})
     )
@@ -79,62 +79,62 @@ def test_its_words_are_the_reason():
     assert everywhere.why(a_pod("p")).startswith("0/2 nodes are available: 2 shut.")
 
 
-def test_nothing_it_may_look_at_is_missed():
-    """No answer is remembered, so an annotation that changes is seen."""
+def test_without_reads_every_change_counts():
+    """Nothing is cached, so a changed annotation counts."""
     ranked = cluster(a_node("a", annotations={"rank": "1"}), a_node("b"), plugin=OnlyScores())
     assert ranked.explain(a_pod("p"))["best"] == ["a"]
     ranked.add(a_node("b", annotations={"rank": "100"}))
     assert ranked.explain(a_pod("p"))["best"] == ["b"]
 
 
-@pytest.mark.parametrize("kind", [RoomFor, Remembered])
-def test_pods_placed_before_stand_there_already(kind):
+@pytest.mark.parametrize("kind", [UsesEverything, WithReads])
+def test_placed_pods_are_on_the_node(kind):
     crowded = cluster(a_node("a"), a_node("b"), plugin=kind())
     labels = {"app": "one"}
     assert {crowded.place(a_pod(f"p{i}", labels=labels)) for i in range(2)} == {"a", "b"}
     assert crowded.place(a_pod("p3", labels=labels)) == ""
-    assert "one like it stands on a" in crowded.why(a_pod("p3", labels=labels))
+    assert "one like it is on a" in crowded.why(a_pod("p3", labels=labels))
     assert crowded.place(a_pod("other", labels={"app": "two"})) in ("a", "b")
 
 
-def test_a_remembered_answer_goes_with_the_labels_it_looked_at():
-    """No selector names the label: only the plugin looks at it."""
+def test_a_cached_result_is_dropped_when_labels_of_pods_change():
+    """No selector names the label: only the plugin reads it."""
     labels, other = {"app": "one"}, {"app": "two"}
-    standing = cluster(a_node("a"), a_pod("s", node="a", labels=labels), plugin=Remembered())
+    standing = cluster(a_node("a"), a_pod("s", node="a", labels=labels), plugin=WithReads())
     assert standing.place(a_pod("p1", labels=labels)) == ""
     standing.add(a_pod("s", node="a", labels=other))
     assert standing.place(a_pod("p2", labels=labels)) == "a"
 
 
-def test_preemption_asks_what_would_be_without_the_victims():
+def test_preemption_filters_without_the_victims():
     low = [a_pod(f"low{i}", node="n", labels={"k": str(i)}, priority=1) for i in range(3)]
-    full = cluster(a_node("n"), *low, plugin=RoomFor())
-    told = full.explain(a_pod("p", priority=10), preempt=True)
-    assert "too many pods" in told["message"]
-    assert len(told["preemption"]["victims"]) == 1
+    full = cluster(a_node("n"), *low, plugin=UsesEverything())
+    explained = full.explain(a_pod("p", priority=10), preempt=True)
+    assert "too many pods" in explained["message"]
+    assert len(explained["preemption"]["victims"]) == 1
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"), [(False, "not with False"), ("", "not with ''"), (3, "not with 3")]
+    ("result", "message"), [(False, "not False"), ("", "not ''"), (3, "not 3")]
 )
-def test_an_answer_that_is_none_is_named(answer, words):
+def test_an_invalid_result_of_fits_is_reported(result, message):
     class Odd(PerNodePlugin):
         name = "Odd"
 
         def fits(self, _pod, _node):
-            return answer
+            return result
 
-    with pytest.raises(TypeError, match=f"Odd.fits answers with None or with why not, {words}"):
+    with pytest.raises(TypeError, match=f"Odd.fits must return None or a reason, {message}"):
         cluster(a_node("n"), plugin=Odd()).place(a_pod("p"))
 
 
-@pytest.mark.parametrize("answer", [-1, 101, 0.5, None])
-def test_a_score_out_of_range_is_named(answer):
+@pytest.mark.parametrize("result", [-1, 101, 0.5, None])
+def test_a_score_out_of_range_is_reported(result):
     class Odd(PerNodePlugin):
         name = "Odd"
 
         def score(self, _pod, _node):
-            return answer
+            return result
 
-    with pytest.raises(ValueError, match=r"Odd\.score answers from 0 to 100, not"):
+    with pytest.raises(ValueError, match=r"Odd\.score must return 0 to 100, not"):
         cluster(a_node("n"), a_node("m"), plugin=Odd()).place(a_pod("p"))

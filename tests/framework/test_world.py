@@ -1,4 +1,4 @@
-"""What the world takes in, lets go and copies."""
+"""The world: objects that are added, removed and copied."""
 
 from holdfast.columns.interner import CPU
 from holdfast.framework.view import View
@@ -13,14 +13,14 @@ def a_world(*raws):
     return world
 
 
-def test_finished_pods_do_not_exist():
+def test_finished_pods_are_ignored():
     world = a_world(a_node("n1"), a_pod("p", node="n1"))
     assert len(world.nodes.pods()) == 1
     world.upsert(typed(a_pod("p", node="n1", status={"phase": "Succeeded"})))
     assert world.nodes.pods() == []
 
 
-def test_waiting_pods_are_not_part_of_it_but_their_nominations_are():
+def test_pods_without_a_node_are_ignored_but_their_nominations_are_not():
     world = a_world(a_node("n1"), a_pod("p"))
     assert world.nodes.pods() == []
     assert not world.nominations
@@ -31,14 +31,14 @@ def test_waiting_pods_are_not_part_of_it_but_their_nominations_are():
     assert not world.nominations
 
 
-def test_nominations_of_lower_priority_are_none_of_a_pods_business():
+def test_nominated_pods_of_lower_priority_are_not_counted():
     world = a_world(a_node("n1"), a_pod("low", priority=1, status={"nominatedNodeName": "n1"}))
     high, same = (world.pod_info(typed(a_pod(p, priority=v))) for p, v in (("h", 2), ("s", 1)))
     assert not View(world, high, 0.0).nominated
     assert list(View(world, same, 0.0).nominated) == [0]
 
 
-def test_labels_of_namespaces_are_kept_and_their_epoch_moves_only_with_them():
+def test_namespace_labels_have_an_epoch():
     world = a_world(a_namespace("shop", labels={"team": "a"}))
     stamp = world.nodes.epochs["namespaces"]
     world.upsert(typed(a_namespace("shop", labels={"team": "a"})))
@@ -50,7 +50,7 @@ def test_labels_of_namespaces_are_kept_and_their_epoch_moves_only_with_them():
     assert world.namespaces == {}
 
 
-def test_objects_find_their_ledgers():
+def test_objects_reach_their_ledgers():
     held = a_reservation(
         "r", status={"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "2"}}
     )
@@ -61,7 +61,7 @@ def test_objects_find_their_ledgers():
     assert world.nodes.requested[CPU, 0] == 0
 
 
-def test_a_profile_that_draws_on_no_offer_sees_none():
+def test_a_profile_without_a_reservation_plugin_matches_no_reservation():
     owner = {"app": "web"}
     held = a_reservation(
         "r", owner_labels=owner,
@@ -73,7 +73,7 @@ def test_a_profile_that_draws_on_no_offer_sees_none():
     assert View(world, pod, 0.0, offers=False).matched_reservations is None
 
 
-def test_kinds_nobody_reads_are_let_through():
+def test_unknown_kinds_are_ignored():
     world = a_world(a_node("n1"))
     seq = world.nodes.seq
     world.upsert(typed({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}}))

@@ -1,9 +1,9 @@
-"""A random cluster in which pods start, are guarded by budgets, nominated, and draw on offers."""
+"""A random cluster with start times, PDBs, nominated pods and owners, for preemption."""
 
 import msgspec
 
 from holdfast.api.reservation_names import ALLOCATED, PRIORITY
-from holdfast.api.reservation_names import DISABLE_PREEMPTIBLE as SPARED
+from holdfast.api.reservation_names import DISABLE_PREEMPTIBLE as PROTECTED
 from holdfast.api.scheme import DISRUPTION_BUDGETS
 from holdfast.testing import a_pod, a_reservation, typed
 from holdfast.testing.builders import an_object
@@ -16,10 +16,10 @@ STARTS = [None, *(f"2026-01-01T00:00:0{i}Z" for i in range(4)), "2040-01-01T00:0
 
 
 class BusyCluster(RandomCluster):
-    """Everything a random cluster is, and what preemption looks at besides."""
+    """A random cluster with everything that preemption depends on."""
 
     def fill(self):
-        """Let many pods come, so that there is little room."""
+        """Add many pods, so that few resources are free."""
         for _ in range(12 * len(self.nodes)):
             self.add_pod()
             if self.random.random() < 0.5:
@@ -27,31 +27,34 @@ class BusyCluster(RandomCluster):
 
     def step(self):
         more = [self.start_pod, self.change_budget, self.change_budget, self.nominate, self.own,
-                self.spare_pod]  # fmt: skip
+                self.protect_pod]  # fmt: skip
         if self.random.random() < 0.4:
             self.random.choice(more)()
         else:
             super().step()
 
     def start_pod(self):
-        """A standing pod starts: news that changes nothing about the room it takes."""
+        """Start a bound pod, which does not change its requests."""
         if self.pods:
             pod = self.pods[self._pick(self.pods)]
-            # A start in the future is a clock that goes wrong; it must be rare to be one of many.
+            # Rarely the start is in the future, as from a wrong clock.
             start = self.random.choice(STARTS[:5] * 4 + STARTS)
             status = msgspec.structs.replace(pod.status, start_time=start)
-            self._tell_pod(msgspec.structs.replace(pod, status=status))
+            self._set_pod(msgspec.structs.replace(pod, status=status))
 
-    def spare_pod(self):
-        """A standing pod says that no reservation may evict it, or no longer says so."""
+    def protect_pod(self):
+        """Protect a bound pod from preemption by reservations, or stop protecting it."""
         if self.pods:
             pod = self.pods[self._pick(self.pods)]
-            labels = {**pod.metadata.labels, SPARED: self.random.choice(["true", "true", "false"])}
+            labels = {
+                **pod.metadata.labels,
+                PROTECTED: self.random.choice(["true", "true", "false"]),
+            }
             meta = msgspec.structs.replace(pod.metadata, labels=labels)
-            self._tell_pod(msgspec.structs.replace(pod, metadata=meta))
+            self._set_pod(msgspec.structs.replace(pod, metadata=meta))
 
     def change_budget(self):
-        """A budget comes, changes, or goes."""
+        """Add, change or remove a PodDisruptionBudget."""
         budgets = self.world.budgets
         if budgets and self.random.random() < 0.2:
             self.world.delete(budgets[self.random.choice(sorted(budgets))])
@@ -75,19 +78,19 @@ class BusyCluster(RandomCluster):
         self.world.upsert(typed(made | {"status": status}))
 
     def nominate(self):
-        """A waiting pod is promised a node, or no longer."""
+        """Nominate a pod to a node, or clear its nomination."""
         if self.nodes:
             make = self.random.choice([self.a_waiting_pod, self.a_preemptor, self.a_preemptor])
             pod_info = self.world.pod_info(make())
             self.world.nominations.set(pod_info, self.random.choice([*self.nodes, "unknown"]))
 
-    def promise_again(self, pod_info):
-        """One that waits is itself promised a node, as after its own preemption."""
+    def nominate_pod(self, pod_info):
+        """Nominate this pod to a node, as after its own preemption."""
         self.world.nominations.set(pod_info, self._pick(self.nodes))
         return pod_info
 
     def own(self):
-        """A reservation comes, and pods of its node draw on it."""
+        """Add a reservation, which pods on its node use."""
         if not self.nodes:
             return
         self._made += 1
@@ -106,10 +109,10 @@ class BusyCluster(RandomCluster):
             if self.random.random() < 0.5:
                 notes = {**pod.metadata.annotations, ALLOCATED: taken}
                 meta = msgspec.structs.replace(pod.metadata, annotations=notes)
-                self._tell_pod(msgspec.structs.replace(pod, metadata=meta))
+                self._set_pod(msgspec.structs.replace(pod, metadata=meta))
 
     def a_preempting_reservation(self):
-        """An important reservation that looks for its node."""
+        """Return a reservation of high priority without a node."""
         self._made += 1
         pick = self.random.choice
         made = a_reservation(
@@ -121,7 +124,8 @@ class BusyCluster(RandomCluster):
         return typed(made)
 
     def a_preemptor(self, odd=0.0):
-        """An important pod that asks for much and, at times or more often, for something odd."""
+        """Return a pod of high priority with large requests; ``odd`` is the probability of unusual
+        fields."""
         self._made += 1
         pick = self.random.choice
 

@@ -1,4 +1,4 @@
-"""What must be true of a cluster, read off its API objects alone, in the slowest obvious way."""
+"""The invariants of a cluster, checked in its API objects alone, in a simple and slow way."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from laws.cluster_edits import POLICY, REUSABLE, SIZE, owners_before, was
 
 IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 GPU = "example.com/gpu"
-"""No node has any: devices serve it."""
+"""An extended resource that devices serve; no node has it."""
 OFFERED = "pod.koordinator.sh/is-pre-allocatable"
 HOLDING = ("Available", "Waiting")
 
 
 @dataclass(frozen=True)
 class Census:
-    """Everything there is at one moment."""
+    """All objects at one moment."""
 
     nodes: dict
     pods: list
@@ -29,25 +29,25 @@ class Census:
 
     @property
     def standing(self):
-        """Pods that take room on a node."""
+        """The bound pods that are not finished."""
         return [p for p in self.pods if p.spec.node_name and not p.finished]
 
     @property
     def waiting(self):
-        """Pods that look for a node."""
+        """The pods without a node."""
         return [p for p in self.pods if not (p.spec.node_name or p.finished or p.terminating)]
 
     def on(self, node):
-        """Pods that take room on one node."""
+        """Return the bound pods of a node."""
         return [p for p in self.standing if p.spec.node_name == node]
 
     def held_on(self, node):
-        """Reservations that hold room on one node."""
+        """Return the reservations that reserve resources on a node."""
         return [r for r in self.reservations if r.phase in HOLDING and r.status.node_name == node]
 
 
 async def take_census(client):
-    """Read everything from the API."""
+    """Read all objects from the API."""
     nodes = (await client.list(NODES)).items
     return Census(
         {n.name: n for n in nodes},
@@ -59,17 +59,17 @@ async def take_census(client):
 
 
 def amounts_of(texts):
-    """Amounts as the scheduler counts them: cpu in millicores, the rest in units."""
+    """Return amounts in the scheduler's units: cpu in millicores, others in units."""
     return Counter({k: milli(v) if k == "cpu" else units(v) for k, v in texts.items()})
 
 
 def request_of(pod):
-    """What a pod takes on its node, its pod slot included."""
+    """Return the request of a pod, including its pod slot."""
     return Counter(pod_request(pod).amounts) + Counter(pods=1)
 
 
 def draw_of(pod, reservation):
-    """What a pod draws on a reservation, None if it does not."""
+    """Return what a pod uses of a reservation, or None."""
     for draw in draws_of(pod):
         if draw.uid == reservation.uid:
             return amounts_of(draw.resources)
@@ -80,14 +80,14 @@ def draw_of(pod, reservation):
 
 
 def users_of(reservation, census):
-    """(pod, draw) of everybody who stands on the reservation's node and draws on it."""
+    """Return (pod, used amounts) of the pods on the reservation's node that use it."""
     there = census.on(reservation.status.node_name)
     found = ((pod, draw_of(pod, reservation)) for pod in there)
     return [(pod, draw) for pod, draw in found if draw is not None]
 
 
 def held_beside(reservation, census):
-    """What a reservation keeps from everybody besides what its owners take themselves."""
+    """Return what a reservation reserves beyond the requests of its owners."""
     users = users_of(reservation, census)
     used = sum((draw for _, draw in users), Counter())
     reserved = amounts_of(reservation.status.allocatable)
@@ -98,7 +98,7 @@ def held_beside(reservation, census):
 
 
 def left_of(reservation, census):
-    """What an owner may still draw."""
+    """Return what an owner may still use."""
     used = sum((draw for _, draw in users_of(reservation, census)), Counter())
     reserved = amounts_of(reservation.status.allocatable)
     kept = used + (amounts_of(inner_reserved(reservation)) & reserved)
@@ -106,7 +106,7 @@ def left_of(reservation, census):
 
 
 def free_on(node, census):
-    """What nobody takes or holds on a node."""
+    """Return what is neither requested nor reserved on a node."""
     free = Counter(amounts_of(census.nodes[node].status.allocatable))
     for pod in census.on(node):
         free.subtract(request_of(pod))
@@ -116,19 +116,19 @@ def free_on(node, census):
 
 
 def owns(pod, reservation):
-    """Whether the pod is one of the owners."""
+    """Return whether a pod is an owner of a reservation."""
     return any(rule.owns(pod) for rule in compile_owners(reservation.spec.owners) or ())
 
 
 def owned_once(pod, reservation):
-    """Whether it is one, or was before either was edited: who is inside stays."""
+    """Return whether it is an owner, or was one before an edit: then it may stay."""
     apps = {pod.metadata.labels.get("app"), *owners_before(pod)}
     rules = [owner.label_selector.match_labels["app"] for owner in reservation.spec.owners]
     return bool(apps & {*rules, *owners_before(reservation)})
 
 
 def broken_promises(census):
-    """Every promise that does not hold; faults and restarts excuse none."""
+    """Describe every invariant that does not hold; also after faults and restarts."""
     return [
         *_overcommitted(census),
         *_drawn_twice(census),
@@ -142,15 +142,15 @@ def broken_promises(census):
 
 
 def _overcommitted(census):
-    """Pods, and held room besides them, within what each node has: I1, I2 and I4 at once.
+    """I1, I2 and I4: pods and reservations together do not exceed the allocatable of a node.
 
-    Who ignores reservations may stand in held room, but must have somewhere to stand.
+    A pod that ignores reservations may use reserved resources; all pods together must fit.
     """
     for node in census.nodes:
         there = census.on(node)
         excused = sum((request_of(p) for p in there if ignores(p)), Counter())
         for reservation in census.held_on(node):
-            # Room that is still in use: whoever has it must have it alone.
+            # Resources that pods still use: only those pods count.
             if reservation.phase == "Waiting":
                 excused += held_beside(reservation, census)
         for resource, amount in free_on(node, census).items():
@@ -163,19 +163,19 @@ def _overcommitted(census):
 
 
 def leaves_room_to(pod, reservation):
-    """Whether a pod offers its room to reservations, and this is one of those that take it."""
+    """Return whether the reservation may pre-allocate the pod's resources."""
     policy = reservation.spec.pre_allocation_policy
     chosen = reservation.spec.pre_allocation and policy is not None and policy.mode == "Cluster"
     return chosen and pod.metadata.labels.get(OFFERED) == "true"
 
 
 def ignores(pod):
-    """Whether a pod says that reservations do not concern it."""
+    """Return whether a pod is marked to ignore reservations."""
     return pod.metadata.labels.get(IGNORED) == "true"
 
 
 def ports_of(spec):
-    """Host ports of a pod, or of a reservation's template."""
+    """Return the host ports of a pod, or of a reservation's template."""
     return {port.host_port for c in spec.containers for port in c.ports if port.host_port}
 
 
@@ -188,9 +188,9 @@ def _drawn_by_strangers(census):
 
 
 def _drawn_beyond(census):
-    """Who is restricted to a reservation takes no more of it than is there."""
+    """Owners of a Restricted reservation use no more than it has."""
     for reservation in census.reservations:
-        # Who is inside keeps what it has when it is restricted, or shrunk, afterwards.
+        # Owners keep what they use when the reservation becomes Restricted or smaller later.
         edited = was(reservation, POLICY) or was(reservation, SIZE)
         excused = reservation.spec.pre_allocation or edited
         if reservation.spec.allocate_policy != "Restricted" or excused:
@@ -204,7 +204,7 @@ def _drawn_beyond(census):
 
 
 def _ports_shared(census):
-    """A port serves one pod of a node, and one that is reserved no stranger."""
+    """A host port has one pod per node; a reserved one only owners."""
     for node in census.nodes:
         seen = {}
         for pod in census.on(node):
@@ -219,16 +219,16 @@ def _ports_shared(census):
 
 
 def _too_near(census):
-    """Whom a pod will not have near is not near it; to strangers so it is with reservations."""
+    """Required anti-affinity holds between pods, and between reservations and other pods."""
     for node in census.nodes:
         apart = [p for p in census.on(node) if "apart" in p.metadata.labels]
-        rooms = [r for r in census.held_on(node) if "apart" in r.metadata.labels]
+        reserved = [r for r in census.held_on(node) if "apart" in r.metadata.labels]
         if len(apart) > 1 and any(pod.spec.affinity for pod in apart):
             yield f"{[p.name for p in apart]} are together on {node}"
         for pod in apart:
-            for room in rooms:
-                if not (owned_once(pod, room) or ignores(pod)):
-                    yield f"{pod.name} is near {room.name} on {node}"
+            for reservation in reserved:
+                if not (owned_once(pod, reservation) or ignores(pod)):
+                    yield f"{pod.name} is near {reservation.name} on {node}"
 
 
 def _drawn_twice(census):
@@ -275,7 +275,7 @@ def _devices_shared(census):
 
 
 def claims_of(pod):
-    """The claims a pod that stands on a node must have."""
+    """Return the claims that a bound pod must have."""
     named = [entry.resource_claim_name for entry in pod.spec.resource_claims]
     if GPU in pod_request(pod).amounts:
         made = pod.status.extended_resource_claim_status

@@ -1,7 +1,7 @@
-"""Edits of reservations that live, and the notes an auditor needs to judge what was before them.
+"""Edits of live reservations, with annotations that tell the audit what was before.
 
-Whoever is inside stays when owners, policy or ``allocateOnce`` change; so the objects carry, as
-annotations nobody else reads, what they once were.
+Pods keep what they use when owners, policy or ``allocateOnce`` change. So the objects have their
+previous values in annotations, which only the audit reads.
 """
 
 import msgspec
@@ -13,7 +13,7 @@ POLICY, SIZE, REUSABLE, ONCE = "another policy", "another size", "reusable", "on
 
 
 def an_edit(reservation, rng):
-    """A patch that asks for something else, with what it was in its notes."""
+    """Return a patch of a reservation, with the previous values in annotations."""
     spec = reservation.spec
     made = {
         _size: 4, _other_size: 4, _door: 2, _owners: 2, _once: 2, _policy: 2, _end: 2, _taint: 1,
@@ -76,7 +76,7 @@ def _noted(obj, *notes):
 
 
 def were(pod):
-    """The annotations of a pod whose label is about to change."""
+    """Return annotations with the previous labels of a pod."""
     return _noted(pod, pod.metadata.labels["app"])["annotations"]
 
 
@@ -86,10 +86,10 @@ def _past(obj):
 
 
 def was(obj, note):
-    """Whether an object was this once."""
+    """Return whether an object was this before an edit."""
     return note in _past(obj)
 
 
 def owners_before(obj):
-    """The apps a pod belonged to, or a reservation was for, before."""
+    """Return the earlier apps of a pod, or of the owners of a reservation."""
     return {note for note in _past(obj) if note in ("a", "b", "none")}

@@ -1,4 +1,4 @@
-"""Random lives of a cluster: who comes, who goes, what breaks. The same seed, the same life."""
+"""Random events in a whole cluster, with faults and restarts, reproducible by their seed."""
 
 import random
 from contextlib import suppress
@@ -31,7 +31,7 @@ IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 ORDER = "scheduling.koordinator.sh/reservation-order"
 INNER = "node.koordinator.sh/reservation"
 PRIORITY = "koordinator.sh/priority"
-SPARED = "scheduling.koordinator.sh/disable-preemptible"
+PROTECTED = "scheduling.koordinator.sh/disable-preemptible"
 OFFERED = "pod.koordinator.sh/is-pre-allocatable"
 APART = {
     "podAntiAffinity": {
@@ -49,7 +49,7 @@ STOP_AFTER = "holdfast.dev/stop-after"
 
 
 class Network:
-    """What stands between the components and the server; can be told to behave."""
+    """The faulty transports between the components and the server."""
 
     def __init__(self, seed):
         self.rng = random.Random(seed)
@@ -57,26 +57,26 @@ class Network:
         self.troubled = True
 
     def wrap(self, inner, clock):
-        """Spoil some of what passes."""
+        """Return a transport on which some requests fail."""
         transport = FaultyTransport(inner, chances=TROUBLE, rng=self.rng, clock=clock)
         transport.enabled = self.troubled
         self.transports.append(transport)
         return transport
 
     def heal(self):
-        """Spoil nothing from now on."""
+        """Inject no more faults."""
         self.troubled = False
         for transport in self.transports:
             transport.enabled = False
 
     @property
     def told(self):
-        """Everything that was done to requests."""
+        """All injected faults."""
         return [entry for transport in self.transports for entry in transport.told]
 
 
 class Life:
-    """One random life of a cluster; ``log`` says what happened, for whoever must explain it."""
+    """Random events in one cluster; ``log`` lists them, for debugging."""
 
     def __init__(self, cluster, seed):
         self.cluster = cluster
@@ -85,7 +85,7 @@ class Life:
         self.log = []
 
     async def begin(self):
-        """Two small nodes with devices, and a policy on how many of its pods a pool takes."""
+        """Create two small nodes with devices, and a resource policy with maximum counts."""
         pools = a_resource_policy(
             "pools", pods={"app": "c"}, strategy=self.rng.choice(("prefer", "required")),
             units=[a_unit("x", 2, nodes={"pool": "x"}, max_count=1),
@@ -99,17 +99,19 @@ class Life:
         await self.cluster.settle()
 
     async def step(self):
-        """Do a few random things at once, then let everybody react."""
-        deeds = {
+        """Apply a few random events at once, then settle."""
+        events = {
             self._new_pod: 36, self._new_reservation: 24, self._gone_pod: 20,
             self._gone_reservation: 4, self._edited_reservation: 14, self._pod_with_claim: 6,
             self._relabelled_pod: 3,
             self._pod_with_gpu: 6, self._new_node: 3, self._gone_node: 1, self._other_policy: 2,
             self._pass_time: 20, self._restart_components: 2, self._restart_everything: 1,
         }  # fmt: skip
-        for deed in self.rng.choices(list(deeds), list(deeds.values()), k=self.rng.randint(1, 4)):
-            told = await deed()
-            self.log.append(f"{deed.__name__[1:]} {told or ''}")
+        for event in self.rng.choices(
+            list(events), list(events.values()), k=self.rng.randint(1, 4)
+        ):
+            detail = await event()
+            self.log.append(f"{event.__name__[1:]} {detail or ''}")
         self.log.append("-")
         await self.cluster.settle()
 
@@ -131,7 +133,9 @@ class Life:
         memory = self.rng.choice((None, "1Gi", "3Gi"))
         cpu = self.rng.choice(SIZES)
         more = {"priority_class_name": "urgent"} if self.rng.random() < 0.2 else {}
-        labels |= self.rng.choice(({}, {}, {SPARED: "true"}, {OFFERED: "true"}, {OFFERED: "true"}))
+        labels |= self.rng.choice(
+            ({}, {}, {PROTECTED: "true"}, {OFFERED: "true"}, {OFFERED: "true"})
+        )
         labels |= (apart := self._apart())
         more |= {"affinity": APART} if apart and self.rng.random() < 0.6 else {}
         pod = a_pod(name, cpu=cpu, memory=memory, labels=labels, annotations=notes, **more)
@@ -143,7 +147,7 @@ class Life:
         return {"apart": "yes"} if self.rng.random() < 0.12 else {}
 
     def _ports(self, spec):
-        """Give a pod, or the template of one, host ports now and then."""
+        """Add host ports to some pods and templates."""
         ports = self.rng.choice(((), (), (), (), (80,), (81,), (80, 81)))
         listed = [{"containerPort": port, "hostPort": port} for port in ports]
         if listed:
@@ -164,7 +168,7 @@ class Life:
         apart = self._apart()
         template = {"node": pinned} | ({"affinity": APART} if apart else {})
         labels = apart | self.rng.choice(({}, {}, {ORDER: "7"}))
-        # Without a number it would be more important than everybody.
+        # Without this label a reservation has the highest priority.
         labels |= {PRIORITY: self.rng.choice(("0", "0", "500"))}
         kind |= self._inherits()
         reservation = a_reservation(
@@ -176,7 +180,7 @@ class Life:
         return f"{name} app={owner} on {pinned} {kind} {notes} {labels} {ports}"
 
     def _inherits(self):
-        """Let a reservation have room that is still in use now and then."""
+        """Make some reservations pre-allocate resources that pods still use."""
         if self.rng.random() < 0.7:
             return {}
         ways = {"mode": self.rng.choice(("Default", "Cluster"))}
@@ -186,7 +190,7 @@ class Life:
         return {"enableMultiple": self.rng.random() < 0.5}
 
     async def _edited_reservation(self):
-        """One of the reservations asks for something else."""
+        """Edit a reservation."""
         found = (await self.cluster.client.list(RESERVATIONS)).items
         if not found:
             return "none there"
@@ -197,7 +201,7 @@ class Life:
         return f"{chosen.name} {patch}"
 
     async def _relabelled_pod(self):
-        """A pod becomes somebody else's: what it has it keeps."""
+        """Change the label of a pod, so that it matches other reservations."""
         found = (await self.cluster.client.list(PODS)).items
         found = [p for p in found if p.metadata.labels.get("app") in ("a", "b", "none")]
         if not found:
@@ -225,7 +229,7 @@ class Life:
         return name
 
     async def _other_policy(self):
-        """A policy without caps comes, or goes if it is there."""
+        """Create a policy without maximum counts, or delete it if it exists."""
         policy = a_resource_policy(
             "order", pods={"app": "b"}, strategy=self.rng.choice(("prefer", "required")),
             units=[a_unit("y", 2, nodes={"pool": "y"}), a_unit("x", 1, nodes={"pool": "x"})],

@@ -1,4 +1,4 @@
-"""What a quiet cluster must say: statuses that are true, and nobody waiting beside room."""
+"""Checks of an idle cluster: statuses are right, and nothing waits that could be placed."""
 
 import math
 from collections import Counter
@@ -22,11 +22,11 @@ from laws.cluster_audit import (
 from laws.cluster_edits import ONCE, was
 
 SLACK = 5.0
-"""Seconds within which an end is noticed."""
+"""Seconds within which an expired reservation must fail."""
 
 
 def stale_statuses(census):
-    """Reservations whose status does not tell the truth about who uses them."""
+    """Describe reservations whose status does not list the pods that use them."""
     for reservation in census.reservations:
         if reservation.phase not in HOLDING:
             continue
@@ -44,7 +44,7 @@ def stale_statuses(census):
 
 
 def wrong_phases(census, now):
-    """Reservations that live on past their end, or end for no reason, or do not say so."""
+    """Describe reservations that should have ended, or ended without a reason."""
     for reservation in census.reservations:
         name, phase, ready = reservation.name, reservation.phase, reservation.condition("Ready")
         node = reservation.status.node_name
@@ -66,7 +66,7 @@ def wrong_phases(census, now):
 
 
 def ends_at(reservation):
-    """When it ends; ``expires`` alone counts where it is given."""
+    """Return when a reservation expires; ``expires`` takes precedence over ``ttl``."""
     if reservation.spec.expires:
         return parse_rfc3339(reservation.spec.expires)
     ttl = durations.parse(reservation.spec.ttl)
@@ -74,7 +74,7 @@ def ends_at(reservation):
 
 
 def wrong_sizes(census):
-    """Reservations that hold another size than they ask for and do not say why."""
+    """Describe reservations of another size than requested, without a condition that says why."""
     for reservation in census.reservations:
         said = reservation.condition("Resized")
         if reservation.phase != "Available" or users_of(reservation, census):
@@ -87,12 +87,12 @@ def wrong_sizes(census):
 
 
 def left_waiting(census):
-    """Pods and reservations that wait although there is room for them."""
+    """Describe pods and reservations that wait although they would fit."""
     available = [r for r in census.reservations if r.phase == "Available"]
     for pod in census.waiting:
         if claims_of(pod) or _governed(pod, census) or ports_of(pod.spec) or pod.spec.affinity:
             continue
-        # Whose door is closed takes nobody in; it is none of theirs.
+        # An unschedulable reservation accepts no new owners.
         open_ones = [r for r in available if not (r.spec.unschedulable or r.spec.taints)]
         mine = [r for r in open_ones if owns(pod, r)]
         wanted = request_of(pod)
@@ -121,11 +121,11 @@ def left_waiting(census):
 
 
 def _within_reach(reservation, census):
-    """What an owner may still draw, less what those who ignore reservations took of it."""
+    """Return what an owner may still use, less what pods that ignore reservations use."""
     node = reservation.status.node_name
     free = free_on(node, census)
     for waiting in census.held_on(node):
-        if waiting.phase == "Waiting":  # it takes nothing from those who were there before
+        if waiting.phase == "Waiting":  # it uses nothing that other pods had before
             free.update(held_beside(waiting, census))
     left = left_of(reservation, census)
     return +Counter({k: amount + min(0, free[k]) for k, amount in left.items()})

@@ -11,7 +11,7 @@ from holdfast.client import informer
 
 @pytest.fixture
 def repeatable(monkeypatch):
-    """Make uids, jitter and turns the same in every run, so that a failing seed fails again."""
+    """Make uids, jitter and task order deterministic, so that a failing seed fails again."""
     seeds, uids = itertools.count(1), random.Random(0)
     seeded = random.Random
 

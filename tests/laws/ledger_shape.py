@@ -1,4 +1,4 @@
-"""A world as plain values, in names: two worlds are equal if and only if these are."""
+"""A world as plain values by name: two worlds are equal exactly if these are."""
 
 from holdfast.api.labels import parse
 from holdfast.api.scheme import (
@@ -20,7 +20,7 @@ SOURCES = (
 
 
 def shape_of(world):
-    """Every column and ledger a decision may look at."""
+    """Return all columns and ledgers that a decision may read."""
     nodes, offers = world.nodes, world.offers
     return {
         "nodes": {name: _row(nodes, row) for name, row in nodes.row_of.items()},
@@ -56,7 +56,7 @@ def _row(nodes, row):
 
 
 def _neighbours(nodes):
-    """Who uses which port, holds which term, and is counted where, reserve pods too."""
+    """Return ports, affinity terms and counters by node, including reserve pods."""
     placements = nodes._placements
     names = nodes.names
     choices = [(tier, real) for tier in "xy" for real in (False, True)]
@@ -72,7 +72,7 @@ def _neighbours(nodes):
             for address, count in addresses.items()
         },
         "terms": {
-            (existing.enabled_points, existing.term, names[row]): int(existing.rows[row])
+            (existing.role, existing.term, names[row]): int(existing.rows[row])
             for existing in placements.existing_terms._in_order
             for row in existing.rows.nonzero()[0]
         },
@@ -99,7 +99,7 @@ def _offer(nodes, offers, offer):
 
 
 async def rebuilt(client):
-    """Make a world from nothing but what the API server says."""
+    """Return a new world from the objects of the API server."""
     world = World()
     for resource in SOURCES:
         for obj in (await client.list(resource)).items:

@@ -1,4 +1,4 @@
-"""Small random clusters as objects: nodes, reservations that hold room on them, pods.
+"""Small random clusters as objects: nodes, available reservations, pods.
 
 Pods and reservations may want host ports, and may keep apart from, near to or even with others.
 """
@@ -26,7 +26,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 @st.composite
 def neighbourly(draw):
-    """What a spec may say about neighbours, by its fields."""
+    """Affinity, anti-affinity and spread of a spec, by field."""
     term = {
         "labelSelector": {"matchLabels": {"tier": draw(st.sampled_from("xy"))}},
         "topologyKey": draw(st.sampled_from((HOST, "pool"))),
@@ -60,7 +60,7 @@ def nodes(draw, name):
 
 @st.composite
 def pods(draw, name):
-    """A pod that may own reservations, and may insist on one."""
+    """A pod that may own reservations, and may require one by affinity."""
     notes = {f"{PREFIX}/reservation-affinity": "{}"} if draw(st.integers(0, 4)) == 0 else {}
     labels = {"app": draw(st.sampled_from((*APPS, "none"))), "tier": draw(st.sampled_from("xyz"))}
     if draw(st.integers(0, 3)) == 0:
@@ -90,7 +90,7 @@ inheriting = st.one_of(
 
 @st.composite
 def reservations(draw, name):
-    """A reservation that looks for its node."""
+    """A reservation without a node."""
     notes = {}
     if draw(st.integers(0, 3)) == 0:
         notes[INNER] = '{"resources":{"cpu":"1"}}'
@@ -109,7 +109,7 @@ def reservations(draw, name):
 
 @st.composite
 def held(draw, name):
-    """A reservation that holds room on one of the nodes."""
+    """An available reservation on one of the nodes."""
     pending = draw(reservations(name))
     requests = pending.spec.template.spec.containers[0].resources.requests
     node = draw(st.sampled_from(NODES))
@@ -117,14 +117,14 @@ def held(draw, name):
 
 
 def on_its_node(reservation, node, allocatable, phase="Available"):
-    """The same reservation, with its room."""
+    """Return the reservation as it is when it is placed."""
     status = type(reservation.status)(phase=phase, node_name=node, allocatable=dict(allocatable))
     return replaced(reservation, status=status)
 
 
 @st.composite
 def standing(draw, name, offers):
-    """A pod on a node, which draws on none, one or two of the reservations there."""
+    """A bound pod, which uses none, one or two of the reservations on its node."""
     pod = draw(pods(name))
     node = draw(st.sampled_from(NODES))
     there = [r for r in offers if r.status.node_name == node]
@@ -140,14 +140,14 @@ def standing(draw, name, offers):
 
 
 def bound(pod, node, notes):
-    """The same pod on a node, with what the scheduler wrote on it."""
+    """Return the pod as it is when it is bound, with the scheduler's annotations."""
     meta = replaced(pod.metadata, annotations={**pod.metadata.annotations, **notes})
     return replaced(pod, metadata=meta, spec=replaced(pod.spec, node_name=node))
 
 
 @st.composite
 def clusters(draw):
-    """Objects of a cluster in the order the scheduler reads them at start."""
+    """Objects of a cluster in the order in which the scheduler reads them at start."""
     there = [draw(nodes(name)) for name in NODES]
     offers = [draw(held(f"r{i}")) for i in range(draw(st.integers(0, 5)))]
     pending = [draw(reservations("pending"))]
@@ -156,7 +156,7 @@ def clusters(draw):
 
 
 def replaced(struct, **fields):
-    """A copy of a struct with some fields changed."""
+    """Return a copy of a struct with some fields changed."""
     return msgspec.structs.replace(struct, **fields)
 
 
@@ -165,12 +165,12 @@ def _uid(obj):
 
 
 def renamed(obj, name):
-    """The same object under another name."""
+    """Return the object with another name."""
     return replaced(obj, metadata=replaced(obj.metadata, name=name, uid=f"uid-{name}"))
 
 
 def raw(obj):
-    """An object as plain JSON values."""
+    """Return an object as plain JSON values."""
     return msgspec.json.decode(msgspec.json.encode(obj))
 
 
@@ -181,11 +181,11 @@ edits = st.one_of(
     st.just({"allocate_once": False}),
     st.fixed_dictionaries({"phase": st.sampled_from(("Failed", "Succeeded"))}),
 )
-"""Ways in which a reservation that holds room may change."""
+"""Ways in which a placed reservation may change."""
 
 
 def edited(reservation, change):
-    """The same reservation as it is after an edit, or after its end."""
+    """Return the reservation as it is after an edit, or after its end."""
     change = dict(change)
     if "phase" in change:
         status = replaced(reservation.status, phase=change["phase"])

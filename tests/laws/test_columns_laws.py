@@ -1,4 +1,4 @@
-"""What must hold of the columns and of deciding, whatever happens to the cluster."""
+"""Columns and decisions after random events equal those computed from scratch."""
 
 from random import Random
 from unittest.mock import patch
@@ -31,8 +31,8 @@ STANDARD = [
 ]  # fmt: skip
 
 
-def told(node_table):
-    """Everything a picture says, by node name."""
+def contents(node_table):
+    """Return the contents of a node table, by node name."""
     names, size = node_table.resources, node_table.size
     rows = {}
     for name, row in node_table.row_of.items():
@@ -64,7 +64,7 @@ def value(node_table, key, row):
 
 
 def decided(profile, pod, world):
-    """Verdict and total of every node, by name, the way deciding remembers them."""
+    """Return the verdict and total of every node by name, from the cache."""
     found = feasible(profile, world.pod_info(pod), world, 0.0)
     names = world.nodes.names
     if isinstance(found, Rejection):
@@ -73,14 +73,14 @@ def decided(profile, pod, world):
             for row in world.nodes.rows.tolist()
         }
     rows = found.rows
-    if found.mask is None and found.pod_class.simple:
-        kept = found.pod_class.total[rows]
+    if found.mask is None and found.pod_class.totals_complete:
+        cached = found.pod_class.totals[rows]
         again = total(score_rows(profile, found.outcomes, rows), len(rows))
-        assert (kept == again).all(), "kept totals differ from totals worked out anew"
+        assert (cached == again).all(), "cached totals differ from computed ones"
     ranking, mixed = scored_rows(profile, found)
     rows = rows if isinstance(ranking, slice) else ranking
     sums = total(score_rows(profile, found.outcomes, rows), len(rows))
-    assert (mixed == sums).all(), "kept and asked totals together differ from totals made anew"
+    assert (mixed == sums).all(), "cached and uncached scores together differ from computed totals"
     return {names[row]: float(sums[i]) for i, row in enumerate(rows.tolist())}
 
 
@@ -93,15 +93,15 @@ def history(seed, steps=25):
 
 @LAW
 @given(seeds)
-def test_a_picture_built_at_once_equals_one_built_by_events(seed):
+def test_a_node_table_built_at_once_equals_one_built_by_events(seed):
     cluster = history(seed, 60)
-    assert told(cluster.world.nodes) == told(cluster.rebuilt().nodes)
+    assert contents(cluster.world.nodes) == contents(cluster.rebuilt().nodes)
 
 
 @law(10)
 @given(seeds, st.sampled_from([0, journal.FEW_ROWS]))
-def test_incremental_deciding_equals_deciding_from_scratch(seed, few):
-    """Few changed rows go one by one, many as arrays: with ``few`` 0 the arrays do it all."""
+def test_incremental_decisions_equal_decisions_from_scratch(seed, few):
+    """Few changed rows are updated one by one, many as arrays; with ``few`` 0 all as arrays."""
     cluster = RandomCluster(Random(seed))
     profile = default_profiles()["default-scheduler"]
     pods = [cluster.a_waiting_pod() for _ in range(3)]
@@ -132,7 +132,7 @@ def test_columns_equal_the_slow_reference(seed):
     for _ in range(12):
         for _ in range(4):
             cluster.step()
-        for key in list(cluster.others):  # the reference knows no reservations and no policies
+        for key in list(cluster.others):  # the reference has no reservations and policies
             cluster.world.delete(cluster.others.pop(key))
         pod = cluster.a_waiting_pod()
         standing = [*cluster.pods.values()]
@@ -160,34 +160,34 @@ def _on(pod, node):
 
 @LAW
 @given(seeds)
-def test_assume_then_forget_and_hold_then_release_change_nothing(seed):
+def test_assume_and_forget_change_nothing(seed):
     cluster = history(seed)
     nodes = cluster.world.nodes
-    before = told(nodes)
+    before = contents(nodes)
     pod_info = cluster.world.pod_info(cluster.a_waiting_pod())
     row = nodes.row_of[cluster.random.choice(sorted(nodes.row_of))]
     nodes.assume(pod_info, row)
     nodes.hold("promise", row, {0: 500, PODS: 0}, slots=1)
-    assert told(nodes) != before
+    assert contents(nodes) != before
     nodes.release("promise")
     nodes.forget(pod_info.uid)
-    assert told(nodes) == before
+    assert contents(nodes) == before
 
 
 @LAW
 @given(seeds)
-def test_a_fork_and_its_origin_do_not_touch_each_other(seed):
+def test_a_fork_is_independent(seed):
     cluster = history(seed)
     profile = default_profiles()["default-scheduler"]
     pod = cluster.a_waiting_pod()
-    before, answer = told(cluster.world.nodes), decided(profile, pod, cluster.world)
+    before, answer = contents(cluster.world.nodes), decided(profile, pod, cluster.world)
     fork = cluster.world.fork()
-    assert told(fork.nodes) == before
+    assert contents(fork.nodes) == before
     assert decided(profile, pod, fork) == answer
     own, cluster.world = cluster.world, fork
     for _ in range(10):
         cluster.step()
-    assert told(own.nodes) == before
+    assert contents(own.nodes) == before
     assert decided(profile, pod, own) == answer
     assert decided(profile, pod, fork) == decided(profile, pod, cluster.rebuilt())
 

@@ -1,4 +1,4 @@
-"""Reservations of room still in use: nothing is promised twice, and in the end they get it."""
+"""Pre-allocation: no resource is reserved twice, and freed resources go to the reservation."""
 
 from collections import Counter
 from random import Random
@@ -36,7 +36,7 @@ HOLDING = ("Available", "Waiting")
 
 
 class Town:
-    """A small crowded cluster as objects, and the world the scheduler makes of them."""
+    """A small full cluster as objects, and the scheduler's world."""
 
     def __init__(self, seed):
         self.random = Random(seed)
@@ -49,7 +49,7 @@ class Town:
             self.world.upsert(node)
 
     def put(self, obj):
-        """An object is new or changed."""
+        """Add or update an object."""
         self.living[obj.uid] = obj
         self.world.upsert(obj)
 
@@ -93,7 +93,7 @@ class Town:
             self.world.delete(gone)
 
     def place(self, asking):
-        """Give it its turn; now and then the binding fails."""
+        """Try to place it; sometimes the binding fails."""
         reserves = isinstance(asking, Reservation)
         if reserves:
             self.world.upsert(asking)
@@ -108,7 +108,7 @@ class Town:
         check_invariants(self.world)
         if self.random.random() < 0.2:
             unreserve_and_forget(PROFILE, self.world, outcome)
-            assert shape_of(self.world) == before, "undone is as if never done"
+            assert shape_of(self.world) == before, "undo restores the previous state"
             self.seen["undone"] += 1
             self.world.delete(asking)
             return
@@ -133,12 +133,12 @@ class Town:
             self.seen.update(inherit=bool(heir.pods), several=len(heir.pods) > 1,
                              wait=bool(heir.lacking))  # fmt: skip
         for resource, amount in shared.items():
-            # Until it is confirmed both count; from then on the larger of them.
+            # Until it is confirmed both count; afterwards the larger of them.
             held[placement.node][self.world.nodes.resources[resource]] -= amount
-        assert requested(self.world) == held, "what was confirmed is what was assumed"
+        assert requested(self.world) == held, "confirming changes nothing"
 
     def look_after(self):
-        """Let the controller write what it would."""
+        """Write what the controller would write."""
         for reservation in self.all(Reservation):
             plan = plan_reservation(reservation, self.ground(reservation.status.node_name), 0.0)
             for write in plan.writes:
@@ -176,7 +176,7 @@ def live(seed):
     fresh = World()
     for obj in (*town.nodes, *town.living.values()):
         fresh.upsert(obj)
-    assert shape_of(fresh) == shape_of(town.world), "a restart reads the same promises"
+    assert shape_of(fresh) == shape_of(town.world), "a restart restores the same ledgers"
     for pod in town.all(Pod):
         town.world.delete(town.living.pop(pod.uid))
     for _ in town.living:
@@ -186,18 +186,18 @@ def live(seed):
     for node in town.nodes:
         there = [r for r in held if r.status.node_name == node.name]
         free = 4000 - sum(cpu_of(town, r) for r in there if r.phase == "Available")
-        # The one that came first is served first; others wait behind it.
+        # Reservations are served in the order of their creation.
         first = min((r for r in there if r.phase == "Waiting"), key=lambda r: r.uid, default=None)
         assert first is None or cpu_of(town, first) > free, f"{first.name} waits for free room"
     return town.seen
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_room_in_use_is_promised_once_and_given_when_it_is_free(seed):
+def test_used_resources_are_pre_allocated_once_and_allocated_when_free(seed):
     live(seed)
 
 
-def test_the_law_meets_what_it_is_about():
+def test_the_random_clusters_cover_all_cases():
     seen = sum((live(seed) for seed in SEEDS), Counter())
     for what in ("inherit", "several", "wait", "undone", "Waiting to Available"):
         assert seen[what] > 1, (what, seen)

@@ -1,4 +1,4 @@
-"""What filters say of a row without some pods holds once those pods have left."""
+"""Filter results for a row without some pods equal those after the pods are removed."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,17 +17,17 @@ PROFILE = default_profiles()["default-scheduler"]
 
 
 def filters(world, pod):
-    """What filters for a pod, or None if preparing turned it away."""
-    pod_info, memory = world.pod_info(pod), DecisionCache(PROFILE)
+    """Return the filters of a pod, or None if PreFilter rejected it."""
+    pod_info, cache = world.pod_info(pod), DecisionCache(PROFILE)
     view = View(world, pod_info, 0.0)
-    active = memory.pre_filter_per_pod(memory.pod_class(pod_info, view), pod_info, view)
+    active = cache.pre_filter_per_pod(cache.pod_class(pod_info, view), pod_info, view)
     return None if any(p.reject is not None for p in active) else active_filters(active)
 
 
 @law(80)
 @given(data=st.data(), objects=worlds.clusters(), asking=worlds.pods("asking"))
-def test_a_victim_gives_back_what_its_leaving_does(data, objects, asking):
-    """Offers that owners overdraw or that limit them, pod slots, several draws of one pod."""
+def test_a_hypothetical_removal_equals_a_real_one(data, objects, asking):
+    """With overused and Restricted reservations, pod slots, and pods that use several."""
     world = World()
     for obj in objects:
         world.upsert(obj)
@@ -38,17 +38,17 @@ def test_a_victim_gives_back_what_its_leaving_does(data, objects, asking):
         return
     row = data.draw(st.sampled_from(rows))
     gone = data.draw(st.lists(st.sampled_from(there[row]), min_size=1, unique=True))
-    promised = run_filter_plugins(before, row, PodChange(removed={row: gone}))
+    expected = run_filter_plugins(before, row, PodChange(removed={row: gone}))
     for pod in gone:
         world.delete(pod.pod)
     after = filters(world, asking)
     if after is None:
         return
-    if promised is None:
+    if expected is None:
         assert run_filter_plugins(after, row) is None, (
-            "the dry run saw room that eviction does not make"
+            "the row passed without the pods, but not after they were removed"
         )
     else:
         assert run_filter_plugins(after, row) is not None, (
-            "eviction makes room that the dry run did not see"
+            "the row failed without the pods, but not after they were removed"
         )

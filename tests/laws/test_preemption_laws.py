@@ -1,4 +1,4 @@
-"""Preemption over columns finds what trying every node by itself finds."""
+"""Preemption over columns equals the simple reference."""
 
 from collections import Counter
 from random import Random
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.api.reservation_names import DISABLE_PREEMPTIBLE as SPARED
+from holdfast.api.reservation_names import DISABLE_PREEMPTIBLE as PROTECTED
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns import journal
 from holdfast.engine.audit import Auditor
@@ -25,12 +25,12 @@ from soak_size import law
 
 LAW = law(15)
 EVERYTHING = [(entry.name, 0) for entry in REGISTRY]
-ROOM_ALONE = [("NodeUnschedulable", 0), ("TaintToleration", 0), ("NodeResourcesFit", 0),
+RESOURCES_ONLY = [("NodeUnschedulable", 0), ("TaintToleration", 0), ("NodeResourcesFit", 0),
               ("DefaultPreemption", 0), ("DefaultBinder", 0)]  # fmt: skip
 
-NEIGHBOURS = [*ROOM_ALONE[:-2], ("NodePorts", 0), ("PodTopologySpread", 0),
-              ("InterPodAffinity", 0), *ROOM_ALONE[-2:]]  # fmt: skip
-"""Filters that look at who stands there, all of which can say so by limits."""
+NEIGHBOURS = [*RESOURCES_ONLY[:-2], ("NodePorts", 0), ("PodTopologySpread", 0),
+              ("InterPodAffinity", 0), *RESOURCES_ONLY[-2:]]  # fmt: skip
+"""Filters that depend on the pods of a node and have ``pod_limits``."""
 
 
 def by_name(candidates):
@@ -38,46 +38,46 @@ def by_name(candidates):
 
 
 def compare(profile, pod, world):
-    """Ask both about a pod, unless it fits or may not preempt; tells what there was to compare."""
+    """Compare both for a pod, unless it fits or may not preempt; return what was compared."""
     return both(profile, world.pod_info(pod), world)
 
 
 def compare_reservation(profile, reservation, world):
-    """The same for a reservation; those who are spared stay out of it."""
+    """The same for a reservation, with protected pods."""
     world.upsert(reservation)
     pod_info = world.pod_info(reserve_pod(reservation), is_reserve_pod=True)
     try:
-        return both(profile, pod_info, world, lambda pod: pod.labels.get(SPARED) == "true")
+        return both(profile, pod_info, world, lambda pod: pod.labels.get(PROTECTED) == "true")
     finally:
         world.delete(reservation)
 
 
-def both(profile, pod_info, world, spares=lambda _: False):
+def both(profile, pod_info, world, is_protected=lambda _: False):
     rejection = feasible(profile, pod_info, world, NOW)
     if not isinstance(rejection, Rejection) or rejection.error or not rejection.nodes:
         return Counter()
     view = View(world, pod_info, NOW)
     plugin = next(p for p in profile.plugins if p.name == "DefaultPreemption")
     world.auditor = Auditor(world)
-    effect = plugin.post_filter(None, rejection, view)
+    result = plugin.post_filter(None, rejection, view)
     world.auditor.raise_faults()
-    if "not eligible" in effect.message:
+    if "not eligible" in result.message:
         return Counter()
-    wanted = preempt(rejection, view, spares)
-    assert effect.message == wanted.message
-    assert tuple(effect.tied_nodes) == wanted.best
+    wanted = preempt(rejection, view, is_protected)
+    assert result.message == wanted.message
+    assert tuple(result.tied_nodes) == wanted.best
     if not wanted.best:
         return Counter(nothing=1)
-    assert effect.nominated_node == wanted.best[0]
-    assert by_name(effect.candidates) == wanted.victims
-    assert tuple(v.name for v in effect.victims) == wanted.victims[effect.nominated_node][0]
-    assert all(world.nodes.pod(v.uid)[0] is v for v in effect.victims)
-    guarded = sum(victims[1] for victims in wanted.victims.values())
-    return Counter({"found": 1, "guarded victims": guarded})
+    assert result.nominated_node == wanted.best[0]
+    assert by_name(result.candidates) == wanted.victims
+    assert tuple(v.name for v in result.victims) == wanted.victims[result.nominated_node][0]
+    assert all(world.nodes.pod(v.uid)[0] is v for v in result.victims)
+    violations = sum(victims[1] for victims in wanted.victims.values())
+    return Counter({"found": 1, "violations": violations})
 
 
 def reserve(seed):
-    """Let things happen, and reservations look for room."""
+    """Apply random events, and compare preemption for reservations."""
     cluster = BusyCluster(Random(seed), nodes=6)
     cluster.fill()
     args = {"Reservation": {"enablePreemption": True}}
@@ -92,26 +92,26 @@ def reserve(seed):
 
 @LAW
 @given(seed=st.integers(0, 2**32), few=st.sampled_from([0, journal.FEW_ROWS]))
-def test_reservations_find_what_trying_every_node_finds(seed, few):
+def test_preemption_by_reservations_equals_the_reference(seed, few):
     with patch.object(journal, "FEW_ROWS", few):
         reserve(seed)
 
 
 def decided(profile, pod_info, world):
-    """What is made of a pod, by node; pods that are nominated crowd their rows."""
+    """Return the decision for a pod by node, with nominated pods."""
     found = feasible(profile, pod_info, world, NOW)
     names = world.nodes.names
     if not isinstance(found, Rejection):
         return sorted(names[row] for row in found.rows.tolist()), found.preselected_row
-    told = {
+    by_node = {
         names[row]: (int(found.codes[row]), found.plugin_at(row), found.reasons(row))
         for row in world.nodes.rows.tolist()
     }
-    return found.message(), found.unschedulable_plugins, told
+    return found.message(), found.unschedulable_plugins, by_node
 
 
 def live(seed, plugins):
-    """Let things happen and compare, again and again: what is remembered shall have its chance."""
+    """Apply random events and compare repeatedly, so that cached results are used."""
     cluster = BusyCluster(Random(seed), nodes=6)
     cluster.fill()
     profile = build_profile("all", REGISTRY, enabled=plugins)
@@ -125,7 +125,7 @@ def live(seed, plugins):
         seen += compare(profile, pod, cluster.world)
         pod_info, anew = cluster.world.pod_info(pod), cluster.world.fork()
         if cluster.random.random() < 0.3:
-            pod_info = cluster.promise_again(pod_info)
+            pod_info = cluster.nominate_pod(pod_info)
             anew = cluster.world.fork()
         kept = decided(profile, pod_info, cluster.world)
         assert kept == decided(profile, anew.pod_info(pod_info.pod), anew)
@@ -136,10 +136,10 @@ def live(seed, plugins):
 @given(
     seed=st.integers(0, 2**32),
     few=st.sampled_from([0, journal.FEW_ROWS]),
-    plugins=st.sampled_from([EVERYTHING, ROOM_ALONE, NEIGHBOURS, NEIGHBOURS]),
+    plugins=st.sampled_from([EVERYTHING, RESOURCES_ONLY, NEIGHBOURS, NEIGHBOURS]),
 )
-def test_columns_find_what_trying_every_node_finds(seed, few, plugins):
-    """Few changed rows go one by one, many as arrays: with ``few`` 0 the arrays do it all."""
+def test_preemption_by_pods_equals_the_reference(seed, few, plugins):
+    """Few changed rows are updated one by one, many as arrays; with ``few`` 0 all as arrays."""
     with patch.object(journal, "FEW_ROWS", few):
         live(seed, plugins)
 
@@ -147,13 +147,13 @@ def test_columns_find_what_trying_every_node_finds(seed, few, plugins):
 @pytest.mark.parametrize(
     "ask", [lambda seed: live(seed, EVERYTHING), lambda seed: live(seed, NEIGHBOURS), reserve]
 )
-def test_the_law_compares_something(ask):
+def test_the_random_clusters_cover_all_cases(ask):
     seen = sum(map(ask, range(6)), Counter())
-    assert min(seen[what] for what in ("found", "nothing", "guarded victims")) > 3, seen
+    assert min(seen[what] for what in ("found", "nothing", "violations")) > 3, seen
 
 
-def test_the_only_one_it_must_be_near_to_may_go():
-    """Then it is the first of its kind, and the first may go anywhere."""
+def test_the_only_pod_of_a_required_affinity_may_be_a_victim():
+    """Without it the pod is the first of its affinity group, which may run anywhere."""
     needed = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [needed]}}
     world = World()

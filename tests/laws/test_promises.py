@@ -1,4 +1,4 @@
-"""Whatever happens to a cluster, its promises hold, and in the end it says so and gets on."""
+"""Invariants hold through random events, faults and restarts; an idle cluster is consistent."""
 
 import os
 
@@ -31,14 +31,14 @@ ARGS = {"enablePreemption": True, "preAllocationConfig": {"enableClusterMode": T
 PROFILE = build_profile("default-scheduler", REGISTRY, args={"Reservation": ARGS})
 _SEEDS = os.environ.get("HOLDFAST_SEEDS", f"{SEED}:{SEED + 4 * TIMES}")
 SEEDS = range(*map(int, _SEEDS.split(":")))
-"""Hunt with others: ``HOLDFAST_SEEDS=1000:1100 pytest tests/laws/test_promises.py``."""
+"""Use other seeds: ``HOLDFAST_SEEDS=1000:1100 pytest tests/laws/test_promises.py``."""
 STEPS = 30
 LONG_ENOUGH = 400.0
-"""Seconds after which even a pod nobody thought of has been tried again."""
+"""Seconds after which every unschedulable pod has been tried again."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_promises_hold_through_faults_and_restarts(tmp_path, seed, repeatable):
+async def test_invariants_hold_through_faults_and_restarts(tmp_path, seed, repeatable):
     network = Network(seed)
     configuration = Configuration({"default-scheduler": PROFILE})
     async with Harness(
@@ -53,7 +53,7 @@ async def test_promises_hold_through_faults_and_restarts(tmp_path, seed, repeata
             network.heal()
             await cluster.advance(LONG_ENOUGH)
             await audit(cluster, nodes_of)
-            await all_is_well(cluster)
+            await check_idle_cluster(cluster)
         except AssertionError as broken:
             broken.add_note("\n".join([*life.log, *map(str, network.told[-12:])]))
             raise
@@ -69,15 +69,15 @@ async def audit(cluster, nodes_of):
             assert known == pod.spec.node_name, f"{pod.name} moved"
 
 
-async def all_is_well(cluster):
-    """Statuses tell the truth, whoever can be placed is, and a new picture equals the old."""
+async def check_idle_cluster(cluster):
+    """Statuses are right, all pods that fit are placed, and a new world equals the old one."""
     census = await take_census(cluster.client)
     now = cluster.clock.now()
-    amiss = [
+    faults = [
         *stale_statuses(census), *wrong_phases(census, now), *wrong_sizes(census),
         *left_waiting(census),
     ]  # fmt: skip
-    assert not amiss, amiss
+    assert not faults, faults
     assert shape_of(cluster.world) == shape_of(await rebuilt(cluster.client))
 
 
@@ -89,7 +89,7 @@ def the_world(objects):
 
 
 def tried(world, asking):
-    """Give a pod or a reservation its turn."""
+    """Try to place a pod or a reservation."""
     if isinstance(asking, Reservation):
         world.upsert(asking)
         pod_info = world.pod_info(reserve_pod(asking), is_reserve_pod=True)
@@ -103,7 +103,7 @@ def tried(world, asking):
     objects=worlds.clusters(),
     asking=st.one_of(worlds.pods("asking"), worlds.reservations("asking")),
 )
-def test_to_hold_and_release_is_to_do_nothing(objects, asking):
+def test_reserve_and_unreserve_change_nothing(objects, asking):
     world = the_world(objects)
     if isinstance(asking, Reservation):
         world.upsert(asking)
@@ -117,7 +117,7 @@ def test_to_hold_and_release_is_to_do_nothing(objects, asking):
 
 @law(40)
 @given(data=st.data(), objects=worlds.clusters())
-def test_news_in_any_order_and_detours_make_the_same_world(data, objects):
+def test_events_in_any_order_make_the_same_world(data, objects):
     expected = shape_of(the_world(objects))
     world = the_world(data.draw(st.permutations(objects)))
     for detour in data.draw(st.lists(st.sampled_from(objects), max_size=4)):
@@ -140,7 +140,7 @@ deeds = st.lists(
 
 @law(30)
 @given(there=st.tuples(*map(worlds.nodes, worlds.NODES)), deeds=deeds)
-def test_no_sequence_of_decisions_breaks_a_promise_and_confirming_one_changes_nothing(there, deeds):
+def test_invariants_hold_after_every_decision_and_confirming_changes_nothing(there, deeds):
     world, living = the_world(there), []
     for number, (deed, what) in enumerate(deeds):
         if deed == "gone":
@@ -161,13 +161,13 @@ def test_no_sequence_of_decisions_breaks_a_promise_and_confirming_one_changes_no
             living.append(stored)
             for pod in told(living, outcome):
                 world.upsert(pod)
-            # Room that is still in use counts once from now on; test_heirs looks at how much.
+            # Resources that pods still use count once from now on; test_heirs checks how much.
             assert inherited(outcome).pods or requested(world) == assumed
         check_invariants(world)
 
 
 def edit(world, living, number, change):
-    """One of the reservations changes, or ends; who draws on it stays where it is."""
+    """Edit or end a reservation; pods that use it stay."""
     there = [i for i, obj in enumerate(living) if isinstance(obj, Reservation)]
     if there:
         at = there[number % len(there)]
@@ -184,7 +184,7 @@ def inherited(placement):
 
 
 def told(living, placement):
-    """The pods a reservation inherits from, as they are once they were told; replaced in place."""
+    """Return the pre-allocated pods as they are after the write; replaced in place."""
     uids = {pod.uid for pod in inherited(placement).pods}
     notes = {ALLOCATED: allocated_from(placement.pod), DRAWS: ""} if uids else {}
     for i, obj in enumerate(living):
@@ -194,7 +194,7 @@ def told(living, placement):
 
 
 def confirmed(asking, placement):
-    """The object as the API server has it once it is bound."""
+    """Return the object as it is stored when it is bound."""
     if isinstance(asking, Reservation):
         room, heir = allocatable(placement.pod), inherited(placement)
         phase = "Waiting" if heir.pods or heir.lacking else "Available"

@@ -1,4 +1,4 @@
-"""Whatever is written, deleted, forgotten or restarted, the store equals a dict.
+"""The store equals a dict, after any writes, deletions, compactions and restarts.
 
 And its history equals everything that ever happened: a watch from any retained revision,
 applied to the list at that revision, gives the present state.
@@ -33,8 +33,8 @@ def index(key, value):
     return IndexEntry(uid=key.name, labels={"label": label}, owners=(label,))
 
 
-class Twin:
-    """The store, and beside it the slow and obvious one: a dict for every revision."""
+class StoreAndModel:
+    """The store, and a simple model of it: a dict for every revision."""
 
     def __init__(self, home):
         self.directory = Path(home) / "data"
@@ -67,7 +67,7 @@ class Twin:
             self.pending.append(self.store.delete(before, lambda revision: b"%d gone" % revision))
 
     async def settle(self):
-        """Take over what was acknowledged; revisions rise in the order of the decisions."""
+        """Add acknowledged writes to the model; revisions rise in the order of the writes."""
         for stored in await asyncio.gather(*self.pending):
             newest = max(self.past)
             assert stored.revision > newest
@@ -89,7 +89,7 @@ class Twin:
         await self.clock.advance(40)
 
     async def fill_disk(self):
-        """Lose some decisions to a full disk, which is then freed."""
+        """Fail some writes by a full disk, which is then freed."""
         await self.settle()
         self.disk_is_full = True
         for key in KEYS[:3]:
@@ -100,7 +100,7 @@ class Twin:
         self.disk_is_full, self.pending = False, []
         await self.clock.advance(2)
 
-    # The laws.
+    # The checks.
 
     async def check(self):
         await self.settle()
@@ -153,7 +153,7 @@ class Twin:
 
 async def run(history):
     with tempfile.TemporaryDirectory() as home:
-        twin = Twin(home)
+        twin = StoreAndModel(home)
         try:
             for step, *arguments in history:
                 await getattr(twin, step)(*arguments)

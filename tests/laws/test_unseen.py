@@ -1,4 +1,4 @@
-"""What owners see: the cluster as it is without the reserve pods of their reservations."""
+"""For owners the reserve pods of their reservations do not exist."""
 
 from random import Random
 
@@ -33,7 +33,7 @@ def the_world(objects):
 
 
 def seen(world, pod):
-    """What each plugin that looks at neighbours says of each node, by name."""
+    """Return the results of the affinity and spread plugins, by node."""
     pod_info = world.pod_info(pod)
     rows, told = world.nodes.rows, {}
     for plugin in (make({}) for make in LOOKING):
@@ -53,14 +53,14 @@ def seen(world, pod):
 
 
 def matched(world, pod):
-    """The uids of the reservations a pod may draw on."""
+    """Return the uids of the reservations that a pod may use."""
     match = world.match(world.pod_info(pod))
     return set() if match is None else {world.offers.at(int(s)).uid for s in match.slots}
 
 
 @LAW
 @given(objects=worlds.clusters(), asking=worlds.pods("asking"))
-def test_an_owner_sees_the_cluster_without_its_reservations(objects, asking):
+def test_results_for_an_owner_equal_those_without_its_reservations(objects, asking):
     world = the_world(objects)
     mine = matched(world, asking)
     assume(mine)
@@ -70,7 +70,7 @@ def test_an_owner_sees_the_cluster_without_its_reservations(objects, asking):
 
 @LAW
 @given(seed=st.integers(0, 2**32))
-def test_it_goes_on_seeing_so_whatever_happens(seed):
+def test_they_stay_equal_through_random_events(seed):
     cluster = RandomCluster(Random(seed), nodes=5)
     asking = cluster.a_waiting_pod()
     for _ in range(12):

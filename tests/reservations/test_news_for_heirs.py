@@ -61,5 +61,5 @@ def test_a_pod_says_that_it_would_rather_leave():
 
 def chosen(world, pod_info):
     found = feasible(PROFILE, pod_info, world, 0.0)
-    (state,) = [p.state for p in found.active if p.plugin.name == "Reservation"]
+    (state,) = [p.state for p in found.outcomes if p.plugin.name == "Reservation"]
     return [pod.name for pod in state.decide(int(found.rows[0])).pods]

@@ -177,16 +177,16 @@ def test_the_best_rows_are_those_of_scoring_everything(seed):
         found = feasible(profile, pod_info, world, 0.0)
         if isinstance(found, Rejection) or found.mask is not None:
             continue
-        scores = score_rows(profile, found.active, found.rows)
+        scores = score_rows(profile, found.outcomes, found.rows)
         total = sum(score.weighted for score in scores)
         best = found.rows[total == total.max()]
-        if found.pod_class.simple:
+        if found.pod_class.totals_complete:
             assert sorted(found.pod_class.best_rows()) == best.tolist()
         rows, sums = scored_rows(profile, found)
         assert np.arange(world.nodes.size)[rows][sums == sums.max()].tolist() == best.tolist()
-        compared += found.pod_class.leading is not None
+        compared += found.pod_class.dominant_score is not None
         anew = DecisionCache(profile).pod_class(pod_info, found.view)
         anew.refresh()
-        assert (anew.ok == found.pod_class.ok).all()
-        assert (anew.total[anew.ok] == found.pod_class.total[anew.ok]).all()
+        assert (anew.feasible_mask == found.pod_class.feasible_mask).all()
+        assert (anew.totals[anew.feasible_mask] == found.pod_class.totals[anew.feasible_mask]).all()
     assert ordered or compared, "no owner's best offers were compared alone"

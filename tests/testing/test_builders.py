@@ -27,13 +27,13 @@ ALL = [
 
 
 @pytest.mark.parametrize("raw", ALL, ids=lambda raw: raw["kind"])
-def test_each_is_typed_as_its_kind(raw):
+def test_each_builder_makes_its_kind(raw):
     obj = typed(raw)
     assert type(obj).__name__ == raw["kind"] == resource_of(raw).kind
     assert obj.uid and obj.metadata.resource_version
 
 
-def test_a_pod_says_what_was_asked():
+def test_a_pod_has_the_given_fields():
     raw = a_pod(
         "p", cpu=None, requests={"nvidia.com/gpu": 1}, node="n", node_selector={"zone": "a"},
         claims=[{"name": "gpu", "resourceClaimName": "c"}], scheduler_name="koord-scheduler",
@@ -48,12 +48,12 @@ def test_a_pod_says_what_was_asked():
     assert pod.uid == "u" and pod.terminating
 
 
-def test_uids_are_made_of_names_so_that_two_objects_differ():
+def test_objects_of_different_names_have_different_uids():
     assert typed(a_pod("a")).uid != typed(a_pod("b")).uid
     assert typed(a_pod("a")).uid == typed(a_pod("a")).uid
 
 
-def test_devices_are_wrapped_as_the_wire_wants():
+def test_devices_have_the_form_of_the_api():
     device = a_device(
         "d", attributes={"model": "A", "cores": 8, "ecc": True}, capacity={"m": "1Gi"}
     )
@@ -63,7 +63,7 @@ def test_devices_are_wrapped_as_the_wire_wants():
     assert [d["name"] for d in a_slice(devices=3)["spec"]["devices"]] == ["gpu-0", "gpu-1", "gpu-2"]
 
 
-def test_a_workload_shapes_its_pods():
+def test_keywords_of_a_workload_are_those_of_its_pods():
     made = a_deployment("web", replicas=3, cpu="2", labels={"tier": "front"}, namespace="shop")
     assert made["metadata"] == {"name": "web", "namespace": "shop"}
     template = made["spec"]["template"]

@@ -15,7 +15,7 @@ LINES = [b'{"type":"ADDED","object":{"metadata":{"name":"%d"}}}' % n for n in ra
 
 
 class Recorded:
-    """A server that says yes and remembers."""
+    """A server that accepts every request and stores it."""
 
     def __init__(self):
         self.requests = []
@@ -52,7 +52,7 @@ def faulty(*faults, **options):
     [("conflict", Conflict, 0), ("unavailable", Unavailable, 0),
      ("unavailable_after", Unavailable, 1), ("lost", Unavailable, 1)],
 )  # fmt: skip
-async def test_a_write_fails_before_or_after_it_took_effect(trouble, error, written):
+async def test_a_write_fails_before_or_after_it_is_stored(trouble, error, written):
     inner, transport = faulty(Fault(trouble, method="POST"))
     client = Client(transport)
     with pytest.raises(error):
@@ -63,7 +63,7 @@ async def test_a_write_fails_before_or_after_it_took_effect(trouble, error, writ
     assert transport.told == [(trouble, "POST", "/apis/x/v1/things")]
 
 
-async def test_a_fault_hits_only_what_it_is_meant_for():
+async def test_a_fault_applies_to_matching_requests_only():
     inner, transport = faulty(Fault("conflict", method="PATCH", path="/things/b"))
     client = Client(transport)
     await client.patch(THINGS, "a", {})
@@ -87,13 +87,13 @@ async def lines_of(transport):
     ("trouble", "end"),
     [("expired", Expired), ("cut", Unavailable), ("torn", Unavailable), ("ended", None)],
 )
-async def test_a_watch_breaks_after_its_lines(trouble, end):
+async def test_a_watch_fails_after_its_lines(trouble, end):
     _, transport = faulty(Fault(trouble, lines=2, watch=True))
     assert await lines_of(transport) == (["0", "1"], end)
     assert await lines_of(transport) == (["0", "1", "2", "3"], None)
 
 
-async def test_a_delay_takes_time_and_nothing_else():
+async def test_a_delayed_request_succeeds_later():
     clock = VirtualClock()
     _inner, transport = faulty(Fault("delay", seconds=3), clock=clock)
     sending = asyncio.create_task(transport.send(Request("GET", "/x")))
@@ -103,7 +103,7 @@ async def test_a_delay_takes_time_and_nothing_else():
     assert sending.done() and sending.result().status == 200
 
 
-async def test_the_same_seed_makes_the_same_trouble():
+async def test_the_same_seed_gives_the_same_faults():
     async def trouble(seed):
         chances = Chances(conflict=0.2, unavailable=0.2, lost=0.2)
         _, transport = faulty(chances=chances, rng=random.Random(seed))
@@ -117,7 +117,7 @@ async def test_the_same_seed_makes_the_same_trouble():
     assert {kind for kind, *_ in await trouble(1)} == {"conflict", "unavailable", "lost"}
 
 
-async def test_switched_off_it_does_nothing():
+async def test_a_disabled_transport_injects_nothing():
     _inner, transport = faulty(Fault("conflict"), chances=Chances(conflict=1.0))
     transport.enabled = False
     assert (await transport.send(Request("PUT", "/x"))).status == 200

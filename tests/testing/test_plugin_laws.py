@@ -1,4 +1,4 @@
-"""A plugin whose traits promise too much, or that breaks a promise, is found out."""
+"""``check_plugin`` rejects plugins with wrong traits."""
 
 from dataclasses import dataclass, replace
 
@@ -14,10 +14,10 @@ from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.testing import check_plugin
 
 
-class OldFashioned:
-    """Declares its traits as attributes of its own, and nothing else."""
+class OnlyAttributes:
+    """Declares its traits as class attributes only."""
 
-    name = "OldFashioned"
+    name = "OnlyAttributes"
     scope = Scope.ROW
     epochs = ()
 
@@ -25,8 +25,8 @@ class OldFashioned:
         pass
 
 
-class SetsOneBesides(NodeName):
-    """Sets a trait where it is not read."""
+class OneAttribute(NodeName):
+    """Has traits, and one of them as an attribute, where it has no effect."""
 
     scope = Scope.ROW
 
@@ -36,20 +36,20 @@ class Undeclared(NodeName):
 
 
 class ScopedTooNarrowly(NodeResourcesFit):
-    """Looks at the pods of a node and says that it does not."""
+    """Uses the pods of a node, but declares scope NODE."""
 
     traits = replace(NodeResourcesFit.traits, scope=Scope.NODE)
 
 
-class LooksAtAnnotations(NodeName):
-    """Reads more than the spec and does not say so."""
+class ReadsAnnotations(NodeName):
+    """Reads annotations without ``reads_outside_spec``."""
 
     def reads(self, pod, view):
         return (super().reads(pod, view), tuple(pod.pod.metadata.annotations))
 
 
-class TellsNothing(PodTopologySpread):
-    """Reads the pod's owner, and tells nothing of what is beyond the spec."""
+class IncompleteKey(PodTopologySpread):
+    """Reads the pod's owner, which ``key_outside_spec`` does not return."""
 
     def reads(self, pod, view):
         return (super().reads(pod, view), pod.uid)
@@ -58,8 +58,8 @@ class TellsNothing(PodTopologySpread):
         return None
 
 
-class AskedForNothing(NodeName):
-    """Has ``key_outside_spec``, which is not asked without ``reads_outside_spec``."""
+class UnusedKey(NodeName):
+    """Has ``key_outside_spec`` without ``reads_outside_spec``."""
 
     def key_outside_spec(self, pod, view):
         return None
@@ -69,14 +69,14 @@ class ReadsWhatItIgnores(NodeResourcesFit):
     traits = replace(NodeResourcesFit.traits, ignores_requests=True)
 
 
-class AnswersSlicesWrongly(TaintToleration):
+class WrongForSlices(TaintToleration):
     def filter(self, state, rows, *rest):
         verdicts = super().filter(state, rows, *rest)
         return np.zeros_like(verdicts) if isinstance(rows, slice) else verdicts
 
 
 class Unbounded(TaintToleration):
-    """Counts on all rows being ranked."""
+    """Its scores are in 0..100 only if all rows have the same raw score."""
 
     traits = replace(TaintToleration.traits, bounded_scores=True)
 
@@ -109,34 +109,37 @@ class NeedsItsState(NodeName):
 @pytest.mark.parametrize(
     ("plugin", "law"),
     [
-        (OldFashioned, r"sets scope, epochs, which has no effect: write `traits = Traits\(scope="),
-        (SetsOneBesides, "sets scope, which has no effect"),
+        (
+            OnlyAttributes,
+            r"sets scope, epochs, which has no effect: write `traits = Traits\(scope=",
+        ),
+        (OneAttribute, "sets scope, which has no effect"),
         (Undeclared, r"has no traits: write `traits = Traits\(\)`"),
         (ScopedTooNarrowly, "incremental equals full"),
-        (LooksAtAnnotations, "reads looks at the spec alone"),
-        (TellsNothing, "key_outside_spec has all that reads uses outside the spec"),
-        (AskedForNothing, "key_outside_spec is called only for a plugin with reads_outside_spec"),
+        (ReadsAnnotations, "reads uses the spec only"),
+        (IncompleteKey, "key_outside_spec has all that reads uses outside the spec"),
+        (UnusedKey, "key_outside_spec is called only for a plugin with reads_outside_spec"),
         (ReadsWhatItIgnores, "reads ignores requests"),
-        (AnswersSlicesWrongly, "slice equals rows|incremental equals full"),
+        (WrongForSlices, "slice equals rows|incremental equals full"),
         (Unbounded, "scores end in 0..100"),
         (Incomparable, "states are comparable"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_promise_too_much_is_found_out(plugin, law):
+def test_a_wrong_trait_is_found(plugin, law):
     with pytest.raises(AssertionError, match=law):
         check_plugin(lambda: plugin({}))
 
 
-def test_a_plugin_that_is_asked_unprepared_is_asked_without_a_state():
+def test_post_filter_without_state_is_tested_without_a_state():
     with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'node'"):
         check_plugin(lambda: NeedsItsState({}))
 
 
-class NeverLetsGo:
-    """Keeps the row that was promised after the promise is withdrawn."""
+class NeverUnreserves:
+    """Its ``unreserve`` does not undo ``reserve``."""
 
-    name = "NeverLetsGo"
+    name = "NeverUnreserves"
     traits = Traits()
 
     def __init__(self):
@@ -149,7 +152,7 @@ class NeverLetsGo:
         return np.isin(rows, self.taken).astype(np.int8)
 
     def reasons(self, state, row, change=None):
-        return ("node(s) were promised",)
+        return ("node(s) were reserved",)
 
     def reserve(self, state, placement):
         self.taken.append(placement.row)
@@ -158,6 +161,6 @@ class NeverLetsGo:
         pass
 
 
-def test_a_promise_that_is_not_withdrawn_is_found_out():
+def test_unreserve_that_does_nothing_is_found():
     with pytest.raises(AssertionError, match="reserve then unreserve is identity"):
-        check_plugin(NeverLetsGo)
+        check_plugin(NeverUnreserves)

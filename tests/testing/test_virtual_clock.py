@@ -5,7 +5,7 @@ import pytest
 from holdfast.testing import VirtualClock
 
 
-async def test_sleepers_wake_in_the_order_of_their_deadlines_then_of_lying_down():
+async def test_tasks_wake_in_the_order_of_their_deadlines_and_sleep_calls():
     clock = VirtualClock()
     woken = []
 
@@ -24,7 +24,7 @@ async def test_sleepers_wake_in_the_order_of_their_deadlines_then_of_lying_down(
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_what_a_sleeper_starts_is_woken_in_the_same_advance():
+async def test_a_task_started_by_a_woken_task_wakes_in_the_same_advance():
     clock = VirtualClock(start=100.0)
     times = []
 
@@ -40,7 +40,7 @@ async def test_what_a_sleeper_starts_is_woken_in_the_same_advance():
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_cancelled_sleeper_is_passed_over():
+async def test_a_cancelled_task_is_skipped():
     clock = VirtualClock()
     task = asyncio.create_task(clock.sleep(1))
     await clock.settle()
@@ -67,7 +67,7 @@ async def test_settle_waits_for_work_outside_the_loop():
     assert done.done()
 
 
-async def test_a_loop_that_never_rests_is_reported(monkeypatch):
+async def test_a_loop_that_never_becomes_idle_is_reported(monkeypatch):
     monkeypatch.setattr("holdfast.testing.clock.MOST_ROUNDS", 200)
     clock = VirtualClock()
 
@@ -76,7 +76,7 @@ async def test_a_loop_that_never_rests_is_reported(monkeypatch):
             await asyncio.sleep(0)
 
     task = asyncio.create_task(polling())
-    with pytest.raises(AssertionError, match="does not come to rest"):
+    with pytest.raises(AssertionError, match="never becomes idle"):
         await clock.settle()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

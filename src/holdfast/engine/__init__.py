@@ -1,7 +1,7 @@
-"""The machinery that runs plugins over the world and chooses a node.
+"""Run plugins and choose a node for a pod.
 
-Lives here: profiles, the decision in its two halves ``feasible`` and ``rank``, the answers and sums
-kept between pods of a class, explanations, and the checks of invariants. May not live here: what a
-plugin author reads (``framework``), any particular plugin, I/O, clocks, dice: ``now`` and a seeded
-generator are arguments.
+Lives here: profiles, the decision (``feasible`` and ``rank``), the cache of plugin results and
+totals per class of pods, explanations, and the checks of invariants. Start reading in ``decision``.
+May not live here: what a plugin author imports (``framework``), any plugin, I/O, clocks or random
+numbers: ``now`` and a seeded generator are arguments.
 """

@@ -1,18 +1,20 @@
-"""One decision, from a pod to its node: two pure halves, ``feasible`` and ``rank``.
+"""Choose a node for a pod, in two pure functions: ``feasible`` and ``rank``.
 
-``feasible`` finds the rows that can take the pod, or says why there is none; ``rank`` chooses the
-best of them. The caller (scheduler, what-if, a test) applies the decision. Nothing here changes the
-world; what is kept between calls only makes the next one cheaper, by these invariants::
+``feasible`` runs the PreFilter and Filter plugins and returns the rows on which the pod can run, or
+why there are none. ``rank`` runs the Score plugins and returns the best row. The caller (the
+scheduler, a simulation, a test) applies the decision: nothing here changes the world.
 
-    memory.record       pods of one class are decided alike
-    record.refresh      ok and total are what all kept answers add up to now
-    record.left_by      the same verdicts leave the same rows
-    record.best_rows    exactly the feasible rows with the highest total
-    record.flat         totals hold for any part of the feasible rows
-    record.objections   of each row, the first filter that rejects it
-    Crowd.refresh       of each row, what filters say with its nominated pods there
+Results are cached between pods, and a change of the cluster updates only the rows that it concerns.
+The cache makes decisions faster and must never change them. These are its invariants, asserted
+by ``decision_check`` under ``--check-invariants``::
 
-``decision_check`` asserts them under ``--check-invariants``.
+    cache.pod_class             pods of one class get the same decision
+    pod_class.refresh           feasible_mask and totals are the combined results of all plugins
+    pod_class.remaining_after   equal verdicts of uncached filters leave the same rows
+    pod_class.best_rows         exactly the feasible rows with the highest total
+    pod_class.uniform           the totals are also right for a subset of the feasible rows
+    pod_class.first_rejections  for each row, the first filter that rejects it
+    NominatedPodFilter.refresh  for each row, the filters' result with its nominated pods added
 """
 
 from __future__ import annotations
@@ -47,9 +49,10 @@ from holdfast.framework.view import View
 from holdfast.framework.world import World
 
 LIST_LIMITS = "ListLimits"
-"""What rejects a pod of which a list has too many entries; no plugin, so that no event helps."""
+"""Stands for the plugin that rejects a pod with a list that is too long. Only a change of the pod
+can help, so there are no queueing hints."""
 _FEW = 32
-"""So many kept best rows are looked at one by one before all rows are."""
+"""Up to this number the cached best rows are tested one by one, instead of all rows at once."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +76,7 @@ class Feasible:
 
     @property
     def rows(self) -> Rows:
-        """The feasible rows, ascending. Not to be written to."""
+        """The feasible rows, ascending; a shared array, do not modify it."""
         if self.mask is None:
             return self.pod_class.rows()
         if self.remaining is not None and self.mask is self.remaining.mask:
@@ -83,16 +86,16 @@ class Feasible:
 
     @property
     def count(self) -> int:
-        """How many rows that is."""
+        """The number of feasible rows."""
         return self.pod_class.count if self.mask is None else int(np.count_nonzero(self.mask))
 
     @property
     def nominated_row(self) -> int | None:
-        """The row the pod itself is nominated to."""
+        """The row of the node that the pod is nominated to, or None."""
         return self.view.nodes.row_of.get(self.view.world.nominations.node_of(self.pod.uid))
 
     def restricted_to(self, rows: Rows) -> Feasible:
-        """The same with fewer rows, as an extender would have it."""
+        """Return the same with only these rows, which extenders have chosen."""
         mask = np.zeros(self.view.nodes.size, np.bool_)
         mask[rows] = True
         chosen = (
@@ -108,72 +111,80 @@ class Feasible:
 def run_pre_enqueue_plugins(
     profile: Profile, pod: PodInfo, world: World, now: float
 ) -> tuple[str, Reject] | None:
-    """Which plugin keeps a pod out of the queue and why, or None; the first one speaks."""
+    """Return the first plugin that rejects the pod at PreEnqueue, with its result, or None."""
     view = View(world, pod, now)
     for plugin in profile.plugins_at(PreEnqueuePlugin):
-        refusal: Reject | None = plugin.pre_enqueue(pod, view)
-        if refusal is not None:
-            return plugin.name, refusal
+        reject: Reject | None = plugin.pre_enqueue(pod, view)
+        if reject is not None:
+            return plugin.name, reject
     return None
 
 
 def decide(
     profile: Profile, pod: PodInfo, world: World, now: float, rng: np.random.Generator
 ) -> Placement | Rejection:
-    """Both halves at once."""
+    """Run ``feasible`` and, unless it rejects the pod, ``rank``."""
     found = feasible(profile, pod, world, now)
     return found if isinstance(found, Rejection) else rank(profile, found, rng)
 
 
 def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasible | Rejection:
-    """Find the rows that can take the pod, or say why there is none.
+    """Return the rows on which the pod can run, or why there are none.
 
-    The record of the pod's class has what plugins prepared for it and the rows that pass every
-    kept filter. Plugins that are asked for every pod prepare besides, and may refuse it. Then rows
-    are struck out: by filters whose answers are not kept, and where nominated pods need the room.
-    The node the pod itself is nominated to is taken unscored if it is left.
+    1. Look up the pod's class: the PreFilter results of the plugins, and the rows that pass every
+       cached filter. Call ``pre_filter`` of the uncached plugins. Each may reject the pod.
+    2. Run the filters that are not cached.
+    3. Remove rows on which the pod does not fit together with the pods nominated to them.
+    4. If the pod itself is nominated to one of the remaining rows, that row is chosen unscored.
     """
     cache = decision_cache(profile, world)
     view = View(world, pod, now, offers=cache.allocates_reservations)
     if pod.excess or not world.nodes.row_of:
-        return _rejected_unseen(view)
+        return _reject_without_plugins(view)
     pod_class = cache.pod_class(pod, view)
     found = Feasible(pod, view, pod_class, pod_class.outcomes)
     if pod_class.per_pod or not pod_class.pre_filter_passed:
         found.outcomes = cache.pre_filter_per_pod(pod_class, pod, view)
         if found.outcomes is not pod_class.outcomes or not pod_class.pre_filter_passed:
-            refusal = _refusal(found.outcomes)
-            if refusal is not None:
-                return pre_filter_rejection(view, found.outcomes, *refusal)
+            rejected = _pre_filter_reject(found.outcomes)
+            if rejected is not None:
+                return pre_filter_rejection(view, found.outcomes, *rejected)
     pod_class.refresh()
     error = ""
     if pod_class.uncached_filters or found.outcomes is not pod_class.outcomes:
-        error = _strike_out(found)
+        error = _run_uncached_filters(found)
     if world.nominations:
-        _leave_room(found)
+        _filter_with_nominated_pods(found)
     if pod.pod.status.nominated_node_name or world.nominations:
-        _prefer_nominated(found)
+        _preselect_nominated_row(found)
     if error and found.preselected_row is None:
         return reject_all_nodes(view, found.outcomes, error=error)
-    if found.count:
-        return found
-    same = found.outcomes is pod_class.outcomes
-    kept, nominated_filter = (
-        (pod_class.first_rejections(), pod_class.nominated_filter) if same else (None, None)
-    )
-    return reject_by_row(view, found.outcomes, found.statuses, kept, nominated_filter)
+    return found if found.count else _reject(found)
 
 
-def _rejected_unseen(view: View) -> Rejection:
-    """Reject a pod without asking any plugin: there is no node, or a list of it is too long."""
+def _reject(found: Feasible) -> Rejection:
+    """Reject a pod for which no row is feasible."""
+    view, pod_class = found.view, found.pod_class
+    if found.outcomes is not pod_class.outcomes:
+        return reject_by_row(view, found.outcomes, found.statuses)
+    cached, nominated = pod_class.first_rejections(), pod_class.nominated_filter
+    return reject_by_row(view, found.outcomes, found.statuses, cached, nominated)
+
+
+def _reject_without_plugins(view: View) -> Rejection:
+    """Reject a pod for which no plugin is called: there are no nodes, or a list is too long."""
     if not view.pod.excess:
         return reject_all_nodes(view, ())
     too_many = Reject(Code.UNRESOLVABLE, (view.pod.excess,))
     return reject_all_nodes(view, (), pre_filter_reject=(LIST_LIMITS, too_many))
 
 
-def _refusal(outcomes: list[PreFilterOutcome]) -> tuple[str, Reject] | None:
-    """What preparing came to: the first unresolvable word, else the last of the others."""
+def _pre_filter_reject(outcomes: list[PreFilterOutcome]) -> tuple[str, Reject] | None:
+    """Return the plugin that rejects the pod at PreFilter, with its result, or None.
+
+    Of several it is the first whose code is not UNSCHEDULABLE, otherwise the last one, as
+    upstream. Plugins whose allowed rows have nothing in common reject the pod together.
+    """
     last = None
     for outcome in outcomes:
         if outcome.reject is not None:
@@ -185,112 +196,119 @@ def _refusal(outcomes: list[PreFilterOutcome]) -> tuple[str, Reject] | None:
     restricting = [p for p in outcomes if p.allowed_rows is not None]
     if len(restricting) > 1 and not len(common_allowed_rows(restricting)):
         names = sorted(p.plugin.name for p in restricting)
-        words = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
-        return ", ".join(names), Reject(Code.UNRESOLVABLE, (words,))
+        reason = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
+        return ", ".join(names), Reject(Code.UNRESOLVABLE, (reason,))
     return None
 
 
-def _strike_out(found: Feasible) -> str:
-    """Let plugins whose answers are not kept strike out rows; answers an error, or "".
+def _run_uncached_filters(found: Feasible) -> str:
+    """Remove the rows that uncached filters reject from the mask; return an error, or "".
 
-    An error on any row fails the attempt, unless the pod goes where it is nominated to.
+    An error on any row fails the attempt, unless the pod fits on the node it is nominated to.
     """
     pod_class = found.pod_class
     if pod_class.accepts_slices and found.outcomes is pod_class.outcomes:
         size = found.view.nodes.size
-        # Cheaper over all rows than picking some; such a plugin never fails.
-        everywhere = slice(0, size)
+        # A slice of all rows is cheaper than selected rows, and these plugins return no errors.
+        all_rows = slice(0, size)
         found.remaining = pod_class.remaining_after(
-            [p.plugin.filter(p.state, everywhere) for p in pod_class.uncached_filters]
+            [p.plugin.filter(p.state, all_rows) for p in pod_class.uncached_filters]
         )
         found.mask = found.remaining.mask
         return ""
-    return _ask_in_turn(found)
+    return _run_filters_in_order(found)
 
 
-def _ask_in_turn(found: Feasible) -> str:
+def _run_filters_in_order(found: Feasible) -> str:
     size, error = found.view.nodes.size, ""
-    left = np.ones(size, np.bool_)
+    passed = np.ones(size, np.bool_)
     for outcome in found.outcomes:
         if outcome.row_results is not None or outcome.skip:
             continue
         if outcome.allowed_rows is not None:
             allowed = np.zeros(size, np.bool_)
             allowed[outcome.allowed_rows] = True
-            left &= allowed
+            passed &= allowed
         if not outcome.filters:
             continue
         if outcome.use.accepts_slices:
-            left &= outcome.plugin.filter(outcome.state, slice(0, size)) == 0
+            passed &= outcome.plugin.filter(outcome.state, slice(0, size)) == 0
             continue
-        rows = (left & _passing_until(found, outcome)).nonzero()[0]
+        rows = (passed & _passed_before(found, outcome)).nonzero()[0]
         verdicts = outcome.plugin.filter(outcome.state, rows)
         failed = (verdicts == Code.ERROR).nonzero()[0]
         if len(failed) and not error:
-            words = ", ".join(outcome.plugin.reasons(outcome.state, int(rows[failed[0]])))
-            error = f'running "{outcome.plugin.name}" filter plugin: {words}'
-        left[rows] = verdicts == 0
-    found.mask = found.pod_class.feasible_mask[:size] & left
+            reasons = ", ".join(outcome.plugin.reasons(outcome.state, int(rows[failed[0]])))
+            error = f'running "{outcome.plugin.name}" filter plugin: {reasons}'
+        passed[rows] = verdicts == 0
+    found.mask = found.pod_class.feasible_mask[:size] & passed
     return error
 
 
-def _passing_until(found: Feasible, outcome: PreFilterOutcome) -> NDArray[np.bool_]:
-    """Rows that pass all kept filters before this one: it may fail there, whoever rejects later."""
+def _passed_before(found: Feasible, outcome: PreFilterOutcome) -> NDArray[np.bool_]:
+    """Return a mask of the rows that pass all cached filters before this one in filter order.
+
+    Rows that only later filters reject are included: an error of this filter there counts.
+    """
     size = found.view.nodes.size
     mask = found.pod_class.feasible_mask[:size]
-    turn = outcome.use.filter_order
-    kept = [p for p in found.outcomes if p.filters and p.row_results is not None]
-    if all(other.use.filter_order < turn for other in kept):
+    order = outcome.use.filter_order
+    cached = [p for p in found.outcomes if p.filters and p.row_results is not None]
+    if all(other.use.filter_order < order for other in cached):
         return mask
     mask = found.view.nodes.alive[:size].copy()
-    for other in kept:
+    for other in cached:
         verdicts = other.row_results.verdicts if other.row_results is not None else None
-        if verdicts is not None and other.use.filter_order < turn:
+        if verdicts is not None and other.use.filter_order < order:
             mask &= verdicts[:size] == 0
     return mask
 
 
-def _leave_room(found: Feasible) -> None:
-    """Strike out rows that would not take this pod beside the pods nominated to them."""
+def _filter_with_nominated_pods(found: Feasible) -> None:
+    """Remove the rows on which the pod does not fit together with the pods nominated to them."""
     pod_class = found.pod_class
     if pod_class.uncached_filters or found.outcomes is not pod_class.outcomes:
-        found.statuses = _beside_nominated(found)
+        found.statuses = _statuses_with_nominated_pods(found)
     else:
         if pod_class.nominated_filter is None:
-            pod_class.nominated_filter = _nominated_filter(found, found.outcomes)
+            pod_class.nominated_filter = _make_nominated_filter(found, found.outcomes)
         found.statuses = pod_class.nominated_filter.refresh()
         own = found.nominated_row
         if own is not None:
             found.statuses = found.statuses.resized(found.view.nodes.size)
-            found.statuses.put(own, pod_class.nominated_filter.status(own, but=found.pod.uid))
+            found.statuses.put(own, pod_class.nominated_filter.status(own, without=found.pod.uid))
     if found.statuses:
         size = found.view.nodes.size
         mask = pod_class.feasible_mask[:size] if found.mask is None else found.mask
         found.mask = mask & (found.statuses.numbers[:size] == 0)
 
 
-def _beside_nominated(found: Feasible) -> RowStatuses:
-    """What is said of rows that would do but for the pods nominated to them."""
+def _statuses_with_nominated_pods(found: Feasible) -> RowStatuses:
+    """Return the statuses of feasible rows that fail once their nominated pods are added."""
     pod_class, nodes, nominations = found.pod_class, found.view.nodes, found.view.world.nominations
     mask = pod_class.feasible_mask[: nodes.size] if found.mask is None else found.mask
-    words, filters = RowStatuses(nodes.size), active_filters(found.outcomes)
+    statuses, filters = RowStatuses(nodes.size), active_filters(found.outcomes)
     if found.outcomes is pod_class.outcomes:
-        # Those who have their turn before any that looks beyond the row are remembered.
+        # The results of the cached filters before the first uncached one are cached.
         if pod_class.leading_nominated_filter is None:
-            ahead = takewhile(lambda p: p.row_results is not None, in_filter_order(found.outcomes))
-            pod_class.leading_nominated_filter = _nominated_filter(found, [*ahead])
-        words = pod_class.leading_nominated_filter.refresh().resized(nodes.size)
-        words.put_all((~mask & (words.numbers != 0)).nonzero()[0], None)
+            leading = takewhile(
+                lambda p: p.row_results is not None, in_filter_order(found.outcomes)
+            )
+            pod_class.leading_nominated_filter = _make_nominated_filter(found, [*leading])
+        statuses = pod_class.leading_nominated_filter.refresh().resized(nodes.size)
+        statuses.put_all((~mask & (statuses.numbers != 0)).nonzero()[0], None)
         if found.nominated_row is not None:
-            words.put(found.nominated_row, None)
+            statuses.put(found.nominated_row, None)
     rows = nominations.columns.rows(found.pod.priority)
-    for row in rows[mask[rows] & (words.numbers[rows] == 0)].tolist():
+    for row in rows[mask[rows] & (statuses.numbers[rows] == 0)].tolist():
         if others := nominations.ahead_of(found.pod, row):
-            words.put(row, run_filter_plugins_with_nominated_pods(filters, row, others))
-    return words
+            statuses.put(row, run_filter_plugins_with_nominated_pods(filters, row, others))
+    return statuses
 
 
-def _nominated_filter(found: Feasible, outcomes: Iterable[PreFilterOutcome]) -> NominatedPodFilter:
+def _make_nominated_filter(
+    found: Feasible, outcomes: Iterable[PreFilterOutcome]
+) -> NominatedPodFilter:
     return NominatedPodFilter(
         found.view.world,
         found.pod.priority,
@@ -299,7 +317,8 @@ def _nominated_filter(found: Feasible, outcomes: Iterable[PreFilterOutcome]) -> 
     )
 
 
-def _prefer_nominated(found: Feasible) -> None:
+def _preselect_nominated_row(found: Feasible) -> None:
+    """Choose the row that the pod is nominated to, if it is feasible."""
     pod, world = found.pod, found.view.world
     node = world.nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
     row = world.nodes.row_of.get(node)
@@ -313,15 +332,15 @@ def rank(
     profile: Profile,
     found: Feasible,
     rng: np.random.Generator,
-    points: NDArray[np.float64] | None = None,
+    extender_scores: NDArray[np.float64] | None = None,
 ) -> Placement:
-    """Choose the best of the feasible rows; among equals each is as likely.
+    """Place the pod on the feasible row with the highest total score; ties are broken at random.
 
-    ``points`` (one a row) are added to what the plugins give.
+    ``extender_scores``, one per row, are added to the scores of the plugins.
     """
     row = found.preselected_row
     if row is None:
-        row = _best_row(profile, found, rng, points)
+        row = _best_row(profile, found, rng, extender_scores)
     states = found.pod_class.states
     if found.outcomes is not found.pod_class.outcomes:
         states = {p.plugin.name: p.state for p in found.outcomes if not p.skip}
@@ -332,21 +351,21 @@ def _best_row(
     profile: Profile,
     found: Feasible,
     rng: np.random.Generator,
-    points: NDArray[np.float64] | None,
+    extender_scores: NDArray[np.float64] | None,
 ) -> int:
-    """Choose a row; among equals each is as likely. ``points`` (one a row) are added."""
     pod_class = found.pod_class
-    known = pod_class.totals_complete and found.outcomes is pod_class.outcomes and points is None
-    if known and found.mask is None:
+    cached = pod_class.totals_complete and found.outcomes is pod_class.outcomes
+    cached = cached and extender_scores is None
+    if cached and found.mask is None:
         ties: Sequence[int] | Rows = pod_class.best_rows()
-    elif known and pod_class.uniform:
-        ties = _best_left(found)
+    elif cached and pod_class.uniform:
+        ties = _best_in_mask(found)
     else:
         if not pod_class.has_totals and len(only := found.rows) == 1:
-            return int(only[0])  # unscored: what is wrong with the scores is no matter
+            return int(only[0])  # as upstream: one row is not scored, so no score can be invalid
         rows, sums = scored_rows(profile, found)
-        if points is not None:
-            sums = sums + points[rows]
+        if extender_scores is not None:
+            sums = sums + extender_scores[rows]
         ties = best_of(sums)
         if not isinstance(rows, slice):
             ties = rows[ties]
@@ -354,30 +373,30 @@ def _best_row(
     return int(ties[0 if count == 1 else int(rng.random() * count)])
 
 
-def _best_left(found: Feasible) -> Sequence[int] | Rows:
-    """The best rows of those the mask leaves, if totals hold for any part of the rows."""
+def _best_in_mask(found: Feasible) -> Sequence[int] | Rows:
+    """Return the rows of the mask with the highest cached total; totals must be uniform."""
     mask, pod_class = found.mask, found.pod_class
     assert mask is not None
     ties = pod_class.best_rows()
     if len(ties) <= _FEW:
-        left = sorted([row for row in ties if mask[row]])
-        if left:
-            return left
+        feasible_ties = sorted([row for row in ties if mask[row]])
+        if feasible_ties:
+            return feasible_ties
     return best_of(np.where(mask, pod_class.totals[: len(mask)], INFEASIBLE))
 
 
 def scored_rows(profile: Profile, found: Feasible) -> tuple[AnyRows, NDArray[np.float64]]:
-    """The rows of the best tier and their totals; kept sums are used where they hold."""
+    """Return the rows of the best tier and their totals, from the cache where that is valid."""
     pod_class = found.pod_class
-    same = pod_class.has_totals and found.outcomes is pod_class.outcomes
-    if not (same and (found.mask is None or pod_class.uniform)):
+    cached = pod_class.has_totals and found.outcomes is pod_class.outcomes
+    if not (cached and (found.mask is None or pod_class.uniform)):
         rows = best_tier(found.outcomes, found.rows)
         return rows, total(score_rows(profile, found.outcomes, rows), len(rows))
     size = found.view.nodes.size
-    asked: AnyRows = slice(0, size) if found.count == size else found.rows
-    sums = pod_class.totals[asked] if isinstance(asked, slice) else pod_class.totals.take(asked)
+    chosen: AnyRows = slice(0, size) if found.count == size else found.rows
+    sums = pod_class.totals[chosen] if isinstance(chosen, slice) else pod_class.totals.take(chosen)
     if pod_class.dominant_score is not None:
-        sums = sums + pod_class.dominant_score.scores_of(asked)
+        sums = sums + pod_class.dominant_score.scores_of(chosen)
     for outcome in pod_class.uncached_scores:
-        sums = sums + weighted_scores(profile, outcome, asked)
-    return asked, sums
+        sums = sums + weighted_scores(profile, outcome, chosen)
+    return chosen, sums

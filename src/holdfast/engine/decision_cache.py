@@ -1,8 +1,8 @@
-"""What is remembered between pods: answers per plugin, a record per class of pods.
+"""The cache of a profile: results per plugin, and their combination per class of pods.
 
-Pods that no plugin can tell apart form a class. Each plugin's answers are kept per what *it*
-reads of the pod, so classes that differ only in their request share what the taints say. A class
-keeps the sum: which rows are feasible and their total score.
+Pods that no plugin distinguishes form a class. The results of a plugin are cached by its ``reads``
+of the pod, so classes that differ only in their requests share the results of TaintToleration. A
+class combines them: the feasible rows and their total scores.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from holdfast.framework.view import View
 from holdfast.framework.world import World
 
 _FEW = 4
-"""Classes on trial. Two plugins answer anew for each request: they are kept on trial as long."""
+"""Classes on probation. The results of plugins get twice as many entries, because two plugins
+distinguish pods by their requests."""
 
 
 V = TypeVar("V")
@@ -35,7 +36,7 @@ Key = tuple[Hashable, ...]
 
 
 def decision_cache(profile: Profile, world: World) -> DecisionCache:
-    """What is remembered for a profile in this world."""
+    """Return the cache of a profile in this world, creating it if there is none."""
     cache: DecisionCache | None = world.caches.get(profile)
     if cache is None:
         cache = world.caches[profile] = DecisionCache(profile)
@@ -43,12 +44,12 @@ def decision_cache(profile: Profile, world: World) -> DecisionCache:
 
 
 class DecisionCache:
-    """Answers and records of one profile in one world.
+    """Cached plugin results and pod classes of one profile in one world.
 
-    Invariant: pods of one key (``_key``) are decided alike. What a plugin prepared for one serves
-    every pod of which it ``reads`` the same, until an epoch that it names moves; a frame serves
-    pods that differ only in what they ask for, for plugins that ignore amounts. ``decision_check``
-    decides with an empty memory and compares.
+    Invariant: pods with the same key (``_key``) get the same decision. The PreFilter outcome of a
+    plugin is shared by all pods with the same ``reads``, until an epoch in its traits changes. The
+    outcomes of plugins that ignore requests are also shared by pods that differ only in requests
+    (``_frames``). ``decision_check`` repeats decisions with an empty cache and compares.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -56,71 +57,73 @@ class DecisionCache:
         self.allocates_reservations = any(
             p.traits.allocates_reservations for p in profile.plugins_at(FilterPlugin)
         )
-        self._deciding = cycle_plugins(profile)
-        self._uses = {use.name: use for use in self._deciding}
-        self._asked = {
-            use.name: PreFilterOutcome(use, (), skip=True) for use in self._deciding if use.per_pod
+        self._cycle_plugins = cycle_plugins(profile)
+        self._uses = {use.name: use for use in self._cycle_plugins}
+        self._uncached = {
+            use.name: PreFilterOutcome(use, (), skip=True)
+            for use in self._cycle_plugins
+            if use.per_pod
         }
-        self._by_amounts = tuple(
+        self._reading_requests = tuple(
             (i, use)
-            for i, use in enumerate(self._deciding)
+            for i, use in enumerate(self._cycle_plugins)
             if not (use.per_pod or use.ignores_requests)
         )
-        self._beyond = tuple(
-            t.key_outside_spec for t in self._deciding if t.key_outside_spec is not None
+        self._keys_outside_spec = tuple(
+            use.key_outside_spec for use in self._cycle_plugins if use.key_outside_spec is not None
         )
-        self._records = TwoQueueCache[PodClass](_FEW)
-        self._outcome = TwoQueueCache[PreFilterOutcome](2 * _FEW)
+        self._classes = TwoQueueCache[PodClass](_FEW)
+        self._outcomes = TwoQueueCache[PreFilterOutcome](2 * _FEW)
         self._frames = TwoQueueCache[tuple[int, tuple[PreFilterOutcome, ...]]](_FEW)
-        """What plugins made of pods but for what those ask for, and when that was true."""
-        self._shared = TwoQueueCache[NodeFilterMask](_FEW)
-        """By identity of the answers, which each entry keeps alive: no id is ever another's."""
+        """By pods without their requests: the epoch stamp, and the outcomes of all plugins."""
+        self._node_masks = TwoQueueCache[NodeFilterMask](_FEW)
+        """By the ids of the row results; each entry holds them, so that no id is reused."""
 
     def pod_class(self, pod: PodInfo, view: View) -> PodClass:
-        """The record of the pod's class, made or renewed if need be. Not refreshed yet."""
+        """Return the pod's class, creating it if necessary. Its ``refresh`` is up to the caller."""
         key = self._key(pod, view)
-        pod_class = self._records.get(key)
-        if pod_class is not None and self._holds(pod_class, pod, view):
+        pod_class = self._classes.get(key)
+        if pod_class is not None and self._is_valid(pod_class, pod, view):
             return pod_class
         stamp = view.nodes.epochs.stamp
-        pod_class = self._make(pod, view, key)
+        pod_class = self._make_class(pod, view, key)
         if pod_class.rejected is None:
             if view.nodes.epochs.stamp != stamp:
-                # Labels may have become visible, and with them the pod may be of a new kind.
+                # A plugin may have made labels visible, which changes the kind of the pod.
                 key = self._key(pod, view)
-            self._records.put(key, pod_class, _room(view.nodes.capacity))
+            self._classes.put(key, pod_class, _limit(view.nodes.capacity))
         return pod_class
 
     def pre_filter_per_pod(
         self, pod_class: PodClass, pod: PodInfo, view: View
     ) -> list[PreFilterOutcome]:
-        """What all plugins made of the pod, those asked every time included.
+        """Call ``pre_filter`` of the uncached plugins; return the outcomes of all plugins.
 
-        It is the record's own list if none of them has anything to say.
+        If all of them skip the pod, that is the list ``pod_class.outcomes`` itself.
         """
-        fresh: dict[str, PreFilterOutcome] = {}
+        per_pod: dict[str, PreFilterOutcome] = {}
         for outcome in pod_class.per_pod:
             use = outcome.use
-            answer = use.plugin.pre_filter(pod, view) if use.pre_filters else None
-            if not isinstance(answer, Skip):
-                fresh[use.name] = read_pre_filter(use, answer, outcome.versions)
-        if not fresh:
+            result = use.plugin.pre_filter(pod, view) if use.pre_filters else None
+            if not isinstance(result, Skip):
+                per_pod[use.name] = read_pre_filter(use, result, outcome.versions)
+        if not per_pod:
             return pod_class.outcomes
-        return [fresh.get(p.plugin.name, p) for p in pod_class.outcomes]
+        return [per_pod.get(p.plugin.name, p) for p in pod_class.outcomes]
 
     def faults(self) -> Iterator[str]:
-        """Name what is wrong with the records that are up to date."""
-        for pod_class in self._records:
+        """Describe what is wrong with the classes that are up to date."""
+        for pod_class in self._classes:
             yield from pod_class.faults()
 
     def pre_filter(self, plugin: Plugin, pod: PodInfo, view: View) -> PreFilterOutcome:
-        """What the plugin, whose scope is not CLUSTER, makes of the pod; remembered."""
-        return self._prepare(self._uses[plugin.name], pod, view)
+        """Return the outcome of ``pre_filter`` of a plugin whose scope is not CLUSTER."""
+        return self._pre_filter(self._uses[plugin.name], pod, view)
 
-    def _prepare(self, use: PluginUse, pod: PodInfo, view: View) -> PreFilterOutcome:
+    def _pre_filter(self, use: PluginUse, pod: PodInfo, view: View) -> PreFilterOutcome:
         epochs = view.nodes.epochs
         key = (use.name, use.plugin.reads(pod, view))
-        found = self._outcome.get(key)
+        found = self._outcomes.get(key)
         if found is not None and found.stamp == epochs.stamp:
             return found
         versions = epochs.of(use.epochs)
@@ -128,7 +131,7 @@ class DecisionCache:
             found.stamp = epochs.stamp
             return found
         old, found = found, run_pre_filter(use, pod, view, versions)
-        if old is not None and use.comparable_states and _alike(old, found):
+        if old is not None and use.comparable_states and _equal(old, found):
             found = old
             found.versions = versions
         found.stamp = epochs.stamp
@@ -138,18 +141,21 @@ class DecisionCache:
                     use.plugin, found.state, view.nodes,
                     filters=found.filters, scores=found.scores,
                 )  # fmt: skip
-            self._outcome.put(key, found, 4 * _room(view.nodes.capacity))
+            self._outcomes.put(key, found, 4 * _limit(view.nodes.capacity))
         return found
 
     def _key(self, pod: PodInfo, view: View) -> Key:
         seen = (pod.spec_key, pod.pod.spec.node_name, view.nodes.label_group_of(pod).id)
-        if not self._beyond:
+        if not self._keys_outside_spec:
             return (*seen, pod.is_reserve_pod)
-        beyond = [reads(pod, view) for reads in self._beyond]
-        return (*seen, pod.is_reserve_pod, *beyond)
+        outside = [reads(pod, view) for reads in self._keys_outside_spec]
+        return (*seen, pod.is_reserve_pod, *outside)
 
-    def _holds(self, pod_class: PodClass, pod: PodInfo, view: View) -> bool:
-        """Tell whether a record still stands; epochs that only concern skips are taken in."""
+    def _is_valid(self, pod_class: PodClass, pod: PodInfo, view: View) -> bool:
+        """Return whether a class is still valid, after a change of epochs.
+
+        It is, if the same plugins still skip the pods, and no other outcome has changed.
+        """
         epochs = view.nodes.epochs
         if pod_class.stamp == epochs.stamp:
             return True
@@ -160,78 +166,78 @@ class DecisionCache:
             if outcome.versions == epochs.of(use.epochs):
                 outcome.stamp = epochs.stamp
                 continue
-            again = self._prepare(use, pod, view)
+            again = self._pre_filter(use, pod, view)
             if again is not outcome and not (outcome.skip and again.skip):
                 return False
             pod_class.outcomes[i] = again
         pod_class.stamp = epochs.stamp
         return True
 
-    def _make(self, pod: PodInfo, view: View, key: Key) -> PodClass:
-        spec_key_without_requests, stamp = (
-            (pod.spec_key_without_requests, *key[1:]),
-            view.nodes.epochs.stamp,
-        )
-        made_at, made = self._frames.get(spec_key_without_requests) or (-1, ())
+    def _make_class(self, pod: PodInfo, view: View, key: Key) -> PodClass:
+        frame, stamp = (pod.spec_key_without_requests, *key[1:]), view.nodes.epochs.stamp
+        made_at, shared = self._frames.get(frame) or (-1, ())
         if made_at == stamp:
-            outcome = list(made)
-            for i, use in self._by_amounts:
-                outcome[i] = self._prepare(use, pod, view)
-            if not any([outcome[i].reject for i, _ in self._by_amounts]):
-                return self._put_together(outcome, None, view)
-        outcome, rejected = self._prepare_all(pod, view)
+            outcomes = list(shared)
+            for i, use in self._reading_requests:
+                outcomes[i] = self._pre_filter(use, pod, view)
+            if not any([outcomes[i].reject for i, _ in self._reading_requests]):
+                return self._class_of(outcomes, None, view)
+        outcomes, rejected = self._pre_filter_all(pod, view)
         if rejected is None and stamp == view.nodes.epochs.stamp:
-            self._frames.put(
-                spec_key_without_requests, (stamp, tuple(outcome)), _room(view.nodes.capacity)
-            )
-        return self._put_together(outcome, rejected, view)
+            self._frames.put(frame, (stamp, tuple(outcomes)), _limit(view.nodes.capacity))
+        return self._class_of(outcomes, rejected, view)
 
-    def _prepare_all(
+    def _pre_filter_all(
         self, pod: PodInfo, view: View
     ) -> tuple[list[PreFilterOutcome], PreFilterOutcome | None]:
-        """Let plugins prepare until one rejects the pod for good; answers who rejected it last."""
-        outcome: list[PreFilterOutcome] = []
+        """Call ``pre_filter`` of all cached plugins; also return the last outcome that rejects.
+
+        A Reject other than UNSCHEDULABLE ends the calls.
+        """
+        outcomes: list[PreFilterOutcome] = []
         rejected: PreFilterOutcome | None = None
-        for use in self._deciding:
+        for use in self._cycle_plugins:
             if use.per_pod:
-                outcome.append(self._asked[use.name])
+                outcomes.append(self._uncached[use.name])
                 continue
-            found = self._prepare(use, pod, view)
-            outcome.append(found)
+            found = self._pre_filter(use, pod, view)
+            outcomes.append(found)
             if found.reject is not None:
                 rejected = found
                 if found.reject.code is not Code.UNSCHEDULABLE:
                     break
-        return outcome, rejected
+        return outcomes, rejected
 
-    def _put_together(
-        self, outcome: list[PreFilterOutcome], rejected: PreFilterOutcome | None, view: View
+    def _class_of(
+        self, outcomes: list[PreFilterOutcome], rejected: PreFilterOutcome | None, view: View
     ) -> PodClass:
-        return PodClass(self.profile, view.nodes, outcome, rejected, self._node_mask(outcome, view))
+        return PodClass(
+            self.profile, view.nodes, outcomes, rejected, self._node_mask(outcomes, view)
+        )
 
-    def _node_mask(self, outcome: list[PreFilterOutcome], view: View) -> NodeFilterMask:
-        """Find the part of the verdict that depends on nodes alone; classes share it."""
-        kept = [p.row_results for p in outcome if p.row_results is not None and p.use.node_scope]
+    def _node_mask(self, outcomes: list[PreFilterOutcome], view: View) -> NodeFilterMask:
+        """Return the mask of the filters that depend on nodes only; classes share it."""
+        cached = [p.row_results for p in outcomes if p.row_results is not None and p.use.node_scope]
         allowed = [
-            p.allowed_rows for p in outcome if p.allowed_rows is not None and not p.use.per_pod
+            p.allowed_rows for p in outcomes if p.allowed_rows is not None and not p.use.per_pod
         ]
-        key = (*map(id, kept), *map(id, allowed))
-        found = self._shared.get(key)
+        key = (*map(id, cached), *map(id, allowed))
+        found = self._node_masks.get(key)
         if found is None:
-            found = NodeFilterMask(view.nodes, kept, allowed)
-            self._shared.put(key, found, 4 * _room(view.nodes.capacity))
+            found = NodeFilterMask(view.nodes, cached, allowed)
+            self._node_masks.put(key, found, 4 * _limit(view.nodes.capacity))
         return found
 
 
 class TwoQueueCache(Generic[V]):
-    """A bounded memory that a stream of things asked for once does not wash out.
+    """A bounded cache (the 2Q algorithm): keys that are used once do not evict frequent ones.
 
-    What is new is kept on trial, in little room; what is asked for again while on trial, or soon
-    after it was dropped from there, is ``frequent`` and stays until it is the one used longest ago.
-    A thousand pods of a thousand requests so work in the same few arrays, which are then still in
-    the processor's cache: measured, that is a fourth of what such a pod costs.
+    A new value is on probation, among few. If its key is used again then, or soon after the value
+    was dropped, the value is ``frequent`` and stays until it is the least recently used. So a
+    thousand pods with a thousand different requests reuse the same few arrays, which are still in
+    the processor's cache: a measured quarter of the cost of such a pod.
 
-    >>> table = TwoQueueCache[int](trial=1)
+    >>> table = TwoQueueCache[int](probation=1)
     >>> for word in ("once", "twice", "thrice"):
     ...     table.put(word, len(word), most=10)
     >>> table.get("once"), table.get("thrice")
@@ -241,10 +247,10 @@ class TwoQueueCache(Generic[V]):
     ['once', 'thrice']
     """
 
-    __slots__ = ("_dropped", "_new", "_trial", "frequent")
+    __slots__ = ("_dropped", "_new", "_probation", "frequent")
 
-    def __init__(self, trial: int) -> None:
-        self._trial = trial
+    def __init__(self, probation: int) -> None:
+        self._probation = probation
         self._new: OrderedDict[Hashable, V] = OrderedDict()
         self._dropped: OrderedDict[Hashable, None] = OrderedDict()
         self.frequent: OrderedDict[Hashable, V] = OrderedDict()
@@ -253,7 +259,7 @@ class TwoQueueCache(Generic[V]):
         return iter([*self.frequent.values(), *self._new.values()])
 
     def get(self, key: Hashable) -> V | None:
-        """The value under the key, which has now proven itself."""
+        """Return the value of a key, or None; the value becomes frequent."""
         found = self.frequent.get(key)
         if found is not None:
             self.frequent.move_to_end(key)
@@ -264,7 +270,7 @@ class TwoQueueCache(Generic[V]):
         return found
 
     def put(self, key: Hashable, value: V, most: int) -> None:
-        """Keep a value, instead of what was kept under its key; at most so many proven ones."""
+        """Store a value, replacing that of the same key; at most ``most`` frequent values stay."""
         if key in self.frequent or key in self._dropped:
             self._dropped.pop(key, None)
             self.frequent[key] = value
@@ -273,14 +279,14 @@ class TwoQueueCache(Generic[V]):
                 self.frequent.popitem(last=False)
             return
         self._new[key] = value
-        if len(self._new) > self._trial:
+        if len(self._new) > self._probation:
             self._dropped[self._new.popitem(last=False)[0]] = None
             if len(self._dropped) > most:
                 self._dropped.popitem(last=False)
 
 
-def _alike(old: PreFilterOutcome, new: PreFilterOutcome) -> bool:
-    """Tell whether a plugin made the same of a pod again; then what rests on it may stay."""
+def _equal(old: PreFilterOutcome, new: PreFilterOutcome) -> bool:
+    """Return whether two outcomes are equal, so that the cached results of the old one stay."""
     return (
         not (old.skip or new.skip)
         and old.reject is None
@@ -290,6 +296,6 @@ def _alike(old: PreFilterOutcome, new: PreFilterOutcome) -> bool:
     )
 
 
-def _room(capacity: int) -> int:
-    """How many classes to remember: about 100 MB of arrays, whatever the size of the cluster."""
+def _limit(capacity: int) -> int:
+    """Return how many classes to cache: about 100 MB of arrays for any size of cluster."""
     return max(64, 4_194_304 // capacity)

@@ -1,8 +1,7 @@
-"""Decide again with nothing kept, and compare: what ``--check-invariants`` asks of a decision.
+"""Repeat a decision without caches and compare the two, under ``--check-invariants``.
 
-Everything that is kept between pods (answers, sums, best rows, objections) only makes the next
-decision cheaper. So a decision made without it must come out the same, and each part of it must be
-what its invariant says (``PodClass.faults``).
+Caches (row results, totals, best rows, first rejections) must not change a decision. So a decision
+without them must be equal, and each cached part must satisfy its invariant (``PodClass.faults``).
 """
 
 from __future__ import annotations
@@ -25,69 +24,69 @@ from holdfast.framework.rejection import Rejection
 def placement_faults(
     profile: Profile, found: Feasible, placement: Placement, *, extended: bool = False
 ) -> Iterator[str]:
-    """Name what is wrong with a pod's placement, or with what is kept of any class.
+    """Describe what is wrong with the placement of a pod, or with the cache of any class.
 
-    ``extended``: extenders were asked, so rows may be missing and other scores count.
+    ``extended``: extenders were called, so rows may be missing, and their scores count too.
     """
     yield from decision_cache(profile, found.view.world).faults()
-    fresh = _decided_anew(profile, found)
+    fresh = _decide_again(profile, found)
     if isinstance(fresh, Rejection):
-        yield f"{found.pod.key} fits nowhere if nothing is kept: {fresh.message()}"
+        yield f"{found.pod.key} fits on no node without caches: {fresh.message()}"
     elif not np.isin(found.rows, fresh.rows).all():
-        yield f"{found.pod.key} fits fewer rows if nothing is kept"
+        yield f"{found.pod.key} fits on fewer rows without caches"
     elif extended:
         return
     elif len(found.rows) != len(fresh.rows) or found.preselected_row != fresh.preselected_row:
-        yield f"{found.pod.key} fits other rows if nothing is kept"
+        yield f"{found.pod.key} fits on other rows without caches"
     elif found.preselected_row is None and len(fresh.rows) > 1:
         yield from _score_faults(profile, found, fresh, placement)
 
 
 def rejection_faults(profile: Profile, rejection: Rejection) -> Iterator[str]:
-    """Name what is wrong with a rejection; extenders' own are not made from anything kept."""
+    """Describe what is wrong with a rejection. Those of extenders use no caches."""
     if EXTENDER in rejection.unschedulable_plugins:
         return
     yield from decision_cache(profile, rejection.view.world).faults()
-    fresh = _decided_anew(profile, rejection)
+    fresh = _decide_again(profile, rejection)
     if not isinstance(fresh, Rejection):
-        yield f"{rejection.pod.key} fits somewhere if nothing is kept"
+        yield f"{rejection.pod.key} fits on a node without caches"
     elif fresh.error or rejection.error:
         if fresh.error != rejection.error:
-            yield f"{rejection.pod.key} fails as {fresh.error!r} if nothing is kept"
+            yield f"{rejection.pod.key} fails as {fresh.error!r} without caches"
     else:
         yield from differences("codes of a rejection", rejection.codes, fresh.codes)
         if (
             rejection.unschedulable_plugins != fresh.unschedulable_plugins
             or rejection.histogram() != fresh.histogram()
         ):
-            yield f"{rejection.message()!r} is {fresh.message()!r} if nothing is kept"
+            yield f"{rejection.message()!r} is {fresh.message()!r} without caches"
 
 
-def _decided_anew(profile: Profile, decided: Feasible | Rejection) -> Feasible | Rejection:
-    """Ask again what is feasible, with an empty memory."""
+def _decide_again(profile: Profile, decided: Feasible | Rejection) -> Feasible | Rejection:
+    """Compute the feasible rows again, with an empty cache."""
     view = decided.view
-    kept = view.world.caches.pop(profile)
+    cached = view.world.caches.pop(profile)
     try:
         return feasible(profile, decided.pod, view.world, view.now)
     finally:
-        view.world.caches[profile] = kept
+        view.world.caches[profile] = cached
 
 
 def _score_faults(
     profile: Profile, found: Feasible, fresh: Feasible, placement: Placement
 ) -> Iterator[str]:
-    """Compare kept sums, and the row that was chosen by them, with sums worked out in full."""
+    """Compare the cached totals, and the row chosen by them, with totals computed in full."""
     try:
         rows = best_tier(fresh.outcomes, fresh.rows)
         sums = total(score_rows(profile, fresh.outcomes, rows), len(rows))
     except InvalidScore as wrong:
-        yield f"{found.pod.key} cannot be scored if nothing is kept: {wrong}"
+        yield f"{found.pod.key} cannot be scored without caches: {wrong}"
         return
-    at, kept = scored_rows(profile, found)
-    asked: Rows = np.arange(found.view.nodes.size)[at]
-    if not np.array_equal(asked, rows):
-        yield f"{found.pod.key} has other rows ranked if nothing is kept"
+    rows_used, cached = scored_rows(profile, found)
+    compared: Rows = np.arange(found.view.nodes.size)[rows_used]
+    if not np.array_equal(compared, rows):
+        yield f"{found.pod.key} compares other rows without caches"
         return
-    yield from differences(f"{found.pod.key}: kept sums", kept, sums)
+    yield from differences(f"{found.pod.key}: cached totals", cached, sums)
     if placement.row not in rows[best_of(sums)]:
-        yield f"{found.pod.key} goes to {placement.node}, which is not the best node"
+        yield f"{found.pod.key} is placed on {placement.node}, which is not the best node"

@@ -1,7 +1,7 @@
-"""Why a pod goes where it goes, or nowhere: the same deciding, told in full.
+"""Explain a decision: the result of every plugin for every node.
 
-The answer is plain data in the shape that ``holdfast explain`` prints. Here, and only here, nodes
-are walked one by one: somebody wants to read about each of them.
+Returns plain data in the shape that ``holdfast explain`` prints. Only here the code loops over
+nodes, because each of them is printed.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ def explain(
     preempt: bool = False,
     is_reserve_pod: bool = False,
 ) -> Json:
-    """Tell what the profile makes of a pod in this world, node by node.
+    """Decide on a pod and return the results of the plugins, node by node.
 
-    A pod that is on a node already is explained as if it were not. ``is_reserve_pod``: it is no
-    real pod but stands for a reservation.
+    A pod that is bound already is treated as if it were not. ``is_reserve_pod``: the pod is the
+    reserve pod of a reservation, not an API object.
     """
     pod_info, world = _unplaced(pod, world, is_reserve_pod=is_reserve_pod)
-    told: Json = {
+    explained: Json = {
         "pod": pod_info.key, "schedulable": False, "message": "", "preFilter": None, "nodes": [],
         "best": [], "preemption": None,
     }  # fmt: skip
     gate = run_pre_enqueue_plugins(profile, pod_info, world, now)
     if gate is not None:
-        told["preEnqueue"] = _status(*gate)
-        told["message"] = ", ".join(gate[1].reasons)
-        return told
+        explained["preEnqueue"] = _status(*gate)
+        explained["message"] = ", ".join(gate[1].reasons)
+        return explained
     found = feasible(profile, pod_info, world, now)
     if isinstance(found, Rejection):
-        _tell_rejection(told, profile, found, world, now, preempt=preempt)
-        return told
+        _add_rejection(explained, profile, found, world, now, preempt=preempt)
+        return explained
     try:
-        _tell_scores(told, profile, found)
+        _add_scores(explained, profile, found)
     except InvalidScore as wrong:
-        told["error"] = told["message"] = str(wrong)
-    return told
+        explained["error"] = explained["message"] = str(wrong)
+    return explained
 
 
 def _unplaced(pod: Pod, world: World, *, is_reserve_pod: bool) -> tuple[PodInfo, World]:
-    """The pod as it would be without a node, and a world it does not stand in."""
+    """Return the pod without its node, and a world without the pod."""
     uid = pod.uid or pod.key
     if world.nodes.pod(uid) is not None:
         world = world.fork()
@@ -75,8 +75,8 @@ def _status(plugin: str, reject: Reject) -> Json:
     return {"plugin": plugin, "code": reject.code.upstream_name, "reasons": list(reject.reasons)}
 
 
-def _tell_rejection(
-    told: Json,
+def _add_rejection(
+    explained: Json,
     profile: Profile,
     rejection: Rejection,
     world: World,
@@ -84,16 +84,16 @@ def _tell_rejection(
     *,
     preempt: bool,
 ) -> None:
-    told["message"] = rejection.message()
+    explained["message"] = rejection.message()
     if rejection.error:
-        told["error"] = rejection.error
+        explained["error"] = rejection.error
         return
     if rejection.pre_filter_reject is not None:
-        told["preFilter"] = _status(*rejection.pre_filter_reject)
-    told["nodes"] = [_rejected(rejection, int(row)) for row in world.nodes.rows]
+        explained["preFilter"] = _status(*rejection.pre_filter_reject)
+    explained["nodes"] = [_rejected(rejection, int(row)) for row in world.nodes.rows]
     if preempt:
         result = run_post_filter_plugins(profile, rejection, world, now)
-        told["preemption"] = result and _preemption(result)
+        explained["preemption"] = result and _preemption(result)
 
 
 def _rejected(rejection: Rejection, row: int) -> Json:
@@ -125,24 +125,24 @@ def _preemption(result: PostFilterResult) -> Json:
     }
 
 
-def _tell_scores(told: Json, profile: Profile, found: Feasible) -> None:
-    """Tell the scores of every feasible row, and which rows win.
+def _add_scores(explained: Json, profile: Profile, found: Feasible) -> None:
+    """Add the scores of every feasible row, and the best rows.
 
-    Only rows of the lowest tier are ranked, among themselves. The others cannot win; they are
-    told what they would get among all.
+    Only rows of the lowest tier are compared. The other rows get the scores that they would have
+    if all rows were compared.
     """
     nodes, feasible_rows = found.view.nodes, found.rows
     rows = best_tier(found.outcomes, feasible_rows)
-    told_of: dict[int, Json] = {}
+    scores_of: dict[int, Json] = {}
     if len(rows) < len(feasible_rows):
-        told_of = _scores(feasible_rows, score_rows(profile, found.outcomes, feasible_rows))
+        scores_of = _scores(feasible_rows, score_rows(profile, found.outcomes, feasible_rows))
     ranked = score_rows(profile, found.outcomes, rows)
-    told_of |= _scores(rows, ranked)
+    scores_of |= _scores(rows, ranked)
     others = reject_by_row(found.view, found.outcomes, found.statuses)
-    told["schedulable"] = True
-    told["nodes"] = [
-        _PASSED | {"name": nodes.names[row], **told_of[row]}
-        if row in told_of
+    explained["schedulable"] = True
+    explained["nodes"] = [
+        _PASSED | {"name": nodes.names[row], **scores_of[row]}
+        if row in scores_of
         else _rejected(others, row)
         for row in nodes.rows.tolist()
     ]
@@ -152,11 +152,11 @@ def _tell_scores(told: Json, profile: Profile, found: Feasible) -> None:
         if found.preselected_row is None
         else [found.preselected_row]
     )
-    told["best"] = sorted(nodes.names[row] for row in best)
+    explained["best"] = sorted(nodes.names[row] for row in best)
 
 
 def _scores(rows: Rows, scores: list[Score]) -> dict[int, Json]:
-    """Per row, what each plugin gives it and what that adds up to; whole numbers, as upstream."""
+    """Return per row the scores of each plugin and their sum, as whole numbers like upstream."""
     columns = [
         (
             score.plugin,

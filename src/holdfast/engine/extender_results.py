@@ -1,7 +1,7 @@
-"""What extenders said, applied to the world as it is when their answer arrives.
+"""Apply the results of extenders to the rows that are feasible when the results arrive.
 
-They were asked about the nodes that would do a moment ago. Now other nodes may: an opinion
-narrows what is feasible now, it never makes a node feasible.
+The extenders received the nodes that were feasible when the requests were sent. In the meantime
+other nodes may be feasible. Results of extenders remove nodes; they never make one feasible.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ Points = NDArray[np.float64]
 
 @dataclass(slots=True)
 class ExtenderResults:
-    """What the extenders together make of some nodes for one pod."""
+    """The combined results of all extenders for one pod.
+
+    ``nodes`` are those that were sent to them, ``allowed`` those that none has rejected so far,
+    ``statuses`` have the reasons of the others.
+    """
 
     nodes: frozenset[str]
     allowed: tuple[str, ...]
@@ -38,52 +42,52 @@ class ExtenderResults:
 
     @classmethod
     def before_calls(cls, names: Sequence[str]) -> ExtenderResults:
-        """The opinion before anybody was asked: every node will do."""
+        """Return the results before the first call: all nodes are allowed."""
         return cls(frozenset(names), tuple(names))
 
-    def add_filter_result(self, answer: ExtenderFilterResult) -> None:
-        """Take in what one extender made of the nodes that were left."""
-        left = frozenset(answer.allowed)
+    def add_filter_result(self, result: ExtenderFilterResult) -> None:
+        """Add the filter result of one extender for the nodes that were still allowed."""
+        left = frozenset(result.allowed)
         for name in self.allowed:
             if name not in left:
-                self.statuses[name] = _word(answer, name)
+                self.statuses[name] = _status(result, name)
         self.allowed = tuple(name for name in self.allowed if name in left)
 
     def add_scores(self, extender: ExtenderConfig, scores: Mapping[str, int]) -> None:
-        """Add one extender's points, in the measure of plugins."""
+        """Add one extender's scores, converted to the range of plugin scores."""
         scale = extender.weight * (HIGHEST_SCORE // HIGHEST_PRIORITY)
         for name, score in scores.items():
             self.scores[name] = self.scores.get(name, 0) + score * scale
 
 
-def _word(answer: ExtenderFilterResult, name: str) -> Status:
-    """Why an extender leaves a node out; about one it does not mention nothing can be done."""
-    if name in answer.unresolvable:
-        return Status(EXTENDER, Code.UNRESOLVABLE, (str(answer.unresolvable[name]),))
-    if name in answer.failed:
-        return Status(EXTENDER, Code.UNSCHEDULABLE, (str(answer.failed[name]),))
+def _status(result: ExtenderFilterResult, name: str) -> Status:
+    """Return why an extender rejects a node; without a reason it is unresolvable, as upstream."""
+    if name in result.unresolvable:
+        return Status(EXTENDER, Code.UNRESOLVABLE, (str(result.unresolvable[name]),))
+    if name in result.failed:
+        return Status(EXTENDER, Code.UNSCHEDULABLE, (str(result.failed[name]),))
     return Status(EXTENDER, Code.UNRESOLVABLE, ())
 
 
 def apply_extender_results(
-    found: Feasible, opinion: ExtenderResults
+    found: Feasible, results: ExtenderResults
 ) -> tuple[Feasible, Points] | Rejection | None:
-    """Narrow what is feasible now to what the extenders allow.
+    """Restrict the feasible rows to those that the extenders allow; return them with their scores.
 
-    None if that leaves nothing but there are feasible nodes they were not asked about: the
-    opinion is out of date.
+    Returns None if none remain, but a feasible node was not sent to the extenders: they must be
+    called again.
     """
     names = found.view.nodes.names
     rows = found.rows.tolist()
-    allowed = frozenset(opinion.allowed)
+    allowed = frozenset(results.allowed)
     left = [row for row in rows if names[row] in allowed]
     if left:
-        points = np.zeros(found.view.nodes.size)
-        points[left] = [opinion.scores.get(names[row], 0) for row in left]
-        return found.restricted_to(np.array(left, np.intp)), points
-    if any(names[row] not in opinion.nodes for row in rows):
+        scores = np.zeros(found.view.nodes.size)
+        scores[left] = [results.scores.get(names[row], 0) for row in left]
+        return found.restricted_to(np.array(left, np.intp)), scores
+    if any(names[row] not in results.nodes for row in rows):
         return None
-    words = found.statuses.resized(found.view.nodes.size)
+    statuses = found.statuses.resized(found.view.nodes.size)
     for row in rows:
-        words.put(row, opinion.statuses[names[row]])
-    return reject_by_row(found.view, found.outcomes, words)
+        statuses.put(row, results.statuses[names[row]])
+    return reject_by_row(found.view, found.outcomes, statuses)

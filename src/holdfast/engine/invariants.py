@@ -1,8 +1,8 @@
-"""The promises, checked: I1 to I4 of docs/architecture.md, from the ledgers as they stand.
+"""Check the invariants I1 to I4 of docs/architecture.md in the ledgers at one moment.
 
-Slow and obvious on purpose: everything is summed again from single pods and offers, so that a
-mistake in the columns cannot hide itself. Run after every step in tests and under
-``--check-invariants``; a broken promise is an AssertionError.
+Simple on purpose, and slow: everything is summed again from single pods and reservations, so that
+an error in the columns cannot hide itself. Runs after every step in tests, and under
+``--check-invariants``.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from holdfast.framework.world import World
 
 
 def check_invariants(world: World) -> None:
-    """Assert every invariant that can be seen in the ledgers; see ``invariant_violations``."""
+    """Raise an AssertionError if an invariant does not hold; see ``invariant_violations``."""
     problems = invariant_violations(world)
     assert not problems, "; ".join(problems)
 
 
 def invariant_violations(world: World, ours: Iterable[str] | None = None) -> list[str]:
-    """Name every promise that does not hold, and every sum that is wrong.
+    """Describe every invariant that does not hold, and every sum that is wrong.
 
-    ``ours`` limits I1 to nodes where all pods were placed by us; None takes every node. Binding
-    by others checks no capacity, so a node with a foreign pod may be over-committed rightly.
+    ``ours`` limits I1 to these nodes, on which this scheduler placed all pods; None: all nodes.
+    Other schedulers may overcommit a node, because binding does not check its capacity.
     """
     return [
-        *_columns_equal_their_parts(world),
-        *_no_overcommitment(world, None if ours is None else set(ours)),
+        *_wrong_sums(world),
+        *_overcommitted_nodes(world, None if ours is None else set(ours)),
         *misdrawn(world.offers, world.nodes),
         *overcommitments(world.devices),
         *world.nominations.faults(),
@@ -38,8 +38,8 @@ def invariant_violations(world: World, ours: Iterable[str] | None = None) -> lis
     ]
 
 
-def _columns_equal_their_parts(world: World) -> list[str]:
-    """What a row says is requested is the sum of its pods and of what is held on it."""
+def _wrong_sums(world: World) -> list[str]:
+    """Compare the requests of each row with the sum of its pods and reservations."""
     nodes = world.nodes
     problems = []
     for name, row in nodes.row_of.items():
@@ -48,14 +48,15 @@ def _columns_equal_their_parts(world: World) -> list[str]:
             found = int(nodes.requested[resource, row])
             if found != expected[resource]:
                 what = nodes.resources[resource]
-                problems.append(f"{name}: {what} says {found}, its parts say {expected[resource]}")
+                sums = f"{found}, but its pods and reservations add up to {expected[resource]}"
+                problems.append(f"{name}: requested {what} is {sums}")
     return problems
 
 
-def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
-    """I1, I2, I4: pods, and room held besides them, never exceed what a node has.
+def _overcommitted_nodes(world: World, ours: set[str] | None) -> list[str]:
+    """I1, I2, I4: pods and reservations together never exceed the allocatable of a node.
 
-    A pod that ignores reservations may stand in room held for others; it says so itself.
+    A pod that is marked to ignore reservations may use reserved resources.
     """
     nodes = world.nodes
     waiting = rows_waited_for(world.offers, nodes)
@@ -63,22 +64,22 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
     for name, row in nodes.row_of.items():
         if ours is not None and name not in ours:
             continue
-        # Where a reservation waits for room that others still have, they alone count.
+        # Where a reservation waits for resources that pods still use, only the pods count.
         pods = [p for p in nodes.pods_on(row).values() if not (p.is_reserve_pod and row in waiting)]
         there, excused = sum_of(pods), sum_of(pod for pod in pods if ignores(pod))
         for resource in range(nodes.requested.shape[0]):
-            has, stand = int(nodes.allocatable[resource, row]), there[resource]
-            taken = max(int(nodes.requested[resource, row]) - excused[resource], stand)
+            has, of_pods = int(nodes.allocatable[resource, row]), there[resource]
+            taken = max(int(nodes.requested[resource, row]) - excused[resource], of_pods)
             if row in waiting:
-                taken = stand
+                taken = of_pods
             if taken > max(has, 0) and not accounted_elsewhere(world, resource, has):
                 what = nodes.resources[resource]
-                problems.append(f"I1: {name} promised {taken} of {what} and has {has}")
+                problems.append(f"I1: {taken} of {what} are requested on {name}, allocatable {has}")
     return problems
 
 
 def accounted_elsewhere(world: World, resource: int, has: int) -> bool:
-    """An extended resource the node does not have may be served by devices; others by others."""
+    """Return whether devices or an extender account for a resource, instead of the node."""
     name = world.nodes.resources[resource]
     if world.ignores_resource(name):
         return True

@@ -1,4 +1,4 @@
-"""Verdicts on rows with other pods there: nominated pods, and victims of preemption away."""
+"""Filter rows with hypothetical pods: nominated pods added, preemption victims removed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Bools = NDArray[np.bool_]
 def run_filter_plugins(
     filters: Iterable[FilterPair], row: int, change: PodChange = NO_CHANGE
 ) -> Status | None:
-    """The first objection to the row under a change, or None if it passes."""
+    """Return the status of the first filter that rejects the row, or None if it passes."""
     rows: Rows | None = None
     for plugin, state in filters:
         if implements(plugin, FilterRowPlugin):
@@ -51,16 +51,16 @@ def run_filter_plugins_with_nominated_pods(
     nominated: Mapping[str, PodInfo],
     change: PodChange = NO_CHANGE,
 ) -> Status | None:
-    """Judge a row twice if pods are nominated to it: with them there, and as it is.
+    """Filter a row with its nominated pods added, and then without them; both must pass.
 
-    Both must pass: a nominated pod may take room, and may also go elsewhere after all and with it
-    what the pod relies on (its affinity, say).
+    A nominated pod may use resources there, or it may run elsewhere in the end: the pod must not
+    depend on it either, for example by its affinity.
     """
     if nominated:
         added = {**change.added, row: (*change.added.get(row, ()), *nominated.values())}
-        objection = run_filter_plugins(filters, row, PodChange(added, change.removed))
-        if objection is not None:
-            return objection
+        status = run_filter_plugins(filters, row, PodChange(added, change.removed))
+        if status is not None:
+            return status
     return run_filter_plugins(filters, row, change)
 
 
@@ -73,8 +73,8 @@ class NominatedPodFilter:
 
     Invariant after ``refresh``, until the node table or a nomination changes: ``statuses`` has for
     every feasible row the result of ``run_filter_plugins`` with its nominated pods added, and
-    nothing for other rows; ``_asides`` has the same for some infeasible rows. Rows that lack the
-    same resources share a status.
+    nothing for other rows; ``_infeasible_statuses`` has the same for some infeasible rows. Rows
+    that lack the same resources share a status.
     """
 
     def __init__(
@@ -85,112 +85,111 @@ class NominatedPodFilter:
         self._filters = filters
         self._ok = ok
         self._journal_reader = JournalReader(world.nodes.journal, world.nodes.order_journal)
-        self._room = _room_alone(world, filters)
-        self._wants: dict[int, Status | None] = {0: None}
-        self._asides: dict[int, Status | None] = {}
+        self._fit = _resource_fit(world, filters)
+        self._status_by_shortage: dict[int, Status | None] = {0: None}
+        self._infeasible_statuses: dict[int, Status | None] = {}
         self.statuses = RowStatuses(world.nodes.capacity)
 
     def refresh(self) -> RowStatuses:
-        """Look again at rows that moved; the class's own answers must be up to date."""
+        """Filter changed rows again; the row results of the class must be up to date."""
         size = self._world.nodes.size
         stale = self._journal_reader.stale(size)
         if isinstance(stale, list):
             for row in stale:
-                self._asides.pop(row, None)
-                self.statuses.put(row, self._word(row))
+                self._infeasible_statuses.pop(row, None)
+                self.statuses.put(row, self._status_of_row(row))
         elif isinstance(stale, slice) or len(stale):
-            self._asides.clear()
-            moved = np.zeros(size, np.bool_)
-            moved[stale] = True
-            self._many(moved)
+            self._infeasible_statuses.clear()
+            changed = np.zeros(size, np.bool_)
+            changed[stale] = True
+            self._refresh_rows(changed)
         return self.statuses
 
-    def status(self, row: int, but: str = "") -> Status | None:
-        """What is said of a row, the pods nominated to it, but for one, being there."""
+    def status(self, row: int, without: str = "") -> Status | None:
+        """Return the status of a feasible row with its nominated pods added, except ``without``."""
         if not self._ok[row]:
             return None
         ahead = self._world.nominations.with_priority(self._priority, row)
-        ahead = [pod for pod in ahead if pod.uid != but] if but else ahead
+        ahead = [pod for pod in ahead if pod.uid != without] if without else ahead
         return (
             run_filter_plugins(self._filters, row, PodChange(added={row: ahead})) if ahead else None
         )
 
     def status_of_infeasible(self, row: int) -> Status | None:
-        """What is said first of a row that will not do anyway, those pods being there."""
-        if row not in self._asides:
-            self._asides[row] = self._judge(row)
-        return self._asides[row]
+        """Return the status of an infeasible row with its nominated pods added."""
+        if row not in self._infeasible_statuses:
+            self._infeasible_statuses[row] = self._filter_row(row)
+        return self._infeasible_statuses[row]
 
-    def _judge(self, row: int) -> Status | None:
+    def _filter_row(self, row: int) -> Status | None:
         ahead = self._world.nominations.with_priority(self._priority, row)
         return run_filter_plugins(self._filters, row, PodChange(added={row: ahead}))
 
     def faults(self) -> Iterator[str]:
-        """Judge every row again and name those of which something else is kept."""
+        """Filter every row again and describe statuses that differ."""
         if not self._journal_reader.current:
             return
         rows = range(self._world.nodes.size)
         found = [(row, self.statuses.at(row), self.status(row)) for row in rows]
-        found += [(row, kept, self._judge(row)) for row, kept in self._asides.items()]
-        for row, kept, expected in found:
-            if kept != expected:
-                yield f"beside nominated pods row {row} is kept as {kept}, and is {expected}"
+        found += [
+            (row, cached, self._filter_row(row))
+            for row, cached in self._infeasible_statuses.items()
+        ]
+        for row, cached, expected in found:
+            if cached != expected:
+                yield f"row {row} with nominated pods: cached {cached}, computed {expected}"
 
-    def _word(self, row: int) -> Status | None:
-        if (
-            self._room is None
-            or not self._ok[row]
-            or row in self._world.nominated_owner_rows.rows()
-        ):
+    def _status_of_row(self, row: int) -> Status | None:
+        if self._fit is None or not self._ok[row] or row in self._world.nominated_owner_rows.rows():
             return self.status(row)
         ahead = self._world.nominations.with_priority(self._priority, row)
         if not ahead:
             return None
-        spare = zip(self._room.remaining_at(row), self._room.requests_of(ahead), strict=True)
+        spare = zip(self._fit.remaining_at(row), self._fit.requests_of(ahead), strict=True)
         short = short_bits_at([left - taken for left, taken in spare])
-        return self._for_want_of(short, row)
+        return self._status_for_shortage(short, row)
 
-    def _for_want_of(self, short: int, row: int) -> Status | None:
-        """The word for what is short; all rows that lack the same get the same."""
-        if short not in self._wants:
-            self._wants[short] = self.status(row)
-        return self._wants[short]
+    def _status_for_shortage(self, short: int, row: int) -> Status | None:
+        """Return the status for a set of lacking resources, which rows share."""
+        if short not in self._status_by_shortage:
+            self._status_by_shortage[short] = self.status(row)
+        return self._status_by_shortage[short]
 
-    def _many(self, moved: Bools) -> None:
+    def _refresh_rows(self, changed: Bools) -> None:
         if self.statuses:
-            self.statuses.put_all(moved.nonzero()[0], None)
+            self.statuses.put_all(changed.nonzero()[0], None)
         rows = self._world.nominations.columns.rows(self._priority)
-        rows = rows[moved[rows] & self._ok[rows]]
-        if self._room is None:
+        rows = rows[changed[rows] & self._ok[rows]]
+        if self._fit is None:
             for row in rows.tolist():
                 self.statuses.put(row, self.status(row))
             return
-        if inside := self._world.nominated_owner_rows.rows():
-            apart = np.isin(rows, list(inside))
-            for row in rows[apart].tolist():
+        if owner_rows := self._world.nominated_owner_rows.rows():
+            separate = np.isin(rows, list(owner_rows))
+            for row in rows[separate].tolist():
                 self.statuses.put(row, self.status(row))
-            rows = rows[~apart]
-        short = self._short(rows, self._room)
+            rows = rows[~separate]
+        short = self._shortages(rows, self._fit)
         for pattern in sorted(set(short.tolist()) - {0}):
-            alike = rows[short == pattern]
-            self.statuses.put_all(alike, self._for_want_of(pattern, int(alike[0])))
+            same = rows[short == pattern]
+            self.statuses.put_all(same, self._status_for_shortage(pattern, int(same[0])))
 
-    def _short(self, rows: Rows, room: RequestFit) -> NDArray[np.int64]:
-        """What rows lack beside the pods nominated to them: a bit for each sort of room."""
-        resources = [need.resource for need in room.needs[1:]]
-        coming = self._world.nominations.columns.requested(self._priority, resources)
-        spare = zip(room.remaining(rows), coming, strict=True)
+    def _shortages(self, rows: Rows, fit: RequestFit) -> NDArray[np.int64]:
+        """Return per row which resources are insufficient with its nominated pods: a bit each."""
+        resources = [need.resource for need in fit.needs[1:]]
+        requested = self._world.nominations.columns.requested(self._priority, resources)
+        spare = zip(fit.remaining(rows), requested, strict=True)
         short = short_bits([left - taken[rows] for left, taken in spare])
-        # Where nobody of that importance comes nothing changes.
-        return np.where(coming[0][rows] > 0, short, 0)
+        # Rows without nominated pods of that priority stay as they are.
+        return np.where(requested[0][rows] > 0, short, 0)
 
 
-def _room_alone(world: World, filters: Sequence[FilterPair]) -> RequestFit | None:
-    """What must be free, if that is all pods to come have to do with the verdict."""
-    looking = [pair for pair in filters if pair[0].traits.scope is not Scope.NODE]
-    if len(looking) != 1:
+def _resource_fit(world: World, filters: Sequence[FilterPair]) -> RequestFit | None:
+    """Return the request, if added pods can change verdicts only by their resources, else None."""
+    depending = [pair for pair in filters if pair[0].traits.scope is not Scope.NODE]
+    if len(depending) != 1:
         return None
-    plugin, state = looking[0]
+    plugin, state = depending[0]
     if not implements(plugin, RequiredResourcesPlugin):
         return None
     needs = plugin.required_resources(state)

@@ -58,7 +58,7 @@ class PreFilterOutcome:
         *,
         skip: bool = False,
         state: State = None,
-        part: PreFilterState | None = None,
+        options: PreFilterState | None = None,
         allowed_rows: Rows | None = None,
         reject: Reject | None = None,
     ) -> None:
@@ -68,63 +68,65 @@ class PreFilterOutcome:
         self.stamp = -1
         self.skip = skip
         self.state = state
-        self.score_error = part.score_error if part is not None else ""
+        self.score_error = options.score_error if options is not None else ""
         self.allowed_rows = allowed_rows
         self.reject = reject
         self.row_results: RowResults | None = None
-        outcomes = not skip and reject is None
-        self.filters = outcomes and use.filters and (part is None or part.filters)
-        self.scores = outcomes and use.scores and (part is None or part.scores)
-        self.tiers = outcomes and use.tiers
-        self.cacheable = outcomes and (use.cacheable or (part is not None and part.row_scope))
+        takes_part = not skip and reject is None
+        self.filters = takes_part and use.filters and (options is None or options.filters)
+        self.scores = takes_part and use.scores and (options is None or options.scores)
+        self.tiers = takes_part and use.tiers
+        self.cacheable = takes_part and (
+            use.cacheable or (options is not None and options.row_scope)
+        )
 
 
 def run_pre_filter(
     use: PluginUse, pod: PodInfo, view: View, versions: tuple[int, ...]
 ) -> PreFilterOutcome:
-    """Let the plugin prepare; one that does not is always ready, with no state."""
+    """Call a plugin's ``pre_filter``; a plugin without it has the state None."""
     if not use.pre_filters:
         return PreFilterOutcome(use, versions)
     return read_pre_filter(use, use.plugin.pre_filter(pod, view), versions)
 
 
-def read_pre_filter(use: PluginUse, answer: Any, versions: tuple[int, ...]) -> PreFilterOutcome:
-    """Read what ``pre_filter`` answered; where it is off at preFilter it rules nothing out."""
-    match answer:
+def read_pre_filter(use: PluginUse, result: Any, versions: tuple[int, ...]) -> PreFilterOutcome:
+    """Convert a result of ``pre_filter``; if it is disabled there, it rejects nothing."""
+    match result:
         case Skip():
             return PreFilterOutcome(use, versions, skip=True)
         case Reject():
             if not use.pre_filter_enabled:
                 return PreFilterOutcome(use, versions, skip=True)
-            return PreFilterOutcome(use, versions, reject=answer)
+            return PreFilterOutcome(use, versions, reject=result)
         case PreFilterResult():
-            inner = answer.state
-            part = inner if isinstance(inner, PreFilterState) else None
-            state = inner if part is None else part.state
-            rows = np.unique(answer.rows) if use.pre_filter_enabled else None
-            return PreFilterOutcome(use, versions, state=state, part=part, allowed_rows=rows)
+            inner = result.state
+            options = inner if isinstance(inner, PreFilterState) else None
+            state = inner if options is None else options.state
+            rows = np.unique(result.rows) if use.pre_filter_enabled else None
+            return PreFilterOutcome(use, versions, state=state, options=options, allowed_rows=rows)
         case PreFilterState():
-            return PreFilterOutcome(use, versions, state=answer.state, part=answer)
-    return PreFilterOutcome(use, versions, state=answer)
+            return PreFilterOutcome(use, versions, state=result.state, options=result)
+    return PreFilterOutcome(use, versions, state=result)
 
 
 def active_filters(outcomes: Iterable[PreFilterOutcome]) -> tuple[tuple[FilterPlugin, State], ...]:
-    """Plugins that filter for this pod, with their states, in order."""
+    """Return the plugins that filter this pod, with their states, in filter order."""
     return tuple((p.plugin, p.state) for p in in_filter_order(outcomes))
 
 
 def in_filter_order(outcomes: Iterable[PreFilterOutcome]) -> list[PreFilterOutcome]:
-    """What filters for this pod, in the order of the filters, which need not be that of active."""
+    """Return the outcomes of the plugins that filter this pod, in the order of the Filter point."""
     return sorted((p for p in outcomes if p.filters), key=_FILTER_ORDER)
 
 
 def states_of(outcomes: Iterable[PreFilterOutcome]) -> dict[str, State]:
-    """What plugins that have something to say made of the pod, by name."""
+    """Return the state of each plugin that takes part, by name."""
     return {p.plugin.name: p.state for p in outcomes if not p.skip and p.reject is None}
 
 
 def pre_filtered_plugins(outcomes: Iterable[PreFilterOutcome]) -> frozenset[str]:
-    """Plugins that had their turn to prepare: an unresolvable word ends it."""
+    """Return the plugins whose ``pre_filter`` ran: a Reject other than UNSCHEDULABLE ends it."""
     names = []
     for outcome in outcomes:
         names.append(outcome.plugin.name)
@@ -134,18 +136,18 @@ def pre_filtered_plugins(outcomes: Iterable[PreFilterOutcome]) -> frozenset[str]
 
 
 class RowResults:
-    """What a NODE or ROW plugin says about all rows, patched where rows change.
+    """Cached verdicts and raw scores of all rows, for a plugin of scope NODE or ROW.
 
-    ``verdicts`` is None for a plugin that does not filter (for these pods), ``raw`` for one that
-    does not score. Arrays have the picture's capacity; rows beyond its size are meaningless.
+    ``verdicts`` is None if the plugin does not filter these pods, ``raw`` if it does not score
+    them. Arrays have the node table's capacity; values beyond its size are undefined.
 
-    Invariant: while ``cursor`` is the end of the journal, both are for every node what ``filter``
-    and ``score`` answer now.
+    Invariant: while ``cursor`` is the end of the journal, both are what ``filter`` and ``score``
+    return now for every node.
     """
 
     __slots__ = (
-        "_journal", "_nodes", "_sliced", "_span", "_twin", "cursor", "plugin", "raw", "raw_at",
-        "state", "verdict_at", "verdicts",
+        "_accepts_slices", "_filter_and_score_row", "_journal", "_nodes", "_score_range", "cursor",
+        "plugin", "raw", "raw_at", "state", "verdict_at", "verdicts",
     )  # fmt: skip
 
     def __init__(
@@ -156,9 +158,9 @@ class RowResults:
         self._nodes = nodes
         self._journal = nodes.node_journal if plugin.traits.scope is Scope.NODE else nodes.journal
         self.cursor = -1
-        self._span: tuple[int, float, float] | None = None
-        self._sliced = plugin.traits.accepts_slices
-        self._twin = (
+        self._score_range: tuple[int, float, float] | None = None
+        self._accepts_slices = plugin.traits.accepts_slices
+        self._filter_and_score_row = (
             plugin.filter_and_score_row if implements(plugin, FilterAndScoreRowPlugin) else None
         )
         self.verdicts: Verdicts | None = np.empty(nodes.capacity, np.int8) if filters else None
@@ -167,7 +169,7 @@ class RowResults:
         self.raw_at: Cells[float] | None = cells(self.raw) if scores else None  # type: ignore[arg-type]
 
     def refresh(self) -> None:
-        """Ask the plugin again about the rows that changed."""
+        """Call the plugin for the rows that changed."""
         seq = self._journal.seq
         if self.cursor == seq:
             return
@@ -177,66 +179,71 @@ class RowResults:
             stale = self._journal.stale(self.cursor, size)
         self.cursor = seq
         if isinstance(stale, list):
-            if self._twin is not None:
-                self._one_by_one(stale)
+            if self._filter_and_score_row is not None:
+                self._refresh_each(stale)
                 return
             stale = np.array(stale, np.intp)
-        self._all_at_once(stale)
+        self._refresh_rows(stale)
 
     def score_range(self) -> tuple[float, float]:
-        """The lowest and highest raw score of any row, feasible or not."""
+        """Return the lowest and highest raw score of all rows, feasible or not."""
         assert self.raw is not None
-        if self._span is None or self._span[0] != self.cursor:
+        if self._score_range is None or self._score_range[0] != self.cursor:
             raw = self.raw[: self._nodes.size]
-            self._span = (self.cursor, float(raw.min()), float(raw.max()))
-        return self._span[1:]
+            self._score_range = (self.cursor, float(raw.min()), float(raw.max()))
+        return self._score_range[1:]
 
     def refresh_row(self, row: int, cursor: int, seq: int) -> None:
-        """Ask again about the one row that changed, if that is all this one is behind."""
-        if self.cursor != cursor or self._twin is None:
+        """Call the plugin for ``row``, if that is the only change since the last refresh."""
+        if self.cursor != cursor or self._filter_and_score_row is None:
             self.refresh()
             return
         self.cursor = seq
-        verdict, score = self._twin(self.state, row)
+        verdict, score = self._filter_and_score_row(self.state, row)
         if self.verdict_at is not None:
             self.verdict_at[row] = verdict
         if self.raw_at is not None:
             self.raw_at[row] = score
 
     def faults(self) -> Iterator[str]:
-        """Ask the plugin about every node and name what differs from what is kept."""
+        """Call the plugin for every node and describe cached results that differ."""
         if self.cursor != self._journal.seq:
             return
         rows, name = self._nodes.rows, self.plugin.name
         if self.verdicts is not None:
-            asked = self.plugin.filter(self.state, rows)
-            yield from differences(f"{name}: kept verdicts", self.verdicts[rows], asked)
+            verdicts = self.plugin.filter(self.state, rows)
+            yield from differences(f"{name}: cached verdicts", self.verdicts[rows], verdicts)
         if self.raw is not None:
             scores = self.plugin.score(self.state, rows)
-            yield from differences(f"{name}: kept raw scores", self.raw[rows], scores)
-            everywhere = self.raw[: self._nodes.size]
-            ends = self.cursor, everywhere.min(initial=np.inf), everywhere.max(initial=-np.inf)
-            if self._span is not None and self._span[0] == self.cursor and self._span != ends:
-                yield f"{name}: the kept span is not that of the raw scores"
+            yield from differences(f"{name}: cached raw scores", self.raw[rows], scores)
+            raw = self.raw[: self._nodes.size]
+            expected = self.cursor, raw.min(initial=np.inf), raw.max(initial=-np.inf)
+            if (
+                self._score_range is not None
+                and self._score_range[0] == self.cursor
+                and self._score_range != expected
+            ):
+                yield f"{name}: cached range of raw scores is wrong"
 
-    def _one_by_one(self, rows: list[int]) -> None:
-        twin, state, verdicts, raw = self._twin, self.state, self.verdict_at, self.raw_at
-        assert twin is not None
+    def _refresh_each(self, rows: list[int]) -> None:
+        call, state = self._filter_and_score_row, self.state
+        verdicts, raw = self.verdict_at, self.raw_at
+        assert call is not None
         for row in rows:
-            verdict, score = twin(state, row)
+            verdict, score = call(state, row)
             if verdicts is not None:
                 verdicts[row] = verdict
             if raw is not None:
                 raw[row] = score
 
-    def _all_at_once(self, rows: AnyRows) -> None:
-        asked = rows
-        if isinstance(rows, slice) and not self._sliced:
-            asked = np.arange(rows.stop, dtype=np.intp)
+    def _refresh_rows(self, rows: AnyRows) -> None:
+        passed = rows
+        if isinstance(rows, slice) and not self._accepts_slices:
+            passed = np.arange(rows.stop, dtype=np.intp)
         if self.verdicts is not None:
-            self.verdicts[rows] = self.plugin.filter(self.state, asked)
+            self.verdicts[rows] = self.plugin.filter(self.state, passed)
         if self.raw is not None:
-            self.raw[rows] = self.plugin.score(self.state, asked)
+            self.raw[rows] = self.plugin.score(self.state, passed)
 
 
 class NodeFilterMask:
@@ -262,16 +269,16 @@ class NodeFilterMask:
         self.at: Cells[bool] = cells(self.mask)
 
     def refresh(self) -> None:
-        """Look at the nodes again, if one of them changed."""
+        """Compute the mask again, if a node changed."""
         seq, size = self._nodes.node_journal.seq, self._nodes.size
         if self._cursor == seq:
             return
         self._cursor = seq
         for row_results in self._row_results:
             row_results.refresh()
-        self.mask[:size] = self._work_out()
+        self.mask[:size] = self._compute()
 
-    def _work_out(self) -> NDArray[np.bool_]:
+    def _compute(self) -> NDArray[np.bool_]:
         size = self._nodes.size
         node_mask = self._nodes.alive[:size].copy()
         for row_results in self._row_results:
@@ -284,15 +291,16 @@ class NodeFilterMask:
         return node_mask
 
     def faults(self) -> Iterator[str]:
-        """Work the rows out again and name what differs from what is kept."""
+        """Compute the mask again and describe what differs."""
         if self._cursor == self._nodes.node_journal.seq:
-            kept = self.mask[: self._nodes.size]
-            yield from differences("rows possible by their nodes", kept, self._work_out())
+            cached = self.mask[: self._nodes.size]
+            yield from differences("cached rows by node filters", cached, self._compute())
 
 
-def differences(what: str, kept: NDArray[Any], expected: NDArray[Any]) -> Iterator[str]:
-    """Say where what is kept is not what it should be, if anywhere."""
-    wrong = (kept != expected).nonzero()[0]
+def differences(what: str, cached: NDArray[Any], expected: NDArray[Any]) -> Iterator[str]:
+    """Describe where two arrays differ, if anywhere."""
+    wrong = (cached != expected).nonzero()[0]
     if len(wrong):
         at = int(wrong[0])
-        yield f"{what} differ in {len(wrong)} places, first {kept[at]} for {expected[at]} at {at}"
+        first = f"{cached[at]} instead of {expected[at]} at {at}"
+        yield f"{what} differ in {len(wrong)} places, the first is {first}"

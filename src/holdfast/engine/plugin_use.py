@@ -1,4 +1,4 @@
-"""What a plugin can do, asked once a profile and not once a pod."""
+"""What a plugin implements and declares, looked up once per profile instead of once per pod."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from holdfast.framework.plugin import (
 )
 
 ALL_POINTS = EnabledPoints()
-"""A plugin that is on wherever it can be."""
+"""A plugin that is enabled at every point that it implements."""
 
 
 class CyclePlugin(
@@ -44,9 +44,9 @@ class CyclePlugin(
     TierPlugin,
     Protocol,
 ):
-    """All that a plugin may be asked while a pod is decided on; ``PluginUse`` tells what it has.
+    """All methods of a plugin that are called in a decision; ``PluginUse`` tells which it has.
 
-    Rows are a slice only where the plugin is ``accepts_slices``.
+    ``rows`` may be a slice if the plugin has the trait ``accepts_slices``.
     """
 
     def filter(self, state: State, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
@@ -86,17 +86,17 @@ class PluginUse:
                  "normalizes_itself", "per_pod", "plugin", "pre_filter_enabled", "pre_filters",
                  "pre_scores", "scores", "tiers")  # fmt: skip
 
-    def __init__(self, plugin: Plugin, role: EnabledPoints = ALL_POINTS) -> None:
+    def __init__(self, plugin: Plugin, enabled: EnabledPoints = ALL_POINTS) -> None:
         traits = plugin.traits
-        self.plugin = asked = cast("CyclePlugin", plugin)
+        self.plugin = cast("CyclePlugin", plugin)
         self.name = plugin.name
         self.epochs: tuple[str, ...] = ("layout", *traits.epochs)
         self.pre_filters = implements(plugin, PreFilterPlugin)
-        self.pre_filter_enabled = role.pre_filters
-        self.filter_order = role.filter_order
-        self.filters = role.filters and implements(plugin, FilterPlugin)
-        self.scores = role.scores and implements(plugin, ScorePlugin)
-        self.tiers = role.scores and implements(plugin, TierPlugin)
+        self.pre_filter_enabled = enabled.pre_filters
+        self.filter_order = enabled.filter_order
+        self.filters = enabled.filters and implements(plugin, FilterPlugin)
+        self.scores = enabled.scores and implements(plugin, ScorePlugin)
+        self.tiers = enabled.scores and implements(plugin, TierPlugin)
         self.normalizes_by_range = implements(plugin, NormalizeByRangePlugin)
         self.normalizes = implements(plugin, NormalizeScorePlugin)
         self.pre_scores = implements(plugin, PreScorePlugin)
@@ -112,18 +112,20 @@ class PluginUse:
         self.key_outside_spec = None
         if traits.reads_outside_spec:
             self.key_outside_spec = (
-                plugin.key_outside_spec if implements(plugin, OutsideSpecKeyPlugin) else asked.reads
+                plugin.key_outside_spec
+                if implements(plugin, OutsideSpecKeyPlugin)
+                else self.plugin.reads
             )
 
 
 def cycle_plugins(profile: Profile) -> tuple[PluginUse, ...]:
-    """Plugins that have a say in where a pod goes, those that prepare in the order of preFilter."""
-    asked = [
+    """Return the plugins that pre-filter, filter or score; the first ones in PreFilter order."""
+    plugins = [
         p
         for p in profile.plugins
         if any(implements(p, x) for x in (PreFilterPlugin, FilterPlugin, ScorePlugin))
     ]
     if profile.plugins_by_point:
         first = profile.plugins_at(PreFilterPlugin)
-        asked = [*first, *(p for p in asked if p not in first)]
-    return tuple(PluginUse(plugin, profile.enabled_points(plugin)) for plugin in asked)
+        plugins = [*first, *(p for p in plugins if p not in first)]
+    return tuple(PluginUse(plugin, profile.enabled_points(plugin)) for plugin in plugins)

@@ -1,6 +1,7 @@
-"""The sum of all plugins' answers for one class of pods: feasible rows and their totals.
+"""The combined results of all plugins for one class of pods: feasible rows and their totals.
 
-Only what changed is added up again. After a placement that is one row, done in plain numbers.
+Only changed rows are computed again. After a placement that is one row, in plain numbers instead of
+arrays.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from holdfast.framework.plugin import AnyRows, Rows, Verdicts
 
 @dataclass(slots=True)
 class RemainingRows:
-    """What verdicts that are not kept leave of the feasible rows."""
+    """The feasible rows that remain after uncached filters, for one list of their verdicts."""
 
     verdicts: list[Verdicts]
     mask: NDArray[np.bool_]
@@ -41,7 +42,7 @@ class RemainingRows:
 
     @property
     def rows(self) -> Rows:
-        """The rows, ascending. Not to be written to."""
+        """The rows, ascending; a shared array, do not modify it."""
         if self._rows is None:
             self._rows = self.mask.nonzero()[0]
         return self._rows
@@ -62,8 +63,9 @@ class PodClass:
     - The total of a feasible row is the sum of its ``plain_scores`` and ``normalized_scores``.
     - ``has_totals``: no plugin has tiers, and every cached score is plain or normalized by range.
       ``totals_complete``: moreover there are no uncached scores, so ``best_rows`` are the best.
-    - ``_settled``: every normalized score is uniform and depends on nodes only, so together they
-      are ``_constant`` for each feasible row until a node changes or another row becomes feasible.
+    - ``_constant_scores``: every normalized score is uniform and depends on nodes only, so together
+      they are ``_constant`` for each feasible row until a node changes, or another row becomes
+      feasible.
     - ``uniform``: every normalized score is the same for all feasible rows, so the totals are also
       right for a subset of the rows. Otherwise scores must be normalized over that subset.
     - ``single_row_changes`` tells only whether caching the best rows is worthwhile.
@@ -73,17 +75,17 @@ class PodClass:
         self,
         profile: Profile,
         nodes: NodeTable,
-        prepared: list[PreFilterOutcome],
+        outcomes: list[PreFilterOutcome],
         rejected: PreFilterOutcome | None,
         node_mask: NodeFilterMask,
     ) -> None:
-        self.outcomes = prepared
+        self.outcomes = outcomes
         self.rejected = rejected
         self.stamp = nodes.epochs.stamp
         self._nodes = nodes
         self._journal, self._node_journal = nodes.journal, nodes.node_journal
         self._node_mask = node_mask
-        self._sort(profile)
+        self._sort_outcomes(profile)
         self.pre_filter_passed = rejected is None and len(self.restricting) < 2
         self.totals_complete = self.has_totals and not self.uncached_scores
         self.feasible_mask: NDArray[np.bool_] = np.zeros(nodes.capacity, np.bool_)
@@ -91,29 +93,29 @@ class PodClass:
         self.totals[nodes.size :] = INFEASIBLE
         self.best = BestRows(nodes.capacity)
         self.single_row_changes = False
-        """Whether the last change was a single row; then keeping the best rows pays."""
+        """Whether the last change was of a single row: then caching the best rows is worthwhile."""
         self.count = 0
         self._rows: Rows | None = None
-        self._left: RemainingRows | None = None
+        self._remaining: RemainingRows | None = None
         self._first_rejections: FirstRejections | None = None
         self.nominated_filter: NominatedPodFilter | None = None
-        """Made for a class when pods are nominated to nodes."""
+        """Created when pods are nominated to nodes."""
         self.leading_nominated_filter: NominatedPodFilter | None = None
-        """The same for the filters whose turn comes before any that looks beyond the row."""
+        """The same with only the cached filters before the first uncached one."""
         self._node_mask_at = node_mask.at
-        self._ok_at, self._total_at = cells(self.feasible_mask), cells(self.totals)
+        self._feasible_at, self._total_at = cells(self.feasible_mask), cells(self.totals)
         self._cursor = self._node_cursor = -1
 
-    def _sort(self, profile: Profile) -> None:
-        """Sort what the plugins made of the pod by what is to be done with it."""
+    def _sort_outcomes(self, profile: Profile) -> None:
+        """Group the outcomes by how they are filtered and scored."""
         self.states: dict[str, Any] = {}
         self.per_pod: list[PreFilterOutcome] = []
         self.uncached_filters: list[PreFilterOutcome] = []
         self.accepts_slices = True
-        """Whether all filters that are not kept take a slice of rows, and nothing else counts."""
+        """Whether uncached filters accept slices, and no uncached plugin restricts the rows."""
         self.restricting: list[PreFilterOutcome] = []
-        self._of_nodes: list[RowResults] = []
-        self._of_rows: list[RowResults] = []
+        self._node_results: list[RowResults] = []
+        self._row_results: list[RowResults] = []
         self._verdicts: list[Verdicts] = []
         self._verdicts_at: list[Cells[int]] = []
         self.plain_scores: list[tuple[NDArray[np.float64], Cells[float], float]] = []
@@ -121,8 +123,8 @@ class PodClass:
         self.dominant_score: DominantScore | None = None
         self.uncached_scores: list[PreFilterOutcome] = []
         self.has_totals = True
-        self._settled = True
-        """Whether scaled scores give every row ``_constant`` until nodes or feasible rows move."""
+        self._constant_scores = True
+        """Whether normalized scores add up to ``_constant`` for every feasible row."""
         self._constant = 0.0
         for p in self.outcomes:
             if p.allowed_rows is not None:
@@ -137,32 +139,32 @@ class PodClass:
                         self.accepts_slices &= p.use.accepts_slices
                     self.accepts_slices &= p.allowed_rows is None
                 else:
-                    self._sort_answers(p.row_results, node_scope=p.use.node_scope)
+                    self._sort_verdicts(p.row_results, node_scope=p.use.node_scope)
                 if p.tiers:
                     self.has_totals = False
                 if p.scores:
                     self._sort_scores(p, profile.weight(p.use.name))
-        self._find_leading()
+        self._find_dominant_score()
 
-    def _sort_answers(self, row_results: RowResults, *, node_scope: bool) -> None:
+    def _sort_verdicts(self, row_results: RowResults, *, node_scope: bool) -> None:
         if node_scope:
-            self._of_nodes.append(row_results)
+            self._node_results.append(row_results)
             return
-        self._of_rows.append(row_results)
+        self._row_results.append(row_results)
         if row_results.verdicts is not None:
             assert row_results.verdict_at is not None
             self._verdicts.append(row_results.verdicts)
             self._verdicts_at.append(row_results.verdict_at)
 
     def _sort_scores(self, p: PreFilterOutcome, weight: int) -> None:
-        """Tell plain scores from scaled ones, and from those that must be asked in full."""
+        """Group one score: uncached, normalized by range, plain, or none that totals can have."""
         row_results = p.row_results
         if row_results is None:
             self.uncached_scores.append(p)
         elif p.use.normalizes_itself or p.score_error:
             self.has_totals = False
         elif p.use.normalizes_by_range:
-            self._settled = False
+            self._constant_scores = False
             self.normalized_scores.append(
                 NormalizedScore(row_results, weight, node_scope=p.use.node_scope)
             )
@@ -171,8 +173,8 @@ class PodClass:
             assert row_results.raw_at is not None
             self.plain_scores.append((row_results.raw, row_results.raw_at, float(weight)))
 
-    def _find_leading(self) -> None:
-        """Set the score apart that outweighs all others together, if there is one."""
+    def _find_dominant_score(self) -> None:
+        """Separate the score that outweighs all others together, if there is one."""
         if not self.normalized_scores:
             return
         first = max(self.normalized_scores, key=lambda part: part.weight)
@@ -187,7 +189,7 @@ class PodClass:
             self.normalized_scores = rest
 
     def first_rejections(self) -> FirstRejections | None:
-        """Each row's first objection, up to date after a refresh; None if it cannot be kept."""
+        """Return each row's first rejection, or None if it cannot be cached; call after refresh."""
         if self._first_rejections is None:
             if not FirstRejections.possible(self.outcomes):
                 return None
@@ -197,7 +199,7 @@ class PodClass:
 
     @property
     def uniform(self) -> bool:
-        """Whether totals stay true for any part of the feasible rows."""
+        """Whether the totals are also right for a subset of the feasible rows."""
         parts = (
             self.normalized_scores
             if self.dominant_score is None
@@ -206,23 +208,30 @@ class PodClass:
         return all(part.uniform for part in parts)
 
     def rows(self) -> Rows:
-        """Feasible rows, ascending; the same array until they change. Not to be written to."""
+        """Return the feasible rows, ascending; a shared array, do not modify it."""
         if self._rows is None:
             self._rows = self.feasible_mask[: self._nodes.size].nonzero()[0]
         return self._rows
 
     def remaining_after(self, verdicts: list[Verdicts]) -> RemainingRows:
-        """Feasible rows that others pass, too; the same again while nobody says anything new."""
-        left, size = self._left, self._nodes.size
-        if left is None or len(left.mask) != size or not all(map(is_, left.verdicts, verdicts)):
+        """Return the feasible rows that also pass these verdicts of uncached filters.
+
+        The result is cached while the filters return the same arrays.
+        """
+        remaining, size = self._remaining, self._nodes.size
+        if (
+            remaining is None
+            or len(remaining.mask) != size
+            or not all(map(is_, remaining.verdicts, verdicts))
+        ):
             mask = self.feasible_mask[:size]
-            for answer in verdicts:
-                mask = mask & (answer == 0)
-            left = self._left = RemainingRows(verdicts, mask)
-        return left
+            for of_filter in verdicts:
+                mask = mask & (of_filter == 0)
+            remaining = self._remaining = RemainingRows(verdicts, mask)
+        return remaining
 
     def best_rows(self) -> Sequence[int] | Rows:
-        """Feasible rows with the highest total."""
+        """Return the feasible rows with the highest total."""
         if self.dominant_score is not None:
             return self.dominant_score.best_rows(self.totals[: self._nodes.size])
         if self.best.best_total is None:
@@ -233,26 +242,26 @@ class PodClass:
         return self.best.rows
 
     def faults(self) -> Iterator[str]:
-        """Work out anew what is kept and name what differs; nothing is claimed when out of date."""
+        """Compute everything again and describe what differs; nothing if it is out of date."""
         if (self._cursor, self._node_cursor) != (self._journal.seq, self._node_journal.seq):
             return
         size = self._nodes.size
         ok = self.feasible_mask[:size]
-        for row_results in (*self._of_nodes, *self._of_rows):
+        for row_results in (*self._node_results, *self._row_results):
             yield from row_results.faults()
         yield from self._node_mask.faults()
         passed = self._node_mask.mask[:size]
         for verdicts in self._verdicts:
             passed = passed & (verdicts[:size] == 0)
-        yield from differences("feasible rows", ok, passed)
+        yield from differences("cached feasible rows", ok, passed)
         if self.count != np.count_nonzero(ok):
-            yield f"{self.count} feasible rows are counted, there are {np.count_nonzero(ok)}"
+            yield f"cached number of feasible rows is {self.count}, not {np.count_nonzero(ok)}"
         if self._rows is not None and not np.array_equal(self._rows, ok.nonzero()[0]):
-            yield "the kept list of feasible rows is not that of the mask"
-        if self._left is not None:
-            passed = ok & np.all([verdicts == 0 for verdicts in self._left.verdicts], axis=0)
+            yield "cached list of feasible rows differs from their mask"
+        if self._remaining is not None:
+            passed = ok & np.all([verdicts == 0 for verdicts in self._remaining.verdicts], axis=0)
             yield from differences(
-                "rows left by verdicts that are not kept", self._left.mask, passed
+                "cached rows that pass uncached filters", self._remaining.mask, passed
             )
         yield from self._score_faults(ok)
         if self._first_rejections is not None:
@@ -268,22 +277,22 @@ class PodClass:
             expected += part.scores_of(slice(0, len(ok)))
         for raw, _, weight in self.plain_scores:
             expected += raw[: len(ok)] * weight
-        yield from differences("kept totals", total, np.where(ok, expected, INFEASIBLE))
+        yield from differences("cached totals", total, np.where(ok, expected, INFEASIBLE))
         yield from self.best.faults(total)
         constant = sum([part.constant for part in self.normalized_scores], 0.0)
-        steadfast = all([part.uniform and part.node_scope for part in self.normalized_scores])
-        if self._settled and not (steadfast and self._constant == constant):
-            yield f"scaled scores are taken for {self._constant} everywhere, and are not"
+        uniform = all([part.uniform and part.node_scope for part in self.normalized_scores])
+        if self._constant_scores and not (uniform and self._constant == constant):
+            yield f"cached sum of normalized scores {self._constant} is not that of every row"
         if self.dominant_score is not None and ok.any():
             yield from self.dominant_score.faults(ok)
             best = best_of(
                 np.where(ok, total + self.dominant_score.scores_of(slice(0, len(ok))), INFEASIBLE)
             )
             if sorted(self.dominant_score.best_rows(total)) != best.tolist():
-                yield "the rows with the best leading score are not the best"
+                yield "cached best rows of the dominant score do not have the highest total"
 
     def refresh(self) -> None:
-        """Bring answers and totals up to date with the picture."""
+        """Update row results and totals for the rows that changed in the node table."""
         seq, cursor = self._journal.seq, self._cursor
         if cursor == seq:
             return
@@ -291,18 +300,20 @@ class PodClass:
         if row >= 0 and self._node_cursor == self._node_journal.seq:
             self._cursor = seq
             self.single_row_changes = True
-            for row_results in self._of_rows:
+            for row_results in self._row_results:
                 row_results.refresh_row(row, cursor, seq)
-            if self._patch(row, self._settled):
-                self._measure()
+            if self._update_row(row, self._constant_scores):
+                self._find_ranges()
             if self.dominant_score is not None:
-                self.dominant_score.refresh_row(row, feasible=self._ok_at[row])
+                self.dominant_score.refresh_row(row, feasible=self._feasible_at[row])
             return
-        self._catch_up()
+        self._refresh_many()
 
-    def _catch_up(self) -> None:
-        settled = self._settled and self._node_cursor == self._node_journal.seq
-        for row_results in self._of_rows if settled else (*self._of_nodes, *self._of_rows):
+    def _refresh_many(self) -> None:
+        constant = self._constant_scores and self._node_cursor == self._node_journal.seq
+        for row_results in (
+            self._row_results if constant else (*self._node_results, *self._row_results)
+        ):
             row_results.refresh()
         size = self._nodes.size
         stale: StaleRows = slice(0, size)
@@ -310,20 +321,20 @@ class PodClass:
             stale = self._journal.stale(self._cursor, size)
         self._node_mask.refresh()
         self._cursor, self._node_cursor = self._journal.seq, self._node_journal.seq
-        ends_moved = False
+        range_changed = False
         if isinstance(stale, list):
             for row in stale:
-                ends_moved |= self._patch(row, settled)
+                range_changed |= self._update_row(row, constant)
         else:
-            ends_moved = self._combine(stale, settled)
-        if ends_moved:
-            self._measure()
+            range_changed = self._update_rows(stale, constant)
+        if range_changed:
+            self._find_ranges()
         if self.dominant_score is not None:
             self.dominant_score.find_range(self.feasible_mask[:size])
 
-    def _patch(self, row: int, settled: bool) -> bool:
-        """Add up one row; tell whether the ends of a scaled score may have moved."""
-        was = self._ok_at[row]
+    def _update_row(self, row: int, constant: bool) -> bool:
+        """Compute one row; return whether the range of a normalized score may have changed."""
+        was = self._feasible_at[row]
         ok = self._node_mask_at[row]
         if ok:
             for verdicts in self._verdicts_at:
@@ -332,12 +343,12 @@ class PodClass:
                     break
         total, moved = self._constant, False
         if ok is not was:
-            self._ok_at[row] = ok
+            self._feasible_at[row] = ok
             self.count += 1 if ok else -1
-            self._rows = self._left = None
-            settled = False
-        if not settled:
-            total, moved = self._scaled_at(row, was, ok)
+            self._rows = self._remaining = None
+            constant = False
+        if not constant:
+            total, moved = self._normalized_at(row, was, ok)
         if ok:
             for _, raw_at, weight in self.plain_scores:
                 total += raw_at[row] * weight
@@ -347,8 +358,8 @@ class PodClass:
         self._total_at[row] = total
         return moved
 
-    def _scaled_at(self, row: int, was: bool, ok: bool) -> tuple[float, bool]:
-        """What scaled scores give a row, and whether the ends of one may have moved."""
+    def _normalized_at(self, row: int, was: bool, ok: bool) -> tuple[float, bool]:
+        """Return the sum of a row's normalized scores, and whether a range may have changed."""
         total, moved = 0.0, False
         for part in self.normalized_scores:
             if part.may_move_range(row, was=was, ok=ok):
@@ -357,8 +368,8 @@ class PodClass:
                 total += part.score_at(row)
         return total, moved
 
-    def _combine(self, rows: AnyRows, settled: bool) -> bool:
-        """Add up many rows; tell whether the ends of a scaled score may have moved."""
+    def _update_rows(self, rows: AnyRows, constant: bool) -> bool:
+        """Compute many rows; return whether the range of a normalized score may have changed."""
         self.best.clear()
         self.single_row_changes = False
         ok: NDArray[np.bool_] = self._node_mask.mask[rows]
@@ -368,32 +379,34 @@ class PodClass:
         if np.count_nonzero(ok != was):
             self.count += int(np.count_nonzero(ok)) - int(np.count_nonzero(was))
             self.feasible_mask[rows] = ok
-            self._rows = self._left = None
-            settled = False
-        if not settled and any(part.many_may_move_range(rows) for part in self.normalized_scores):
+            self._rows = self._remaining = None
+            constant = False
+        if not constant and any(part.many_may_move_range(rows) for part in self.normalized_scores):
             return True
-        self._sum(rows, ok)
+        self._write_totals(rows, ok)
         return False
 
-    def _measure(self) -> None:
+    def _find_ranges(self) -> None:
         rows = slice(0, self._nodes.size)
         ok = self.feasible_mask[rows]
         for part in self.normalized_scores:
             part.find_range(ok)
-        self._settled = all([part.uniform and part.node_scope for part in self.normalized_scores])
+        self._constant_scores = all(
+            [part.uniform and part.node_scope for part in self.normalized_scores]
+        )
         self._constant = sum(
             [part.constant for part in self.normalized_scores if part.uniform], 0.0
         )
         self.best.clear()
-        self._sum(rows, ok)
+        self._write_totals(rows, ok)
 
-    def _sum(self, rows: AnyRows, ok: NDArray[np.bool_]) -> None:
-        """Write the totals of rows whose feasibility and ends are known."""
+    def _write_totals(self, rows: AnyRows, ok: NDArray[np.bool_]) -> None:
+        """Write the totals of rows whose feasibility and score ranges are up to date."""
         total: Any = self._constant
         for raw, _, weight in self.plain_scores:
             part = raw[rows]
             total = total + (part if weight == 1.0 else part * weight)
-        if not self._settled:
+        if not self._constant_scores:
             for scaled in self.normalized_scores:
                 if not scaled.uniform:
                     total = total + scaled.scores_of(rows)

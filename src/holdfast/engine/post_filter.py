@@ -1,4 +1,4 @@
-"""What plugins want done about a pod that fits nowhere (PostFilter)."""
+"""Run the PostFilter plugins for a pod that fits on no node."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from holdfast.framework.world import World
 def run_post_filter_plugins(
     profile: Profile, rejection: Rejection, world: World, now: float
 ) -> PostFilterResult | None:
-    """Ask the plugins what to do about a pod that fits nowhere (PostFilter).
+    """Call the PostFilter plugins in order, until one returns a code other than UNSCHEDULABLE.
 
-    They are asked in order until one succeeds or says that nothing can help; what they say is
-    joined, and the last one to say something about the nomination is heard.
+    Returns their combined result; None if the pod was not filtered, or there are no such plugins.
     """
     if rejection.error or not rejection.nodes or rejection.pod.excess:
         return None
@@ -34,8 +33,8 @@ def run_post_filter_plugins(
     )
     results: list[PostFilterResult] = []
     for plugin in profile.plugins_at(PostFilterPlugin):
-        if _missed(plugin, rejection):
-            # Another plugin's word ended preparing before this one's turn; upstream's says this.
+        if _lacks_state(plugin, rejection):
+            # Another plugin ended PreFilter before this one; upstream's message is this.
             result = PostFilterResult(plugin.name, "not found", code=Code.ERROR)
         else:
             result = plugin.post_filter(rejection.states.get(plugin.name), rejection, view)
@@ -45,30 +44,33 @@ def run_post_filter_plugins(
     return _merged(results) if results else None
 
 
-def _missed(plugin: Plugin, rejection: Rejection) -> bool:
-    """Whether a plugin that needs what it prepared did not get to prepare."""
+def _lacks_state(plugin: Plugin, rejection: Rejection) -> bool:
+    """Return whether a plugin needs its state, but its ``pre_filter`` did not run."""
     if plugin.traits.post_filter_without_state or not implements(plugin, PreFilterPlugin):
         return False
     return plugin.name not in rejection.pre_filtered
 
 
 def _merged(results: list[PostFilterResult]) -> PostFilterResult:
-    """What they want together; one that ended the asking has the only word, but writes stand."""
+    """Combine results: one that ended the calls decides, but all calls and events count.
+
+    Otherwise messages are joined, and the last nomination counts.
+    """
     last = results[-1]
-    calls = tuple([call for e in results for call in e.calls])
-    notes = tuple([note for e in results for note in e.events])
+    calls = tuple([call for r in results for call in r.calls])
+    events = tuple([event for r in results for event in r.events])
     if last.code is not Code.UNSCHEDULABLE:
-        # Most times nobody else has anything to write.
-        alone = calls == last.calls and notes == last.events
-        return last if alone else replace(last, calls=calls, events=notes)
+        # Usually the other plugins have neither.
+        complete = calls == last.calls and events == last.events
+        return last if complete else replace(last, calls=calls, events=events)
     return PostFilterResult(
-        plugin=", ".join(e.plugin for e in results),
-        message=", ".join(e.message for e in results if e.message),
+        plugin=", ".join(r.plugin for r in results),
+        message=", ".join(r.message for r in results if r.message),
         nominated_node=next(
-            (e.nominated_node for e in reversed(results) if e.nominated_node is not None), None
+            (r.nominated_node for r in reversed(results) if r.nominated_node is not None), None
         ),
-        victims=tuple(pod for e in results for pod in e.victims),
+        victims=tuple(pod for r in results for pod in r.victims),
         calls=calls,
         code=last.code,
-        events=notes,
+        events=events,
     )

@@ -26,7 +26,7 @@ Plugins = tuple[Plugin, ...]
 
 @dataclass(frozen=True, slots=True)
 class PluginEntry:
-    """One line of the registry: how to make a plugin, and whether it is on by default.
+    """One entry of the plugin registry: how to create a plugin, and whether it is on by default.
 
     ``weight`` is the default score weight. The order of the registry is the default order.
     """
@@ -38,10 +38,10 @@ class PluginEntry:
 
 
 class EnabledPoints(NamedTuple):
-    """What a plugin may do in a profile.
+    """The points at which a profile enables a plugin.
 
-    One that is off at preFilter prepares all the same if something else needs what it prepares,
-    but what it says then rules no node out. ``filter_order`` is its turn among the filters.
+    A plugin that is disabled at PreFilter still runs there if it filters or scores, for its state;
+    but it rejects nothing. ``filter_order`` is its place among the filters.
     """
 
     pre_filters: bool = True
@@ -63,30 +63,30 @@ class Profile:
     weights: Mapping[str, int] = field(default_factory=dict)
     plugins_by_point: Mapping[type[Plugin], Plugins] = field(default_factory=dict)
     _points: dict[type, tuple[Any, ...]] = field(default_factory=dict, init=False, repr=False)
-    _prepared: dict[type, tuple[tuple[Any, str, bool], ...]] = field(
+    _run_for: dict[type, tuple[tuple[Any, str, bool], ...]] = field(
         default_factory=dict, init=False, repr=False
     )
 
     def plugins_at(self, point: type[P]) -> tuple[P, ...]:
-        """Plugins that are on at an extension point, in the order of that point."""
+        """Return the plugins that are enabled at an extension point, in their order there."""
         found = self._points.get(point)
         if found is None:
-            on = self.plugins_by_point.get(point, self.plugins)
-            found = self._points[point] = tuple(p for p in on if implements(p, point))
+            enabled = self.plugins_by_point.get(point, self.plugins)
+            found = self._points[point] = tuple(p for p in enabled if implements(p, point))
         return found
 
     def plugins_run_for(self, point: type[P], states: Mapping[str, State]) -> list[P]:
-        """Those of them that prepared for a pod, by what they prepared, or never prepare."""
-        found = self._prepared.get(point)
+        """Return the plugins of a point that have a state for the pod, or have no PreFilter."""
+        found = self._run_for.get(point)
         if found is None:
-            found = self._prepared[point] = tuple(
+            found = self._run_for[point] = tuple(
                 (plugin, plugin.name, implements(plugin, PreFilterPlugin))
                 for plugin in self.plugins_at(point)
             )
-        return [plugin for plugin, name, prepares in found if name in states or not prepares]
+        return [plugin for plugin, name, pre_filters in found if name in states or not pre_filters]
 
     def enabled_points(self, plugin: Plugin) -> EnabledPoints:
-        """What a plugin may do about deciding."""
+        """Return the points at which a plugin is enabled."""
         filtering = self.plugins_at(FilterPlugin)
         return EnabledPoints(
             pre_filters=plugin in self.plugins_at(PreFilterPlugin),
@@ -96,17 +96,17 @@ class Profile:
         )
 
     def weight(self, plugin: str) -> int:
-        """The score weight of a plugin."""
+        """Return the score weight of a plugin."""
         return self.weights.get(plugin, 1)
 
     def ignores_resource(self, resource: str) -> bool:
-        """Tell whether a plugin leaves a resource to somebody else to count."""
+        """Return whether a plugin ignores a resource because an extender accounts for it."""
         return any(
             plugin.ignores_resource(resource) for plugin in self.plugins_at(RequiredResourcesPlugin)
         )
 
     def plugin(self, name: str) -> Plugin:
-        """The plugin of that name; KeyError if it is not part of the profile."""
+        """Return a plugin by name; raises KeyError if the profile does not have it."""
         for plugin in self.plugins:
             if plugin.name == name:
                 return plugin
@@ -120,10 +120,10 @@ def build_profile(
     enabled: Iterable[tuple[str, int]] | None = None,
     args: Mapping[str, Args] | None = None,
 ) -> Profile:
-    """Make a profile from the registry.
+    """Create a profile from the registry.
 
-    ``enabled`` lists (plugin, weight) in order, weight 0 meaning the default; without it every
-    plugin that is on by default runs. ``args`` are the plugins' own arguments by plugin name.
+    ``enabled`` lists (plugin, weight) in order, with weight 0 for the default weight; without it
+    all plugins run that are on by default. ``args`` are plugin arguments by plugin name.
     """
     known = {entry.name: entry for entry in registry}
     wanted = [(e.name, e.weight) for e in registry if e.default] if enabled is None else enabled

@@ -1,6 +1,7 @@
-"""How a rejection is put together: one reason for all nodes, or each row's first objection.
+"""Make the rejection of a pod: with one reason for all nodes, or with a reason per row.
 
-``FirstRejections`` keeps the first objections of a class between pods.
+The reason of a row is that of the first filter that rejects it. ``FirstRejections`` caches these
+for a class of pods.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from holdfast.framework.rejection import (
 )
 from holdfast.framework.view import View
 
-_MOST_NOMINATED = 16
+_MAX_NOMINATED_ROWS = 16
 
 
 def reject_all_nodes(
@@ -52,7 +53,7 @@ def reject_all_nodes(
     pre_filter_reject: tuple[str, Reject] | None = None,
     error: str = "",
 ) -> Rejection:
-    """Make a rejection that counts for every node alike."""
+    """Make a rejection with one reason for every node."""
     nodes = view.nodes
     codes = np.zeros(nodes.size, np.int8)
     if pre_filter_reject is not None:
@@ -68,114 +69,121 @@ def reject_all_nodes(
 def pre_filter_rejection(
     view: View, outcomes: list[PreFilterOutcome], plugin: str, reject: Reject
 ) -> Rejection:
-    """Make the rejection of a pod that did not get beyond preparing."""
+    """Make the rejection of a pod that a plugin rejected at PreFilter."""
     if reject.code is Code.ERROR:
-        words = ", ".join(reject.reasons)
-        return reject_all_nodes(
-            view, outcomes, error=f'running PreFilter plugin "{plugin}": {words}'
-        )
+        error = f'running PreFilter plugin "{plugin}": {", ".join(reject.reasons)}'
+        return reject_all_nodes(view, outcomes, error=error)
     return reject_all_nodes(view, outcomes, pre_filter_reject=(plugin, reject))
 
 
 def reject_by_row(
     view: View,
     outcomes: list[PreFilterOutcome],
-    words: RowStatuses,
-    kept: FirstRejections | None = None,
+    statuses: RowStatuses,
+    cached: FirstRejections | None = None,
     nominated_filter: NominatedPodFilter | None = None,
 ) -> Rejection:
-    """Find each row's first objection; what is kept of a class is taken if it is given."""
+    """Make a rejection with the first rejection of each row, from the cache if given."""
     size = view.nodes.size
-    if kept is not None:
-        kept.count_reasons()
-        told = Rejection(
-            view.pod, view, view.nodes.node_count, kept.codes[:size].copy(),
-            kept.plugin_of[:size].copy(), kept.filters, kept.states, kept.outcomes,
-            rejecting_filters=kept.rejecting_filters, reason_counts=kept.reason_counts,
+    if cached is not None:
+        cached.count_reasons()
+        rejection = Rejection(
+            view.pod, view, view.nodes.node_count, cached.codes[:size].copy(),
+            cached.plugin_of[:size].copy(), cached.filters, cached.states, cached.pre_filtered,
+            rejecting_filters=cached.rejecting_filters, reason_counts=cached.reason_counts,
         )  # fmt: skip
     else:
-        told = reject_all_nodes(view, outcomes)
+        rejection = reject_all_nodes(view, outcomes)
         restricting = [p for p in outcomes if p.allowed_rows is not None]
-        told.restricting_plugins = tuple(p.plugin.name for p in restricting)
-        _ask_in_turn(told, view, outcomes, restricting)
-    aside = False
-    if words or view.world.nominations:
-        told.statuses = words.resized(size)
-        aside = _beside_nominated(told, nominated_filter)
-    if told.statuses:
-        rows = told.statuses.write_codes(told.codes)
-        if aside:
-            # Some speak of rows that were objected to: what is kept counts those too.
-            told.plugin_of[rows], told.rejecting_filters, told.reason_counts = PASSED, None, None
-    return told
+        rejection.restricting_plugins = tuple(p.plugin.name for p in restricting)
+        _run_filters_in_order(rejection, view, outcomes, restricting)
+    refiltered = False
+    if statuses or view.world.nominations:
+        rejection.statuses = statuses.resized(size)
+        refiltered = _filter_with_nominated_pods(rejection, nominated_filter)
+    if rejection.statuses:
+        rows = rejection.statuses.write_codes(rejection.codes)
+        if refiltered:
+            # Some of these rows count in the cached numbers as rejected by a filter.
+            rejection.plugin_of[rows], rejection.rejecting_filters, rejection.reason_counts = (
+                PASSED,
+                None,
+                None,
+            )
+    return rejection
 
 
-def _ask_in_turn(
-    told: Rejection,
+def _run_filters_in_order(
+    rejection: Rejection,
     view: View,
     outcomes: list[PreFilterOutcome],
     restricting: list[PreFilterOutcome],
 ) -> None:
-    """Ask in order, and only about rows still undecided."""
+    """Run the filters in order, each for the rows that are not rejected yet."""
     nodes = view.nodes
     undecided = nodes.alive[: nodes.size].copy()
-    promised: int | None = None
+    nominated: int | None = None
     if restricting:
-        kept = np.zeros(nodes.size, np.bool_)
-        kept[common_allowed_rows(restricting)] = True
-        out = (undecided & ~kept).nonzero()[0]
-        told.codes[out], told.plugin_of[out] = Code.UNRESOLVABLE, EXCLUDED
+        allowed = np.zeros(nodes.size, np.bool_)
+        allowed[common_allowed_rows(restricting)] = True
+        out = (undecided & ~allowed).nonzero()[0]
+        rejection.codes[out], rejection.plugin_of[out] = Code.UNRESOLVABLE, EXCLUDED
         undecided[out] = False
-        promised = nodes.row_of.get(view.pod.pod.status.nominated_node_name)
-        if promised is not None:
-            undecided[promised] = True  # it is tried first, whatever anybody narrows to
+        nominated = nodes.row_of.get(view.pod.pod.status.nominated_node_name)
+        if nominated is not None:
+            undecided[nominated] = True  # upstream tries it first, whatever PreFilter allows
     for index, outcome in enumerate(in_filter_order(outcomes)):
         rows = undecided.nonzero()[0]
         verdicts = _verdicts(outcome, rows)
         out = verdicts.nonzero()[0]
-        told.codes[rows[out]], told.plugin_of[rows[out]] = verdicts[out], index
+        rejection.codes[rows[out]], rejection.plugin_of[rows[out]] = verdicts[out], index
         undecided[rows[out]] = False
-    if promised is not None and told.plugin_of[promised] >= 0:
-        # Upstream names it among those that narrowed.
-        told.restricting_plugins = tuple({*told.restricting_plugins, told.plugin_at(promised)})
+    if nominated is not None and rejection.plugin_of[nominated] >= 0:
+        # Upstream names its plugin among those that restrict the rows.
+        rejection.restricting_plugins = tuple(
+            {*rejection.restricting_plugins, rejection.plugin_at(nominated)}
+        )
 
 
-def _beside_nominated(told: Rejection, nominated_filter: NominatedPodFilter | None) -> bool:
-    """Let rows that pods are nominated to say what is said first with those pods there.
+def _filter_with_nominated_pods(
+    rejection: Rejection, nominated_filter: NominatedPodFilter | None
+) -> bool:
+    """Filter rejected rows again with their nominated pods added; return whether there are any.
 
-    Only the words differ, the rows will not do either way; so only a few rows are asked again.
-    Tells whether any was.
+    The rows stay rejected and only the reasons may differ, so this is done for a few rows only.
     """
-    nominations, pod = told.view.world.nominations, told.pod
+    nominations, pod = rejection.view.world.nominations, rejection.pod
     rows = nominations.columns.rows(pod.priority)
-    own = told.view.nodes.row_of.get(nominations.node_of(pod.uid))
-    if len(rows) > _MOST_NOMINATED:
+    own = rejection.view.nodes.row_of.get(nominations.node_of(pod.uid))
+    if len(rows) > _MAX_NOMINATED_ROWS:
         return False
-    rows = rows[told.plugin_of[rows] >= 0]
+    rows = rows[rejection.plugin_of[rows] >= 0]
     for row in rows.tolist():
-        if told.statuses.at(row) is not None:
+        if rejection.statuses.at(row) is not None:
             continue
         if nominated_filter is not None and row != own:
-            told.statuses.put(row, nominated_filter.status_of_infeasible(row))
+            rejection.statuses.put(row, nominated_filter.status_of_infeasible(row))
         else:
             others = tuple(nominations.ahead_of(pod, row).values())
-            word = (
-                run_filter_plugins(told.filters, row, PodChange({row: others})) if others else None
+            status = (
+                run_filter_plugins(rejection.filters, row, PodChange({row: others}))
+                if others
+                else None
             )
-            told.statuses.put(row, word)
+            rejection.statuses.put(row, status)
     return len(rows) > 0
 
 
 def _verdicts(outcome: PreFilterOutcome, rows: Rows) -> Verdicts:
     if outcome.row_results is not None and outcome.row_results.verdicts is not None:
-        kept: Verdicts = outcome.row_results.verdicts[rows]
-        return kept
-    answer: Verdicts = outcome.plugin.filter(outcome.state, rows)
-    return answer
+        cached: Verdicts = outcome.row_results.verdicts[rows]
+        return cached
+    verdicts: Verdicts = outcome.plugin.filter(outcome.state, rows)
+    return verdicts
 
 
 def common_allowed_rows(restricting: list[PreFilterOutcome]) -> Rows:
-    """Rows that every one of them allows."""
+    """Return the rows that all of these plugins allow."""
     common = restricting[0].allowed_rows
     assert common is not None
     for outcome in restricting[1:]:
@@ -184,135 +192,142 @@ def common_allowed_rows(restricting: list[PreFilterOutcome]) -> Rows:
 
 
 class FirstRejections:
-    """Each row's first objection, patched where rows moved.
+    """Each row's first rejection, recomputed for changed rows only.
 
-    For a class all of whose verdicts are kept, and which no plugin narrows to some rows.
+    For a class whose verdicts are all cached, and whose rows no plugin restricts at PreFilter.
 
-    Invariant after ``refresh``, until the picture changes: ``codes`` and ``plugin_of`` have of
-    every row the verdict of the first filter that rejects it, ``_counts`` how many rows each filter
-    rejects first; ``reason_counts``, if it is filled, is the histogram of their reasons.
+    Invariant after ``refresh``, until the node table changes: ``codes`` and ``plugin_of`` have the
+    verdict and the index of the first filter that rejects a row, ``_counts`` the number of rows
+    that each filter rejects first; ``reason_counts``, unless empty, the number of rows per reason.
     """
 
-    def __init__(self, nodes: NodeTable, outcome: list[PreFilterOutcome]) -> None:
-        self.filters, self.states = active_filters(outcome), states_of(outcome)
-        self.outcomes = pre_filtered_plugins(outcome)
+    def __init__(self, nodes: NodeTable, outcomes: list[PreFilterOutcome]) -> None:
+        self.filters, self.states = active_filters(outcomes), states_of(outcomes)
+        self.pre_filtered = pre_filtered_plugins(outcomes)
         self._nodes = nodes
         self._journal_reader = JournalReader(nodes.journal)
-        answers = [p.row_results for p in in_filter_order(outcome)]
-        self._verdicts = [a.verdicts for a in answers if a is not None and a.verdicts is not None]
-        self._at = [cells(verdicts) for verdicts in self._verdicts]
+        results = [p.row_results for p in in_filter_order(outcomes)]
+        self._verdicts = [r.verdicts for r in results if r is not None and r.verdicts is not None]
+        self._verdicts_at = [cells(verdicts) for verdicts in self._verdicts]
         self._counts: list[int] = []
         self.reason_counts: list[Mapping[str, int]] = []
-        """What these objections come to, put there by the first who asks."""
-        self._grouping = [implements(plugin, ReasonGroupsPlugin) for plugin, _ in self.filters]
-        self._steady = False
-        """Whether single rows have changed since all were looked at: then keeping words pays."""
-        self._said: RowStatuses | None = None
-        """Why rows are rejected by plugins that group their reasons."""
+        """Empty, or the number of rows per reason; shared with the rejections of the class."""
+        self._groups_reasons = [
+            implements(plugin, ReasonGroupsPlugin) for plugin, _ in self.filters
+        ]
+        self._single_row_changes = False
+        """Whether single rows have changed since all were computed: then caching reasons is
+        worthwhile."""
+        self._statuses: RowStatuses | None = None
+        """The reasons of rows that are rejected by plugins with ``reason_groups``."""
         self.codes: Verdicts = np.zeros(nodes.capacity, np.int8)
         self.plugin_of: Verdicts = np.full(nodes.capacity, PASSED, np.int8)
 
     @staticmethod
-    def possible(outcome: Iterable[PreFilterOutcome]) -> bool:
-        """Tell whether they can be kept for a class."""
-        return all(p.allowed_rows is None and (not p.filters or p.row_results) for p in outcome)
+    def possible(outcomes: Iterable[PreFilterOutcome]) -> bool:
+        """Return whether first rejections can be cached for a class."""
+        return all(p.allowed_rows is None and (not p.filters or p.row_results) for p in outcomes)
 
     def refresh(self) -> None:
-        """Look again at rows that moved; the answers themselves must be up to date."""
+        """Update changed rows; the row results must be up to date."""
         size = self._nodes.size
         stale = self._journal_reader.stale(size)
         if isinstance(stale, slice) or len(stale):
             self.reason_counts = []
         if isinstance(stale, list):
-            self._steady |= bool(stale)
+            self._single_row_changes |= bool(stale)
             for row in stale:
-                self._one(row)
+                self._update_row(row)
         elif isinstance(stale, slice) or len(stale):
-            self._said, self._steady = None, False
+            self._statuses, self._single_row_changes = None, False
             self.codes[stale], self.plugin_of[stale] = self._first(stale)
-            # The last count is of rows that pass, PASSED being -1: nodes that come later are not
-            # in it, and it is not used.
+            # The last count is that of rows that pass, because PASSED is -1. It is not used, and
+            # does not include nodes that are added later.
             counts = np.bincount(self.plugin_of[:size] + 1, minlength=len(self._verdicts) + 1)
             self._counts = [*counts[1:].tolist(), int(counts[0])]
 
     def _first(self, rows: AnyRows) -> tuple[Verdicts, Verdicts]:
-        """The first verdict against each row, and which filter gives it."""
+        """Return the first verdict that rejects each row, and the index of its filter."""
         alive = self._nodes.alive[rows]
         codes: Verdicts = np.zeros(len(alive), np.int8)
         plugin_of: Verdicts = np.full(len(alive), PASSED, np.int8)
         for index in reversed(range(len(self._verdicts))):
             verdicts = self._verdicts[index][rows]
-            objects = alive & (verdicts > 0)
-            codes = np.where(objects, verdicts, codes)
-            plugin_of[objects] = index
+            rejected = alive & (verdicts > 0)
+            codes = np.where(rejected, verdicts, codes)
+            plugin_of[rejected] = index
         return codes, plugin_of
 
-    def _one(self, row: int) -> None:
+    def _update_row(self, row: int) -> None:
         code, plugin = 0, PASSED
         if self._nodes.alive[row]:
-            for index, verdicts in enumerate(self._at):
+            for index, verdicts in enumerate(self._verdicts_at):
                 if verdicts[row]:
                     code, plugin = verdicts[row], index
                     break
         self._counts[self.plugin_of[row]] -= 1
         self._counts[plugin] += 1
         self.codes[row], self.plugin_of[row] = code, plugin
-        if self._said is not None:
-            grouped = plugin != PASSED and self._grouping[plugin]
-            self._said.put(row, self._word(plugin, row) if grouped else None)
+        if self._statuses is not None:
+            grouped = plugin != PASSED and self._groups_reasons[plugin]
+            self._statuses.put(row, self._status(plugin, row) if grouped else None)
 
-    def _word(self, index: int, row: int) -> Status:
+    def _status(self, index: int, row: int) -> Status:
         plugin, state = self.filters[index]
         return Status(plugin.name, Code.UNSCHEDULABLE, tuple(plugin.reasons(state, row)))
 
     def count_reasons(self) -> None:
-        """Work out how many rows give each reason, unless nothing moved."""
+        """Fill ``reason_counts``, unless it is up to date."""
         if self.reason_counts:
             return
-        if self._said is None and self._steady:
-            self._said = self._listen()
-        tally: Counter[str] = Counter() if self._said is None else self._said.count_reasons(())
+        if self._statuses is None and self._single_row_changes:
+            self._statuses = self._group_statuses()
+        counts: Counter[str] = (
+            Counter() if self._statuses is None else self._statuses.count_reasons(())
+        )
         for index in self.rejecting_filters:
-            if self._said is None or not self._grouping[index]:
+            if self._statuses is None or not self._groups_reasons[index]:
                 plugin, state = self.filters[index]
                 rows = (self.plugin_of[: self._nodes.size] == index).nonzero()[0]
-                tally.update(count_reasons(plugin, state, rows))
-        self.reason_counts.append(tally)
+                counts.update(count_reasons(plugin, state, rows))
+        self.reason_counts.append(counts)
 
-    def _listen(self) -> RowStatuses:
-        """Ask plugins that group their reasons about all rows they reject."""
-        said = RowStatuses(self._nodes.capacity)
+    def _group_statuses(self) -> RowStatuses:
+        """Get the reasons of all rows that are rejected by plugins with ``reason_groups``."""
+        statuses = RowStatuses(self._nodes.capacity)
         for index in self.rejecting_filters:
             plugin, state = self.filters[index]
             if implements(plugin, ReasonGroupsPlugin):
                 rows = (self.plugin_of[: self._nodes.size] == index).nonzero()[0]
                 groups = plugin.reason_groups(state, rows)
                 for group in sorted(set(groups.tolist())):
-                    alike = rows[groups == group]
-                    said.put_all(alike, self._word(index, int(alike[0])))
-        return said
+                    members = rows[groups == group]
+                    statuses.put_all(members, self._status(index, int(members[0])))
+        return statuses
 
     def faults(self) -> Iterator[str]:
-        """Find the first objections again and name what differs from what is kept."""
+        """Compute the first rejections again and describe what differs."""
         if not self._journal_reader.current:
             return
         size = self._nodes.size
         codes, plugin_of = self._first(slice(0, size))
-        yield from differences("codes of first objections", self.codes[:size], codes)
-        yield from differences("plugins of first objections", self.plugin_of[:size], plugin_of)
+        yield from differences("cached codes of first rejections", self.codes[:size], codes)
+        yield from differences(
+            "cached plugins of first rejections", self.plugin_of[:size], plugin_of
+        )
         _, *rejected = np.bincount(plugin_of + 1, minlength=len(self._counts)).tolist()
         if self._counts[:PASSED] != rejected:
-            yield f"rows by the filter that rejects them first are counted as {self._counts}"
+            yield f"cached numbers of first rejections by filter {self._counts} are wrong"
         if self.reason_counts:
-            tally: Counter[str] = Counter()
+            counts: Counter[str] = Counter()
             for index in sorted(set(plugin_of.tolist()) - {PASSED}):
                 plugin, state = self.filters[index]
                 rows = (plugin_of == index).nonzero()[0]
-                tally.update(count_reasons(plugin, state, rows))
-            if +tally != +Counter(self.reason_counts[0]):
-                yield "the kept histogram of reasons is wrong"
+                counts.update(count_reasons(plugin, state, rows))
+            if +counts != +Counter(self.reason_counts[0]):
+                yield "cached numbers of rows per reason are wrong"
 
     @property
     def rejecting_filters(self) -> list[int]:
-        """Which plugins object to some row, by their place."""
+        """The indexes of the filters that reject a row first."""
         return [index for index in range(len(self._verdicts)) if self._counts[index]]

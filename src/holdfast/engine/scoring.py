@@ -1,4 +1,4 @@
-"""Scores of feasible rows in full: raw, normalized, weighted; and the tiers above them."""
+"""Run the Score plugins for feasible rows: raw, normalized and weighted scores, and tiers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from holdfast.framework.plugin import AnyRows, RawScores, Reject, Rows
 from holdfast.framework.plugin import Skip as Skipped
 
 HIGHEST_SCORE = 100
-"""The best a plugin can say of a node."""
+"""The highest normalized score of a plugin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What one plugin gives each of the rows asked about."""
+    """The scores of one plugin for the rows that are compared."""
 
     plugin: str
     weight: int
@@ -29,16 +29,16 @@ class Score:
 
     @property
     def weighted(self) -> RawScores:
-        """What counts in the sum."""
+        """The normalized scores, multiplied by the weight of the plugin."""
         return self.normalized * self.weight
 
 
 class InvalidScore(HoldfastError):
-    """A plugin's score is outside 0..100, or scoring failed: the attempt is an error."""
+    """A score is outside 0..100, or scoring failed: the scheduling attempt ends with an error."""
 
 
 def best_tier(outcomes: Iterable[PreFilterOutcome], rows: Rows) -> Rows:
-    """Rows of the lowest tier; of several plugins with tiers the first is compared first."""
+    """Return the rows of the lowest tier; of several plugins with tiers the first decides."""
     for outcome in outcomes:
         if outcome.tiers:
             tiers = outcome.plugin.tier(outcome.state, rows)
@@ -47,7 +47,7 @@ def best_tier(outcomes: Iterable[PreFilterOutcome], rows: Rows) -> Rows:
 
 
 def score_rows(profile: Profile, outcomes: Iterable[PreFilterOutcome], rows: Rows) -> list[Score]:
-    """Every plugin's scores of the rows, which are all the rows being ranked."""
+    """Return the scores of every plugin for ``rows``, which are all rows that are compared."""
     return [
         score
         for outcome in outcomes
@@ -56,7 +56,7 @@ def score_rows(profile: Profile, outcomes: Iterable[PreFilterOutcome], rows: Row
 
 
 def total(scores: Iterable[Score], count: int) -> NDArray[np.float64]:
-    """The weighted sum of each row."""
+    """Return the weighted sum per row."""
     sums = np.zeros(count)
     for score in scores:
         sums += score.weighted
@@ -66,44 +66,44 @@ def total(scores: Iterable[Score], count: int) -> NDArray[np.float64]:
 def weighted_scores(
     profile: Profile, outcome: PreFilterOutcome, rows: AnyRows
 ) -> NDArray[np.float64] | float:
-    """What a plugin that is asked every time adds to the sums of the others.
+    """Return the weighted scores of an uncached plugin.
 
-    Rows are a slice when every row of the picture is ranked.
+    ``rows`` is a slice if all rows of the node table are compared.
     """
-    asked = rows
+    passed = rows
     if isinstance(rows, slice) and not outcome.use.accepts_slices:
-        asked = np.arange(rows.stop, dtype=np.intp)
-    if not _ready(outcome, asked):
+        passed = np.arange(rows.stop, dtype=np.intp)
+    if not _pre_score(outcome, passed):
         return 0.0
     weight = profile.weight(outcome.use.name)
     if outcome.use.has_score_table:
-        found = outcome.plugin.score_table(outcome.state, asked)
+        found = outcome.plugin.score_table(outcome.state, passed)
         if found is not None:
-            places, table = found
-            scores: RawScores = (table if weight == 1 else table * weight).take(places)
+            indexes, table = found
+            scores: RawScores = (table if weight == 1 else table * weight).take(indexes)
             return scores
-    normalized = _normalized(outcome, asked, _raw(outcome, asked))
+    normalized = _normalized(outcome, passed, _raw(outcome, passed))
     return normalized if weight == 1 else normalized * weight
 
 
 def _score(profile: Profile, outcome: PreFilterOutcome, rows: Rows) -> Score | None:
-    if not _ready(outcome, rows):
+    if not _pre_score(outcome, rows):
         return None
     name, raw = outcome.use.name, _raw(outcome, rows)
     return Score(name, profile.weight(name), raw, _normalized(outcome, rows, raw))
 
 
-def _ready(outcome: PreFilterOutcome, rows: AnyRows) -> bool:
-    """Let a plugin look at the rows to be scored; tell whether it adds anything to the sum."""
+def _pre_score(outcome: PreFilterOutcome, rows: AnyRows) -> bool:
+    """Call a plugin's ``pre_score``; return whether it scores the rows."""
     plugin = outcome.plugin
     if outcome.score_error:
         raise InvalidScore(f'running PreScore plugin "{plugin.name}": {outcome.score_error}')
     if outcome.use.pre_scores:
-        answer = plugin.pre_score(outcome.state, rows)
-        if isinstance(answer, Reject):
-            words = ", ".join(answer.reasons)
-            raise InvalidScore(f'running PreScore plugin "{plugin.name}": {words}')
-        return not isinstance(answer, Skipped)
+        result = plugin.pre_score(outcome.state, rows)
+        if isinstance(result, Reject):
+            reasons = ", ".join(result.reasons)
+            raise InvalidScore(f'running PreScore plugin "{plugin.name}": {reasons}')
+        return not isinstance(result, Skipped)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Read plugin arguments (``pluginConfig[].args``), refusing what a plugin does not know."""
+"""Read plugin arguments (``pluginConfig[].args``) and reject unknown fields."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from holdfast.errors import BadConfiguration, Cause, Details, aggregate_message
 
 T = TypeVar("T", bound="PluginArgs")
 Args = Mapping[str, Any]
-"""Arguments of a plugin before it reads them."""
+"""Arguments of a plugin as read from YAML, not validated."""
 
 
 class PluginArgs(msgspec.Struct, frozen=True, rename="camel"):
-    """Arguments of a plugin as they stand in a file."""
+    """Base of the typed arguments of a plugin."""
 
     api_version: str = ""
     kind: str = ""
 
 
 class Arguments(list[Cause]):
-    """What is wrong with the arguments of one plugin, by field paths below ``args``."""
+    """The errors in the arguments of one plugin, with field paths below ``args``."""
 
     def __init__(self, plugin: str) -> None:
         super().__init__()
         self._plugin = plugin
 
-    def read(self, kind: type[T], given: Mapping[str, Any]) -> T:
-        """Read the arguments, noting fields nobody knows and values of the wrong type."""
-        return decode_struct(kind, given, "", self)
+    def read(self, kind: type[T], args: Mapping[str, Any]) -> T:
+        """Decode the arguments; unknown fields and wrong types are added to the errors."""
+        return decode_struct(kind, args, "", self)
 
     def refuse_if_wrong(self) -> None:
-        """Raise BadConfiguration naming every wrong field, or return quietly."""
+        """Raise BadConfiguration with all errors, if there are any."""
         if self:
             raise BadConfiguration(
                 f'initializing plugin "{self._plugin}": {aggregate_message(self)}',

@@ -1,4 +1,4 @@
-"""What happens in a cluster."""
+"""Events of the cluster, as queueing hints receive them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ POD_RESOURCES = ("AssignedPod", "UnschedulablePod", "Pod")
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """Something happened: which resource, which action.
+    """A change of the cluster: a resource, an action, and the object before and after.
 
-    Pods are told apart by whether they stand on a node: ``AssignedPod``, ``UnschedulablePod``.
-    Other resources go by their kind. Actions are ``Add``, ``Delete``, ``Update``, or what changed:
-    ``UpdateNodeTaint``, ``UpdatePodLabel`` and so on. The resource ``*`` stands for no news at
-    all, only for somebody's wish to try again.
+    The resource is a kind; for pods it is ``AssignedPod`` or ``UnschedulablePod`` (without a node).
+    Actions are ``Add``, ``Delete``, ``Update``, or the part that changed: ``UpdateNodeTaint``,
+    ``UpdatePodLabel`` and so on. The resource ``*`` is no change, only a request to try again.
     """
 
     resource: str
@@ -29,21 +28,21 @@ class ClusterEvent:
 
     @property
     def is_pod_event(self) -> bool:
-        """Whether it is about a pod, standing or waiting."""
+        """Whether the object is a pod, with or without a node."""
         return self.resource in POD_RESOURCES
 
     @property
     def is_reservation_event(self) -> bool:
-        """Whether it is about room held for owners: it concerns them, whatever rejected them."""
+        """Whether the object is a reservation; its owners are tried again for any such event."""
         return self.resource == "Reservation"
 
     def is_for_pod(self, pod: PodInfo) -> bool:
-        """Whether it is about this very pod."""
+        """Return whether the object is this pod."""
         return self.is_pod_event and self.new is not None and self.new.uid == pod.pod.uid
 
     @property
     def label(self) -> str:
-        """The name metrics give it.
+        """The name of the event in metrics.
 
         >>> ClusterEvent("AssignedPod", "Delete").label, ClusterEvent("*", "ForceActivate").label
         ('AssignedPodDelete', 'ForceActivate')

@@ -1,4 +1,4 @@
-"""Who waits until its victims have been asked to leave."""
+"""Preemptors whose victims are still being deleted."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ from holdfast.columns.node_table import NodeTable
 
 
 class Evictions:
-    """Preemptions under way, by the uid of the pod they make room for.
+    """Preemptions in progress, by the uid of the preemptor.
 
-    One is over once every victim was asked to leave *and* the picture shows it: a preemptor tried
-    before that would choose victims anew, and evict twice.
+    A preemption is in progress until the deletion of all victims is requested *and* the node table
+    shows them as terminating: a preemptor that is tried earlier would choose more victims.
     """
 
-    __slots__ = ("_nodes", "_victims", "_writing")
+    __slots__ = ("_nodes", "_requesting", "_victims")
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._victims: dict[str, frozenset[str]] = {}
-        self._writing: set[str] = set()
+        self._requesting: set[str] = set()
 
     def begin(self, preemptor: str, victims: Iterable[str]) -> None:
-        """These victims are about to be asked to leave."""
+        """Start: the deletion of these victims is about to be requested."""
         self._victims[preemptor] = frozenset(victims)
-        self._writing.add(preemptor)
+        self._requesting.add(preemptor)
 
     def requests_sent(self, preemptor: str) -> None:
-        """Every victim was asked; from here on the picture tells."""
-        self._writing.discard(preemptor)
+        """All deletions are requested; from now on the state of the victims decides."""
+        self._requesting.discard(preemptor)
 
     def end(self, preemptor: str) -> None:
-        """Forget it: it failed, or the preemptor waits no longer. None going on is fine."""
-        self._writing.discard(preemptor)
+        """Forget the preemption: it failed, or the preemptor waits no longer. Idempotent."""
+        self._requesting.discard(preemptor)
         self._victims.pop(preemptor, None)
 
     def in_progress(self, preemptor: str) -> bool:
-        """Tell whether a pod still waits for victims to be asked to leave."""
+        """Return whether a victim of the pod is not yet terminating."""
         victims = self._victims.get(preemptor)
         if victims is None:
             return False
-        return preemptor in self._writing or any(map(self._stays, victims))
+        return preemptor in self._requesting or any(map(self._is_running, victims))
 
-    def _stays(self, victim: str) -> bool:
-        standing = self._nodes.pod(victim)
-        return standing is not None and not standing[0].terminating
+    def _is_running(self, victim: str) -> bool:
+        found = self._nodes.pod(victim)
+        return found is not None and not found[0].terminating
 
     def fork(self, nodes: NodeTable) -> Evictions:
-        """An independent copy over a forked picture."""
+        """Return an independent copy over a forked node table."""
         copy = Evictions(nodes)
         copy._victims = dict(self._victims)
-        copy._writing = set(self._writing)
+        copy._requesting = set(self._requesting)
         return copy

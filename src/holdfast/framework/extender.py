@@ -1,7 +1,7 @@
-"""HTTP extenders as they are configured, and what they are asked and answer (extender/v1).
+"""The configuration of HTTP extenders, and their requests and responses (extender/v1).
 
-Nothing is sent here: these are the words. Field names are upstream's Go names; answers are read as
-Go reads them, whatever the case of their keys.
+Nothing is sent here. Field names are upstream's Go names; keys of responses are matched in any
+case, as Go does.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.values import Candidate, Placement
 
 EXTENDER = "Extender"
-"""Who is to blame when extenders refuse a pod; no plugin has this name."""
+"""Stands for the plugin in rejections by extenders; no plugin has this name."""
 HIGHEST_PRIORITY = 10
-"""The best an extender can say of a node; a plugin's best is 100."""
+"""The highest score of an extender; that of a plugin is 100."""
 TIMEOUT = Seconds(5)
-"""How long an extender may take if its configuration does not say."""
+"""The default timeout of a request."""
 
 Json = dict[str, Any]
 
@@ -32,15 +32,15 @@ class ConfigurationPart(msgspec.Struct, frozen=True, rename="camel", omit_defaul
 
 
 class ManagedResource(ConfigurationPart, frozen=True):
-    """An extended resource that an extender looks after."""
+    """An extended resource that an extender manages."""
 
     name: str = ""
     ignored_by_scheduler: bool = False
-    """NodeResourcesFit leaves it alone: the extender counts it."""
+    """NodeResourcesFit ignores it, because the extender accounts for it."""
 
 
 class ExtenderTLS(ConfigurationPart, frozen=True):
-    """Whom to believe and how to be believed; data wins over files."""
+    """TLS settings of a connection; data takes precedence over files."""
 
     insecure: bool = False
     server_name: str = ""
@@ -53,7 +53,7 @@ class ExtenderTLS(ConfigurationPart, frozen=True):
 
 
 class ExtenderConfig(ConfigurationPart, frozen=True):
-    """One entry of ``extenders``; a verb that is empty is not spoken."""
+    """One entry of ``extenders``; an empty verb is not supported by the extender."""
 
     url_prefix: str = ""
     filter_verb: str = ""
@@ -69,7 +69,7 @@ class ExtenderConfig(ConfigurationPart, frozen=True):
     ignorable: bool = False
 
     def interested(self, pod: PodInfo) -> bool:
-        """Tell whether the extender wants to hear of a pod: it asks for a managed resource."""
+        """Return whether the extender is called for a pod: it requests a managed resource."""
         managed = {resource.name for resource in self.managed_resources}
         if not managed:
             return True
@@ -82,21 +82,21 @@ class ExtenderConfig(ConfigurationPart, frozen=True):
 
     @property
     def affects_decisions(self) -> bool:
-        """Whether it has a say in where pods go."""
+        """Whether it filters, prioritizes or takes part in preemption."""
         return bool(self.filter_verb or self.prioritize_verb or self.preempt_verb)
 
 
 class ExtenderFailed(Exception):
-    """An extender gave no answer, or none that makes sense."""
+    """An extender did not respond, or its response is invalid."""
 
 
 def ignorable_last(extenders: Sequence[ExtenderConfig]) -> tuple[ExtenderConfig, ...]:
-    """Those that may fail come last, so that they are asked about fewer nodes."""
+    """Sort extenders: those that may be ignored come last, so that they get fewer nodes."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 
 def ignored_resources(extenders: Sequence[ExtenderConfig]) -> tuple[str, ...]:
-    """Resources that NodeResourcesFit is to leave alone, in every profile."""
+    """Return the resources that NodeResourcesFit ignores in every profile."""
     return tuple(
         resource.name
         for extender in extenders
@@ -107,7 +107,7 @@ def ignored_resources(extenders: Sequence[ExtenderConfig]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ExtenderFilterResult:
-    """Which of the nodes asked about will do, and what was said of the others."""
+    """The nodes that an extender allows, and its reasons for the others."""
 
     allowed: tuple[str, ...]
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class ExtenderFilterResult:
 
 
 def filter_args(pod: Any, names: Sequence[str], nodes: Mapping[str, Any] | None) -> Json:
-    """Write ExtenderArgs: nodes by name for an extender that knows them, else in full."""
+    """Return ExtenderArgs: node names for an extender with a node cache, else whole nodes."""
     if nodes is None:
         return {"Pod": pod, "Nodes": None, "NodeNames": list(names)}
     whole = {"metadata": {}, "items": [nodes[name] for name in names]}
@@ -123,38 +123,38 @@ def filter_args(pod: Any, names: Sequence[str], nodes: Mapping[str, Any] | None)
 
 
 def read_filter_result(
-    extender: ExtenderConfig, asked: Sequence[str], raw: Any
+    extender: ExtenderConfig, sent: Sequence[str], raw: Any
 ) -> ExtenderFilterResult:
-    """Read an ExtenderFilterResult."""
-    answer = _folded(raw)
-    if answer.get("error"):
-        raise ExtenderFailed(str(answer["error"]))
-    names, nodes = answer.get("nodenames"), answer.get("nodes")
+    """Decode an ExtenderFilterResult."""
+    result = _lower_keys(raw)
+    if result.get("error"):
+        raise ExtenderFailed(str(result["error"]))
+    names, nodes = result.get("nodenames"), result.get("nodes")
     allowed: list[str] = []
     if extender.node_cache_capable and names is not None:
         allowed = [str(name) for name in names]
-        unknown = set(allowed).difference(asked)
+        unknown = set(allowed).difference(sent)
         if unknown:
             raise ExtenderFailed(
                 f'extender "{extender.url_prefix}" claims a filtered node "{min(unknown)}" '
                 "which is not found in the input node list"
             )
     elif nodes is not None:
-        items = _folded(nodes).get("items") or ()
-        allowed = [str(_folded(_folded(item)["metadata"])["name"]) for item in items]
+        items = _lower_keys(nodes).get("items") or ()
+        allowed = [str(_lower_keys(_lower_keys(item)["metadata"])["name"]) for item in items]
     return ExtenderFilterResult(
-        tuple(allowed), answer.get("failednodes") or {},
-        answer.get("failedandunresolvablenodes") or {},
+        tuple(allowed), result.get("failednodes") or {},
+        result.get("failedandunresolvablenodes") or {},
     )  # fmt: skip
 
 
 def read_host_priorities(raw: Any) -> dict[str, int]:
-    """Read a HostPriorityList."""
-    return {str(one["host"]): int(one.get("score") or 0) for one in map(_folded, raw or ())}
+    """Decode a HostPriorityList: scores by node."""
+    return {str(one["host"]): int(one.get("score") or 0) for one in map(_lower_keys, raw or ())}
 
 
 def preemption_args(extender: ExtenderConfig, pod: Any, candidates: Sequence[Candidate]) -> Json:
-    """Write ExtenderPreemptionArgs: victims by uid for an extender that knows nodes."""
+    """Return ExtenderPreemptionArgs: victims by uid for an extender with a node cache."""
 
     def victims(candidate: Candidate) -> Json:
         pods = [
@@ -169,27 +169,27 @@ def preemption_args(extender: ExtenderConfig, pod: Any, candidates: Sequence[Can
 
 
 def read_preemption_result(extender: ExtenderConfig, raw: Any, nodes: NodeTable) -> list[Candidate]:
-    """Read an ExtenderPreemptionResult; its victims must stand where it says."""
+    """Decode an ExtenderPreemptionResult; its victims must be on the nodes it names."""
     found: list[Candidate] = []
-    for node, said in (_folded(raw).get("nodenametometavictims") or {}).items():
+    for node, found_victims in (_lower_keys(raw).get("nodenametometavictims") or {}).items():
         row = nodes.row_of.get(node)
         if row is None:
             raise ExtenderFailed(f'nodeinfo not found for node name "{node}"')
-        victims = _folded(said or {})
-        uids = [str(_folded(pod).get("uid")) for pod in victims.get("pods") or ()]
+        victims = _lower_keys(found_victims or {})
+        uids = [str(_lower_keys(pod).get("uid")) for pod in victims.get("pods") or ()]
         if not uids and extender.ignorable:
             continue
         if not uids:
             raise ExtenderFailed(f'expected at least one victim pod on node "{node}"')
-        there = nodes.pods_on(row)
+        on_node = nodes.pods_on(row)
         for uid in uids:
-            if uid not in there:
+            if uid not in on_node:
                 raise ExtenderFailed(
                     f"extender: {extender.url_prefix} claims to preempt pod (UID: {uid}) on node: "
                     f"{node}, but the pod is not found on that node"
                 )
         violations = int(victims.get("numpdbviolations") or 0)
-        found.append(Candidate(node, tuple(there[uid] for uid in uids), violations))
+        found.append(Candidate(node, tuple(on_node[uid] for uid in uids), violations))
     return found
 
 
@@ -206,7 +206,7 @@ class ExtenderPreemption:
     error: str = ""
 
     def still_accepted(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates of now that are still what the extenders agreed to."""
+        """Return the accepted candidates whose proposal is the same now."""
         return [
             self.accepted[now.node]
             for now in candidates
@@ -219,7 +219,7 @@ def _victims(candidate: Candidate) -> frozenset[str]:
 
 
 def binding_args(placement: Placement) -> Json:
-    """Write ExtenderBindingArgs."""
+    """Return ExtenderBindingArgs."""
     pod = placement.pod
     return {
         "PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.pod.uid,
@@ -228,11 +228,11 @@ def binding_args(placement: Placement) -> Json:
 
 
 def check_binding_result(raw: Any) -> None:
-    """Read an ExtenderBindingResult; what it calls an error is one."""
-    error = _folded(raw).get("error")
+    """Raise ExtenderFailed if an ExtenderBindingResult has an error."""
+    error = _lower_keys(raw).get("error")
     if error:
         raise ExtenderFailed(str(error))
 
 
-def _folded(raw: Mapping[str, Any]) -> Json:
+def _lower_keys(raw: Mapping[str, Any]) -> Json:
     return {key.lower(): value for key, value in raw.items()}

@@ -1,9 +1,9 @@
-"""Plugins for authors who think of one node at a time.
+"""Plugins that are called for one node at a time.
 
-Derive from ``PerNodePlugin`` and write ``fits``, or ``score``, or both. ``columnar`` makes of it a
-plugin as the engine wants it: asked about rows, answering with arrays. It loops over nodes in
-Python, which the plugins that come with Holdfast never do: right first, fast enough for thousands
-of nodes and not for thousands of pods a second. docs/plugins.md says what to do then.
+Derive from ``PerNodePlugin`` and write ``fits``, or ``score``, or both. ``columnar`` converts it to
+a plugin that is called with rows and returns arrays, by a Python loop over the nodes. The built-in
+plugins never do that: it is simple, and fast enough for thousands of nodes, but not for thousands
+of pods per second. docs/plugins.md says what to do then.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from holdfast.framework.view import View
 
 
 class NodeInfo:
-    """One node as a plugin sees it: the object, the pods on it, the room left.
+    """One node as a plugin sees it: the object, the pods on it, the free resources.
 
-    Pods that were placed and are not bound yet stand there already, and so does, while somebody
-    asks what would be if, whoever would come; who would go is gone.
+    Pods that are placed but not bound yet are included. While the scheduler filters with
+    hypothetical pods (nominated pods, preemption), ``pods`` and ``free`` include that change.
     """
 
     __slots__ = ("_change", "_nodes", "row")
@@ -71,18 +71,18 @@ class NodeInfo:
 
     @property
     def pods(self) -> tuple[Pod, ...]:
-        """The pods on it; stand-ins of reservations are none."""
-        gone = {pod.uid for pod in self._change.removed.get(self.row, ())}
-        there = [f for uid, f in self._nodes.pods_on(self.row).items() if uid not in gone]
-        there += self._change.added.get(self.row, ())
-        return tuple(pod_info.pod for pod_info in there if not pod_info.is_reserve_pod)
+        """The pods on it, without the reserve pods of reservations."""
+        removed = {pod.uid for pod in self._change.removed.get(self.row, ())}
+        pods = [f for uid, f in self._nodes.pods_on(self.row).items() if uid not in removed]
+        pods += self._change.added.get(self.row, ())
+        return tuple(pod_info.pod for pod_info in pods if not pod_info.is_reserve_pod)
 
     def allocatable(self, resource: str) -> int:
-        """What it has of a resource: cpu in millicores, others in units."""
+        """Return the allocatable amount of a resource: cpu in millicores, others in units."""
         return self._of(self._nodes.amounts.allocatable, resource)
 
     def free(self, resource: str) -> int:
-        """What is left of it, beside everything taken or held."""
+        """Return the amount of a resource that is neither requested nor reserved."""
         left = self._of(self._nodes.amounts.allocatable, resource)
         left -= self._of(self._nodes.amounts.requested, resource)
         freed, slots = self._change.freed_resources(self.row)
@@ -98,9 +98,8 @@ class NodeInfo:
 class PerNodePlugin:
     """Write ``fits``, or ``score``, or both; ``args`` are those of the configuration.
 
-    A plugin that keeps no memory of its own and answers the same to the same question is asked
-    anew for every pod, so nothing it looks at can be missed. That costs a call a node and pod; see
-    ``reads``.
+    The plugin is called for every pod and node, so it may use anything of them. It must be
+    stateless: the same arguments give the same result. ``reads`` makes it faster.
     """
 
     name: ClassVar[str] = ""
@@ -109,19 +108,19 @@ class PerNodePlugin:
         self.args = dict(args or {})
 
     def fits(self, pod: Pod, node: NodeInfo) -> str | None:
-        """Say why the pod must not run on the node, or None if it may."""
+        """Return why the pod must not run on the node, or None if it may."""
         raise NotImplementedError
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
-        """Say how good the node is for the pod, from 0 to 100."""
+        """Return a score from 0 to 100; higher is better."""
         raise NotImplementedError
 
     def reads(self, pod: Pod) -> Hashable:
-        """Name all that ``fits`` and ``score`` look at of a pod, and answers are remembered.
+        """Return everything of the pod that ``fits`` and ``score`` use; results are cached by it.
 
-        Write it only if they look at nothing of a node but its labels, taints and allocatable, its
-        free room, and its pods' labels, requests and priorities: a node is asked about again when
-        one of these changes, and not when an annotation or a condition does.
+        Write it only if they use nothing of a node but its labels, taints, allocatable and free
+        resources, and the labels, requests and priorities of its pods: the plugin is called again
+        when one of these changes, but not when an annotation or a condition does.
         """
         raise NotImplementedError
 
@@ -133,31 +132,31 @@ class _State:
 
 
 class _Columns:
-    """A per-node plugin, asked about rows."""
+    """A per-node plugin that is called with rows."""
 
     def __init__(self, plugin: PerNodePlugin) -> None:
         self.plugin = plugin
         self.name = plugin.name
-        self._keyed = _wrote(plugin, "reads")
-        scope = Scope.ROW if self._keyed else Scope.CLUSTER
+        self._has_reads = _overrides(plugin, "reads")
+        scope = Scope.ROW if self._has_reads else Scope.CLUSTER
         self.traits = Traits(scope=scope, epochs=("pod_labels",), reads_outside_spec=True)
 
     def reads(self, pod: PodInfo, _view: View) -> Hashable:
-        """What the author says, or this very version of the pod."""
-        if self._keyed:
+        """Return the author's ``reads``, or this version of the pod."""
+        if self._has_reads:
             return self.plugin.reads(pod.pod)
         return (pod.uid, pod.pod.metadata.resource_version)
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State:
-        """Keep the pod; it stands for all that read alike."""
+        """Return the pod as state; it is shared by all pods with the same ``reads``."""
         return _State(view.nodes, pod.pod)
 
 
 class _Filtering(_Columns):
-    """The part that filters."""
+    """A per-node plugin that filters."""
 
     def filter(self, state: _State, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Ask about each row; preemption may help where the answer is no."""
+        """Call ``fits`` for each row; a rejected row is UNSCHEDULABLE, so preemption may help."""
         verdicts = np.zeros(len(rows), np.int8)
         for i, row in enumerate(rows.tolist()):
             if state.nodes.nodes[row] is not None and self._fits(state, row, change) is not None:
@@ -165,21 +164,21 @@ class _Filtering(_Columns):
         return verdicts
 
     def reasons(self, state: _State, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """The author's words."""
+        """Return the result of ``fits``."""
         return (self._fits(state, row, change) or f"node(s) rejected by {self.name}",)
 
     def _fits(self, state: _State, row: int, change: PodChange) -> str | None:
-        answer = self.plugin.fits(state.pod, NodeInfo(state.nodes, row, change))
-        if answer is None or (isinstance(answer, str) and answer):
-            return answer
-        raise TypeError(f"{self.name}.fits answers with None or with why not, not with {answer!r}")
+        result = self.plugin.fits(state.pod, NodeInfo(state.nodes, row, change))
+        if result is None or (isinstance(result, str) and result):
+            return result
+        raise TypeError(f"{self.name}.fits must return None or a reason, not {result!r}")
 
 
 class _Scoring(_Columns):
-    """The part that scores."""
+    """A per-node plugin that scores."""
 
     def score(self, state: _State, rows: Rows) -> RawScores:
-        """Ask about each row."""
+        """Call ``score`` for each row."""
         scores = np.zeros(len(rows))
         for i, row in enumerate(rows.tolist()):
             if state.nodes.nodes[row] is not None:
@@ -187,28 +186,28 @@ class _Scoring(_Columns):
         return scores
 
     def _score(self, state: _State, row: int) -> int:
-        answer = self.plugin.score(state.pod, NodeInfo(state.nodes, row))
-        if isinstance(answer, int) and 0 <= answer <= 100:
-            return answer
-        raise ValueError(f"{self.name}.score answers from 0 to 100, not {answer!r}")
+        result = self.plugin.score(state.pod, NodeInfo(state.nodes, row))
+        if isinstance(result, int) and 0 <= result <= 100:
+            return result
+        raise ValueError(f"{self.name}.score must return 0 to 100, not {result!r}")
 
 
 class _Both(_Filtering, _Scoring):
-    """Filters and scores."""
+    """A per-node plugin that filters and scores."""
 
 
 def columnar(plugin: Plugin | PerNodePlugin) -> Plugin:
-    """Make a per-node plugin answer in columns; any other plugin is as it was."""
+    """Convert a per-node plugin to one that is called with rows; return others unchanged."""
     if not isinstance(plugin, PerNodePlugin):
         return plugin
-    written = (_wrote(plugin, "fits"), _wrote(plugin, "score"))
+    overridden = (_overrides(plugin, "fits"), _overrides(plugin, "score"))
     kind: dict[tuple[bool, bool], type[_Columns]] = {
         (True, True): _Both, (True, False): _Filtering, (False, True): _Scoring,
     }  # fmt: skip
-    if written not in kind:
+    if overridden not in kind:
         raise TypeError(f"{type(plugin).__name__} has neither fits nor score: write one of them")
-    return kind[written](plugin)
+    return kind[overridden](plugin)
 
 
-def _wrote(plugin: PerNodePlugin, method: str) -> bool:
+def _overrides(plugin: PerNodePlugin, method: str) -> bool:
     return getattr(type(plugin), method) is not getattr(PerNodePlugin, method)

@@ -1,4 +1,4 @@
-"""Why a pod fits nowhere, in codes; in upstream's words when somebody asks."""
+"""Why a pod fits on no node: codes per row, and upstream's messages when they are needed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from holdfast.framework.view import View
 
 NO_NODES = "no nodes available to schedule pods"
 EXCLUDED = -2
-"""In ``plugin_of``: the row was never filtered, a plugin's ``pre_filter`` left it out."""
+"""In ``plugin_of``: the row was not filtered, because a plugin's ``pre_filter`` excluded it."""
 PASSED = -1
 
 
 def fit_error_message(total: int, reasons: Mapping[str, int]) -> str:
-    """Write upstream's fit error: a histogram of reasons, sorted as byte strings.
+    """Return upstream's fit error: the number of nodes per reason, sorted as byte strings.
 
     >>> fit_error_message(12, {"x": 2, "Insufficient cpu": 10})
     '0/12 nodes are available: 10 Insufficient cpu, 2 x.'
@@ -40,7 +40,7 @@ def fit_error_message(total: int, reasons: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What one filter says of one row."""
+    """The result of one filter that rejected a row; upstream's Status."""
 
     plugin: str
     code: Code
@@ -48,18 +48,17 @@ class Status:
 
 
 class RowStatuses:
-    """Verdicts on single rows that no filter's state can tell again: nominated pods were counted.
+    """Statuses of rows that were rejected with nominated pods added, or by extenders.
 
-    Thousands of rows say the same few things, so each is kept once.
-
-    ``numbers`` has, per row, 0 for silence or the number of the word, counted from 1.
+    Thousands of rows share a few statuses, so each is stored once: ``numbers`` has per row the
+    number of its status, counted from 1, or 0 for none.
     """
 
-    __slots__ = ("_counts", "_numbers", "_said", "numbers")
+    __slots__ = ("_counts", "_numbers", "_statuses", "numbers")
 
     def __init__(self, size: int) -> None:
         self.numbers: NDArray[np.int32] = np.zeros(size, np.int32)
-        self._said: list[Status] = []
+        self._statuses: list[Status] = []
         self._counts: list[int] = []
         self._numbers: dict[Status, int] = {}
 
@@ -70,13 +69,13 @@ class RowStatuses:
         return any(self._counts)
 
     def at(self, row: int) -> Status | None:
-        """What is said of a row."""
+        """Return the status of a row, or None."""
         number = int(self.numbers[row]) if row < len(self.numbers) else 0
-        return self._said[number - 1] if number else None
+        return self._statuses[number - 1] if number else None
 
-    def put(self, row: int, word: Status | None) -> None:
-        """Say something of a row; None silences it."""
-        old, new = int(self.numbers[row]), self._number(word)
+    def put(self, row: int, status: Status | None) -> None:
+        """Set the status of a row; None removes it."""
+        old, new = int(self.numbers[row]), self._number(status)
         if old != new:
             self.numbers[row] = new
             if old:
@@ -84,53 +83,53 @@ class RowStatuses:
             if new:
                 self._counts[new - 1] += 1
 
-    def put_all(self, rows: Rows, word: Status | None) -> None:
-        """Say the same of several rows."""
-        self.numbers[rows] = self._number(word)
-        self._counts = np.bincount(self.numbers, minlength=len(self._said) + 1)[1:].tolist()
+    def put_all(self, rows: Rows, status: Status | None) -> None:
+        """Set the status of several rows; None removes it."""
+        self.numbers[rows] = self._number(status)
+        self._counts = np.bincount(self.numbers, minlength=len(self._statuses) + 1)[1:].tolist()
 
-    def _number(self, word: Status | None) -> int:
-        if word is None:
+    def _number(self, status: Status | None) -> int:
+        if status is None:
             return 0
-        number = self._numbers.setdefault(word, len(self._said) + 1)
-        if number > len(self._said):
-            self._said.append(word)
+        number = self._numbers.setdefault(status, len(self._statuses) + 1)
+        if number > len(self._statuses):
+            self._statuses.append(status)
             self._counts.append(0)
         return number
 
     def resized(self, size: int) -> RowStatuses:
-        """An independent copy of so many rows; beyond those there are nobody says anything."""
+        """Return an independent copy with this number of rows."""
         made = RowStatuses(size)
         made.numbers[: len(self.numbers)] = self.numbers[:size]
-        made._said, made._counts = list(self._said), list(self._counts)
+        made._statuses, made._counts = list(self._statuses), list(self._counts)
         made._numbers = dict(self._numbers)
         return made
 
     def write_codes(self, codes: NDArray[np.int8]) -> Rows:
-        """Enter the codes of the rows of which something is said; answers those."""
+        """Write the codes of the rows that have a status, and return these rows."""
         rows: Rows = (self.numbers != 0).nonzero()[0]
-        table = np.array([0, *(word.code for word in self._said)], np.int8)
+        table = np.array([0, *(status.code for status in self._statuses)], np.int8)
         codes[rows] = table[self.numbers[rows]]
         return rows
 
     def rows_of_plugin(self, name: str) -> NDArray[np.bool_]:
-        """Tell which rows have a word of a plugin."""
-        numbers = [i for i, word in enumerate(self._said, 1) if word.plugin == name]
+        """Return a mask of the rows with a status of this plugin."""
+        numbers = [i for i, status in enumerate(self._statuses, 1) if status.plugin == name]
         found = np.zeros(len(self.numbers), np.bool_)
         for number in numbers:
             found |= self.numbers == number
         return found
 
     def plugins(self) -> set[str]:
-        """Plugins of which something is told."""
-        told = zip(self._said, self._counts, strict=True)
-        return {word.plugin for word, count in told if count}
+        """Return the names of the plugins that have a status here."""
+        counted = zip(self._statuses, self._counts, strict=True)
+        return {status.plugin for status, count in counted if count}
 
-    def count_reasons(self, silence: tuple[str, ...]) -> Counter[str]:
-        """How many rows give each reason, where a word without reasons means ``silence``."""
+    def count_reasons(self, default: tuple[str, ...]) -> Counter[str]:
+        """Return the number of rows per reason; a status without reasons counts as ``default``."""
         found: Counter[str] = Counter()
-        for word, count in zip(self._said, self._counts, strict=True):
-            for reason in word.reasons or silence if count else ():
+        for status, count in zip(self._statuses, self._counts, strict=True):
+            for reason in status.reasons or default if count else ():
                 found[reason] += count
         return found
 
@@ -140,11 +139,11 @@ NO_STATUSES = RowStatuses(0)
 
 @dataclass(slots=True, eq=False)
 class Rejection:
-    """No node will do.
+    """The pod fits on no node.
 
     ``codes`` and ``plugin_of`` are per row; the latter is an index into ``filters``, PASSED or
-    EXCLUDED. When ``pre_filter_reject`` is set it speaks for every node. ``error`` is set when the
-    attempt itself failed: then nothing can be said about the pod.
+    EXCLUDED. ``pre_filter_reject``, if set, is the reason for every node. ``error`` is set if the
+    attempt failed: then it is not known whether the pod fits.
     """
 
     pod: PodInfo
@@ -160,15 +159,15 @@ class Rejection:
     statuses: RowStatuses = NO_STATUSES
     error: str = ""
     rejecting_filters: list[int] | None = None
-    """What there is in ``plugin_of`` besides PASSED, if it is known already."""
+    """The values in ``plugin_of`` except PASSED, if they are known already."""
     reason_counts: list[Mapping[str, int]] | None = None
-    """Where the histogram of objections goes, shared by all who are rejected alike."""
+    """Where to store the number of rows per reason; shared by the rejections of a pod class."""
     extender_preemption: ExtenderPreemption | None = None
-    """What extenders said to evicting pods for this one, if they were asked."""
+    """The candidates for preemption that extenders accepted, if they were called."""
 
     @property
     def code(self) -> Code:
-        """What the queue is to do about it."""
+        """The code that decides how the pod is queued again."""
         if self.error:
             return Code.ERROR
         return (
@@ -177,19 +176,19 @@ class Rejection:
 
     @property
     def unschedulable_plugins(self) -> frozenset[str]:
-        """Plugins that had a part in it: their hints decide when to try again."""
+        """The plugins that rejected the pod; their queueing hints decide when it is tried again."""
         if self.error or not self.nodes:
             return frozenset()
         if self.pre_filter_reject is not None:
             return frozenset(self.pre_filter_reject[0].split(", "))
-        used = self._objectors()
+        used = self._rejecting_filters()
         named = {self.filters[i][0].name for i in used if i >= 0}
         if EXCLUDED in used:
             named.update(self.restricting_plugins)
         return frozenset(named | self.statuses.plugins())
 
-    def _objectors(self) -> list[int]:
-        """Who objects to some row: places in ``filters``, or EXCLUDED."""
+    def _rejecting_filters(self) -> list[int]:
+        """Return the indexes of the filters that reject a row, and EXCLUDED."""
         if self.rejecting_filters is None:
             there: Rows = np.bincount(self.plugin_of - EXCLUDED).nonzero()[0]
             self.rejecting_filters = [i for i in (there + EXCLUDED).tolist() if i != PASSED]
@@ -197,30 +196,30 @@ class Rejection:
 
     @property
     def pending_plugins(self) -> frozenset[str]:
-        """Plugins that wait for something outside: when it comes, skip backoff."""
+        """The plugins that wait for something outside the scheduler; its event skips backoff."""
         return self.unschedulable_plugins if self.code is Code.PENDING else frozenset()
 
     def rows_with(self, code: Code) -> Rows:
-        """Rows rejected with this code."""
+        """Return the rows rejected with this code."""
         rows: Rows = (self.codes == code).nonzero()[0]
         return rows
 
     def plugin_at(self, row: int) -> str:
-        """The first plugin that rejected the row, or "" where none did."""
+        """Return the first plugin that rejected the row, or ""."""
         if self.pre_filter_reject is not None:
             return self.pre_filter_reject[0]
-        if word := self.statuses.at(row):
-            return word.plugin
+        if status := self.statuses.at(row):
+            return status.plugin
         index = int(self.plugin_of[row])
         return str(self.filters[index][0].name) if index >= 0 else ""
 
     def reasons(self, row: int) -> tuple[str, ...]:
-        """All reasons the first rejecting plugin gives for a row."""
+        """Return the reasons of the first plugin that rejected the row."""
         if self.pre_filter_reject is not None:
             return self.pre_filter_reject[1].reasons
-        if word := self.statuses.at(row):
-            # Nodes that nobody says anything about upstream counts among those left out before.
-            return word.reasons or self._silence
+        if status := self.statuses.at(row):
+            # Upstream counts nodes without a reason among those that PreFilter excluded.
+            return status.reasons or self._default_reasons
         index = int(self.plugin_of[row])
         if index == EXCLUDED:
             return (self._exclusion,)
@@ -231,7 +230,7 @@ class Rejection:
         return found
 
     def message(self) -> str:
-        """The fit error as upstream writes it, without what PostFilter adds."""
+        """Return upstream's fit error, without the part that PostFilter adds."""
         if self.error:
             return self.error
         if not self.nodes:
@@ -242,30 +241,32 @@ class Rejection:
         return fit_error_message(self.nodes, self.histogram())
 
     def histogram(self) -> Mapping[str, int]:
-        """How many nodes give each reason; one node may give several."""
-        # Rows that have a word count as passed by all filters: none is counted twice.
-        tally = self.statuses.count_reasons(self._silence) if self.statuses else Counter[str]()
-        tally.update(self._objected())
-        return {reason: count for reason, count in tally.items() if count}
+        """Return the number of nodes per reason; a node may have several."""
+        # A row with a status is PASSED in ``plugin_of``, so no row is counted twice.
+        counts = (
+            self.statuses.count_reasons(self._default_reasons) if self.statuses else Counter[str]()
+        )
+        counts.update(self._count_filtered())
+        return {reason: count for reason, count in counts.items() if count}
 
-    def _objected(self) -> Mapping[str, int]:
-        """How many nodes that have no word give each reason."""
+    def _count_filtered(self) -> Mapping[str, int]:
+        """Return the number of nodes per reason, without those that have a status."""
         if self.reason_counts:
             return self.reason_counts[0]
-        tally: Counter[str] = Counter()
-        for index in self._objectors():
+        counts: Counter[str] = Counter()
+        for index in self._rejecting_filters():
             rows = (self.plugin_of == index).nonzero()[0]
             if index == EXCLUDED:
-                tally[self._exclusion] += len(rows)
+                counts[self._exclusion] += len(rows)
             else:
                 plugin, state = self.filters[index]
-                tally.update(count_reasons(plugin, state, rows))
+                counts.update(count_reasons(plugin, state, rows))
         if self.reason_counts is not None:
-            self.reason_counts.append(tally)
-        return tally
+            self.reason_counts.append(counts)
+        return counts
 
     @property
-    def _silence(self) -> tuple[str, ...]:
+    def _default_reasons(self) -> tuple[str, ...]:
         return (self._exclusion,) if self.restricting_plugins else ()
 
     @property
@@ -274,9 +275,9 @@ class Rejection:
 
 
 def count_reasons(plugin: FilterPlugin, state: State, rows: Rows) -> Mapping[str, int]:
-    """Count a plugin's reasons over the rows it rejected."""
+    """Return the number of rows per reason, for rows that the plugin rejected."""
     if implements(plugin, CountReasonsPlugin):
-        tally: Mapping[str, int] = plugin.count_reasons(state, rows)
-        return tally
-    reasons: Iterable[str] = (word for row in rows for word in plugin.reasons(state, int(row)))
+        counts: Mapping[str, int] = plugin.count_reasons(state, rows)
+        return counts
+    reasons: Iterable[str] = (reason for row in rows for reason in plugin.reasons(state, int(row)))
     return Counter(reasons)

@@ -1,4 +1,4 @@
-"""What one pod may see of the world in one attempt."""
+"""The world as one pod sees it in one scheduling attempt."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ if TYPE_CHECKING:
 
 
 class MatchedReservations(Protocol):
-    """The offers of held room that a pod may draw on.
+    """The reservations that a pod may use.
 
-    ``key`` tells two matches apart. On ``rows`` NodeResourcesFit leaves the word to the Reservation
-    plugin, which knows what of the held room is this pod's.
+    On ``rows`` NodeResourcesFit leaves the verdict to the Reservation plugin, which knows what of
+    the reserved resources is available to the pod.
     """
 
     @property
     def key(self) -> Hashable:
-        """Equal for two pods exactly if they match the same offers."""
+        """Equal for two pods exactly if they match the same reservations."""
         ...
 
     @property
     def rows(self) -> Rows:
-        """Rows with a matched offer, ascending, each once."""
+        """Rows with a matched reservation, ascending, each once."""
         ...
 
     @property
     def slots(self) -> Rows:
-        """The offers, by their slots in the ledger, in the order of their rows."""
+        """The reservations, by their slots in the ledger, in the order of their rows."""
         ...
 
     @property
     def unseen(self) -> Unseen:
-        """The reserve pods behind the offers: the pod does not see them."""
+        """The reserve pods of these reservations, which do not exist for the pod."""
         ...
 
 
 class View:
-    """The world through the eyes of one pod, at one moment.
+    """The world as one pod sees it at one moment.
 
-    ``offers`` says whether anybody in the profile draws on held room for the pod; without such a
-    plugin no offer matches, and held room is simply taken.
+    Without ``offers`` no reservation matches, and reserved resources are in use for every pod: the
+    profile has no plugin that allocates reservations.
     """
 
     __slots__ = ("_matched", "_matched_known", "nodes", "now", "pod", "world")
@@ -66,12 +66,12 @@ class View:
 
     @property
     def kind(self) -> LabelGroup:
-        """The pod's kind: namespace and visible labels. Asked anew, keys may become visible."""
+        """The pod's namespace and visible labels; looked up again, as keys may become visible."""
         return self.nodes.label_group_of(self.pod)
 
     @property
     def matched_reservations(self) -> MatchedReservations | None:
-        """The offers this pod may draw on, or None; looked up once."""
+        """The reservations that the pod may use, or None; looked up once."""
         if not self._matched_known:
             self._matched_known = True
             self._matched = self.world.match(self.pod)
@@ -79,36 +79,39 @@ class View:
 
     @property
     def unseen(self) -> Unseen | None:
-        """Reserve pods this pod does not see; pods that differ in this read differently."""
+        """The reserve pods that do not exist for this pod, or None."""
         matched = self.matched_reservations
         return None if matched is None else matched.unseen
 
     @property
     def lifted(self) -> Lifted | None:
-        """What is held for the pod and so does not count as taken, or None."""
+        """What is reserved for the pod, and so counts as free when nodes are scored, or None."""
         return None if self.matched_reservations is None else self.world.offers.lifted(self.pod)
 
     @property
     def lifts(self) -> Hashable:
-        """Which held room does not count as taken; pods that differ in this score differently."""
+        """A key for ``lifted``: pods with different keys get different scores."""
         found = self.matched_reservations
         return None if found is None else (found.rows.tobytes(), found.slots.tobytes())
 
     def counter(self, namespace: str, selector: Selector) -> AnyCount:
-        """Count the pods a selector finds, as this pod sees them."""
+        """Return a counter of the pods that a selector matches, as this pod sees them."""
         return self.count((PodSelector(frozenset((namespace,)), selector),))
 
     def count(self, pod_selectors: PodSelectors) -> AnyCount:
-        """Count the pods that all of the choices mean, as this pod sees them."""
+        """Return a counter of the pods that match all selectors, as this pod sees them."""
         counter, unseen = self.nodes.count(pod_selectors), self.unseen
         return counter if unseen is None else unseen.count(counter)
 
     def existing_terms_for(self) -> tuple[AnyTerm, ...]:
-        """Terms that speak of this pod, held by pods it sees; depends on held and namespaces."""
+        """Return the affinity terms of existing pods that match this pod.
+
+        Depends on the epochs ``held`` and ``namespaces``.
+        """
         held, unseen = self.nodes.existing_terms_for(self.pod), self.unseen
         return held if unseen is None else tuple([unseen.term(term) for term in held])
 
     @property
     def nominated(self) -> Mapping[int, Mapping[str, PodInfo]]:
-        """Other pods nominated to rows, which this pod must leave room for, per row by uid."""
+        """Other nominated pods of at least this pod's priority, by row and uid."""
         return self.world.nominations.ahead_by_row(self.pod)

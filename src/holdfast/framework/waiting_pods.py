@@ -1,8 +1,8 @@
-"""Pods that have their room and wait for a word before they are bound (Permit).
+"""Pods that wait for the approval of Permit plugins.
 
-A waiting pod is assumed on its node like any other placement: nobody else gets the room. It waits
-until every plugin that held it back has allowed it, until one of them rejects it, until the
-shortest of their times is up, or until it is deleted or preempted. The first word counts.
+A waiting pod is assumed on its node, so its resources are in use. It waits until every plugin that
+returned Wait has allowed it, one of them rejects it, the shortest of their timeouts expires, or it
+is deleted or preempted. The first of these counts.
 """
 
 from __future__ import annotations
@@ -14,60 +14,60 @@ from holdfast.api.durations import SECOND, format_nanoseconds
 from holdfast.framework.values import Code, Placement
 
 LONGEST_WAIT = 900.0
-"""Seconds no plugin may exceed."""
+"""Seconds; a longer timeout is reduced to this."""
 REMOVED = "removed"
-"""What a pod that is deleted while it waits is told."""
+"""The message for a pod that is deleted while it waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitOutcome:
-    """How waiting ended: PASS to go on, UNSCHEDULABLE if rejected, ERROR if preempted."""
+    """How waiting ended: PASS if allowed, UNSCHEDULABLE if rejected, ERROR if preempted."""
 
     code: Code
     plugin: str = ""
     message: str = ""
 
 
-def _nobody() -> None:
+def _do_nothing() -> None:
     pass
 
 
 @dataclass(slots=True, eq=False)
 class WaitingPod:
-    """A pod that waits; ``pending`` are the plugins that have not allowed it yet.
+    """A pod that waits; ``pending`` has the deadlines of the plugins that have not allowed it yet.
 
-    They map to the time at which each gives up. ``on_end`` is called once, when waiting ends.
+    ``on_end`` is called once, when waiting ends.
     """
 
     placement: Placement
     pending: dict[str, float]
     outcome: WaitOutcome | None = None
-    on_end: Callable[[], None] = _nobody
-    _asked: Mapping[str, float] = field(default_factory=dict)
+    on_end: Callable[[], None] = _do_nothing
+    _timeouts: Mapping[str, float] = field(default_factory=dict)
 
     def allow(self, plugin: str) -> None:
-        """Let the pod go on as far as this plugin is concerned; the last one to do so frees it."""
+        """Allow the pod for this plugin; waiting ends when no plugin is pending."""
         self.pending.pop(plugin, None)
         if not self.pending:
             self._end(WaitOutcome(Code.PASS))
 
-    def reject(self, plugin: str, words: str) -> bool:
-        """Refuse the pod; False if its fate was sealed before."""
-        return self._end(WaitOutcome(Code.UNSCHEDULABLE, plugin, words))
+    def reject(self, plugin: str, message: str) -> bool:
+        """Reject the pod; return False if waiting had ended before."""
+        return self._end(WaitOutcome(Code.UNSCHEDULABLE, plugin, message))
 
-    def preempt(self, plugin: str, words: str) -> bool:
-        """Take its room for another pod; it is not to blame and is tried again after backoff."""
-        return self._end(WaitOutcome(Code.ERROR, plugin, words))
+    def preempt(self, plugin: str, message: str) -> bool:
+        """End waiting in favour of another pod; this one is tried again after backoff."""
+        return self._end(WaitOutcome(Code.ERROR, plugin, message))
 
     def next_deadline(self) -> float:
-        """When the first of the plugins still pending gives up."""
+        """Return the earliest deadline of the pending plugins."""
         return min(self.pending.values())
 
     def expire(self, now: float) -> None:
-        """Reject the pod if a plugin's time is up."""
+        """Reject the pod if a deadline has passed."""
         for plugin, deadline in sorted(self.pending.items(), key=lambda item: item[1]):
             if deadline <= now:
-                waited = format_nanoseconds(round(self._asked[plugin] * SECOND))
+                waited = format_nanoseconds(round(self._timeouts[plugin] * SECOND))
                 self.reject(
                     plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}"
                 )
@@ -82,7 +82,7 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """Every pod that waits, by uid."""
+    """All waiting pods, by uid."""
 
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}
@@ -94,25 +94,25 @@ class WaitingPods:
         return iter(list(self._pods.values()))
 
     def get(self, uid: str) -> WaitingPod | None:
-        """The waiting pod of that uid, or None."""
+        """Return the waiting pod of that uid, or None."""
         return self._pods.get(uid)
 
     def add(self, placement: Placement, seconds: Mapping[str, float], now: float) -> WaitingPod:
-        """Let a placed pod wait, at most so long for each plugin."""
-        asked = {plugin: min(wait, LONGEST_WAIT) for plugin, wait in seconds.items()}
-        pending = {plugin: now + wait for plugin, wait in asked.items()}
-        pod = self._pods[placement.pod.uid] = WaitingPod(placement, pending, _asked=asked)
+        """Add a placed pod, with a timeout in seconds per plugin."""
+        timeouts = {plugin: min(wait, LONGEST_WAIT) for plugin, wait in seconds.items()}
+        pending = {plugin: now + wait for plugin, wait in timeouts.items()}
+        pod = self._pods[placement.pod.uid] = WaitingPod(placement, pending, _timeouts=timeouts)
         return pod
 
     def remove(self, uid: str) -> None:
-        """Forget a pod whose waiting is over; one that does not wait is fine."""
+        """Remove a pod, if it is there."""
         self._pods.pop(uid, None)
 
     def fork(self) -> WaitingPods:
-        """A copy for a what-if: whatever is said to the pods in it, nobody hears it."""
+        """Return a copy for a simulation; ``on_end`` is not copied."""
         copy = WaitingPods()
         for uid, pod in self._pods.items():
             copy._pods[uid] = WaitingPod(
-                pod.placement, dict(pod.pending), pod.outcome, _asked=pod._asked
+                pod.placement, dict(pod.pending), pod.outcome, _timeouts=pod._timeouts
             )
         return copy

@@ -1,7 +1,7 @@
-"""Which labels the pods of a workload share: what Services and owners select them by.
+"""The selectors of Services and workloads, for default topology spread constraints.
 
-A pod that says nothing about spreading is spread among its like: the pods found by the Services
-that find it and by the ReplicaSet, StatefulSet or ReplicationController that owns it.
+A pod without spread constraints is spread among the pods that match the Services that select it,
+and the ReplicaSet, StatefulSet or ReplicationController that owns it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest, Invalid
 
 Owner = tuple[str, str, str]
-"""Kind, namespace and name; Services are looked through, never looked up."""
-_MOST_ANSWERS = 8192
+"""Kind, namespace and name of a workload; Services are stored apart."""
+_MAX_CACHED = 8192
 _VERSIONS = {"ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "ReplicationController": "v1"}
 
 
 class WorkloadSelectors:
-    """Selectors of Services and owners; the epoch ``selectors`` moves when one of them does."""
+    """Selectors of Services and workloads; a change of any increases the epoch ``selectors``."""
 
     takes: ClassVar[tuple[type[Object], ...]] = (
         Service, ReplicationController, ReplicaSet, StatefulSet,
@@ -40,24 +40,24 @@ class WorkloadSelectors:
         self._nodes = nodes
         self._owners: dict[Owner, Selector] = {}
         self._services: dict[str, dict[str, Selector]] = {}
-        self._answers: dict[tuple[int, Owner | None], tuple[Selector, int]] = {}
+        self._cached: dict[tuple[int, Owner | None], tuple[Selector, int]] = {}
         self._numbers: dict[Selector, int] = {}
 
     def upsert(self, obj: Object) -> None:
-        """Take in a workload; only its selector matters, not its status."""
+        """Add or update a Service or workload, of which only the selector is stored."""
         self._set(obj, _selector_of(obj))
 
     def delete(self, obj: Object) -> None:
-        """Let one go; an unknown one is fine."""
+        """Remove a Service or workload, if it is there."""
         self._set(obj, None)
 
     def _set(self, obj: Object, selector: Selector | None) -> None:
         namespace, name = obj.metadata.namespace, obj.metadata.name
         if isinstance(obj, Service):
-            there, key = self._services.setdefault(namespace, {}), name
-            old = there.pop(key, None)
+            selectors, key = self._services.setdefault(namespace, {}), name
+            old = selectors.pop(key, None)
             if selector is not None and selector != NOTHING:
-                there[key] = selector
+                selectors[key] = selector
                 self._nodes.add_selector_keys(selector.keys)
         else:
             owner = (type(obj).__name__, namespace, name)
@@ -65,26 +65,26 @@ class WorkloadSelectors:
             if selector is not None:
                 self._owners[owner] = selector
         if old != selector:
-            self._answers.clear()
+            self._cached.clear()
             self._nodes.epochs.bump("selectors")
 
     def of(self, pod: PodInfo) -> Selector:
-        """Select the pod's like; everything means that nobody selects it."""
-        return self._answer(pod)[0]
+        """Return the combined selector for a pod; EVERYTHING if there is none."""
+        return self._lookup(pod)[0]
 
     def number_of(self, pod: PodInfo) -> int:
-        """A number that pods with the same selector share, cheaper to compare than that."""
-        return self._answer(pod)[1]
+        """Return a number for the selector of a pod, which is cheaper to compare."""
+        return self._lookup(pod)[1]
 
-    def _answer(self, pod: PodInfo) -> tuple[Selector, int]:
+    def _lookup(self, pod: PodInfo) -> tuple[Selector, int]:
         key = (self._nodes.label_group_of(pod).id, self._owner_of(pod))
-        found = self._answers.get(key)
+        found = self._cached.get(key)
         if found is None:
-            if len(self._answers) >= _MOST_ANSWERS:
-                self._answers.clear()
-            selector = self._work_out(pod, key[1])
+            if len(self._cached) >= _MAX_CACHED:
+                self._cached.clear()
+            selector = self._combine(pod, key[1])
             number = self._numbers.setdefault(selector, len(self._numbers))
-            found = self._answers[key] = (selector, number)
+            found = self._cached[key] = (selector, number)
         return found
 
     def _owner_of(self, pod: PodInfo) -> Owner | None:
@@ -96,23 +96,24 @@ class WorkloadSelectors:
                 return owner if owner in self._owners else None
         return None
 
-    def _work_out(self, pod: PodInfo, owner: Owner | None) -> Selector:
-        # Services and a ReplicationController give labels, of which each key counts once.
+    def _combine(self, pod: PodInfo, owner: Owner | None) -> Selector:
+        # Services and ReplicationControllers have label maps: as upstream, the last one of a key
+        # counts.
         found: dict[str, tuple[LabelRequirement, ...]] = {}
         for selector in self._services.get(pod.namespace, {}).values():
             if selector.matches(pod.labels):
                 found.update({r.key: (r,) for r in selector.requirements or ()})
         if owner is not None:
-            its = self._owners[owner].requirements or ()
+            requirements = self._owners[owner].requirements or ()
             if owner[0] == "ReplicationController":
-                found.update({r.key: (r,) for r in its})
+                found.update({r.key: (r,) for r in requirements})
             else:
-                for requirement in its:
+                for requirement in requirements:
                     found[requirement.key] = (*found.get(requirement.key, ()), requirement)
         return conjunction(r for group in found.values() for r in group) if found else EVERYTHING
 
     def fork(self, nodes: NodeTable) -> WorkloadSelectors:
-        """An independent copy over a forked picture."""
+        """Return an independent copy over a forked node table."""
         copy = WorkloadSelectors(nodes)
         copy._owners = dict(self._owners)
         copy._numbers = dict(self._numbers)
@@ -127,4 +128,4 @@ def _selector_of(obj: Object) -> Selector:
     try:
         return from_selector(obj.spec.selector)
     except (BadRequest, Invalid):
-        return NOTHING  # of a selector nobody can read, upstream makes nothing either
+        return NOTHING  # as upstream, for an invalid selector

@@ -1,8 +1,7 @@
-"""Everything deciding looks at: nodes and pods, promises, devices, volumes, namespaces, budgets.
+"""Everything that a decision depends on: nodes, pods, reservations, devices, volumes, budgets.
 
-The scheduler feeds it from informers and ``holdfast explain`` from a file; both only say what
-objects there are. Pods that are bound to no node are not part of it (they wait in a queue), and
-finished pods do not exist.
+The scheduler updates it from informers, ``holdfast explain`` from a file. Pods without a node are
+not part of it, except for nominated ones; finished pods are ignored.
 """
 
 from __future__ import annotations
@@ -33,61 +32,61 @@ if TYPE_CHECKING:
 
 
 class Ledger(Protocol):
-    """A ledger of promises or devices that takes objects of some kinds."""
+    """A store of what objects of some kinds use or reserve."""
 
     @property
     def takes(self) -> tuple[type[Object], ...]:
-        """The kinds."""
+        """The types of the objects that it stores."""
         ...
 
     def upsert(self, obj: Any) -> None:
-        """Take in an object, new or changed."""
+        """Add or update an object."""
         ...
 
     def delete(self, obj: Any) -> None:
-        """Let an object go; an unknown one is fine."""
+        """Remove an object, if it is there."""
         ...
 
     def fork(self, nodes: NodeTable) -> Any:
-        """An independent copy over a forked picture."""
+        """Return an independent copy over a forked node table."""
         ...
 
 
 @runtime_checkable
 class PodEventHandler(Protocol):
-    """A ledger that also wants to know which pods stand where. Told after the picture."""
+    """A ledger that also follows the pods on nodes; called after the node table is updated."""
 
     def pod_set(self, pod_info: PodInfo, node: str) -> None:
-        """A bound pod is new or changed; may be told of pods it knows as assumed."""
+        """Handle a bound pod that is new or changed; the ledger may know it as assumed."""
         ...
 
     def pod_removed(self, uid: str) -> None:
-        """A bound or assumed pod is gone; may be one it never heard of."""
+        """Handle the removal of a bound or assumed pod; the ledger may not know it."""
         ...
 
 
 class AttemptAuditor(Protocol):
-    """Compare the world before and after every attempt, if invariants are checked."""
+    """Compares the world before and after every attempt, under ``--check-invariants``."""
 
     def note_faults(self, faults: Iterable[str]) -> None:
-        """Note what is wrong with a decision; looking for it is work that may be left out."""
+        """Store what is wrong with a decision; ``faults`` are computed only if they are read."""
         ...
 
     def before_attempt(self) -> None:
-        """Note the state of the ledgers."""
+        """Store the state of the ledgers."""
         ...
 
     def after_attempt(self, placement: Placement | None) -> None:
-        """Compare it with now; None is for an attempt that found no node."""
+        """Compare the ledgers with the state before; ``placement`` is None if no node was found."""
         ...
 
     def raise_faults(self) -> None:
-        """Raise an AssertionError if an invariant was broken."""
+        """Raise an AssertionError if there are faults."""
         ...
 
 
 class World:
-    """The cluster as deciding sees it."""
+    """The state of the cluster, for decisions."""
 
     def __init__(
         self,
@@ -102,13 +101,13 @@ class World:
         auditor: Callable[[World], AttemptAuditor] | None = None,
     ) -> None:
         self.nodes = NodeTable() if nodes is None else nodes
-        # An empty ledger is falsy: only None means that there is none yet.
+        # An empty ledger is falsy, so compare with None.
         self.offers = Offers(self.nodes) if offers is None else offers
         self.policies = Policies(self.nodes) if policies is None else policies
         self.devices = Inventory(self.nodes) if devices is None else devices
         self.volumes = Volumes(self.nodes) if volumes is None else volumes
         self.selectors = WorkloadSelectors(self.nodes) if selectors is None else selectors
-        self._pod_watchers = [
+        self._pod_handlers = [
             ledger for ledger in self.ledgers if isinstance(ledger, PodEventHandler)
         ]
         self.budgets: dict[str, PodDisruptionBudget] = {}
@@ -117,35 +116,35 @@ class World:
         self.evictions = Evictions(self.nodes)
         self.waiting = WaitingPods()
         self.ignores_resource = uncounted
-        """Tells resources that nobody here counts, by configuration: somebody else does."""
+        """Whether the configuration leaves a resource to an extender, by its name."""
         self.auditor = None if auditor is None else auditor(self)
         self.caches: dict[Hashable, Any] = {}
-        """What deciding and plugins keep about this world between pods, under their own keys."""
+        """Caches of decisions and plugins for this world, under keys of their own."""
 
     @property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
-        """Labels of the namespaces we were told about."""
+        """Labels of the known namespaces."""
         return self.nodes.namespaces
 
     @property
     def ledgers(self) -> tuple[Ledger, ...]:
-        """The ledgers of capacity, devices and volumes, and what workloads select."""
+        """The ledgers of reservations, policies, devices and volumes, and workload selectors."""
         return (self.offers, self.policies, self.devices, self.volumes, self.selectors)
 
     def pod_info(self, pod: Pod, *, is_reserve_pod: bool = False) -> PodInfo:
-        """Digest a pod in this world's resource ids."""
+        """Return a pod's scheduling information, in this world's resource ids."""
         return self.nodes.pod_info(pod, is_reserve_pod=is_reserve_pod)
 
     def reserve_pod_info(self, reservation: Reservation) -> PodInfo:
-        """Digest the pod that looks for a node in the place of a reservation."""
+        """Return the scheduling information of a reservation's reserve pod."""
         return self.pod_info(reserve_pod(reservation), is_reserve_pod=True)
 
     def match(self, pod: PodInfo) -> MatchedReservations | None:
-        """The offers of held room a pod may draw on, or None."""
+        """Return the reservations that a pod may use, or None."""
         return self.offers.match(pod)
 
     def upsert(self, obj: Object) -> None:
-        """Take in an object, new or changed; kinds nobody reads are ignored."""
+        """Add or update an object; kinds that nothing here reads are ignored."""
         match obj:
             case Pod():
                 self._upsert_pod(obj)
@@ -156,18 +155,18 @@ class World:
             case PodDisruptionBudget():
                 self.budgets[obj.key] = obj
                 self.nodes.epochs.bump("budgets")
-                if (chosen := obj.spec.selector) is not None:
-                    named = (term.key for term in chosen.match_expressions)
-                    self.nodes.add_selector_keys(frozenset((*chosen.match_labels, *named)))
+                if (selector := obj.spec.selector) is not None:
+                    keys = (term.key for term in selector.match_expressions)
+                    self.nodes.add_selector_keys(frozenset((*selector.match_labels, *keys)))
         for ledger in self.ledgers:
             if isinstance(obj, ledger.takes):
                 ledger.upsert(obj)
 
     def delete(self, obj: Object) -> None:
-        """Let an object go."""
+        """Remove an object, if it is there."""
         match obj:
             case Pod():
-                self._drop_pod(self._uid(obj))
+                self._remove_pod(self._uid(obj))
             case Node():
                 self.nodes.delete_node(obj.name)
             case Namespace():
@@ -180,24 +179,24 @@ class World:
                 ledger.delete(obj)
 
     def nominate(self, waiting: PodInfo) -> None:
-        """Keep room for a waiting pod on the node its status names, and on no other."""
+        """Nominate a pod to the node that its status names, or clear its nomination."""
         node = waiting.pod.status.nominated_node_name
         if node or self.nominations:
             self.nominations.set(waiting, node)
 
     def assume(self, pod: PodInfo, row: int) -> None:
-        """Put a pod on a row before the API server knows; its nomination has served."""
+        """Put a pod on a row before it is bound, and clear its nomination."""
         if self.nominations:
             self.nominations.clear(pod.uid)
             self.evictions.end(pod.uid)
         self.nodes.assume(pod, row)
 
     def forget(self, uid: str) -> None:
-        """Withdraw an assumption."""
+        """Remove an assumed pod."""
         self.nodes.forget(uid)
 
     def fork(self) -> World:
-        """An independent copy, for what-if and dry runs."""
+        """Return an independent copy, for simulations and dry runs."""
         nodes = self.nodes.fork()
         copy = World(
             nodes,
@@ -217,22 +216,22 @@ class World:
     def _upsert_pod(self, pod: Pod) -> None:
         uid, node = self._uid(pod), pod.spec.node_name
         if pod.finished:
-            self._drop_pod(uid)
+            self._remove_pod(uid)
         elif node:
             pod_info = self.pod_info(pod)
             self.nominations.clear(uid)
             self.evictions.end(uid)
             self.nodes.add_pod(pod_info, node)
-            for ledger in self._pod_watchers:
+            for ledger in self._pod_handlers:
                 ledger.pod_set(pod_info, node)
         else:
             self.nominate(self.pod_info(pod))
 
-    def _drop_pod(self, uid: str) -> None:
+    def _remove_pod(self, uid: str) -> None:
         self.nominations.clear(uid)
         self.evictions.end(uid)
         self.nodes.remove_pod(uid)
-        for ledger in self._pod_watchers:
+        for ledger in self._pod_handlers:
             ledger.pod_removed(uid)
 
     @staticmethod

@@ -1,9 +1,9 @@
-"""What tests of Holdfast, of its plugins and of its drivers are made of. Public.
+"""The public test kit: for tests of Holdfast, of plugins and of device drivers.
 
 Lives here: builders of objects, the virtual clock, fault injection, the harness that runs a whole
-cluster in one process, the conformance suites. May not live here: anything that what ships needs
-to run (only ``cli`` imports from here, to run the driver conformance suite). Fakes are for time
-and faults alone; everything else is the real thing.
+cluster in one process, and the conformance suites. May not live here: anything that Holdfast needs
+to run (of its packages only ``cli`` imports this one, for the driver conformance suite). Only time
+and faults are simulated; everything else is the real code.
 """
 
 from holdfast.testing.builders import (

@@ -1,9 +1,8 @@
-"""Objects for tests, as short as what matters about them: ``a_pod("web", cpu="2")``.
+"""Builders of objects for tests, which need only what matters: ``a_pod("web", cpu="2")``.
 
-Each builder returns the raw dict to send to an API server; ``typed`` reads it as the struct the
-components see. Keyword arguments that a builder does not name go into ``spec``, snake_case
-becoming camelCase: ``a_pod(node_selector={"zone": "a"})``. Values are taken as they are, in the
-wire's own form. None means: leave it out.
+Each builder returns the raw dict for an API server; ``typed`` converts it to the struct that the
+components use. Other keyword arguments are fields of ``spec``, in snake_case:
+``a_pod(node_selector={"zone": "a"})``. Values have the form of the API. None leaves a field out.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ _RESOURCES: dict[tuple[str, str], Resource[Any]] = {
 
 
 def resource_of(raw: Mapping[str, Any]) -> Resource[Any]:
-    """Say where an object of this kind lives."""
+    """Return the API resource of an object."""
     return _RESOURCES[raw["apiVersion"], raw["kind"]]
 
 
 def typed(raw: Mapping[str, Any], **metadata: Any) -> Any:
-    """Read a raw object as its struct, as if it had been stored.
+    """Convert a raw object to its struct, as if it had been stored.
 
-    ``metadata`` adds to its metadata. An object without a uid is given one made of its name.
+    ``metadata`` is added to its metadata. A missing uid is made from the name.
 
     >>> typed(a_pod("web", cpu="2")).spec.containers[0].resources.requests
     {'cpu': '2'}
@@ -64,7 +63,7 @@ def a_pod(
     metadata: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> Raw:
-    """A pod of one container, asking for one CPU unless told otherwise.
+    """A pod with one container that requests one CPU by default.
 
     ``requests`` adds to cpu and memory. ``claims`` are entries of ``spec.resourceClaims``; the
     container uses them all.
@@ -186,12 +185,12 @@ def a_resource_policy(
 
 
 def a_replica_set(name: str = "rs", *, replicas: int = 1, **pod: Any) -> Raw:
-    """A replica set of pods labelled ``app: NAME``; keywords shape the pod as in ``a_pod``."""
+    """A replica set of pods labelled ``app: NAME``; keywords are those of ``a_pod``."""
     return _workload(scheme.REPLICASETS, name, replicas, pod)
 
 
 def a_deployment(name: str = "web", *, replicas: int = 1, **pod: Any) -> Raw:
-    """A deployment of pods labelled ``app: NAME``; keywords shape the pod as in ``a_pod``."""
+    """A deployment of pods labelled ``app: NAME``; keywords are those of ``a_pod``."""
     return _workload(scheme.DEPLOYMENTS, name, replicas, pod)
 
 
@@ -220,7 +219,7 @@ def an_object(
     annotations: Labels = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """Put an object together; an empty spec is left out."""
+    """Return an object; an empty spec is left out."""
     meta = kept(
         name=name,
         namespace=namespace or None,
@@ -235,7 +234,7 @@ def an_object(
 
 
 def camel(fields: Mapping[str, Any]) -> Raw:
-    """Turn snake_case keys into camelCase, leaving None out.
+    """Convert snake_case keys to camelCase, without values that are None.
 
     >>> camel({"node_selector": {"zone": "a"}, "priority": None})
     {'nodeSelector': {'zone': 'a'}}
@@ -248,5 +247,5 @@ def camel(fields: Mapping[str, Any]) -> Raw:
 
 
 def kept(**fields: Any) -> Raw:
-    """Make a dict of what is not None."""
+    """Return a dict of the values that are not None."""
     return {key: value for key, value in fields.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Time that passes only when a test says so."""
+"""A clock for tests: time passes only on request."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ MOST_ROUNDS = 100_000
 
 
 class VirtualClock:
-    """A Clock moved by hand: ``await clock.advance(5)``.
+    """A Clock that a test advances: ``await clock.advance(5)``.
 
-    Sleepers wake in the order of their deadlines, ties in the order they lay down, and the loop
-    settles between any two, so that a test sees the same interleaving every time. Work done
-    outside the loop (a writer thread) is waited for through ``busy``: functions that tell
-    whether something is still under way.
+    Sleeping tasks wake in the order of their deadlines, with equal deadlines in the order of their
+    ``sleep`` calls; the loop settles between any two, so that a test is deterministic. ``busy`` has
+    functions that return whether work outside the loop, such as a writer thread, is not finished.
     """
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
@@ -33,7 +32,7 @@ class VirtualClock:
         return self._start + self._passed
 
     def monotonic(self) -> float:
-        """Seconds since this clock was made."""
+        """Seconds since this clock was created."""
         return self._passed
 
     async def sleep(self, seconds: float) -> None:
@@ -50,14 +49,14 @@ class VirtualClock:
         await self._step.wait()
 
     async def step(self, seconds: float) -> None:
-        """Set the time of day forward or back; no time passes and no sleeper wakes."""
+        """Change the time of day; no time passes, and no sleeping task wakes."""
         self._start += seconds
         step, self._step = self._step, asyncio.Event()
         step.set()
         await self.settle()
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, waking every sleeper whose deadline is reached on the way."""
+        """Let time pass, and wake every task whose deadline is reached."""
         end = self._passed + seconds
         await self.settle()
         while (deadline := self._next_deadline()) is not None and deadline <= end:
@@ -68,13 +67,13 @@ class VirtualClock:
         await self.settle()
 
     def skip(self, seconds: float) -> None:
-        """Let time pass that nobody lives through: a machine that was off."""
+        """Let time pass without waking tasks, as if the machine had been off."""
         self._passed += seconds
 
     async def advance_until(self, reached: Callable[[], bool], limit: float = 3600.0) -> None:
-        """Let time jump from deadline to deadline until ``reached()`` is true.
+        """Advance from deadline to deadline until ``reached()`` is true.
 
-        Fails after ``limit`` seconds, or when nobody sleeps and it is still not true.
+        Fails after ``limit`` seconds, or when no task sleeps and it is still not true.
         """
         end = self._passed + limit
         await self.settle()
@@ -85,7 +84,7 @@ class VirtualClock:
             await self.advance(deadline - self._passed)
 
     async def settle(self) -> None:
-        """Let the loop run until nothing more happens without time passing."""
+        """Run the loop until nothing more happens without time passing."""
         idle = 0
         for _ in range(MOST_ROUNDS):
             if any(busy() for busy in self.busy):
@@ -96,7 +95,7 @@ class VirtualClock:
             idle = 0 if _ready() else idle + 1
             if idle >= IDLE_ROUNDS:
                 return
-        raise AssertionError("the loop does not come to rest: something polls without sleeping")
+        raise AssertionError("the event loop never becomes idle: something polls without sleeping")
 
     def _next_deadline(self) -> float | None:
         while self._sleepers and self._sleepers[0][2].done():
@@ -105,6 +104,6 @@ class VirtualClock:
 
 
 def _ready() -> bool:
-    """Tell whether other callbacks are ready to run; asyncio's own loop keeps them in a deque."""
+    """Return whether other callbacks are ready to run; asyncio's own loop has them in a deque."""
     ready = getattr(asyncio.get_running_loop(), "_ready", ())
     return len(ready) > 0

@@ -1,8 +1,8 @@
-"""``check_plugin``: the suite every plugin passes, ours and yours.
+"""``check_plugin``: the conformance suite for built-in and own plugins.
 
-A plugin that answers with arrays is right only if the arrays could have been worked out one row at
-a time, from scratch, in any order. The suite lets random things happen to a random cluster, things
-being removed among them, and asks the plugin in every way the runner may ask it.
+The arrays that a plugin returns must be the same as if they were computed one row at a time,
+without caches and in any order. The suite applies random events, removals included, to random
+clusters and calls the plugin in every way in which the engine may call it.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _LARGE = 68
 """From this many nodes on, 17 rows are at most a quarter of all."""
 PluginFactory = Callable[[], Plugin | PerNodePlugin]
 Pods = Callable[[RandomCluster], Any]
-_ASKED: tuple[type[Plugin], ...] = (
+_TESTED: tuple[type[Plugin], ...] = (
     PreFilterPlugin,
     FilterPlugin,
     ScorePlugin,
     PostFilterPlugin,
     QueueingHintPlugin,
 )
-"""The extension points of which there are laws."""
+"""The extension points that the suite tests."""
 
 
 def check_plugin(
@@ -75,33 +75,33 @@ def check_plugin(
     steps: int = 30,
     nodes: int = 8,
 ) -> None:
-    """Raise AssertionError naming the law that the plugin breaks.
+    """Raise an AssertionError that names the rule which the plugin breaks.
 
-    ``factory`` makes the plugin, in columns or one for a node at a time. ``pods`` makes the pods it
-    is asked about; give your own if random ones never concern it. ``nodes`` is how many nodes a
-    cluster begins with: from about 80 on, rows that changed are also asked about as arrays.
+    ``factory`` creates the plugin, which may be a PerNodePlugin. ``pods`` creates the pods; pass
+    your own if random ones do not concern the plugin. ``nodes`` is the initial number of nodes;
+    from about 80 on, the plugin is also called with changed rows as arrays.
     """
     plugin = columnar(factory())
     check_declaration(plugin)
-    if not any(implements(plugin, point) for point in _ASKED):
+    if not any(implements(plugin, point) for point in _TESTED):
         return
     for number in range(clusters):
         cluster = RandomCluster(Random(seed * 1000 + number), nodes)
-        memory = DecisionCache(Profile(plugin.name, (plugin,)))
+        cache = DecisionCache(Profile(plugin.name, (plugin,)))
         waiting = [pods(cluster) for _ in range(4)]
         for _ in range(steps):
             for _ in range(_events(cluster)):
                 cluster.step()
             pod = cluster.random.choice(waiting)
-            _check_step(plugin, memory, cluster, pod)
+            _check_step(plugin, cache, cluster, pod)
         check_hints(plugin, cluster, waiting[0])
 
 
 def _events(cluster: RandomCluster) -> int:
-    """How many events happen before the next question: mostly one, sometimes very many.
+    """Return the number of events before the next calls: mostly one, sometimes very many.
 
-    In a large cluster about a quarter of the rows change then; if they are at most a quarter and
-    more than 16, they are asked about as one array.
+    In a large cluster about a quarter of the rows change then. Between 17 and a quarter of all rows
+    are passed as one array.
     """
     if cluster.random.random() < 0.8:
         return 1
@@ -111,18 +111,18 @@ def _events(cluster: RandomCluster) -> int:
     return cluster.random.randrange(nodes // 2, nodes * 3 // 4)
 
 
-def _check_step(plugin: Plugin, memory: DecisionCache, cluster: RandomCluster, pod: Any) -> None:
+def _check_step(plugin: Plugin, cache: DecisionCache, cluster: RandomCluster, pod: Any) -> None:
     case = prepare_case(plugin, cluster.world, pod)
-    _check_incremental(case, memory, cluster, pod)
+    _check_incremental(case, cache, cluster, pod)
     check_reads(case)
     before = _fingerprint(cluster.world.nodes)
     if not case.outcome.skip and case.outcome.reject is None and len(case.rows):
-        _check_answers(case, cluster)
+        _check_results(case, cluster)
     check_post_filter(case)
     assert _fingerprint(cluster.world.nodes) == before, f"{plugin.name}: inputs unchanged"
 
 
-def _check_answers(case: Case, cluster: RandomCluster) -> None:
+def _check_results(case: Case, cluster: RandomCluster) -> None:
     check_comparable(case)
     if case.outcome.filters:
         check_rows(case, case.verdicts, cluster.random, "filter")
@@ -137,39 +137,41 @@ def _check_answers(case: Case, cluster: RandomCluster) -> None:
     check_promise(case, cluster.random)
 
 
-def _check_incremental(case: Case, memory: DecisionCache, cluster: RandomCluster, pod: Any) -> None:
-    """What is kept through events equals what a world built at once says, by node name."""
+def _check_incremental(case: Case, cache: DecisionCache, cluster: RandomCluster, pod: Any) -> None:
+    """Results that are cached and updated through events equal those in a new world."""
     plugin, world = case.plugin, cluster.world
     if plugin.traits.scope is Scope.CLUSTER:
         return
-    kept = memory.pre_filter(plugin, case.pod, View(world, case.pod, 0.0))
-    anew = prepare_case(plugin, cluster.rebuilt(shuffled=True), pod)
+    cached = cache.pre_filter(plugin, case.pod, View(world, case.pod, 0.0))
+    computed = prepare_case(plugin, cluster.rebuilt(shuffled=True), pod)
     law = f"{plugin.name}: incremental equals full"
-    assert (kept.skip, kept.reject) == (anew.outcome.skip, anew.outcome.reject), law
-    if kept.skip or kept.reject is not None:
+    assert (cached.skip, cached.reject) == (computed.outcome.skip, computed.outcome.reject), law
+    if cached.skip or cached.reject is not None:
         return
-    if kept.row_results is not None:
-        kept.row_results.refresh()
-    if kept.filters:
-        verdicts = _kept_verdicts(plugin, kept, world.nodes)
-        assert verdicts == _by_name(anew.world.nodes, anew.verdicts(anew.rows)), law
-    if kept.scores:
-        scores = _kept_scores(plugin, kept, world.nodes)
-        assert scores == _by_name(anew.world.nodes, anew.scores(anew.rows)), law
+    if cached.row_results is not None:
+        cached.row_results.refresh()
+    if cached.filters:
+        verdicts = _cached_verdicts(plugin, cached, world.nodes)
+        assert verdicts == _by_name(computed.world.nodes, computed.verdicts(computed.rows)), law
+    if cached.scores:
+        scores = _cached_scores(plugin, cached, world.nodes)
+        assert scores == _by_name(computed.world.nodes, computed.scores(computed.rows)), law
 
 
-def _kept_verdicts(
-    plugin: CyclePlugin, kept: PreFilterOutcome, nodes: NodeTable
+def _cached_verdicts(
+    plugin: CyclePlugin, cached: PreFilterOutcome, nodes: NodeTable
 ) -> dict[str, float]:
-    if kept.row_results is not None and kept.row_results.verdicts is not None:
-        return _by_name(nodes, kept.row_results.verdicts[nodes.rows])
-    return _by_name(nodes, plugin.filter(kept.state, nodes.rows, NO_CHANGE))
+    if cached.row_results is not None and cached.row_results.verdicts is not None:
+        return _by_name(nodes, cached.row_results.verdicts[nodes.rows])
+    return _by_name(nodes, plugin.filter(cached.state, nodes.rows, NO_CHANGE))
 
 
-def _kept_scores(plugin: CyclePlugin, kept: PreFilterOutcome, nodes: NodeTable) -> dict[str, float]:
-    if kept.row_results is not None and kept.row_results.raw is not None:
-        return _by_name(nodes, kept.row_results.raw[nodes.rows])
-    return _by_name(nodes, plugin.score(kept.state, nodes.rows))
+def _cached_scores(
+    plugin: CyclePlugin, cached: PreFilterOutcome, nodes: NodeTable
+) -> dict[str, float]:
+    if cached.row_results is not None and cached.row_results.raw is not None:
+        return _by_name(nodes, cached.row_results.raw[nodes.rows])
+    return _by_name(nodes, plugin.score(cached.state, nodes.rows))
 
 
 def _by_name(nodes: NodeTable, values: NDArray[Any]) -> dict[str, float]:
@@ -177,7 +179,7 @@ def _by_name(nodes: NodeTable, values: NDArray[Any]) -> dict[str, float]:
 
 
 def _fingerprint(nodes: NodeTable) -> tuple[Any, ...]:
-    """Everything a careless plugin could have written to."""
+    """Return the contents of all arrays that a plugin must not modify."""
     amounts = nodes.amounts
     arrays = (
         amounts.allocatable, amounts.requested, amounts.free, amounts.divisor,

@@ -1,4 +1,4 @@
-"""Devices, their classes and claims on them, for tests."""
+"""Builders of devices, device classes and claims for tests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def a_device(
     capacity: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Raw:
-    """A device of a slice; plain attribute values and amounts are wrapped as the wire wants."""
+    """A device of a slice; plain attribute values and amounts get the form of the API."""
     wrapped = {key: _attribute(value) for key, value in (attributes or {}).items()}
     amounts = {
         key: value if isinstance(value, dict) else {"value": value}
@@ -46,7 +46,7 @@ def a_slice(
     slices: int = 1,
     **spec: Any,
 ) -> Raw:
-    """A slice of a node's devices; a number makes that many plain ones, gpu-0 and on."""
+    """A slice of a node's devices; a number creates that many plain ones from gpu-0 on."""
     made = [a_device(f"gpu-{n}") for n in range(devices)] if isinstance(devices, int) else devices
     body = kept(
         driver=driver,
@@ -70,7 +70,7 @@ def a_claim(
     status: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """A claim on ``count`` devices of a class, or one of several ``requests`` in full."""
+    """A claim for ``count`` devices of a class, or with these ``requests``."""
     body = _devices(device_class, count, selectors, requests, constraints)
     made = an_object(
         scheme.RESOURCE_CLAIMS, name, body, namespace=namespace, labels=labels, metadata=metadata
@@ -88,7 +88,7 @@ def a_claim_template(
     requests: Sequence[Mapping[str, Any]] | None = None,
     constraints: Sequence[Mapping[str, Any]] = (),
 ) -> Raw:
-    """A template of claims like ``a_claim``'s."""
+    """A claim template; arguments are those of ``a_claim``."""
     body = {"spec": _devices(device_class, count, selectors, requests, constraints)}
     return an_object(scheme.RESOURCE_CLAIM_TEMPLATES, name, body, namespace=namespace)
 

@@ -1,7 +1,7 @@
-"""A cluster without an API server: objects in, decisions out. For authors of plugins.
+"""A cluster without an API server, for tests of plugins: add objects, then place pods.
 
-The deciding code is the scheduler's own; only what happens around a decision is left out (queue,
-binding, events). Where that matters, use ``Harness``::
+Decisions are made by the scheduler's own code; queue, binding and events are left out. Use
+``Harness`` for those::
 
     cluster = FakeCluster(a_node("n1"), a_node("n2", cpu="1"))
     assert cluster.place(a_pod("p", cpu="4")) == "n1"
@@ -31,7 +31,7 @@ from holdfast.testing.builders import typed
 
 
 class FakeCluster:
-    """A world built from raw objects, and a profile to decide with."""
+    """A world built from raw objects, and a profile."""
 
     def __init__(
         self, *objects: Mapping[str, Any], profile: Profile | None = None, seed: int = 0
@@ -44,20 +44,20 @@ class FakeCluster:
         self.add(*objects)
 
     def add(self, *objects: Mapping[str, Any]) -> None:
-        """Take in objects as an API server would hold them, new or changed."""
+        """Add or update objects, in the form in which an API server stores them."""
         for raw in objects:
             self.world.upsert(typed(raw))
 
     def remove(self, raw: Mapping[str, Any]) -> None:
-        """Let an object go."""
+        """Remove an object."""
         self.world.delete(typed(raw))
 
     def place(self, pod: Mapping[str, Any]) -> str:
-        """Decide for a pod and enter every promise; answers its node, "" for nowhere."""
+        """Place and assume a pod and run its Reserve plugins; return its node, or ""."""
         pod_info = self._pod_info(pod)
         self._auditor.before_attempt()
         placement = self._placement(pod_info)
-        if placement is not None and not self._hold(placement):
+        if placement is not None and not self._reserve(placement):
             placement = None
         self._auditor.after_attempt(placement)
         self._auditor.raise_faults()
@@ -73,16 +73,16 @@ class FakeCluster:
         self._auditor.note_faults(placement_faults(self.profile, found, placement))
         return placement
 
-    def _hold(self, placement: Placement) -> bool:
+    def _reserve(self, placement: Placement) -> bool:
         placement.now = self.now
         return assume_and_reserve(self.profile, self.world, placement) is None
 
     def why(self, pod: Mapping[str, Any]) -> str:
-        """The message a pod that fits nowhere gets, "" for one that fits."""
+        """Return why a pod fits on no node, or ""."""
         return str(self.explain(pod)["message"])
 
     def explain(self, pod: Mapping[str, Any], *, preempt: bool = False) -> dict[str, Any]:
-        """Everything there is to say about a decision, as `holdfast explain` prints it."""
+        """Return a full explanation of a decision, as ``holdfast explain`` prints it."""
         return explain(self.profile, typed(pod), self.world, self.now, preempt=preempt)
 
     def _pod_info(self, pod: Mapping[str, Any]) -> PodInfo:

@@ -1,4 +1,4 @@
-"""A real HTTP server that answers like a scheduler extender, as a test tells it to.
+"""An HTTP server that plays a scheduler extender with given responses.
 
 async with FakeExtender() as extender:
     extender.answers["filter"] = allow("n1")
@@ -24,14 +24,14 @@ from holdfast.testing.harness import Harness
 
 Json = dict[str, Any]
 ExtenderAnswer = Callable[[Json], Any]
-"""From the question to the answer; may be a coroutine function, and may answer a Response."""
+"""From the request body to the response body; may be async, and may return a Response."""
 
 
 class FakeExtender:
-    """Answers each verb with ``answers[verb]`` and keeps what it was asked in ``asked``."""
+    """Responds to each verb with ``answers[verb]``, and stores the requests in ``asked``."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self.row_results: dict[str, ExtenderAnswer] = {}
+        self.answers: dict[str, ExtenderAnswer] = {}
         self.asked: list[tuple[str, Json]] = []
         self.url = ""
         self._tls = tls
@@ -62,24 +62,24 @@ class FakeExtender:
         await self._runner.cleanup()
 
     def config(self, **fields: Any) -> ExtenderConfig:
-        """How to reach it, and by which verbs; it knows the nodes unless told otherwise."""
+        """Return a configuration for this extender; by default it has a node cache."""
         return ExtenderConfig(**{"url_prefix": self.url, "node_cache_capable": True, **fields})
 
     def join(self, cluster: Harness) -> None:
-        """Let the cluster's virtual time wait for answers that are on their way."""
+        """Make the cluster's virtual clock wait for requests in flight."""
         extenders = cluster.components.scheduler.extenders
         cluster.clock.busy.append(lambda: extenders.requests_in_flight > self._holding)
 
     def hold(self) -> None:
-        """Answer nothing until ``release``."""
+        """Delay all responses until ``release``."""
         self._open.clear()
 
     def release(self) -> None:
-        """Answer what was held back, and everything from now on."""
+        """Send the delayed responses, and delay no more."""
         self._open.set()
 
     def questions(self, verb: str) -> list[Json]:
-        """What was asked by a verb, in order."""
+        """Return the request bodies of a verb, in order."""
         return [body for asked, body in self.asked if asked == verb]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -90,7 +90,7 @@ class FakeExtender:
             await self._open.wait()
         finally:
             self._holding -= 1
-        answer = self.row_results[verb](body)
+        answer = self.answers[verb](body)
         if inspect.isawaitable(answer):
             answer = await answer
         if isinstance(answer, web.StreamResponse):
@@ -100,12 +100,12 @@ class FakeExtender:
 
 
 def allow(*names: str) -> ExtenderAnswer:
-    """Filter: let these nodes pass, and say nothing of the others."""
+    """Filter: allow these nodes, and give no reason for the others."""
     return lambda body: {"NodeNames": [name for name in body["NodeNames"] if name in names]}
 
 
 def refuse(why: str, *names: str, unresolvable: bool = False) -> ExtenderAnswer:
-    """Filter: refuse these nodes for a reason."""
+    """Filter: reject these nodes for a reason."""
 
     def answer(body: Json) -> Json:
         asked: list[str] = body["NodeNames"]
@@ -119,10 +119,10 @@ def refuse(why: str, *names: str, unresolvable: bool = False) -> ExtenderAnswer:
 
 
 def give(**points: int) -> ExtenderAnswer:
-    """Prioritize: points by node."""
+    """Prioritize: scores by node."""
     return lambda body: [{"Host": name, "Score": points.get(name, 0)} for name in body["NodeNames"]]
 
 
 def fail(status: int) -> ExtenderAnswer:
-    """Any verb: answer with an HTTP status and nothing else."""
+    """Any verb: respond with an HTTP status and no body."""
     return lambda _body: web.Response(status=status)

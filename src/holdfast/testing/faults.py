@@ -1,7 +1,7 @@
-"""A transport that fails as networks and servers do, the same way every time.
+"""A transport that injects faults of networks and servers, reproducibly.
 
-Scripted: ``Fault("unavailable_after", method="POST", path="/pods")`` spoils the next matching
-request. By chance: ``Chances(conflict=0.1)`` with a seeded generator spoils some of all.
+``Fault("unavailable_after", method="POST", path="/pods")`` lets the next matching request fail.
+``Chances(conflict=0.1)`` lets requests fail at random, by a seeded generator.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ON_STREAMS: tuple[Trouble, ...] = ("unavailable", "expired", "cut", "torn", "end
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Spoil ``times`` requests whose method and path match; a watch after ``lines`` lines."""
+    """Let ``times`` requests with this method and path fail; a watch after ``lines`` lines."""
 
     trouble: Trouble
     method: str = ""
@@ -47,7 +47,7 @@ class Fault:
     watch: bool | None = None
 
     def hits(self, request: Request, troubles: tuple[Trouble, ...]) -> bool:
-        """Tell whether this fault is meant for that request."""
+        """Return whether the fault applies to a request."""
         watching = "watch" in request.query
         return (
             self.trouble in troubles
@@ -59,7 +59,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """How likely each trouble is, per request; a spoiled watch lives for up to ``lines`` lines."""
+    """The probability of each fault per request; a watch fails after up to ``lines`` lines."""
 
     conflict: float = 0.0
     unavailable: float = 0.0
@@ -76,7 +76,7 @@ class Chances:
 
 @dataclass(slots=True)
 class FaultyTransport:
-    """Pass requests on to ``inner``, spoiling some. ``told`` lists what was done to which."""
+    """Sends requests through ``inner``, of which some fail; ``told`` lists the injected faults."""
 
     inner: Transport
     faults: Iterable[Fault] = ()
@@ -91,27 +91,27 @@ class FaultyTransport:
         self._left = [(fault, fault.times) for fault in self.faults]
 
     def add(self, *faults: Fault) -> None:
-        """Spoil more requests from now on."""
+        """Add faults."""
         self._left.extend((fault, fault.times) for fault in faults)
 
     async def send(self, request: Request) -> Response:
-        """Send one request, unless or although it is spoiled."""
+        """Send one request, with the fault that applies to it."""
         writes = request.method not in ("GET", "HEAD")
         fault = self._choose(request, ON_WRITES if writes else ON_READS)
         if fault is None:
             return await self.inner.send(request)
         match fault.trouble:
             case "conflict":
-                return _answer(Conflict("injected: the object has been modified"))
+                return _error_response(Conflict("injected: the object has been modified"))
             case "unavailable":
-                return _answer(Unavailable("injected: nothing was written"))
+                return _error_response(Unavailable("injected: nothing was written"))
             case "delay":
                 await self._wait(fault)
                 return await self.inner.send(request)
         await self.inner.send(request)
         if fault.trouble == "lost":
             raise Unavailable("injected: the connection broke; the write took effect")
-        return _answer(Unavailable("injected: the write took effect"))
+        return _error_response(Unavailable("injected: the write took effect"))
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
@@ -123,16 +123,16 @@ class FaultyTransport:
             await self._wait(fault)
             fault = None
         async with self.inner.stream(request) as stream:
-            yield stream if fault is None else _SpoiledStream(stream, fault)
+            yield stream if fault is None else _FailingStream(stream, fault)
 
     async def close(self) -> None:
-        """Close the transport inside."""
+        """Close the inner transport."""
         await self.inner.close()
 
     def _choose(self, request: Request, troubles: tuple[Trouble, ...]) -> Fault | None:
         if not self.enabled:
             return None
-        fault = self._scripted(request, troubles) or self._by_chance(troubles)
+        fault = self._scripted(request, troubles) or self._at_random(troubles)
         if fault is not None:
             self.told.append((fault.trouble, request.method, request.path))
         return fault
@@ -144,11 +144,11 @@ class FaultyTransport:
                 return fault
         return None
 
-    def _by_chance(self, troubles: tuple[Trouble, ...]) -> Fault | None:
-        throw = self.rng.random()
+    def _at_random(self, troubles: tuple[Trouble, ...]) -> Fault | None:
+        drawn = self.rng.random()
         for trouble in troubles:
-            throw -= getattr(self.chances, trouble)
-            if throw < 0:
+            drawn -= getattr(self.chances, trouble)
+            if drawn < 0:
                 lines = self.rng.randint(0, self.chances.lines)
                 return Fault(trouble, lines=lines, seconds=self.chances.seconds)
         return None
@@ -159,8 +159,8 @@ class FaultyTransport:
         await self.clock.sleep(fault.seconds)
 
 
-class _SpoiledStream:
-    """A stream that goes well for some lines."""
+class _FailingStream:
+    """A stream that fails after some lines."""
 
     def __init__(self, inner: Stream, fault: Fault) -> None:
         self.status = inner.status
@@ -185,10 +185,10 @@ class _SpoiledStream:
                 return
             left -= 1
             yield line
-        for last in self._last_words():
+        for last in self._last_lines():
             yield last
 
-    def _last_words(self) -> Iterable[bytes]:
+    def _last_lines(self) -> Iterable[bytes]:
         match self._fault.trouble:
             case "expired":
                 status = status_of(Expired("injected: too old resource version"))
@@ -198,6 +198,6 @@ class _SpoiledStream:
         raise Unavailable("injected: the stream was cut")
 
 
-def _answer(error: HoldfastError) -> Response:
+def _error_response(error: HoldfastError) -> Response:
     body = msgspec.json.encode(status_of(error))
     return Response(error.code, {"content-type": "application/json"}, body)

@@ -1,8 +1,8 @@
-"""A whole cluster in one process on a virtual clock: objects in, objects out.
+"""A whole cluster in one process, on a virtual clock.
 
-Everything is the real thing (store, API server, scheduler, controllers, nodes); only time is a
-fake, and faults if a test wants them. ``await harness.settle()`` returns when nothing more happens
-without time passing, so a test asserts without waiting::
+Store, API server, scheduler, controllers and nodes are the real code; only time is simulated, and
+faults if a test adds them. ``await harness.settle()`` returns when nothing more happens until time
+passes, so a test can assert without waiting::
 
     async with Harness(tmp_path) as cluster:
         await cluster.create(a_node("n"), a_pod("p"))
@@ -43,26 +43,25 @@ T = TypeVar("T")
 Wrap = Callable[[Transport, VirtualClock], Transport]
 
 
-class _Ears(logging.Handler):
-    """Hears of handlers that failed."""
+class _FailureLog(logging.Handler):
+    """Collects the failures of event handlers from the log."""
 
-    def __init__(self, heard: list[str]) -> None:
+    def __init__(self, failures: list[str]) -> None:
         super().__init__(logging.ERROR)
-        self._heard = heard
+        self._failures = failures
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep what has a traceback: an object that makes no sense is no defect of ours."""
+        """Collect records with a traceback; others report invalid objects, which are no defects."""
         if record.exc_info:
-            self._heard.append(self.format(record))
+            self._failures.append(self.format(record))
 
 
 class Harness:
-    """A cluster that stands still until told otherwise.
+    """A cluster in which time passes only on request.
 
-    ``wrap`` puts something (a FaultyTransport) between the components and the server; the test's
-    own ``client`` always speaks plainly. Nodes are Node objects the test creates; the fleet
-    adopts them. ``profiles`` are what the scheduler decides by, if not by the built-in ones;
-    ``configuration`` says that and more.
+    ``wrap`` adds a transport (such as a FaultyTransport) between the components and the server; the
+    test's own ``client`` is not wrapped. Node objects that the test creates get a simulated
+    kubelet. ``profiles`` replace the built-in ones; ``configuration`` replaces all settings.
     """
 
     def __init__(
@@ -84,15 +83,15 @@ class Harness:
             profiles or default_profiles(), tuple(extenders)
         )
         self.failures: list[str] = []
-        """Defects of handlers, which stop nobody but a test; clear it if you made them."""
+        """Failures of event handlers; a test that causes them on purpose must clear the list."""
         self.store: Store
         self.server: ApiServer
         self.client: Client
         self.components: Components
 
     async def __aenter__(self) -> Self:
-        self._ears = _Ears(self.failures)
-        logging.getLogger(handler_dispatcher.__name__).addHandler(self._ears)
+        self._failure_log = _FailureLog(self.failures)
+        logging.getLogger(handler_dispatcher.__name__).addHandler(self._failure_log)
         await self._start_server()
         await self._start_components()
         return self
@@ -103,34 +102,34 @@ class Harness:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        logging.getLogger(handler_dispatcher.__name__).removeHandler(self._ears)
+        logging.getLogger(handler_dispatcher.__name__).removeHandler(self._failure_log)
         await self._stop_components()
         await self._stop_server()
 
     @property
     def world(self) -> World:
-        """What the scheduler believes."""
+        """The scheduler's world."""
         return self.components.scheduler.world
 
     async def create(self, *objects: Mapping[str, Any], settle: bool = True) -> None:
-        """Create raw objects in order, and let everybody react."""
+        """Create raw objects in order, then settle."""
         for raw in objects:
             await self.client.create(resource_of(raw), raw, raw["metadata"].get("namespace", ""))
         if settle:
             await self.settle()
 
     async def delete(self, resource: Resource[Any], name: str, namespace: str = "") -> None:
-        """Delete an object and let everybody react."""
+        """Delete an object, then settle."""
         await self.client.delete(resource, name, namespace)
         await self.settle()
 
     async def settle(self) -> None:
-        """Let everything happen that needs no time, then check every promise."""
+        """Run until nothing more happens without time passing, then check the invariants."""
         await self.clock.settle()
         self._check()
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, then check every promise."""
+        """Let time pass, then check the invariants."""
         await self.clock.advance(seconds)
         self._check()
 
@@ -147,41 +146,41 @@ class Harness:
         return await self.client.get(RESERVATIONS, name)
 
     async def node_of(self, name: str, namespace: str = "default") -> str:
-        """Where a pod is, "" for nowhere."""
+        """Return the node of a pod, or ""."""
         return (await self.pod(name, namespace)).spec.node_name
 
     async def why(self, name: str, namespace: str = "default") -> str:
-        """The message of a pod's PodScheduled condition, "" if there is none."""
+        """Return the message of a pod's PodScheduled condition, or ""."""
         found = (await self.pod(name, namespace)).status.conditions
         return next((c.message for c in found if c.type == "PodScheduled"), "")
 
     async def events(self, name: str, namespace: str = "default") -> list[tuple[str, str]]:
-        """(reason, message) of an object's events, oldest first."""
+        """Return (reason, message) of an object's events, oldest first."""
         listing = await self.client.list(EVENTS, namespace)
         return [(e.reason, e.message) for e in listing.items if e.involved_object.name == name]
 
     async def skip(self, seconds: float) -> None:
-        """Let much time pass while nobody runs, then start everybody anew from the API alone."""
+        """Let time pass while the components are stopped, then start them again."""
         await self._stop_components()
         self.clock.skip(seconds)
         await self._start_components()
         await self.settle()
 
     def metric(self, name: str, /, **labels: str) -> float:
-        """A sample of the scheduler's metrics page, 0 if there is none."""
-        told = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
-        start = f"scheduler_{name}{{{told}}} " if told else f"scheduler_{name} "
+        """Return a sample of the scheduler's metrics, or 0."""
+        listed = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
+        start = f"scheduler_{name}{{{listed}}} " if listed else f"scheduler_{name} "
         lines = self.components.scheduler.metrics_page().decode().splitlines()
         return next((float(x[len(start) :]) for x in lines if x.startswith(start)), 0.0)
 
     async def restart_components(self) -> None:
-        """Stop scheduler, controllers and nodes, and start them anew from the API alone."""
+        """Stop scheduler, controllers and nodes, and start them again; they read the API."""
         await self._stop_components()
         await self._start_components()
         await self.settle()
 
     async def restart(self) -> None:
-        """Stop everything and start it anew from the disk."""
+        """Stop everything and start it again from the database."""
         await self._stop_components()
         await self._stop_server()
         await self._start_server()
@@ -211,7 +210,7 @@ class Harness:
         await self._as_time_passes(self.components.stop())
 
     async def _as_time_passes(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let something happen that may have to wait between tries."""
+        """Run something that may sleep, letting time pass."""
         task = asyncio.create_task(work)
         try:
             await self.clock.advance_until(task.done)

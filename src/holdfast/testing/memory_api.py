@@ -1,8 +1,8 @@
-"""A tiny API server in memory: carries out the Calls that plugins yield.
+"""A minimal API server in memory, for the ApiCalls that plugins yield.
 
-What is stored is told to a world at once, as informers would do a little later. Only what plugins
-write is understood: create, get, merge patch (also of status) and delete, with versions, uid
-guards and finalizers.
+Stored objects are added to a world at once, instead of through informers. Supported are create,
+get, merge patch (also of status) and delete, with resource versions, uid preconditions and
+finalizers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _never(_: ApiCall) -> HoldfastError | None:
 
 
 class MemoryApi:
-    """Objects by path; ``fail`` answers a call with the error to raise, or None."""
+    """Objects by path; ``fail`` returns the error to raise for a call, or None."""
 
     def __init__(
         self, world: World | None = None, fail: Callable[[ApiCall], HoldfastError | None] = _never
@@ -37,7 +37,7 @@ class MemoryApi:
         self._made = count()
 
     def put(self, raw: Raw) -> Object:
-        """Store an object as somebody else would."""
+        """Store an object as another client would."""
         meta = raw["metadata"]
         path = resource_of(raw).path(meta.get("namespace", ""), meta["name"])
         self.objects[path] = copy.deepcopy(raw)
@@ -46,11 +46,11 @@ class MemoryApi:
         return stored
 
     def of_kind(self, kind: str) -> list[Raw]:
-        """Every stored object of a kind."""
+        """Return all stored objects of a kind."""
         return [raw for raw in self.objects.values() if raw["kind"] == kind]
 
     def drive(self, steps: Generator[ApiCall, Any, None]) -> None:
-        """Run a plugin's generator to its end; what it raises comes through."""
+        """Run a plugin's generator to its end; its exceptions are raised."""
         try:
             call = next(steps)
             while True:
@@ -64,7 +64,7 @@ class MemoryApi:
             return
 
     def carry_out(self, call: ApiCall) -> Raw:
-        """Perform one call and return the stored object."""
+        """Execute one call and return the stored object."""
         self.calls.append(call)
         failure = self.fail(call)
         if failure is not None:

@@ -1,8 +1,7 @@
-"""A cluster to which anything may happen: random events, with removals, that can be replayed.
+"""A cluster with random events, removals included, reproducible by their seed.
 
-It keeps the objects as an API server would and feeds every event to a world. ``rebuilt`` makes a
-world from nothing but the objects, in any order: whatever a plugin or a column says about the one
-it must say about the other.
+It stores the objects like an API server and applies every event to a world. ``rebuilt`` creates a
+new world from the objects, in any order: plugins and columns must give the same results in both.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _TOLERATIONS = (
 
 
 class RandomCluster:
-    """Objects, the world that was told about them, and what may happen next."""
+    """The objects, a world that has them, and random events."""
 
     def __init__(self, random: Random, nodes: int = 8) -> None:
         self.random = random
@@ -60,28 +59,28 @@ class RandomCluster:
         """Namespaces, Services and ReplicaSets, by kind and key."""
         self._made = 0
         self._zoned = random.choice([0.5, 0.9, 1.0])
-        """How likely a node is to be in a zone."""
+        """The probability that a node is in a zone."""
         for _ in range(nodes):
             self.add_node()
             for _ in range(4):
                 self.add_storage()
 
     def step(self) -> None:
-        """Let one thing happen."""
-        happenings: list[Callable[[], None]] = [
+        """Apply one random event."""
+        events: list[Callable[[], None]] = [
             self.add_pod, self.add_pod, self.add_pod, self.remove_pod, self.change_pod,
             self.assume, self.confirm, self.forget, self.change_node, self.add_node,
             self.remove_node, self.add_other, self.remove_other, self.change_furniture,
             self.add_storage, self.add_storage, self.add_storage,
         ]  # fmt: skip
-        self.random.choice(happenings)()
+        self.random.choice(events)()
 
     def a_waiting_pod(self) -> Pod:
-        """Some pod that looks for a node; it may ask for anything a plugin reads."""
+        """Return a random pod without a node; it may have anything that a plugin reads."""
         return self._pod(node=None)
 
     def rebuilt(self, *, shuffled: bool = False) -> World:
-        """A world that was told everything at once."""
+        """Return a new world with all objects."""
         objects: list[Any] = [
             *self.nodes.values(), *self.pods.values(), *self.others.values(),
             *self.furniture.values(),
@@ -96,47 +95,47 @@ class RandomCluster:
             world.upsert(obj)
         return world
 
-    # --- what may happen
+    # --- events
 
     def add_node(self) -> None:
-        """A node comes, or comes back under its old name."""
+        """Add a node, possibly under the name of a removed one."""
         self._made += 1
         gone = [f"n{i}" for i in range(1, self._made) if f"n{i}" not in self.nodes]
         name = self.random.choice(gone) if gone and self.random.random() < 0.5 else f"n{self._made}"
-        self._tell_node(self._node(name))
+        self._set_node(self._node(name))
 
     def change_node(self) -> None:
-        """A node's labels, taints, flags or size change."""
+        """Change a node's labels, taints, flags or size."""
         if self.nodes:
-            self._tell_node(self._node(self._pick(self.nodes)))
+            self._set_node(self._node(self._pick(self.nodes)))
 
     def remove_node(self) -> None:
-        """A node goes; its pods stay on record."""
+        """Remove a node, but not its pods."""
         if len(self.nodes) > 2:
             self.world.delete(self.nodes.pop(self._pick(self.nodes)))
 
     def add_pod(self) -> None:
-        """A bound pod comes; its node may not be known."""
+        """Add a bound pod, possibly on an unknown node."""
         there = [*self.nodes, "unknown"]
-        self._tell_pod(self._pod(node=self.random.choice(there)))
+        self._set_pod(self._pod(node=self.random.choice(there)))
 
     def change_pod(self) -> None:
-        """A bound pod is relabelled, or begins to terminate."""
+        """Change the labels of a bound pod, or let it terminate."""
         if not self.pods:
             return
         pod = self.pods[self._pick(self.pods)]
         labels = {"app": self.random.choice("abc")}
         going = "2026-01-01T00:00:00Z" if self.random.random() < 0.5 else None
         meta = msgspec.structs.replace(pod.metadata, labels=labels, deletion_timestamp=going)
-        self._tell_pod(msgspec.structs.replace(pod, metadata=meta))
+        self._set_pod(msgspec.structs.replace(pod, metadata=meta))
 
     def remove_pod(self) -> None:
-        """A bound pod is gone."""
+        """Remove a bound pod."""
         if self.pods:
             self.world.delete(self.pods.pop(self._pick(self.pods)))
 
     def assume(self) -> None:
-        """The scheduler places a pod before the API server knows."""
+        """Assume a pod."""
         if self.nodes:
             node = self._pick(self.nodes)
             pod_info = self.world.pod_info(self._pod(node=None))
@@ -144,21 +143,21 @@ class RandomCluster:
             self.assumed[pod_info.uid] = (pod_info, node)
 
     def confirm(self) -> None:
-        """The API server says that an assumed pod is bound."""
+        """Bind an assumed pod."""
         if self.assumed:
             pod_info, node = self.assumed.pop(self._pick(self.assumed))
             spec = msgspec.structs.replace(pod_info.pod.spec, node_name=node)
-            self._tell_pod(msgspec.structs.replace(pod_info.pod, spec=spec))
+            self._set_pod(msgspec.structs.replace(pod_info.pod, spec=spec))
 
     def forget(self) -> None:
-        """Binding an assumed pod failed."""
+        """Forget an assumed pod."""
         if self.assumed:
             uid = self._pick(self.assumed)
             del self.assumed[uid]
             self.world.forget(uid)
 
     def add_other(self) -> None:
-        """A reservation that holds room, or a resource policy, comes or changes."""
+        """Add or change an available reservation, or a resource policy."""
         self._made += 1
         if self.random.random() < 0.5 and self.nodes:
             made = typed(self._reservation(f"r{self._made % 7}", self._pick(self.nodes)))
@@ -175,19 +174,19 @@ class RandomCluster:
         self.world.upsert(made)
 
     def add_storage(self) -> None:
-        """A volume, a claim or something that limits them comes or changes."""
+        """Add or change a volume, a claim or an object that limits them."""
         made: Any = some_storage(self.random, [*self.nodes, "unknown"])
         self.others[made.kind, made.name] = made
         self.world.upsert(made)
 
     def remove_other(self) -> None:
-        """One of them goes."""
+        """Remove a reservation, a policy or a storage object."""
         if self.others:
             key = self.random.choice(sorted(self.others))
             self.world.delete(self.others.pop(key))
 
     def change_furniture(self) -> None:
-        """A namespace or a workload comes, changes or goes."""
+        """Add, change or remove a namespace or a workload."""
         if self.furniture and self.random.random() < 0.3:
             self.world.delete(self.furniture.pop(self.random.choice(sorted(self.furniture))))
             return
@@ -196,7 +195,7 @@ class RandomCluster:
         self.furniture[made.kind, made.key] = made
         self.world.upsert(made)
 
-    # --- making things
+    # --- objects
 
     def _node(self, name: str) -> Node:
         pick = self.random.choice
@@ -217,7 +216,7 @@ class RandomCluster:
         return made
 
     def _reservation(self, name: str, node: str) -> dict[str, Any]:
-        """A reservation that holds room on a node; its template may be any pod's."""
+        """Return an available reservation on a node, with a random pod template."""
         pick = self.random.choice
         status = {
             "phase": "Available", "nodeName": node,
@@ -276,7 +275,7 @@ class RandomCluster:
         return raw
 
     def _allocated_on(self, node: str) -> dict[str, str]:
-        """Say that a pod took a reservation of its node, if there is one."""
+        """Return annotations of a pod that uses a reservation on its node, if there is one."""
         there = [
             obj
             for key, obj in sorted(self.others.items())
@@ -327,10 +326,10 @@ class RandomCluster:
     def _pick(self, table: dict[str, Any]) -> str:
         return self.random.choice(sorted(table))
 
-    def _tell_node(self, node: Node) -> None:
+    def _set_node(self, node: Node) -> None:
         self.nodes[node.name] = node
         self.world.upsert(node)
 
-    def _tell_pod(self, pod: Pod) -> None:
+    def _set_pod(self, pod: Pod) -> None:
         self.pods[pod.uid] = pod
         self.world.upsert(pod)

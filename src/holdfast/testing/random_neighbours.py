@@ -1,4 +1,4 @@
-"""Random pieces of pods and clusters that make pods matter to each other."""
+"""Random affinity terms, namespaces, workloads and images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def some_pod_affinity(random: Random) -> dict[str, Any]:
-    """Pod affinity and anti-affinity, required and preferred, each now and then."""
+    """Return random pod affinity and anti-affinity, required and preferred."""
     made: dict[str, Any] = {}
     for side in ("podAffinity", "podAntiAffinity"):
         one: dict[str, Any] = {}
@@ -55,14 +55,14 @@ def _term(random: Random) -> dict[str, Any]:
 
 
 def some_namespace(random: Random) -> Namespace:
-    """A namespace of one team or the other."""
+    """Return a namespace with a random team label."""
     name, team = random.choice(NAMESPACES), random.choice("xy")
     made: Namespace = typed(a_namespace(name, labels={"team": team}))
     return made
 
 
 def some_workload(random: Random) -> Service | ReplicaSet:
-    """A Service or a ReplicaSet that selects some pods."""
+    """Return a Service or a ReplicaSet that selects some pods."""
     app, namespace = random.choice("abc"), random.choice(NAMESPACES)
     if random.random() < 0.5:
         made: ReplicaSet = typed(a_replica_set(app, namespace=namespace))
@@ -76,7 +76,7 @@ def some_workload(random: Random) -> Service | ReplicaSet:
 
 
 def some_owner(random: Random) -> list[dict[str, Any]]:
-    """A ReplicaSet as the controller, which may or may not be known."""
+    """Return an owner reference to a ReplicaSet, which may not exist."""
     name = random.choice("abc")
     return [
         {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"rs-{name}",
@@ -85,5 +85,5 @@ def some_owner(random: Random) -> list[dict[str, Any]]:
 
 
 def some_images(random: Random) -> list[dict[str, Any]]:
-    """Images on a node; of one name they are always of one size."""
+    """Return images of a node; the size depends on the name only."""
     return [{"names": [name], "sizeBytes": size} for name, size in IMAGES if random.random() < 0.4]

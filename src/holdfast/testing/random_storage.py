@@ -1,6 +1,6 @@
-"""Random volumes, claims and what limits them, for a cluster to which anything may happen.
+"""Random volumes, claims and the objects that limit them.
 
-There are few names, so that things meet: claims find their volumes, and pods one another's.
+There are few names, so that claims find volumes and pods share claims.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WAITS = {"volumeBindingMode": "WaitForFirstConsumer"}
 
 
 def some_storage(random: Random, nodes: Sequence[str]) -> Object:
-    """A volume, a claim, a class, a node's drivers, an attachment, or room for new volumes."""
+    """Return a volume, claim, storage class, CSINode, VolumeAttachment or CSIStorageCapacity."""
     makers = (
         _volume, _volume, _claim, _claim, _claim, _claim, _class, _drivers, _drivers, _drivers,
         _drivers, _attachment, _driver, _capacity,
@@ -30,7 +30,7 @@ def some_storage(random: Random, nodes: Sequence[str]) -> Object:
 
 
 def some_volumes(random: Random) -> list[dict[str, Any]]:
-    """Volumes of a pod: claims, disks that cannot be shared, and a secret that does not matter."""
+    """Return volumes of a pod: claims, disks that cannot be shared, or a secret."""
     pick = random.choice
     found: list[dict[str, Any]] = [{"name": "secret", "secret": {}}]
     for i in range(random.randint(1, 2)):

@@ -1,7 +1,7 @@
-"""The slow, obvious way to decide: one node at a time, from the objects alone.
+"""A simple, slow scheduler for comparison: one node at a time, from the objects alone.
 
-It shares with the real thing only how single values are read (quantities, selectors, taints). No
-columns, no memory, nothing incremental. What the two disagree about is a defect.
+It shares with the real one only the reading of single values (quantities, selectors, taints): no
+columns, no caches, nothing incremental. A difference between the two is a defect.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class ReferenceNode:
 
     @property
     def has(self) -> Mapping[str, int]:
-        """What the node offers."""
+        """The allocatable resources of the node."""
         amounts = self.node.status.allocatable.items()
         return {n: milli(a) if n == "cpu" else units(a) for n, a in amounts}
 
     def used(self, name: str) -> int:
-        """What its pods ask for."""
+        """Return the sum of its pods' requests for a resource."""
         return sum(pod_request(pod).amounts.get(name, 0) for pod in self.pods)
 
     @property
@@ -51,7 +51,7 @@ class ReferenceNode:
 
 
 def places(nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, ReferenceNode]:
-    """Put the pods on their nodes; those of unknown nodes are nowhere."""
+    """Return the nodes with their pods; pods of unknown nodes are left out."""
     found = {node.name: ReferenceNode(node) for node in nodes}
     for pod in pods:
         if pod.spec.node_name in found and not pod.finished:
@@ -62,7 +62,7 @@ def places(nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, ReferenceNod
 def first_objection(
     pod: Pod, place: ReferenceNode, everywhere: Mapping[str, ReferenceNode], around: Surroundings
 ) -> str:
-    """The name of the first standard plugin that rules the node out, or ""."""
+    """Return the name of the first default plugin that rejects the node, or ""."""
     node, tolerations = place.node, pod.spec.tolerations
     if node.spec.unschedulable and not tolerated(tolerations, CORDON):
         return "NodeUnschedulable"
@@ -80,7 +80,7 @@ def first_objection(
 
 
 def totals(pod: Pod, feasible: Mapping[str, ReferenceNode], around: Surroundings) -> dict[str, int]:
-    """Weighted sums of the default scores, over the feasible nodes."""
+    """Return the weighted sums of the default scores of the feasible nodes."""
     taints = {name: _unwanted(pod, place) for name, place in feasible.items()}
     wishes = {
         name: preferred_nodes(pod).score(place.labels, name) for name, place in feasible.items()

@@ -1,4 +1,4 @@
-"""Pod affinity, soft spreading and images the slow, obvious way: from the objects alone."""
+"""Simple, slow pod affinity, preferred spread and image scores, from the objects alone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Surroundings:
 
     @classmethod
     def of(cls, nodes: Iterable[Node], pods: Iterable[Pod], others: Iterable[Any]) -> Surroundings:
-        """Put pods on their nodes; those of unknown nodes are nowhere."""
+        """Return the nodes with their pods; pods of unknown nodes are left out."""
         by_name = {node.name: node for node in nodes}
         placed = [(p, by_name[p.spec.node_name]) for p in pods if p.spec.node_name in by_name]
         others = tuple(others)
@@ -44,7 +44,7 @@ class Surroundings:
         return cls(list(by_name.values()), placed, names, others)
 
     def means(self, term: PodAffinityTerm, holder: Pod, other: Pod) -> bool:
-        """Tell whether a term of ``holder`` speaks of ``other``."""
+        """Return whether a term of ``holder`` matches ``other``."""
         spaces = set(term.namespaces)
         if not spaces and term.namespace_selector is None:
             spaces = {holder.namespace}
@@ -64,28 +64,31 @@ def _sides(pod: Pod) -> tuple[PodAffinity | None, PodAffinity | None]:
     return (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else (None, None)
 
 
-def _together(one: Node, other: Node, key: str) -> bool:
+def _same_domain(one: Node, other: Node, key: str) -> bool:
     here, there = one.metadata.labels.get(key), other.metadata.labels.get(key)
     return here is not None and here == there
 
 
 def neighbours_object(pod: Pod, node: Node, around: Surroundings) -> bool:
-    """Tell whether any required term, the pod's or another's, rules the node out."""
+    """Return whether a required term of the pod, or of another one, rejects the node."""
     near, far = map(_required, _sides(pod))
-    if near and not _has_company(pod, node, near, around):
+    if near and not _satisfies_term(pod, node, near, around):
         return True
     for other, there in around.placed:
-        if any(_together(node, there, t.topology_key) and around.means(t, pod, other) for t in far):
+        if any(
+            _same_domain(node, there, t.topology_key) and around.means(t, pod, other) for t in far
+        ):
             return True
         theirs = _required(_sides(other)[1])
         if any(
-            _together(node, there, t.topology_key) and around.means(t, other, pod) for t in theirs
+            _same_domain(node, there, t.topology_key) and around.means(t, other, pod)
+            for t in theirs
         ):
             return True
     return False
 
 
-def _has_company(
+def _satisfies_term(
     pod: Pod, node: Node, near: tuple[PodAffinityTerm, ...], around: Surroundings
 ) -> bool:
     if any(term.topology_key not in node.metadata.labels for term in near):
@@ -95,20 +98,20 @@ def _has_company(
         for other, there in around.placed
         if all(around.means(term, pod, other) for term in near)
     ]
-    if all(any(_together(node, there, t.topology_key) for there in company) for t in near):
+    if all(any(_same_domain(node, there, t.topology_key) for there in company) for t in near):
         return True
     counted = any(t.topology_key in there.metadata.labels for t in near for there in company)
     return not counted and all(around.means(term, pod, pod) for term in near)
 
 
 def neighbour_scores(pod: Pod, nodes: list[Node], around: Surroundings) -> dict[str, int]:
-    """Normalised InterPodAffinity scores."""
+    """Return normalized InterPodAffinity scores."""
     raw = {
         node.name: sum(
             weight
             for other, there in around.placed
-            for weight, key in _wishes(pod, other, around)
-            if _together(node, there, key)
+            for weight, key in _preferences(pod, other, around)
+            if _same_domain(node, there, key)
         )
         for node in nodes
     }
@@ -118,7 +121,7 @@ def neighbour_scores(pod: Pod, nodes: list[Node], around: Surroundings) -> dict[
     return {name: int(100 * ((score - low) / (high - low))) for name, score in raw.items()}
 
 
-def _wishes(pod: Pod, other: Pod, around: Surroundings) -> Iterator[tuple[int, str]]:
+def _preferences(pod: Pod, other: Pod, around: Surroundings) -> Iterator[tuple[int, str]]:
     for holder, subject in ((pod, other), (other, pod)):
         for sign, side in zip((1, -1), _sides(holder), strict=True):
             if side is None:
@@ -152,7 +155,7 @@ def _default_selector(pod: Pod, around: Surroundings) -> Selector:
 
 
 def spread_scores(pod: Pod, nodes: list[Node], around: Surroundings) -> dict[str, int]:
-    """Normalised scores of soft spreading, a pod's own or the system's."""
+    """Return normalized scores of preferred spread, by the pod's or default constraints."""
     own = pod.spec.topology_spread_constraints
     soft = [c for c in own if c.when_unsatisfiable == "ScheduleAnyway"]
     selectors = [from_selector(c.label_selector) for c in soft]
@@ -171,18 +174,18 @@ def spread_scores(pod: Pod, nodes: list[Node], around: Surroundings) -> dict[str
         values = {n.name if key == HOST else n.metadata.labels.get(key, "") for n in ranked}
         for node in ranked:
             if key in node.metadata.labels:
-                count = _crowd(pod, node, (constraint, selector), keys, around)
+                count = _count_domain(pod, node, (constraint, selector), keys, around)
                 raw[node.name] += count * math.log(len(values) + 2) + (constraint.max_skew - 1)
     whole = {name: math.floor(score + 0.5) for name, score in raw.items()}
-    return {node.name: 0 for node in nodes} | _turned_round(whole)
+    return {node.name: 0 for node in nodes} | _reversed(whole)
 
 
-def _turned_round(whole: Mapping[str, int]) -> dict[str, int]:
+def _reversed(whole: Mapping[str, int]) -> dict[str, int]:
     low, high = min(whole.values(), default=0), max(whole.values(), default=0)
     return {n: 100 * (high + low - s) // high if high else 100 for n, s in whole.items()}
 
 
-def _crowd(
+def _count_domain(
     pod: Pod, node: Node, wanted: tuple[TopologySpreadConstraint, Selector], keys: set[str],
     around: Surroundings,
 ) -> int:  # fmt: skip
@@ -194,7 +197,7 @@ def _crowd(
         and not other.terminating
         and selector.matches(other.metadata.labels)
         for other, there in around.placed
-        if (there is node if key == HOST else _together(node, there, key))
+        if (there is node if key == HOST else _same_domain(node, there, key))
         and (key == HOST or _eligible(pod, there, constraint, keys))
     )
 
@@ -211,7 +214,7 @@ def _eligible(pod: Pod, node: Node, constraint: TopologySpreadConstraint, keys: 
 
 
 def image_scores(pod: Pod, nodes: list[Node], around: Surroundings) -> dict[str, int]:
-    """ImageLocality scores, of pods whose containers have images with tags."""
+    """Return ImageLocality scores; images must have tags."""
     used = [c.image for c in (*pod.spec.init_containers, *pod.spec.containers)]
     found = {}
     for node in nodes:

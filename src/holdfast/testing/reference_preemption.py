@@ -1,7 +1,6 @@
-"""Preemption as slow and as obvious as can be: every node by itself, one pod at a time.
+"""Simple, slow preemption for comparison: every node by itself, one pod at a time.
 
-The referee of the columns: it asks filters about nothing but one row under a change, remembers
-nothing and leaves nothing out.
+It filters one row at a time with pods removed, without caches and for all nodes.
 """
 
 from __future__ import annotations
@@ -20,56 +19,56 @@ from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.view import View
 
 _SHIFT = 2**31
-Spares = Callable[[PodInfo], bool]
+IsProtected = Callable[[PodInfo], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came of it: the message, or the nodes that are best and who has to go on each."""
+    """The message, or the best nodes and the victims on every node."""
 
     message: str
     best: tuple[str, ...] = ()
     victims: Mapping[str, tuple[tuple[str, ...], int]] | None = None
-    """By node: the names of the victims, most important first, and how many are guarded."""
+    """By node: the names of the victims, most important first, and the PDB violations."""
 
 
-def preempt(rejection: Rejection, view: View, spares: Spares = lambda _: False) -> Found:
-    """Dry-run every node that eviction could help; nobody is evicted who is spared."""
+def preempt(rejection: Rejection, view: View, is_protected: IsProtected = lambda _: False) -> Found:
+    """Dry-run preemption on every node where it may help; protected pods are no victims."""
     victims: dict[str, tuple[tuple[str, ...], int]] = {}
-    losses: dict[str, tuple[float, ...]] = {}
-    words: Counter[str] = Counter()
+    costs: dict[str, tuple[float, ...]] = {}
+    counts: Counter[str] = Counter()
     errors: list[str] = []
     for row in view.nodes.rows.tolist():
         if rejection.codes[row] != Code.UNSCHEDULABLE:
-            words["Preemption is not helpful for scheduling"] += 1
+            counts["Preemption is not helpful for scheduling"] += 1
             continue
-        code, reasons, gone, guarded = _dry_run(rejection, view, row, spares)
+        code, reasons, victims_here, violations = _dry_run(rejection, view, row, is_protected)
         if code is Code.PASS:
             name = view.nodes.names[row]
-            victims[name] = (tuple(pod.name for pod in gone), guarded)
-            losses[name] = _loss(gone, guarded, view.now)
+            victims[name] = (tuple(pod.name for pod in victims_here), violations)
+            costs[name] = _cost(victims_here, violations, view.now)
         elif code is Code.ERROR:
             errors.extend(reasons)
         else:
-            words.update(reasons)
+            counts.update(reasons)
     if victims:
-        least = min(losses.values())
-        best = tuple(name for name, loss in losses.items() if loss == least)
+        least = min(costs.values())
+        best = tuple(name for name, cost in costs.items() if cost == least)
         return Found("", best, victims)
     if errors:
-        told = list(dict.fromkeys(errors))
-        listed = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+        unique = list(dict.fromkeys(errors))
+        listed = unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
         return Found(f"preemption: {listed}")
-    return Found(f"preemption: {fit_error_message(rejection.nodes, words)}")
+    return Found(f"preemption: {fit_error_message(rejection.nodes, counts)}")
 
 
 def _dry_run(
-    rejection: Rejection, view: View, row: int, spares: Spares
+    rejection: Rejection, view: View, row: int, is_protected: IsProtected
 ) -> tuple[Code, Sequence[str], list[PodInfo], int]:
-    ceiling = view.pod.priority
+    priority = view.pod.priority
     lower = [
         pod for pod in view.nodes.pods_on(row).values()
-        if pod.priority < ceiling and not (pod.is_reserve_pod or spares(pod))
+        if pod.priority < priority and not (pod.is_reserve_pod or is_protected(pod))
     ]  # fmt: skip
     if not lower:
         return Code.UNRESOLVABLE, ("No preemption victims found for incoming pod",), [], 0
@@ -77,30 +76,30 @@ def _dry_run(
     if code is not Code.PASS:
         return code, reasons, [], 0
     lower.sort(key=lambda pod: (-pod.priority, pod.start_time_or(view.now)))
-    beyond = _beyond(lower, view.world.budgets.values())
-    order = [p for p in lower if p.uid in beyond] + [p for p in lower if p.uid not in beyond]
-    gone = list(order)
+    violating = _violating(lower, view.world.budgets.values())
+    order = [p for p in lower if p.uid in violating] + [p for p in lower if p.uid not in violating]
+    victims_here = list(order)
     for pod in order:
-        without = [other for other in gone if other is not pod]
+        without = [other for other in victims_here if other is not pod]
         if _verdict(rejection, view, row, without)[0] is Code.PASS:
-            gone = without
-    if not gone:
+            victims_here = without
+    if not victims_here:
         node = view.nodes.names[row]
         return Code.ERROR, (f'expected at least one victim pod on node "{node}"',), [], 0
-    gone.sort(key=lambda pod: (-pod.priority, pod.start_time_or(view.now)))
-    return Code.PASS, (), gone, sum(pod.uid in beyond for pod in gone)
+    victims_here.sort(key=lambda pod: (-pod.priority, pod.start_time_or(view.now)))
+    return Code.PASS, (), victims_here, sum(pod.uid in violating for pod in victims_here)
 
 
 def _verdict(
-    rejection: Rejection, view: View, row: int, gone: Sequence[PodInfo]
+    rejection: Rejection, view: View, row: int, victims_here: Sequence[PodInfo]
 ) -> tuple[Code, Sequence[str]]:
-    """What the filters say without some pods: beside those nominated to the row, and as it is."""
+    """Filter a row without some pods, with its nominated pods added and then without them."""
     beside = [
         pod for pod in view.world.nominations.on(view.nodes.names[row]).values()
         if pod.uid != view.pod.uid and pod.priority >= view.pod.priority
     ]  # fmt: skip
-    changes = [PodChange({row: beside}, {row: gone})] if beside else []
-    for change in (*changes, PodChange(removed={row: gone})):
+    changes = [PodChange({row: beside}, {row: victims_here})] if beside else []
+    for change in (*changes, PodChange(removed={row: victims_here})):
         for plugin, state in rejection.filters:
             code = Code(int(plugin.filter(state, np.array([row], np.intp), change)[0]))
             if code is not Code.PASS:
@@ -108,9 +107,9 @@ def _verdict(
     return Code.PASS, ()
 
 
-def _beyond(victims: Iterable[PodInfo], budgets: Iterable[PodDisruptionBudget]) -> set[str]:
+def _violating(victims: Iterable[PodInfo], budgets: Iterable[PodDisruptionBudget]) -> set[str]:
     left = {budget.key: budget.status.disruptions_allowed for budget in budgets}
-    beyond: set[str] = set()
+    violating: set[str] = set()
     for victim in victims:
         for budget in budgets:
             selector = from_selector(budget.spec.selector)
@@ -123,12 +122,12 @@ def _beyond(victims: Iterable[PodInfo], budgets: Iterable[PodDisruptionBudget]) 
             ):
                 left[budget.key] -= 1
                 if left[budget.key] < 0:
-                    beyond.add(victim.uid)
-    return beyond
+                    violating.add(victim.uid)
+    return violating
 
 
-def _loss(victims: Sequence[PodInfo], guarded: int, now: float) -> tuple[float, ...]:
+def _cost(victims: Sequence[PodInfo], violations: int, now: float) -> tuple[float, ...]:
     highest = max((pod.priority for pod in victims), default=-_SHIFT)
     starts = [pod.start_time_or(now) for pod in victims if pod.priority == highest]
     total = sum(pod.priority + _SHIFT for pod in victims)
-    return (guarded, highest, total, len(victims), -min(starts, default=now))
+    return (violations, highest, total, len(victims), -min(starts, default=now))

@@ -1,4 +1,4 @@
-"""Volumes, claims and classes for tests, as short as what matters about them."""
+"""Builders of volumes, claims and storage classes for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.testing.builders import Labels, Raw, an_object, camel
 def a_storage_class(
     name: str = "wait", *, provisioner: str = "disk.example.com", wait: bool = True, **fields: Any
 ) -> Raw:
-    """A class whose volumes are chosen once a pod wants them; it has no spec."""
+    """A storage class, by default with WaitForFirstConsumer; keywords are top-level fields."""
     mode = WAIT_FOR_FIRST_CONSUMER if wait else "Immediate"
     made = an_object(scheme.STORAGE_CLASSES, name, {})
     return made | {"provisioner": provisioner, "volumeBindingMode": mode} | camel(fields)
@@ -29,7 +29,7 @@ def a_volume(
     phase: str = "Available",
     **spec: Any,
 ) -> Raw:
-    """A free volume, reached from nodes with the labels ``nodes``, or from everywhere."""
+    """An available volume for nodes with the labels ``nodes``, or for all nodes."""
     body: Raw = {
         "capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"],
         "storageClassName": storage_class, "csi": {"driver": "disk.example.com",
@@ -53,7 +53,7 @@ def a_volume_claim(
     mode: str = "ReadWriteOnce",
     **more: Any,
 ) -> Raw:
-    """A claim, bound to ``volume`` if there is one; keywords go to ``an_object``."""
+    """A claim, bound to ``volume`` if given; other keywords are those of ``an_object``."""
     body: Raw = {"accessModes": [mode], "resources": {"requests": {"storage": size}}}
     body |= camel({"storage_class_name": storage_class, "volume_name": volume})
     if volume is not None:
@@ -63,7 +63,7 @@ def a_volume_claim(
 
 
 def a_csi_node(name: str, **limits: int | None) -> Raw:
-    """The drivers of a node, ``disk_example_com=2`` saying how many volumes it can attach."""
+    """The drivers of a node with their volume limits: ``disk_example_com=2``."""
     drivers = []
     for driver, limit in limits.items():
         allocatable = None if limit is None else {"count": limit}
@@ -73,5 +73,5 @@ def a_csi_node(name: str, **limits: int | None) -> Raw:
 
 
 def mounting(*claims: str) -> list[Raw]:
-    """The volumes of a pod that uses these claims: ``a_pod(volumes=mounting("data"))``."""
+    """The ``volumes`` of a pod that uses these claims: ``a_pod(volumes=mounting("data"))``."""
     return [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]

@@ -1,4 +1,4 @@
-"""Laws of traits: what a plugin declares of itself is true."""
+"""Rules for the traits of a plugin: what it declares must be true."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from holdfast.testing.random_cluster import RandomCluster
 
 
 def check_declaration(plugin: Plugin) -> None:
-    """A plugin has a name and traits, and no trait as an attribute of its own."""
+    """A plugin has a name, traits and no misplaced or renamed declarations."""
     assert isinstance(plugin.name, str) and plugin.name, "a plugin has a name"
     fault = declaration_fault(plugin)
     assert not fault, f"{plugin.name}: {fault}"
@@ -49,30 +49,32 @@ def check_reads(case: Case) -> None:
     if traits.scope is Scope.CLUSTER:
         return
     if traits.ignores_requests:
-        other = case.world.pod_info(_with_other_amounts(case.pod.pod))
-        assert _read_alike(case, other), f"{plugin.name}: reads ignores requests"
+        other = case.world.pod_info(_with_other_requests(case.pod.pod))
+        assert _same_reads(case, other), f"{plugin.name}: reads ignores requests"
     other = case.world.pod_info(_of_equal_spec(case.pod.pod))
     if other.spec_key != case.pod.spec_key:
         return  # an ephemeral volume is the pod's own
     if not traits.reads_outside_spec:
-        assert _read_alike(case, other), f"{plugin.name}: reads looks at the spec alone"
+        assert _same_reads(case, other), f"{plugin.name}: reads uses the spec only"
     elif implements(plugin, OutsideSpecKeyPlugin):
         one, two = [plugin.key_outside_spec(f, _plain_view(case, f)) for f in (case.pod, other)]
-        told = one != two or _read_alike(case, other)
-        assert told, f"{plugin.name}: key_outside_spec has all that reads uses outside the spec"
+        different = one != two or _same_reads(case, other)
+        assert different, (
+            f"{plugin.name}: key_outside_spec has all that reads uses outside the spec"
+        )
 
 
-def _read_alike(case: Case, other: PodInfo) -> bool:
+def _same_reads(case: Case, other: PodInfo) -> bool:
     one, two = [case.plugin.reads(f, _plain_view(case, f)) for f in (case.pod, other)]
     return one == two
 
 
 def _plain_view(case: Case, pod_info: PodInfo) -> View:
-    """A view without offers, which are part of a class of their own accord."""
+    """Return a view without reservations, which are part of the class key anyway."""
     return View(case.world, pod_info, 0.0, offers=False)
 
 
-def _with_other_amounts(pod: Pod) -> Pod:
+def _with_other_requests(pod: Pod) -> Pod:
     resources = Resources(requests={"cpu": "123m", "memory": "45Mi"})
     containers = tuple(msgspec.structs.replace(c, resources=resources) for c in pod.spec.containers)
     return msgspec.structs.replace(
@@ -81,7 +83,7 @@ def _with_other_amounts(pod: Pod) -> Pod:
 
 
 def _of_equal_spec(pod: Pod) -> Pod:
-    """Another pod of the same spec, namespace and visible labels."""
+    """Return another pod with the same spec, namespace and visible labels."""
     labels = {**pod.metadata.labels, "example.com/no-selector-names-it": "x"}
     meta = msgspec.structs.replace(
         pod.metadata, name=f"{pod.name}-other", uid=f"{pod.uid}-other", labels=labels,
@@ -102,7 +104,7 @@ def check_comparable(case: Case) -> None:
 
 
 def check_scores(case: Case, random: Random) -> None:
-    """Raw scores are whole; normalized ones are in 0..100, whichever rows are left to rank."""
+    """Raw scores are whole numbers; normalized ones are in 0..100, for any set of rows."""
     name, rows, raw = case.plugin.name, case.rows, case.scores(case.rows)
     assert (raw == np.trunc(raw)).all(), f"{name}: raw scores are whole numbers"
     some = rows[sorted(random.sample(range(len(rows)), 1 + len(rows) // 2))]
@@ -117,7 +119,7 @@ def check_scores(case: Case, random: Random) -> None:
 
 
 def _normalized(case: Case, rows: AnyRows) -> RawScores | None:
-    """The scores of rows that are all that is left, in 0..100; None if the plugin skips."""
+    """Return the normalized scores of these rows, or None if the plugin skips."""
     plugin, state = case.plugin, case.outcome.state
     if implements(plugin, PreScorePlugin) and case.plugin.pre_score(state, rows) is not None:
         return None
@@ -136,24 +138,24 @@ def _normalized(case: Case, rows: AnyRows) -> RawScores | None:
 
 
 def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
-    """A hint is asked about every event there is and answers yes or no."""
+    """``queueing_hint`` returns a bool for every event."""
     if not implements(plugin, QueueingHintPlugin):
         return
     pod_info = cluster.world.pod_info(pod)
     view = View(cluster.world, pod_info, 0.0)
-    node, standing = next(iter(cluster.nodes.values())), next(iter(cluster.pods.values()), pod)
+    node, assigned = next(iter(cluster.nodes.values())), next(iter(cluster.pods.values()), pod)
     other = typed(a_reservation("conformance"))
     events = [
         ClusterEvent("UnschedulablePod", "UpdatePodToleration", pod, pod),
         ClusterEvent("Unheard-of", "Delete", other, None),
     ]
-    for resource, obj in (("Node", node), ("AssignedPod", standing), ("Reservation", other)):
+    for resource, obj in (("Node", node), ("AssignedPod", assigned), ("Reservation", other)):
         events.append(ClusterEvent(resource, "Add", None, obj))
         events.append(ClusterEvent(resource, "Update", obj, obj))
         events.append(ClusterEvent(resource, "Delete", obj, None))
     for event in events:
-        answer = plugin.queueing_hint(event, pod_info, view)
-        assert isinstance(answer, bool), f"{plugin.name}: queueing_hint returns a bool for {event}"
+        result = plugin.queueing_hint(event, pod_info, view)
+        assert isinstance(result, bool), f"{plugin.name}: queueing_hint returns a bool for {event}"
 
 
 def check_post_filter(case: Case) -> None:
@@ -166,6 +168,6 @@ def check_post_filter(case: Case) -> None:
     states = [rejection.states.get(plugin.name)]
     states += [None] if plugin.traits.post_filter_without_state else []
     for state in states:
-        effect = plugin.post_filter(state, rejection, view)
+        result = plugin.post_filter(state, rejection, view)
         law = f"{plugin.name}: post_filter returns a PostFilterResult with its own name"
-        assert isinstance(effect, PostFilterResult) and effect.plugin == plugin.name, law
+        assert isinstance(result, PostFilterResult) and result.plugin == plugin.name, law
