@@ -8,7 +8,7 @@ class AvoidCrowds(PerNodePlugin):
 
     def fits(self, pod, node):
         if node.labels.get("rack") in self.args.get("closedRacks", ()):
-            return "node(s) stood in a rack under repair"
+            return "node(s) were in a rack under repair"
         return None
 
     def score(self, pod, node):

@@ -298,7 +298,7 @@ def test_a_users_own_plugin_is_used(cluster, holdfast):
     asyncio.run(_with_client(cluster, close))
     pod = a_pod("racked", nodeSelector={"rack": "r3"})
     found = create_pod(cluster, pod, until=lambda p: p.status.conditions)
-    words = "1 node(s) stood in a rack under repair"
+    words = "1 node(s) were in a rack under repair"
     assert words in found.status.conditions[0].message
     kubeconfig = ("--kubeconfig", cluster / "kubeconfig")
     result = holdfast("why", "racked", *kubeconfig, "--config", EXAMPLE / "config.yaml")

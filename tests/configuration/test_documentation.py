@@ -64,7 +64,7 @@ def test_the_columnar_plugin_equals_the_per_node_plugin(pages):
     cluster = FakeCluster(*racks, profile=Profile("p", plugins))
     assert cluster.place(a_pod("p")) == "n1"
     pinned = a_pod("q", nodeSelector={"rack": "r3"})
-    assert "1 node(s) stood in a rack under repair" in cluster.why(pinned)
+    assert "1 node(s) were in a rack under repair" in cluster.why(pinned)
 
 
 async def test_pods_of_a_team_are_permitted_together(pages, tmp_path):
@@ -87,7 +87,7 @@ def test_the_example_works_with_explain(pages):
     result = CliRunner().invoke(app, [*command, "--snapshot", str(EXAMPLE / "objects.yaml")])
     assert result.exit_code == 0, result.output
     assert "default/web-1: fits on b" in result.stdout
-    assert "node(s) stood in a rack under repair  [AvoidCrowds]: c" in result.stdout
+    assert "node(s) were in a rack under repair  [AvoidCrowds]: c" in result.stdout
 
 
 def test_the_files_of_the_configuration_page_are_valid(pages, tmp_path):

@@ -91,6 +91,6 @@ async def test_the_example_plugin_works(tmp_path, example):
         assert await cluster.node_of("web-1") == "b"
         lonely = a_pod("lonely", nodeSelector={"rack": "r3"})
         await cluster.create(lonely)
-        assert "1 node(s) stood in a rack under repair" in await cluster.why("lonely")
+        assert "1 node(s) were in a rack under repair" in await cluster.why("lonely")
     lines = (EXAMPLE / "crowds.py").read_text().splitlines()
     assert len([line for line in lines if line.strip()]) < 20
