@@ -1,4 +1,4 @@
-"""Annotations are JSON that nothing checks when they are written: any depth has an answer."""
+"""Annotations are JSON that is not validated when written: any nesting depth is handled."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def with_note(raw, key):
     return typed(raw)
 
 
-def test_a_wish_nested_too_deep_is_a_mistake_of_the_pod():
+def test_an_affinity_nested_too_deep_is_an_error_of_the_pod():
     for key, read in (
         (names.AFFINITY, annotations.affinity_of),
         (names.EXACT_MATCH, annotations.exact_match_of),
@@ -25,6 +25,6 @@ def test_a_wish_nested_too_deep_is_a_mistake_of_the_pod():
 
 
 def test_any_other_annotation_nested_too_deep_counts_as_absent():
-    assert annotations.allocated_of(with_note(a_pod("p"), names.ALLOCATED)) is None
-    assert annotations.draws_of(with_note(a_pod("p"), names.DRAWS)) == ()
-    assert annotations.resized(with_note(a_reservation("r"), names.RESIZE)) == {}
+    assert annotations.allocated_reservation(with_note(a_pod("p"), names.ALLOCATED)) is None
+    assert annotations.annotated_allocations(with_note(a_pod("p"), names.DRAWS)) == ()
+    assert annotations.resized_amounts(with_note(a_reservation("r"), names.RESIZE)) == {}

@@ -1,4 +1,4 @@
-"""Who owns a reservation, and which of those it owns a pod may draw on (spec 4.1 and 4.2)."""
+"""Which pods own a reservation, and which of its own reservations a pod may use."""
 
 import pytest
 
@@ -38,9 +38,9 @@ def matched(asking, *reservations, node=None):
     for obj in (node or typed(a_node("n")), *reservations):
         world.upsert(obj)
     match = world.match(world.pod_info(asking))
-    if match is None or match.ignoring:
+    if match is None or match.ignores_reservations:
         return set()
-    return {world.offers.at(int(slot)).reservation.name for slot in match.slots}
+    return {world.reservations.at(int(slot)).reservation.name for slot in match.slots}
 
 
 @pytest.mark.parametrize(
@@ -98,16 +98,16 @@ def test_owners_are_alternatives():
     assert matched(pod("b", labels={}), by_either) == set()
 
 
-def test_one_malformed_selector_and_nobody_owns_it():
+def test_a_reservation_with_a_malformed_selector_has_no_owners():
     broken = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Sideways"}]}}
     assert matched(pod(), reservation(owners=[broken, WEB])) == set()
 
 
-def test_a_reservation_on_no_known_node_matches_nobody():
+def test_a_reservation_on_an_unknown_node_matches_no_pod():
     assert matched(pod(), reservation(node="elsewhere")) == set()
 
 
-def test_a_name_chooses_and_overrides_taints_selectors_and_unschedulable():
+def test_a_name_overrides_taints_selectors_and_unschedulable():
     closed = reservation("r1", taints=[TAINT], unschedulable=True)
     asking = pod(affinity='{"name":"r1","reservationSelector":{"no":"such"}}')
     assert matched(asking, closed, reservation("r2")) == {"r1"}
@@ -123,7 +123,7 @@ def test_a_malformed_affinity_matches_nothing():
     assert matched(pod(affinity="{"), reservation()) == set()
 
 
-def test_selectors_see_the_nodes_labels_overlaid_by_the_reservations():
+def test_selectors_match_the_node_labels_overlaid_by_the_reservation():
     node = typed(a_node("n", labels={"zone": "a", "type": "cpu"}))
     gpu = reservation(labels={"type": "gpu"})
     selector = '{"reservationSelector":{"type":"%s","zone":"%s"}}'
@@ -153,25 +153,25 @@ def test_required_terms_are_alternatives_and_may_name_the_reservation():
         (pod(affinity=f'{{"tolerations":[{TOLERATION}]}}'), True),
     ],
 )
-def test_taints_keep_out_whoever_tolerates_them_neither_by_affinity_nor_by_spec(asking, allowed):
+def test_taints_are_tolerated_by_the_affinity_or_by_the_pod(asking, allowed):
     assert matched(asking, reservation(taints=[TAINT])) == ({"r"} if allowed else set())
 
 
-def test_a_taint_that_only_prefers_keeps_nobody_out():
+def test_a_taint_with_effect_PreferNoSchedule_excludes_no_pod():
     assert matched(pod(), reservation(taints=[TAINT | {"effect": "PreferNoSchedule"}])) == {"r"}
 
 
-def test_a_closed_reservation_takes_only_pods_that_tolerate_it():
+def test_an_unschedulable_reservation_accepts_only_pods_that_tolerate_it():
     closed = reservation(unschedulable=True)
     assert matched(pod(), closed) == set()
     assert matched(pod(affinity=f'{{"tolerations":[{CLOSED}]}}'), closed) == {"r"}
-    # Only the affinity's own tolerations count, not those every DaemonSet pod carries.
+    # Only the tolerations of the affinity count, not those that every DaemonSet pod has.
     everywhere = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
     assert matched(pod(tolerations=everywhere), closed) == set()
 
 
 @pytest.mark.parametrize("affinity", [None, f'{{"tolerations":[{CLOSED}]}}', '{"name":"r"}'])
-def test_a_reservation_on_its_way_out_takes_nobody_in(affinity):
+def test_a_terminating_reservation_accepts_no_pod(affinity):
     assert matched(pod(affinity=affinity), reservation()) == {"r"}
     assert matched(pod(affinity=affinity), reservation(metadata=DYING)) == set()
 

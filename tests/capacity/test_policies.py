@@ -1,4 +1,4 @@
-"""Which pods a resource policy governs, which nodes make up its pools, and who shares a count."""
+"""Which pods a resource policy selects, which nodes are in its pools, and what a group is."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def web(name="p", **more):
     return a_pod(name, labels={"app": "web", **more.pop("labels", {})}, **more)
 
 
-def test_a_policy_governs_the_selected_pods_of_its_own_namespace():
+def test_a_policy_selects_pods_of_its_own_namespace():
     world = a_world(a_resource_policy("web", namespace="default"))
     assert governing(world, web()) == ["default/web"]
     assert governing(world, a_pod(labels={"app": "db"})) == []
@@ -37,13 +37,13 @@ def test_two_policies_for_one_pod_are_named_in_order():
     assert governing(world, web()) == ["default/ant", "default/zebra"]
 
 
-def test_a_reserve_pod_is_governed_by_nobody():
+def test_no_policy_selects_a_reserve_pod():
     world = a_world(a_resource_policy("web"))
     pod_info = world.pod_info(typed(web()), is_reserve_pod=True)
     assert world.policies.governing(pod_info) == []
 
 
-def test_a_policy_that_went_governs_nobody_and_one_that_changed_governs_anew():
+def test_a_deleted_policy_selects_no_pod_and_a_changed_one_other_pods():
     world = a_world(a_resource_policy("web"))
     world.upsert(typed(a_resource_policy("web", pods={"app": "db"})))
     assert governing(world, web()) == []
@@ -52,12 +52,12 @@ def test_a_policy_that_went_governs_nobody_and_one_that_changed_governs_anew():
     assert governing(world, a_pod(labels={"app": "db"})) == []
 
 
-def test_a_policy_with_a_malformed_selector_governs_nobody():
+def test_a_policy_with_a_malformed_selector_selects_no_pod():
     broken = {"matchExpressions": [{"key": "app", "operator": "Sideways"}]}
     assert governing(a_world(a_resource_policy("web", pod_selector=broken)), web()) == []
 
 
-def test_pods_share_a_group_by_the_keys_both_carry():
+def test_pods_share_a_group_by_the_label_keys_both_have():
     world = a_world(a_resource_policy("web", match_label_keys=["version", "absent"]))
     (policy,) = world.policies
     group = policy.group_selector({"app": "web", "version": "1"})
@@ -87,7 +87,7 @@ def test_pools_follow_the_labels_of_nodes_as_they_are_now():
     assert np.count_nonzero(rows_of_pool(world.nodes, everywhere)) == 1
 
 
-def test_a_fork_and_its_origin_know_nothing_of_each_other():
+def test_a_fork_and_its_original_are_independent():
     world = a_world(a_resource_policy("web"))
     fork = world.fork()
     fork.delete(typed(a_resource_policy("web")))
@@ -96,7 +96,7 @@ def test_a_fork_and_its_origin_know_nothing_of_each_other():
     assert len(fork.policies) == 0
 
 
-def test_one_of_two_policies_of_a_namespace_can_go():
+def test_one_of_two_policies_of_a_namespace_can_be_deleted():
     policies = [a_resource_policy(name, pods={"app": "web"}) for name in ("ant", "zebra")]
     world = a_world(*policies)
     world.delete(typed(policies[0]))

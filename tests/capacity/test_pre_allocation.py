@@ -1,9 +1,9 @@
-"""Which running pods have room to leave to a reservation, and how well they fill it."""
+"""Which running pods may be pre-allocated, and how they are scored."""
 
 import pytest
 
-from capacity.test_offers import a_world, drawing, held
-from holdfast.capacity.pre_allocation import Inheritance, Will
+from capacity.test_reservation_cache import a_world, drawing, held
+from holdfast.capacity.pre_allocation import PreAllocationResult, PreAllocationRules
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.testing import a_pod, a_reservation, typed
 
@@ -12,25 +12,27 @@ def pod_info(world, name="p", **more):
     return world.pod_info(typed(a_pod(name, **more)))
 
 
-def test_a_pod_that_draws_on_a_reservation_has_no_room_for_another():
+def test_a_pod_that_uses_a_reservation_is_allocated_elsewhere_for_others():
     r = held()
     pod = drawing("p", r)
     world = a_world(r, pod)
-    assert world.offers.is_spoken_for(pod.uid, "another")
-    assert not world.offers.is_spoken_for(pod.uid, r.uid)
+    assert world.reservations.is_allocated_elsewhere(pod.uid, "another")
+    assert not world.reservations.is_allocated_elsewhere(pod.uid, r.uid)
     world.delete(r)
-    assert not world.offers.is_spoken_for(pod.uid, "another"), "the reservation is gone"
+    assert not world.reservations.is_allocated_elsewhere(pod.uid, "another"), (
+        "the reservation is gone"
+    )
 
 
-def test_a_pod_that_leaves_its_room_to_one_still_being_placed_has_none_for_another():
+def test_a_pod_pre_allocated_by_a_pending_reservation_is_allocated_elsewhere():
     r = typed(a_reservation("r", phase="Pending"))
     world = a_world(r)
     pod = pod_info(world)
-    world.offers.bequeath([pod], r.uid, "n")
-    assert world.offers.is_spoken_for(pod.uid, "another")
-    assert not world.offers.is_spoken_for(pod.uid, r.uid)
-    world.offers.disinherit(r.uid)
-    assert not world.offers.is_spoken_for(pod.uid, "another")
+    world.reservations.pre_allocate([pod], r.uid, "n")
+    assert world.reservations.is_allocated_elsewhere(pod.uid, "another")
+    assert not world.reservations.is_allocated_elsewhere(pod.uid, r.uid)
+    world.reservations.cancel_pre_allocation(r.uid)
+    assert not world.reservations.is_allocated_elsewhere(pod.uid, "another")
 
 
 @pytest.mark.parametrize(
@@ -47,13 +49,16 @@ def test_a_pod_that_leaves_its_room_to_one_still_being_placed_has_none_for_anoth
 )
 def test_a_pod_scores_the_mean_of_what_it_fills_of_each_resource(reserved, cpu, score):
     pod = pod_info(a_world(), cpu=cpu)
-    assert Will(reserved, reserved).score(pod) == score
+    assert PreAllocationRules(reserved, reserved).score(pod) == score
 
 
-def test_a_node_scores_by_its_one_pod_or_by_how_few_pods_it_takes():
+def test_a_node_scores_by_its_one_pod_or_by_the_number_of_pods():
     world, wanted = a_world(), {CPU: 4000}
     pods = tuple(pod_info(world, f"p{i}", cpu="1") for i in range(3))
-    one, several = Will(wanted, wanted), Will(wanted, wanted, multiple=True)
-    assert [Inheritance(pods[:n]).score(one) for n in (0, 1)] == [0, 25]
-    assert [Inheritance(pods[:n]).score(several) for n in (0, 1, 3)] == [100, 50, 25]
-    assert Inheritance(lacking=7).score(one) == -7
+    one, several = (
+        PreAllocationRules(wanted, wanted),
+        PreAllocationRules(wanted, wanted, multiple=True),
+    )
+    assert [PreAllocationResult(pods[:n]).score(one) for n in (0, 1)] == [0, 25]
+    assert [PreAllocationResult(pods[:n]).score(several) for n in (0, 1, 3)] == [100, 50, 25]
+    assert PreAllocationResult(shortfall=7).score(one) == -7

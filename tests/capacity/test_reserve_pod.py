@@ -1,4 +1,4 @@
-"""The pod that stands for a reservation while its node is looked for."""
+"""The reserve pod of a reservation."""
 
 import pytest
 

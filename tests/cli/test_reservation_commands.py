@@ -1,12 +1,13 @@
-"""``holdfast reservation``: what the commands ask, make and say."""
+"""``holdfast reservation``: what the commands read, create and print."""
 
 import pytest
 
 from holdfast.api.scheme import DEPLOYMENTS, PODS, RESERVATIONS
 from holdfast.cli.connection import list_all
-from holdfast.cli.reservation import listing, reasons, room
-from holdfast.cli.reservation.creating import create, placed, read_workload, standing
-from holdfast.cli.reservation.making import FOR, ReservationFlags, reservation_for, workload
+from holdfast.cli.reservation import free, listing
+from holdfast.cli.reservation.creating import create, placed, read_workload, status_line
+from holdfast.cli.reservation.from_workload import FOR, ReservationFlags, reservation_for, workload
+from holdfast.cli.reservation.why import explain
 from holdfast.cli.snapshot import build_world, built_in_profiles
 from holdfast.errors import Refused
 from holdfast.testing import a_deployment, a_node, a_pod, a_reservation
@@ -33,7 +34,7 @@ async def reserve(cluster, replicas=1, target="deployment/web", **wish):
 async def why(cluster, name):
     found = await cluster.reservation(name)
     objects = await list_all(cluster.client)
-    return reasons.explain(found, objects, built_in_profiles(), cluster.clock.now())
+    return explain(found, objects, built_in_profiles(), cluster.clock.now())
 
 
 async def text_of(cluster):
@@ -47,26 +48,26 @@ def test_workloads_are_named_as_kubectl_names_them(kind):
 
 
 @pytest.mark.parametrize("text", ["web", "deployment/", "pod/web", "cronjob/web"])
-def test_what_is_no_workload_is_refused_with_the_kinds_there_are(text):
+def test_an_unknown_kind_is_rejected_with_the_list_of_kinds(text):
     with pytest.raises(Refused, match="deployment, replicaset, statefulset"):
         workload(text)
 
 
-async def test_room_is_held_for_the_replicas_to_come(cluster):
+async def test_resources_are_reserved_for_future_replicas(cluster):
     await cluster.create(*[a_node(f"n{i}", cpu="4") for i in range(4)])
     await cluster.create(a_deployment("web", replicas=1, cpu="3"))
     found = await reserve(cluster, 3, ttl="1h")
     assert {r.phase for r in found} == {"Available"}
     assert len({r.status.node_name for r in found}) == 3
     assert all(r.name.startswith("web-") for r in found)
-    assert standing(found[0]).endswith(f"Available on {found[0].status.node_name}")
+    assert status_line(found[0]).endswith(f"Available on {found[0].status.node_name}")
     await cluster.client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 4}}, "default")
     await cluster.advance(5)
     phases = {r.phase for r in (await cluster.client.list(RESERVATIONS)).items}
     assert phases == {"Succeeded"}
 
 
-async def test_the_reservation_is_the_workloads_pod_for_the_workloads_pods(cluster):
+async def test_the_reservation_has_the_template_and_selector_of_the_workload(cluster):
     gates = {"scheduling_gates": [{"name": "g"}], "node_selector": {"zone": "a"}}
     await cluster.create(a_deployment("web", cpu="3", scheduler_name="koord-scheduler", **gates))
     raw = await read_workload(cluster.client, "deployment/web", "default")
@@ -88,20 +89,20 @@ async def test_the_reservation_is_the_workloads_pod_for_the_workloads_pods(clust
     assert spec["template"]["metadata"] == {"namespace": "default", "labels": {"app": "web"}}
 
 
-async def test_a_workload_that_is_not_there_is_a_sentence(cluster):
+async def test_a_missing_workload_is_reported(cluster):
     with pytest.raises(Refused, match='no Deployment "web" in namespace "default"'):
         await reserve(cluster)
 
 
-async def test_without_room_the_reason_is_told(cluster):
+async def test_the_reason_for_a_missing_node_is_printed(cluster):
     await cluster.create(a_node("n1", cpu="1"), a_deployment("web", replicas=0, cpu="3"))
     (found,) = await reserve(cluster)
-    assert standing(found).startswith(
+    assert status_line(found).startswith(
         f"{found.name}: Pending: 0/1 nodes are available: 1 Insufficient cpu."
     )
 
 
-async def test_the_list_says_what_is_held_for_whom_and_what_is_wrong(cluster):
+async def test_the_list_shows_resources_owners_and_problems(cluster):
     await cluster.create(a_node("n1", cpu="8"))
     await cluster.create(
         a_reservation("held", cpu="4", owner_labels=WEB, allocate_once=False, ttl="90m"),
@@ -124,7 +125,7 @@ async def test_the_list_says_what_is_held_for_whom_and_what_is_wrong(cluster):
     assert data["endsInSeconds"] == 5400
 
 
-async def test_why_decides_again_for_one_without_a_node(cluster):
+async def test_why_repeats_the_decision_for_a_pending_reservation(cluster):
     await cluster.create(a_node("n1", cpu="8"), a_node("n2", cpu="8"), a_reservation("r", cpu="9"))
     answer = await why(cluster, "r")
     text = "\n".join(answer["lines"])
@@ -133,60 +134,61 @@ async def test_why_decides_again_for_one_without_a_node(cluster):
     assert answer["decision"]["schedulable"] is False
 
 
-async def test_why_names_who_uses_it_and_who_may_not_yet(cluster):
+async def test_why_names_its_users_and_pending_owners(cluster):
     await cluster.create(a_node("n1", cpu="8"))
     await cluster.create(a_reservation("r", cpu="4", owner_labels=WEB, allocate_once=False))
     await cluster.create(a_pod("in", cpu="4", labels=WEB), a_pod("big", cpu="9", labels=WEB))
     lines = (await why(cluster, "r"))["lines"]
     assert lines[0] == "r holds cpu 4 on n1 for app=web, ends in 1h"
     assert lines[1] == "  used: cpu 4\n    by default/in"
-    assert lines[2].startswith("  default/big may use it and waits: 0/1 nodes are available")
+    assert lines[2].startswith("  default/big may use it and is pending: 0/1 nodes are available")
     spec = {"unschedulable": True, "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}
     await cluster.client.patch(RESERVATIONS, "r", {"spec": spec})
     text = "\n".join((await why(cluster, "r"))["lines"])
-    assert "spec.unschedulable keeps new owners out" in text
+    assert "spec.unschedulable is set: no new owner may use it" in text
     assert "only owners that tolerate k=v:NoSchedule may use it" in text
 
 
-async def test_why_tells_how_it_ended(cluster):
+async def test_why_says_how_it_ended(cluster):
     await cluster.create(a_node("n1", cpu="8"), a_reservation("r", cpu="1", ttl="5s"))
     await cluster.create(a_reservation("once", cpu="2", owner_labels=WEB))
     await cluster.create(a_pod("p", labels=WEB))
     await cluster.advance(120)
     assert (await why(cluster, "r"))["lines"] == [
-        "r is over: it expired 1m54s ago (ttl 5s is over, or its node is gone); its room is free"
+        "r has ended: it expired 1m54s ago (ttl 5s is over, or its node is gone); "
+        "its resources are free"
     ]
     (line,) = (await why(cluster, "once"))["lines"]
-    assert line == "once is over: default/p took it 2m ago; it serves one pod only"
+    assert line == "once has ended: default/p used it 2m ago, and it serves one pod only"
 
 
-async def test_why_says_who_else_would_have_to_place_it(cluster):
+async def test_why_names_the_scheduler_that_must_place_it(cluster):
     await cluster.create(a_reservation("r", template={"scheduler_name": "theirs"}))
     (line,) = (await why(cluster, "r"))["lines"]
-    assert "schedulerName is theirs; Holdfast places those for default-scheduler" in line
+    assert "schedulerName is theirs; Holdfast schedules those of default-scheduler" in line
 
 
-async def test_an_intruder_shows_in_why_and_list(cluster):
+async def test_an_overcommitted_reservation_is_shown_by_why_and_list(cluster):
     await cluster.create(a_node("n1", cpu="8"), a_reservation("r", cpu="4", allocate_once=False))
     await cluster.create(a_pod("intruder", cpu="6", node="n1"), settle=False)
-    await cluster.clock.settle()  # no promise of ours is whole now
-    words = "Overcommitted: node n1 has no room left for the reserved cpu: pods were put there"
+    await cluster.clock.settle()  # the invariants do not hold any more
+    words = "Overcommitted: node n1 lacks reserved cpu: pods were bound there"
     assert any(line.startswith(f"  {words}") for line in (await why(cluster, "r"))["lines"])
     assert f"r: {words}" in (await text_of(cluster)).splitlines()[-1]
     await cluster.delete(PODS, "intruder", "default")
     assert "Overcommitted" not in await text_of(cluster)
 
 
-async def test_free_tells_used_from_reserved_from_free(cluster):
+async def test_free_shows_used_reserved_and_free_amounts(cluster):
     await cluster.create(a_node("n1", cpu="8", memory="16Gi"), a_node("n2", cpu="4", memory="8Gi"))
     await cluster.create(a_reservation("r", cpu="4", memory="4Gi", owner_labels=WEB,
                                        allocate_once=False, template={"node": "n1"}))  # fmt: skip
     await cluster.create(a_pod("in", cpu="3", labels=WEB), a_pod("out", cpu="1500m", node="n2"))
     world = build_world(await list_all(cluster.client))
-    n1, n2 = room.rooms(world, ("cpu", "memory"))
+    n1, n2 = free.node_resources(world, ("cpu", "memory"))
     assert n1["cpu"] == {"has": 8000, "used": 3000, "reserved": 1000, "free": 4000}
     assert n2["cpu"] == {"has": 4000, "used": 1500, "reserved": 0, "free": 2500}
-    lines = room.as_text([n1, n2], ("cpu", "memory")).splitlines()
+    lines = free.as_text([n1, n2], ("cpu", "memory")).splitlines()
     assert lines[0].split() == [
         "NODE",
         *["CPU", "USED", "RESERVED", "FREE", "MEMORY", "USED", "RESERVED", "FREE"],
@@ -196,16 +198,16 @@ async def test_free_tells_used_from_reserved_from_free(cluster):
                                 "20Gi"]  # fmt: skip
 
 
-async def test_free_tells_of_pod_slots_too(cluster):
+async def test_free_shows_pod_slots(cluster):
     await cluster.create(a_node("n1", cpu="8", pods="10"))
     await cluster.create(a_reservation("r", cpu="4", requests={"pods": "3"}, owner_labels=WEB,
                                        allocate_once=False))  # fmt: skip
     await cluster.create(a_pod("in", labels=WEB), a_pod("out"))
-    [n1] = room.rooms(build_world(await list_all(cluster.client)), ("pods",))
+    [n1] = free.node_resources(build_world(await list_all(cluster.client)), ("pods",))
     assert n1["pods"] == {"has": 10, "used": 2, "reserved": 2, "free": 6}
 
 
-def test_the_commands_are_there_and_say_what_they_are_for(holdfast):
+def test_the_commands_exist_and_have_help(holdfast):
     output = holdfast("reservation", "--help").out
     for command in ("create", "list", "why", "free"):
         assert command in output

@@ -12,7 +12,7 @@ from holdfast.testing import a_node, a_pod, a_reservation
 
 
 async def make_available(cluster, name, **reservation):
-    """Create a Reservation and do what the scheduler does when it finds room."""
+    """Create a Reservation and bind it to a node as the scheduler does."""
     await cluster.create(a_reservation(name, cpu="4", **reservation))
     now = rfc3339(cluster.clock.now())
     conditions = [
@@ -107,7 +107,7 @@ async def test_R064_a_reservation_on_a_deleted_node_expires_and_is_collected(clu
         await cluster.get(RESERVATIONS, "r")
 
 
-async def test_R093_room_taken_past_the_scheduler_is_reported(cluster):
+async def test_R093_pods_bound_by_another_scheduler_are_reported(cluster):
     await cluster.create(a_node("n", cpu="16"))
     await make_available(cluster, "r", allocate_once=False)
     await cluster.create(a_pod("intruder", cpu="14", node="n"))

@@ -8,7 +8,7 @@ import pytest
 from holdfast.api import reservation_names as names
 from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
-from holdfast.controllers.reservation_usage import Ground
+from holdfast.controllers.reservation_usage import NodeUsage
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 NOW = 1_700_000_000.0
@@ -39,8 +39,8 @@ def an_owner(rsv, name="p", *, uid=None, phase="Running", draws=None, **pod):
     return typed(raw, **({"uid": uid} if uid else {}))
 
 
-def ground(*pods, neighbours=(), **node):
-    return Ground(typed(a_node("n", **(node or {"cpu": "16"}))), pods, neighbours)
+def usage(*pods, neighbours=(), **node):
+    return NodeUsage(typed(a_node("n", **(node or {"cpu": "16"}))), pods, neighbours)
 
 
 def written(plan):
@@ -60,7 +60,7 @@ def test_owners_are_sorted_by_uid_and_their_requests_masked_to_what_is_reserved(
         an_owner(rsv, "b", uid="2", cpu="1", memory="1Gi", requests={"example.com/x": 1}),
         an_owner(rsv, "a", uid="1", cpu="500m", memory="1Gi"),
     ]
-    status = written(plan_reservation(rsv, ground(*pods), NOW))
+    status = written(plan_reservation(rsv, usage(*pods), NOW))
     assert [o["uid"] for o in status["currentOwners"]] == ["1", "2"]
     assert status["currentOwners"][0] == {"namespace": "default", "name": "a", "uid": "1"}
     assert status["allocated"] == {"cpu": "1500m", "memory": "2Gi"}
@@ -69,50 +69,50 @@ def test_owners_are_sorted_by_uid_and_their_requests_masked_to_what_is_reserved(
 
 def test_allocated_is_not_capped():
     rsv = an_rsv(allocatable={"cpu": "4"})
-    status = written(plan_reservation(rsv, ground(an_owner(rsv, cpu="6", memory="1Gi")), NOW))
+    status = written(plan_reservation(rsv, usage(an_owner(rsv, cpu="6", memory="1Gi")), NOW))
     assert status["allocated"] == {"cpu": "6"}
 
 
 def test_no_change_is_no_write():
     rsv = an_rsv()
     pod = an_owner(rsv, cpu="2")
-    known = written(plan_reservation(rsv, ground(pod), NOW))
+    known = written(plan_reservation(rsv, usage(pod), NOW))
     synced = an_rsv(status=known)
-    assert plan_reservation(synced, ground(pod), NOW).writes == ()
+    assert plan_reservation(synced, usage(pod), NOW).writes == ()
 
 
-def test_finished_pods_and_pods_of_another_incarnation_do_not_count():
+def test_finished_pods_and_pods_of_an_older_reservation_do_not_count():
     rsv = an_rsv()
     done = an_owner(rsv, "done", phase="Succeeded", cpu="2")
     earlier = msgspec.structs.replace(rsv.metadata, uid="old")
     other = an_owner(msgspec.structs.replace(rsv, metadata=earlier), "other", cpu="2")
-    assert plan_reservation(rsv, ground(done, other), NOW).writes == ()
+    assert plan_reservation(rsv, usage(done, other), NOW).writes == ()
 
 
-def test_an_owner_that_leaves_a_reusable_reservation_is_struck_off():
+def test_a_deleted_owner_is_removed_from_a_reusable_reservation():
     rsv = an_rsv(status={
         "currentOwners": [{"namespace": "default", "name": "p", "uid": "1"}],
         "allocated": {"cpu": "2"},
     })  # fmt: skip
-    status = written(plan_reservation(rsv, ground(), NOW))
+    status = written(plan_reservation(rsv, usage(), NOW))
     assert status["currentOwners"] == []
     assert status["allocated"] == {"cpu": None}
 
 
-def test_what_a_pod_drew_from_several_is_counted_where_it_drew():
+def test_allocations_from_several_reservations_count_in_each():
     one, two = an_rsv(name="one"), an_rsv(name="two")
     draws = [
         {"name": "one", "uid": one.uid, "resources": {"cpu": "2"}},
         {"name": "two", "uid": two.uid, "resources": {"memory": "1Gi"}},
     ]
     pod = an_owner(one, cpu="2", memory="1Gi", draws=draws)
-    assert written(plan_reservation(one, ground(pod), NOW))["allocated"] == {"cpu": "2"}
-    assert written(plan_reservation(two, ground(pod), NOW))["allocated"] == {"memory": "1Gi"}
+    assert written(plan_reservation(one, usage(pod), NOW))["allocated"] == {"cpu": "2"}
+    assert written(plan_reservation(two, usage(pod), NOW))["allocated"] == {"memory": "1Gi"}
 
 
 def test_allocate_once_succeeds_when_its_owner_appears():
     rsv = an_rsv(allocate_once=True)
-    status = written(plan_reservation(rsv, ground(an_owner(rsv, cpu="4")), NOW))
+    status = written(plan_reservation(rsv, usage(an_owner(rsv, cpu="4")), NOW))
     assert status["phase"] == "Succeeded"
     assert status["allocated"] == {"cpu": "4"}
     ready = ready_of(status)
@@ -122,10 +122,10 @@ def test_allocate_once_succeeds_when_its_owner_appears():
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_an_end_is_final(phase):
+def test_ended_phases_are_final(phase):
     rsv = an_rsv(phase, age=1e9)
-    assert plan_reservation(rsv, ground(), NOW).writes == ()
-    assert plan_reservation(rsv, Ground(None), NOW).writes == ()
+    assert plan_reservation(rsv, usage(), NOW).writes == ()
+    assert plan_reservation(rsv, NodeUsage(None), NOW).writes == ()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_an_end_is_final(phase):
 @pytest.mark.parametrize("phase", ["Pending", "Available", "Waiting"])
 def test_expiry(phase, age, spec, expired):
     rsv = an_rsv(phase, age=age, pre_allocation=phase == "Waiting", **spec)
-    plan = plan_reservation(rsv, ground() if phase != "Pending" else None, NOW)
+    plan = plan_reservation(rsv, usage() if phase != "Pending" else None, NOW)
     if not expired:
         assert all(w.patch["status"].get("phase") != "Failed" for w in plan.writes)
         return
@@ -157,57 +157,57 @@ def test_expiry(phase, age, spec, expired):
     assert "currentOwners" not in status, "what was used is frozen"
 
 
-def test_it_is_looked_at_again_just_after_its_end():
-    plan = plan_reservation(an_rsv(ttl="100s", age=60), ground(), NOW)
+def test_a_reservation_is_reconciled_again_just_after_its_end():
+    plan = plan_reservation(an_rsv(ttl="100s", age=60), usage(), NOW)
     assert plan.requeue_after == 41
 
 
 def test_a_reservation_whose_node_is_gone_expires():
-    status = written(plan_reservation(an_rsv(), Ground(None), NOW))
+    status = written(plan_reservation(an_rsv(), NodeUsage(None), NOW))
     assert (status["phase"], ready_of(status)["reason"]) == ("Failed", "Expired")
 
 
-def test_a_waiting_reservation_becomes_available_when_its_room_is_there():
+def test_a_waiting_reservation_becomes_available_when_its_resources_are_free():
     rsv = an_rsv("Waiting", pre_allocation=True, allocate_once=True, allocatable={"cpu": "4"})
     bound = an_owner(rsv, cpu="4")
-    held = written(plan_reservation(rsv, ground(bound), NOW))
+    held = written(plan_reservation(rsv, usage(bound), NOW))
     assert "phase" not in held, "a pre-allocated pod never makes it succeed"
     squatter = typed(a_pod("s", cpu="14", node="n", status={"phase": "Running"}))
-    assert plan_reservation(rsv, ground(squatter), NOW).writes == ()
-    status = written(plan_reservation(rsv, ground(), NOW))
+    assert plan_reservation(rsv, usage(squatter), NOW).writes == ()
+    status = written(plan_reservation(rsv, usage(), NOW))
     assert status["phase"] == "Available"
     assert ready_of(status)["status"] == "True"
 
 
-def test_a_pod_placed_past_the_scheduler_into_held_room_breaks_the_promise_aloud():
+def test_a_pod_bound_by_another_scheduler_makes_a_reservation_overcommitted():
     rsv = an_rsv(allocatable={"cpu": "4"})
     intruder = typed(a_pod("x", cpu="13", node="n", status={"phase": "Running"}))
-    plan = plan_reservation(rsv, ground(intruder), NOW)
+    plan = plan_reservation(rsv, usage(intruder), NOW)
     ready = ready_of(written(plan))
     assert (ready["status"], ready["reason"]) == ("False", "Overcommitted")
     assert "cpu" in ready["message"]
     assert [(n.type, n.reason) for n in plan.events] == [("Warning", "Overcommitted")]
 
     broken = an_rsv(allocatable={"cpu": "4"}, status={"conditions": written(plan)["conditions"]})
-    assert plan_reservation(broken, ground(intruder), NOW).writes == (), "said once"
-    healed = ready_of(written(plan_reservation(broken, ground(), NOW)))
+    assert plan_reservation(broken, usage(intruder), NOW).writes == (), "said once"
+    healed = ready_of(written(plan_reservation(broken, usage(), NOW)))
     assert (healed["status"], healed["reason"]) == ("True", "Available")
 
 
-def test_promises_on_one_node_add_up():
+def test_reservations_of_one_node_add_up():
     one = an_rsv(name="one", allocatable={"cpu": "8"})
     two = an_rsv(name="two", allocatable={"cpu": "8"})
-    fine = ground(neighbours=(one, two))
+    fine = usage(neighbours=(one, two))
     assert plan_reservation(one, fine, NOW).writes == ()
     pod = typed(a_pod("x", cpu="1", node="n", status={"phase": "Running"}))
-    short = ground(pod, neighbours=(one, two))
+    short = usage(pod, neighbours=(one, two))
     assert ready_of(written(plan_reservation(one, short, NOW)))["reason"] == "Overcommitted"
 
 
-def test_a_pod_that_ignores_reservations_breaks_nothing():
+def test_a_pod_that_ignores_reservations_does_not_make_it_overcommitted():
     rsv = an_rsv(allocatable={"cpu": "4"})
     pod = typed(a_pod("x", cpu="16", node="n", labels={names.IGNORED: "true"}))
-    assert plan_reservation(rsv, ground(pod), NOW).writes == ()
+    assert plan_reservation(rsv, usage(pod), NOW).writes == ()
 
 
 def ended(phase, reason, age, name="e"):
@@ -219,7 +219,7 @@ def ended(phase, reason, age, name="e"):
     return an_rsv(phase, status={"conditions": [ready]}, name=name)
 
 
-def test_what_ended_a_day_ago_is_collected():
+def test_reservations_that_ended_a_day_ago_are_deleted():
     long_ago = [
         ended("Failed", "Expired", 86401, "expired"),
         ended("Succeeded", "Succeeded", 86401, "succeeded"),
@@ -234,6 +234,6 @@ def test_what_ended_a_day_ago_is_collected():
     assert all(d.uid for d in deletions)
 
 
-def test_what_ended_on_a_node_that_is_gone_is_collected_at_once():
+def test_ended_reservations_of_deleted_nodes_are_deleted_at_once():
     assert len(plan_collection([ended("Failed", "Expired", 1)], {"other"}, NOW, 86400)) == 1
     assert plan_collection([ended("Failed", "Expired", 1)], {"n"}, NOW, 86400) == ()

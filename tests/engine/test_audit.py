@@ -104,14 +104,14 @@ def test_a_pod_that_ignores_reservations_may_use_reserved_resources_only(cluster
 
 
 def test_a_reservation_reduced_by_a_pod_that_does_not_use_it_is_a_fault(cluster, audit):
-    offers = cluster.world.offers
-    offers.assign("a-ghost", {"uid-reservation--r": {CPU: 1000}})
+    reservations = cluster.world.reservations
+    reservations.allocate("a-ghost", {"uid-reservation--r": {CPU: 1000}})
     with pytest.raises(AssertionError, match="I2: default/p lowered what r has left"):
         audit.after_attempt(placed(cluster, "p", node="n1", cpu="1"))
 
 
 def test_a_reservation_that_appears_or_disappears_in_an_attempt_is_a_fault(cluster, audit):
-    reservation = next(iter(cluster.world.offers)).reservation
+    reservation = next(iter(cluster.world.reservations)).reservation
     cluster.world.delete(reservation)
     with pytest.raises(AssertionError, match="I2: an attempt changed which reservations"):
         audit.after_attempt(placed(cluster, "p", node="n1", cpu="1"))
@@ -119,8 +119,8 @@ def test_a_reservation_that_appears_or_disappears_in_an_attempt_is_a_fault(clust
 
 def test_a_pod_that_uses_the_reservation_of_others_is_a_fault(cluster, audit):
     placement = placed(cluster, "p", node="n1", cpu="1")
-    cluster.world.offers.assign(placement.pod.uid, {"uid-reservation--r": {CPU: 1000}})
-    with pytest.raises(AssertionError, match="I4: default/p draws on r and does not own it"):
+    cluster.world.reservations.allocate(placement.pod.uid, {"uid-reservation--r": {CPU: 1000}})
+    with pytest.raises(AssertionError, match="I4: default/p allocates from r and does not own it"):
         audit.after_attempt(placement)
 
 

@@ -70,7 +70,7 @@ def test_a_profile_without_a_reservation_plugin_matches_no_reservation():
     world = a_world(a_node("n1"), held)
     pod = world.pod_info(typed(a_pod(labels=owner)))
     assert View(world, pod, 0.0).matched_reservations is not None
-    assert View(world, pod, 0.0, offers=False).matched_reservations is None
+    assert View(world, pod, 0.0, reservations=False).matched_reservations is None
 
 
 def test_unknown_kinds_are_ignored():

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS, RESOURCE_POLICIES
-from holdfast.capacity.annotations import allocated_of, draws_of, inner_reserved
+from holdfast.capacity.annotations import (
+    allocated_reservation,
+    annotated_allocations,
+    inner_reserved,
+)
 from holdfast.capacity.owners import compile_owners
 from laws.cluster_edits import POLICY, REUSABLE, SIZE, owners_before, was
 
@@ -70,11 +74,11 @@ def request_of(pod):
 
 def draw_of(pod, reservation):
     """Return what a pod uses of a reservation, or None."""
-    for draw in draws_of(pod):
+    for draw in annotated_allocations(pod):
         if draw.uid == reservation.uid:
             return amounts_of(draw.resources)
-    named = allocated_of(pod)
-    if named is None or named.uid != reservation.uid or draws_of(pod):
+    named = allocated_reservation(pod)
+    if named is None or named.uid != reservation.uid or annotated_allocations(pod):
         return None
     return Counter(pod_request(pod).amounts)
 

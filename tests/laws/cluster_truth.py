@@ -6,7 +6,7 @@ from collections import Counter
 from holdfast.api import durations
 from holdfast.api.requests import pod_request
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.capacity.resizing import wanted
+from holdfast.capacity.resizing import wanted_amounts
 from laws.cluster_audit import (
     HOLDING,
     amounts_of,
@@ -79,7 +79,7 @@ def wrong_sizes(census):
         said = reservation.condition("Resized")
         if reservation.phase != "Available" or users_of(reservation, census):
             continue
-        asked = wanted(reservation)
+        asked = wanted_amounts(reservation)
         if asked is not None and (said is None or said.status != "False"):
             yield f"{reservation.name} holds {reservation.status.allocatable}, asks for {asked}"
         if asked is None and said is not None and said.status == "False":

@@ -21,7 +21,7 @@ SOURCES = (
 
 def shape_of(world):
     """Return all columns and ledgers that a decision may read."""
-    nodes, offers = world.nodes, world.offers
+    nodes, reservations = world.nodes, world.reservations
     return {
         "nodes": {name: _row(nodes, row) for name, row in nodes.row_of.items()},
         "pods": {
@@ -29,10 +29,10 @@ def shape_of(world):
             for pod_info, row in nodes.pods()
         },
         "neighbours": _neighbours(nodes),
-        "offers": {offer.uid: _offer(nodes, offers, offer) for offer in offers},
-        "pending": sorted(offers.pending),
-        "placing": dict(offers.placing),
-        "leaving": dict(offers._leaving),
+        "offers": {info.uid: _info(nodes, reservations, info) for info in reservations},
+        "pending": sorted(reservations.pending),
+        "placing": dict(reservations.being_bound),
+        "unconfirmed": dict(reservations._unconfirmed),
         "policies": sorted(policy.object.uid for policy in world.policies),
         "whole devices": dict(world.devices.allocated_devices.unshared),
         "shared devices": dict(world.devices.allocated_devices.shared),
@@ -85,16 +85,16 @@ def _neighbours(nodes):
     }
 
 
-def _offer(nodes, offers, offer):
-    slot, width = offer.slot, offers.columns.remaining.shape[0]
-    table = offers.columns
-    columns = (table.reserved, table.used, table.remaining)
+def _info(nodes, reservations, info):
+    slot, width = info.slot, reservations.columns.remaining.shape[0]
+    table = reservations.columns
+    columns = (table.reserved, table.allocated, table.remaining)
     row = int(table.row[slot])
     return {
         "node": nodes.names[row] if row >= 0 else None,
         "columns": [_named(nodes, ((r, int(c[r, slot])) for r in range(width))) for c in columns],
-        "matchable": (offer.matchable, bool(table.matchable[slot])),
-        "draws": {uid: _named(nodes, draw) for uid, draw in offer.draws.items()},
+        "matchable": (info.matchable, bool(table.matchable[slot])),
+        "draws": {uid: _named(nodes, draw) for uid, draw in info.allocated_by_pod.items()},
     }
 
 

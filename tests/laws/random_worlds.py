@@ -123,11 +123,11 @@ def on_its_node(reservation, node, allocatable, phase="Available"):
 
 
 @st.composite
-def standing(draw, name, offers):
+def standing(draw, name, reservations):
     """A bound pod, which uses none, one or two of the reservations on its node."""
     pod = draw(pods(name))
     node = draw(st.sampled_from(NODES))
-    there = [r for r in offers if r.status.node_name == node]
+    there = [r for r in reservations if r.status.node_name == node]
     chosen = draw(st.lists(st.sampled_from(there), max_size=2, unique_by=_uid)) if there else []
     notes = {}
     if chosen:
@@ -149,10 +149,10 @@ def bound(pod, node, notes):
 def clusters(draw):
     """Objects of a cluster in the order in which the scheduler reads them at start."""
     there = [draw(nodes(name)) for name in NODES]
-    offers = [draw(held(f"r{i}")) for i in range(draw(st.integers(0, 5)))]
+    held_there = [draw(held(f"r{i}")) for i in range(draw(st.integers(0, 5)))]
     pending = [draw(reservations("pending"))]
-    placed = [draw(standing(f"p{i}", offers)) for i in range(draw(st.integers(0, 6)))]
-    return [*there, *offers, *pending, *placed]
+    placed = [draw(standing(f"p{i}", held_there)) for i in range(draw(st.integers(0, 6)))]
+    return [*there, *held_there, *pending, *placed]
 
 
 def replaced(struct, **fields):

@@ -32,7 +32,7 @@ def test_a_hypothetical_removal_equals_a_real_one(data, objects, asking):
     for obj in objects:
         world.upsert(obj)
     there = {row: [*world.nodes.pods_on(row).values()] for row in world.nodes.row_of.values()}
-    drawn = set(world.offers.rows_drawn().tolist())
+    drawn = set(world.reservations.rows_with_allocations().tolist())
     rows = sorted(row for row in drawn or there if there[row])
     if not rows or (before := filters(world, asking)) is None:
         return

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import ALLOCATED, DRAWS
-from holdfast.capacity.pre_allocation import Inheritance
+from holdfast.capacity.pre_allocation import PreAllocationResult
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.configuration.reading import Configuration
 from holdfast.engine.invariants import check_invariants
@@ -180,7 +180,7 @@ def requested(world):
 
 
 def inherited(placement):
-    return getattr(placement.states.get("Reservation"), "chosen", Inheritance())
+    return getattr(placement.states.get("Reservation"), "chosen", PreAllocationResult())
 
 
 def told(living, placement):
@@ -196,7 +196,7 @@ def told(living, placement):
 def confirmed(asking, placement):
     """Return the object as it is stored when it is bound."""
     if isinstance(asking, Reservation):
-        room, heir = allocatable(placement.pod), inherited(placement)
-        phase = "Waiting" if heir.pods or heir.lacking else "Available"
+        room, result = allocatable(placement.pod), inherited(placement)
+        phase = "Waiting" if result.pods or result.shortfall else "Available"
         return worlds.on_its_node(asking, placement.node, room, phase)
     return worlds.bound(asking, placement.node, placement.annotations)

@@ -6,13 +6,19 @@ from holdfast.api import reservation_names as names
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
-from holdfast.capacity.pre_allocation import ClusterMode, Heritable, by_score, inherit, will_of
+from holdfast.capacity.pre_allocation import (
+    ClusterMode,
+    PreAllocatablePods,
+    by_score,
+    choose_pods,
+    read_rules,
+)
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.framework.plugin import NO_CHANGE, Code, PodChange, PreFilterResult, PreFilterState
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin as Plugin
-from holdfast.plugins.reservation.inheriting import InheritState, reasons, verdicts
+from holdfast.plugins.reservation.pre_allocation import PreAllocationState, reasons, verdicts
 from holdfast.plugins.reservation.reserve_pods import ReserveState
 from holdfast.testing import a_pod
 from parity.harness import parity
@@ -57,8 +63,8 @@ def test_a_reservation_chooses_running_pods(record):
     state = plugin.pre_filter(pod_info, View(world, pod_info, 0.0))
     state = getattr(state, "state", state)
     (row,) = world.nodes.rows.tolist()
-    there = [pod.name for pod in state.seen().candidates.get(row, [])]
-    if state.will.ranked:
+    there = [pod.name for pod in state.row_results().candidates.get(row, [])]
+    if state.rules.ranked:
         assert there == expected["preAllocatablePods"]
     assert sorted(there) == sorted(expected["preAllocatablePods"])
     assert judged(state, row) == expected["filterStatus"]
@@ -66,10 +72,10 @@ def test_a_reservation_chooses_running_pods(record):
         return
     taken = [pod.name for pod in state.at(row).pods]
     assert len(taken) == len(expected["preAllocated"])
-    if state.will.ranked:
+    if state.rules.ranked:
         assert taken == expected["preAllocated"]
-    if state.will.multiple and not state.at(row).lacking:
-        assert state.at(row).score(state.will) == expected["score"]
+    if state.rules.multiple and not state.at(row).shortfall:
+        assert state.at(row).score(state.rules) == expected["score"]
 
 
 def pod_of(amounts, name):
@@ -97,12 +103,14 @@ def test_a_node_is_filtered_with_its_pods(record):
         labelled = {names.PRE_ALLOCATION_REQUIRED: "true"}
         meta = msgspec.structs.replace(reservation.metadata, labels=labelled)
         reservation = msgspec.structs.replace(reservation, metadata=meta)
-    will = will_of(reservation, reserve_pod_info(world, reservation), prefers_none=False)
-    site = ReserveState(world.nodes, world.offers, "", "Restricted")
-    heritable = Heritable.to(reservation, ClusterMode())
-    state = InheritState(world.nodes, world.offers, will, heritable, site)
+    rules = read_rules(reservation, reserve_pod_info(world, reservation), prefers_none=False)
+    reserve_state = ReserveState(world.nodes, world.reservations, "", "Restricted")
+    pre_allocatable = PreAllocatablePods.to(reservation, ClusterMode())
+    state = PreAllocationState(
+        world.nodes, world.reservations, rules, pre_allocatable, reserve_state
+    )
     (row,) = world.nodes.rows.tolist()
-    state.seen().candidates[row] = [world.pod_info(convert_object(raw, Pod)) for raw in pods]
+    state.row_results().candidates[row] = [world.pod_info(convert_object(raw, Pod)) for raw in pods]
     # An empty change makes the plugin filter the row again.
     change = PodChange(added={row: ()})
     if preemptible := (data.get("preemptible") or {}).get("test-node"):
@@ -121,12 +129,12 @@ def test_the_pod_that_fits_best_is_first(record):
     pods = given.get("preAllocatablePods") or given.get("preAllocatable") or ()
     found = [world.pod_info(convert_object(p, Pod)) for p in pods]
     reservation = convert_object(raw or {}, Reservation)
-    will = will_of(reservation, reserve_pod_info(world, reservation), prefers_none=False)
+    rules = read_rules(reservation, reserve_pod_info(world, reservation), prefers_none=False)
     if "wantOrder" in record.expected:
-        assert [p.name for p in by_score(will, found)] == (record.expected["wantOrder"] or [])
+        assert [p.name for p in by_score(rules, found)] == (record.expected["wantOrder"] or [])
         return
     free = dict.fromkeys(range(4), 10**15)
-    taken = [p.name for p in inherit(will, free, found).pods]
+    taken = [p.name for p in choose_pods(rules, free, found).pods]
     wanted = record.expected["wantNominated"]
     assert taken == ([wanted["metadata"]["name"]] if wanted else [])
 

@@ -47,7 +47,7 @@ def decided(given):
 
 def assigned(world):
     """Return the pods that have an allocation from any reservation."""
-    return {uid for offer in world.offers for uid in offer.draws}
+    return {uid for info in world.reservations for uid in info.allocated_by_pod}
 
 
 @parity(FILE, "TestReserve")
@@ -60,8 +60,8 @@ def test_reserve(record):
         return
     named = msgspec.json.decode(placement.annotations[ALLOCATED])
     assert named["name"] == want["wantReservation"]["metadata"]["name"]
-    [offer] = world.offers
-    [drawn] = offer.draws.values()
+    [info] = world.reservations
+    [drawn] = info.allocated_by_pod.values()
     [wanted] = want["wantPods"].values()
     assert {world.nodes.resources[r] for r in drawn} - {"pods"} == set(wanted["requests"])
 
@@ -136,6 +136,6 @@ def test_reservation_events(record):
     for raw in versions:
         if raw is not None:
             world.upsert(reservation(raw))
-    held = [offer.reservation for offer in world.offers]
+    held = [info.reservation for info in world.reservations]
     holds = want is not None and want["status"]["phase"] == "Available"
     assert [r.uid for r in held] == ([want["metadata"]["uid"]] if holds else [])

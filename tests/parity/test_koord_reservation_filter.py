@@ -2,13 +2,13 @@
 
 from collections import Counter
 
-from holdfast.capacity.held_room import given_back
-from holdfast.capacity.matching import RefusalGround
+from holdfast.capacity.matching import RefusalReason
+from holdfast.capacity.reserved_resources import freed_capacity
 from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.diagnosis import NodeCounts, summary
-from holdfast.plugins.reservation.nomination import nominate, why_none
+from holdfast.plugins.reservation.nomination import nominate, why_none_nominated
 from parity.harness import parity
 from parity.reserving import (
     ANY_OWNER,
@@ -26,9 +26,9 @@ FILE = "koord_reservation_filter.jsonl"
 NO_OWNER = [{"object": {"uid": "missing"}}]
 PLENTY = {"cpu": "99", "memory": "99Gi", "ephemeral-storage": "99Gi", "pods": "9"}
 COUNTERS = {
-    "nameUnmatched": RefusalGround.NAME, "affinityUnmatched": RefusalGround.AFFINITY,
-    "isUnschedulableUnmatched": RefusalGround.UNSCHEDULABLE, "notExactMatched": RefusalGround.EXACT,
-    "taintsUnmatched": RefusalGround.TAINT,
+    "nameUnmatched": RefusalReason.NAME, "affinityUnmatched": RefusalReason.AFFINITY,
+    "isUnschedulableUnmatched": RefusalReason.UNSCHEDULABLE, "notExactMatched": RefusalReason.EXACT,
+    "taintsUnmatched": RefusalReason.TAINT,
 }  # fmt: skip
 
 
@@ -59,12 +59,12 @@ def test_nominating(record):
     want = record.expected["wantStatus"]
     assert (chosen is not None) is (want["code"] == "Success")
     if chosen is None:
-        assert [why_none(found.prepared.state, row)] == want["reasons"]
+        assert [why_none_nominated(found.prepared.state, row)] == want["reasons"]
 
 
 def moved(before, after, world):
     """Return the amounts that a hypothetical change moves on the node and in the reservation."""
-    old, new = (given_back(world.offers, change) for change in (before, after))
+    old, new = (freed_capacity(world.reservations, change) for change in (before, after))
     found = []
     for was, now in ((old.rows, new.rows), (old.slots, new.slots)):
         places = {*was, *now}
@@ -91,15 +91,15 @@ def test_hypotheses(record):
     world.upsert(node(given["node"]))
     # More is reserved than any owner uses, so that all that an owner frees is reserved again.
     # An added pod allocates from the reservation it owns; upstream, from the nominated one.
-    offer = reservation(
+    info = reservation(
         given["reservationIfWithR"], owners=ANY_OWNER if given["withR"] else NO_OWNER, where=where,
         allocatable={"cpu": "100", "pods": "10"},
     )  # fmt: skip
-    world.upsert(offer)
+    world.upsert(info)
     requests = {}
     for container in given["pod"]["spec"].get("containers") or ():
         requests = container["resources"]["requests"]
-    user = a_user("user", where, requests, offer if given["withR"] else None)
+    user = a_user("user", where, requests, info if given["withR"] else None)
     row, adding = world.nodes.row_of[where], given["function"] == "AddPod"
     if adding and not given["withR"]:
         changes = (NO_CHANGE, PodChange(added={row: (world.pod_info(user),)}))
@@ -111,7 +111,7 @@ def test_hypotheses(record):
     state = given.get("state") or {}
     wants = [expected["wantPreemptible"], expected["wantPreemptibleInRRs"].get(where, {})]
     olds = [state.get("preemptible") or {}, (state.get("preemptibleInRRs") or {}).get(where, {})]
-    keys = [where, offer.uid]
+    keys = [where, info.uid]
     for key, want, old, got in zip(keys, wants, olds, (on_node, inside), strict=True):
         new, was = told(want.get(key)), told(old.get(key))
         delta = {k: new.get(k, 0) - was.get(k, 0) for k in {*new, *was}}
@@ -171,8 +171,8 @@ def test_filter(record):
     account = Account(where, state or {})
     world, name = account.world, account.name
     if state is not None and pre_allocating(record):
-        heritable = state["nodeReservationStates"][name].get("preAllocatablePods") or ()
-        for there in heritable:
+        pre_allocatable = state["nodeReservationStates"][name].get("preAllocatablePods") or ()
+        for there in pre_allocatable:
             world.upsert(pod(there))
         state = None
     incoming = raw["metadata"].get("uid")
@@ -208,10 +208,10 @@ def summed_up(record):
     counts = {rows[name]: counts_of(raw) for name, raw in diagnosis.items()}
     statuses = given["filteredNodeStatusMap"]["nodeToStatus"]
     reasons = {rows[name]: s.get("reasons", ()) for name, s in statuses.items() if name in rows}
-    return summary(counts, reasons, must=given["hasAffinity"])
+    return summary(counts, reasons, requires_reservation=given["hasAffinity"])
 
 
 def counts_of(raw):
-    refused = Counter({ground: raw[counter] for counter, ground in COUNTERS.items()})
+    refused = Counter({reason: raw[counter] for counter, reason in COUNTERS.items()})
     taints = Counter(raw.get("taintsUnmatchedReasons") or {})
     return NodeCounts(raw["ownerMatched"], raw["nameMatched"], +refused, taints)

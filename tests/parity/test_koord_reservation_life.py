@@ -15,12 +15,12 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_status import refused
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.apiserver.kinds.validation.pods import check_pod
-from holdfast.capacity.annotations import affinity_of, allocated_of
+from holdfast.capacity.annotations import affinity_of, allocated_reservation
 from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.controllers.reservation import chosen
+from holdfast.controllers.reservation import read_settings
 from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
-from holdfast.controllers.reservation_usage import Ground
+from holdfast.controllers.reservation_usage import NodeUsage
 from holdfast.framework.plugin import Placement
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.reserve_pods import bind_reservation
@@ -41,14 +41,14 @@ def typed(raw, kind=Reservation):
     return convert_object(raw or {}, kind)
 
 
-def ground(record, reservation):
+def usage(record, reservation):
     name = reservation.status.node_name
     if not name:
         return None
     nodes = [typed(raw, Node) for raw in record.input.get("nodes") or ()]
     pods = tuple(typed(raw, Pod) for raw in record.input.get("pods") or ())
     found = next((node for node in nodes if node.name == name), None)
-    return Ground(found, pods) if found else Ground(None)
+    return NodeUsage(found, pods) if found else NodeUsage(None)
 
 
 def merged(raw, patch):
@@ -83,7 +83,7 @@ def test_sync(record):
     raw = record.input["reservation"]
     reservation = typed(raw)
     now = parse_rfc3339(record.input["now"])
-    for write in plan_reservation(reservation, ground(record, reservation), now).writes:
+    for write in plan_reservation(reservation, usage(record, reservation), now).writes:
         raw = merged(raw, {"status": write.patch["status"]})
     assert status_of(raw) == status_of(record.expected["reservation"])
 
@@ -106,7 +106,7 @@ def test_garbage_collection(record):
 
 @parity(CONTROLLER, "TestNew")
 def test_settings(record):
-    settings = chosen(read_args(record.input.get("args") or {}))
+    settings = read_settings(read_args(record.input.get("args") or {}))
     want = record.expected
     assert settings.gc_after_seconds == parse_seconds(want["expectedGCDuration"])
     assert settings.gc_interval_seconds == parse_seconds(want["expectedGCInterval"])
@@ -212,9 +212,9 @@ def test_restricted_resources(record):
     notes = {names.RESTRICTED_OPTIONS: msgspec.json.encode(options).decode()} if options else None
     status = {"phase": "Available", "nodeName": "n", "allocatable": reserved}
     raw = a_reservation(annotations=notes, allocate_policy="Restricted", status=status)
-    (offer,) = FakeCluster(a_node("n"), raw).world.offers
+    (info,) = FakeCluster(a_node("n"), raw).world.reservations
     resources = FakeCluster().world.nodes.resources
-    assert sorted(resources[r] for r in offer.restricted) == sorted(record.expected["want"])
+    assert sorted(resources[r] for r in info.restricted) == sorted(record.expected["want"])
 
 
 @parity(UTIL, "TestGetRequiredReservationAffinity")
@@ -243,7 +243,7 @@ def test_ignored(record):
     cluster = FakeCluster(a_node("n"), held)
     pod = a_pod("p", labels=(record.input.get("pod") or {}).get("metadata", {}).get("labels"))
     assert cluster.place(pod) == "n"
-    drawn = cluster.world.offers.draws_of(cluster.world.pod_info(as_stored(pod)).uid)
+    drawn = cluster.world.reservations.allocations_of(cluster.world.pod_info(as_stored(pod)).uid)
     assert (not drawn) is record.expected["want"]
 
 
@@ -265,7 +265,7 @@ def test_allocated(record):
     notes = None if allocated is None else {
         names.ALLOCATED: msgspec.json.encode(allocated).decode()
     }  # fmt: skip
-    found = allocated_of(typed(a_pod("p", annotations=notes), Pod))
+    found = allocated_reservation(typed(a_pod("p", annotations=notes), Pod))
     got = (found.name, found.uid) if found else ("", "")
     assert got == (record.expected["expectName"], record.expected["expectUID"])
 

@@ -3,7 +3,7 @@
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.framework.world import World
 from holdfast.plugins.node_affinity import NodeAffinityPlugin
-from holdfast.plugins.reservation.diagnosis import count
+from holdfast.plugins.reservation.diagnosis import count_reservations
 from parity.harness import parity
 from parity.reserving import a_user, asked_for, asking_for, reservation
 from parity.scheduling import asked, node, pod
@@ -18,7 +18,7 @@ def the_world(given):
         world.upsert(reservation(raw))
     for i, raw in enumerate(given.get("pods") or ()):
         world.upsert(pod(raw, uid=raw["metadata"].get("uid") or f"pod-{i}"))
-    by_name = {offer.reservation.name: offer.reservation for offer in world.offers}
+    by_name = {info.reservation.name: info.reservation for info in world.reservations}
     for entry in given.get("assignedPods") or ():
         raw = entry["pod"]
         requests = {}
@@ -55,7 +55,7 @@ def test_reserve_pods(record):
     world, where = the_world(given), given["node"]["metadata"]["name"]
     pod_info = world.pod_info(pod(given["pod"]), is_reserve_pod=True)
     assert world.match(pod_info) is None
-    there = world.offers.on_row(world.nodes.row_of[where])
+    there = world.reservations.on_row(world.nodes.row_of[where])
     restored = bool(there) and reaches(world, given["pod"], where)
     assert restored is record.expected["wantRestored"]
 
@@ -71,8 +71,8 @@ def test_pre_allocatable_pods(record):
     world.upsert(reservation(incoming))
     row = world.nodes.row_of[where]
     state = asked_for(incoming["metadata"]["uid"], given["pod"], world).prepared.state
-    there = state.seen().candidates.get(row, [])
-    restored = bool(there or world.offers.on_row(row)) and reaches(world, given["pod"], where)
+    there = state.row_results().candidates.get(row, [])
+    restored = bool(there or world.reservations.on_row(row)) and reaches(world, given["pod"], where)
     assert restored is want["wantRestored"]
     if restored:
         assert len(there) == want["wantPreAllocatable"]
@@ -98,28 +98,30 @@ def test_restoring(record):
     nodes, row = world.nodes, world.nodes.row_of["test-node"]
     pod_info = world.pod_info(pod(given["pod"], uid="incoming"))
     match = world.match(pod_info)
-    offers = [world.offers.at(int(slot)) for slot in match.slots]
-    assert [offer.reservation.name for offer in offers] == want["state"]["matched"]
-    others = {offer.reservation.name for offer in world.offers} - set(want["state"]["matched"])
+    reservations = [world.reservations.at(int(slot)) for slot in match.slots]
+    assert [info.reservation.name for info in reservations] == want["state"]["matched"]
+    others = {info.reservation.name for info in world.reservations} - set(want["state"]["matched"])
     assert sorted(others) == want["state"]["unmatched"]
     for resource, name in ((CPU, "milliCPU"), (MEMORY, "memory")):
         # Go's node counts both an owner and its reserve pod until the reservation is restored.
-        used = sum(offer.used(resource) for offer in world.offers)
+        used = sum(info.allocated(resource) for info in world.reservations)
         taken = int(nodes.requested[resource, row])
         assert taken + used == want["nodeRequestedBefore"][name]
         assert taken == want["state"]["podRequested"][name]
-        left = taken - sum(offer.left(resource) for offer in offers)
+        left = taken - sum(info.remaining(resource) for info in reservations)
         assert left == want["nodeRequestedAfter"][name]
-        assert sum(offer.used(resource) for offer in offers) == want["state"]["rAllocated"].get(
-            name, 0
-        )
-    unseen = [pod for there in match.unseen.laden.values() for pod in there]
-    hidden = [port for pod in unseen for port in pod.host_ports]
+        assert sum(info.allocated(resource) for info in reservations) == want["state"][
+            "rAllocated"
+        ].get(name, 0)
+    hidden_pods = [
+        pod for there in match.hidden_pods.with_ports_or_volumes.values() for pod in there
+    ]
+    hidden = [port for pod in hidden_pods for port in pod.host_ports]
     for address, ports in want["usedPortsAfter"].items():
         for port in ports:
             wanted = [(port["protocol"], port["port"], address)]
             assert nodes.ports.taken_at(row, wanted, hidden)
-    seated = len(list(world.offers)) - len(match.unseen.rows)
+    seated = len(list(world.reservations)) - len(match.hidden_pods.rows)
     assert len(nodes.pods_on(row)) + seated == want["podCountAfter"]
-    [counts] = count(world.offers, pod_info, nodes).values()
+    [counts] = count_reservations(world.reservations, pod_info, nodes).values()
     assert counts.owned == counts.left(0) == want["diagnosis"]["test-node"]["ownerMatched"]

@@ -6,7 +6,7 @@ from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin
-from holdfast.plugins.reservation.nomination import nominate, why_none
+from holdfast.plugins.reservation.nomination import nominate, why_none_nominated
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.scheduler.cycle import schedule_pod
 from parity.harness import parity
@@ -87,12 +87,12 @@ def test_status(record):
     if want["code"] != "Success":
         assert not matched
         # The row of another node, where no reservation matches.
-        assert [why_none(found.prepared.state, 10**6)] == want["reasons"]
+        assert [why_none_nominated(found.prepared.state, 10**6)] == want["reasons"]
         return
     state = found.prepared.state
     row = world.nodes.row_of["test-node"]
     chosen, _ = nominate(state, row)
-    assert state.ignoring or chosen is not None
+    assert state.ignores_reservations or chosen is not None
 
 
 @parity(FILE, "TestReservationNominate", where=about_pre_allocation)
@@ -151,7 +151,7 @@ def test_each_once(record):
         pod_info = world.pod_info(pod(given["pod"], uid=f"pod-{i}"))
         placed = schedule_pod(profile, pod_info, world, 0.0, np.random.default_rng(0))
         assert isinstance(placed, Placement)
-        taken += world.offers.draws_of(pod_info.uid)
+        taken += world.reservations.allocations_of(pod_info.uid)
     assert len(set(taken)) == given["reservationCount"]
     late = world.pod_info(pod(given["pod"], uid="late"))
     assert not isinstance(

@@ -14,7 +14,7 @@ from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.default_preemption.dry_run_columns import dry_run_cache_of
 from holdfast.plugins.default_preemption.search import CandidateSearch
 from holdfast.plugins.reservation import ReservationPlugin
-from holdfast.plugins.reservation.evicting import spared
+from holdfast.plugins.reservation.eviction_rules import is_protected
 from parity.harness import parity
 from parity.reserving import ANY_OWNER, is_reserve_pod, reservation
 from parity.scheduling import node, pod
@@ -90,4 +90,4 @@ def test_budgets(record):
 @parity("koord_extension.jsonl", "TestIsPodPreemptible")
 def test_pods_that_are_not_preempted(record):
     pod_info = World().pod_info(pod(record.input.get("pod"), uid="there"))
-    assert spared(pod_info) is not record.expected["want"]
+    assert is_protected(pod_info) is not record.expected["want"]

@@ -1,1 +1,1 @@
-"""Allocating from reservations, story by story: objects in, objects out."""
+"""Stories of allocating from reservations: objects are created, and the stored objects compared."""

@@ -1,4 +1,4 @@
-"""Reservations that evict: only where it is switched on, and never somebody who is spared."""
+"""Reservations that preempt: only where it is enabled, and never a protected pod."""
 
 from contextlib import asynccontextmanager
 
@@ -13,17 +13,17 @@ from holdfast.testing import a_priority_class
 from holdfast.testing.builders import an_object
 from holdfast.testing.faults import Fault, FaultyTransport
 from holdfast.testing.harness import Harness
-from reservations.rooms import (
+from reservations.objects import (
     PREFIX,
-    drawn_from,
-    filler,
-    given,
+    allocated_from,
+    create_each,
     held,
+    is_pending,
     node,
+    non_owner,
     owner,
+    running,
     status,
-    stranger,
-    waits,
 )
 
 SPARED = {f"{PREFIX}/disable-preemptible": "true"}
@@ -42,8 +42,8 @@ async def evicting(directory, **more):
 
 
 def slow(cpu, name="used", seconds=30, **more):
-    """A pod that takes its time to stop."""
-    return filler(cpu, name, annotations={"holdfast.dev/stop-after": f"{seconds}s"}, **more)
+    """A pod that takes some seconds to terminate."""
+    return running(cpu, name, annotations={"holdfast.dev/stop-after": f"{seconds}s"}, **more)
 
 
 async def why(cluster, name="r"):
@@ -52,130 +52,138 @@ async def why(cluster, name="r"):
     return condition.message
 
 
-async def leaving(cluster):
+async def terminating(cluster):
     return sorted(p.name for p in (await cluster.client.list(PODS)).items if p.terminating)
 
 
-async def test_R080_it_evicts_less_important_pods(tmp_path):
+async def test_R080_it_preempts_pods_of_lower_priority(tmp_path):
     async with evicting(tmp_path) as cluster:
-        await given(cluster, node(), *[slow("4", f"p{i}") for i in range(4)])
-        await given(cluster, held(cpu="16", labels=URGENT))
-        assert await leaving(cluster) == ["p0", "p1", "p2", "p3"]
+        await create_each(cluster, node(), *[slow("4", f"p{i}") for i in range(4)])
+        await create_each(cluster, held(cpu="16", labels=URGENT))
+        assert await terminating(cluster) == ["p0", "p1", "p2", "p3"]
         assert await why(cluster) == SHORT
         assert (await status(cluster))[0] == "Pending"
         await cluster.advance(40)
         assert (await status(cluster))[0] == "Available"
-        await given(cluster, stranger(cpu="4"), owner(cpu="16"))
-        assert await waits(cluster, "stranger")
-        assert await drawn_from(cluster, "owner") == "r"
+        await create_each(cluster, non_owner(cpu="4"), owner(cpu="16"))
+        assert await is_pending(cluster, "stranger")
+        assert await allocated_from(cluster, "owner") == "r"
 
 
-async def test_R080_a_spared_pod_stays(tmp_path):
+async def test_R080_a_protected_pod_is_not_evicted(tmp_path):
     async with evicting(tmp_path) as cluster:
-        await given(cluster, node(), slow("8", "spared", labels=SPARED), slow("8", "other"))
-        await given(cluster, held("large", cpu="16", labels=URGENT))
-        assert await leaving(cluster) == []
+        await create_each(cluster, node(), slow("8", "spared", labels=SPARED), slow("8", "other"))
+        await create_each(cluster, held("large", cpu="16", labels=URGENT))
+        assert await terminating(cluster) == []
         words = f"{SHORT} no new claims to deallocate, preemption: {SHORT}"
         assert await why(cluster, "large") == words
-        await given(cluster, held(cpu="8", labels=URGENT))
-        assert await leaving(cluster) == ["other"]
+        await create_each(cluster, held(cpu="8", labels=URGENT))
+        assert await terminating(cluster) == ["other"]
         await cluster.advance(40)
         assert (await status(cluster))[0] == "Available"
 
 
-async def test_R080_where_everybody_is_spared_there_are_no_victims(tmp_path):
+async def test_R080_where_all_pods_are_protected_there_are_no_victims(tmp_path):
     async with evicting(tmp_path) as cluster:
-        await given(cluster, node(), filler("16", labels=SPARED), held(cpu="8", labels=URGENT))
+        await create_each(
+            cluster, node(), running("16", labels=SPARED), held(cpu="8", labels=URGENT)
+        )
         words = (
             "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
         )
         assert (await why(cluster)).endswith(words)
 
 
-async def test_R080_who_is_spared_may_change(tmp_path):
+async def test_R080_protection_may_be_changed(tmp_path):
     async with evicting(tmp_path) as cluster:
-        await given(cluster, node(), filler("16", labels=SPARED), held(cpu="8", labels=URGENT))
+        await create_each(
+            cluster, node(), running("16", labels=SPARED), held(cpu="8", labels=URGENT)
+        )
         body = {"metadata": {"labels": dict.fromkeys(SPARED)}}
         await cluster.client.patch(PODS, "used", body, "default", type=PatchType.MERGE)
-        await given(cluster, held("second", cpu="8", labels=URGENT))
+        await create_each(cluster, held("second", cpu="8", labels=URGENT))
         await cluster.advance(5)
         assert (await status(cluster, "second"))[0] == "Available"
 
 
-async def test_R080_unless_it_is_switched_on_nobody_is_evicted(cluster):
-    await given(cluster, node(), filler("16"), held(cpu="8", labels=URGENT))
-    assert await leaving(cluster) == []
+async def test_R080_without_enablePreemption_no_pod_is_evicted(cluster):
+    await create_each(cluster, node(), running("16"), held(cpu="8", labels=URGENT))
+    assert await terminating(cluster) == []
     assert await why(cluster) == f"{SHORT} no new claims to deallocate"
     await cluster.advance(60)
     assert await cluster.node_of("used") == "n1"
 
 
-async def test_R081_nobody_evicts_a_reservation(cluster):
-    await given(cluster, node(), held(cpu="16"), a_priority_class("highest", 10**9))
-    await given(cluster, stranger(cpu="4", priority_class_name="highest"))
+async def test_R081_a_reservation_is_never_evicted(cluster):
+    await create_each(cluster, node(), held(cpu="16"), a_priority_class("highest", 10**9))
+    await create_each(cluster, non_owner(cpu="4", priority_class_name="highest"))
     words = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
     assert (await cluster.why("stranger")).endswith(words)
-    critical = stranger("critical", cpu="4", priority_class_name="system-node-critical")
-    await given(cluster, critical)
-    assert await waits(cluster, "critical")
+    critical = non_owner("critical", cpu="4", priority_class_name="system-node-critical")
+    await create_each(cluster, critical)
+    assert await is_pending(cluster, "critical")
     assert (await status(cluster))[0] == "Available"
 
 
-async def test_without_a_priority_of_its_own_it_is_more_important_than_any_pod(tmp_path):
+async def test_without_a_priority_it_is_above_every_pod(tmp_path):
     async with evicting(tmp_path) as cluster:
-        await given(cluster, a_priority_class("highest", 10**9), node())
-        await given(cluster, filler("16", priority_class_name="highest"), held(cpu="8"))
+        await create_each(cluster, a_priority_class("highest", 10**9), node())
+        await create_each(cluster, running("16", priority_class_name="highest"), held(cpu="8"))
         await cluster.advance(5)
         assert (await status(cluster))[0] == "Available"
 
 
-async def test_one_that_says_never_evicts_nobody(tmp_path):
+async def test_preemption_policy_Never_evicts_no_pod(tmp_path):
     async with evicting(tmp_path) as cluster:
-        await given(cluster, node(), filler("16"))
-        await given(cluster, held(cpu="8", template={"preemption_policy": "Never"}))
+        await create_each(cluster, node(), running("16"))
+        await create_each(cluster, held(cpu="8", template={"preemption_policy": "Never"}))
         assert "preemption: not eligible due to preemptionPolicy=Never." in await why(cluster)
 
 
-async def test_those_whom_a_budget_guards_go_last(tmp_path):
+async def test_pods_of_a_disruption_budget_are_evicted_last(tmp_path):
     async with evicting(tmp_path) as cluster:
-        await given(cluster, node())
-        await given(cluster, slow("8", "guarded", labels={"app": "db"}), slow("8", "other"))
+        await create_each(cluster, node())
+        await create_each(cluster, slow("8", "guarded", labels={"app": "db"}), slow("8", "other"))
         selector = {"selector": {"matchLabels": {"app": "db"}}, "minAvailable": 1}
-        await given(cluster, an_object(DISRUPTION_BUDGETS, "b", selector, namespace="default"))
-        await given(cluster, held(cpu="8", labels=URGENT))
-        assert await leaving(cluster) == ["other"]
+        await create_each(
+            cluster, an_object(DISRUPTION_BUDGETS, "b", selector, namespace="default")
+        )
+        await create_each(cluster, held(cpu="8", labels=URGENT))
+        assert await terminating(cluster) == ["other"]
 
 
-async def test_victims_are_told_for_whom_they_leave(tmp_path):
+async def test_the_event_of_a_victim_names_the_reservation(tmp_path):
     async with evicting(tmp_path) as cluster:
-        await given(cluster, node(), slow("16"), held(cpu="8", labels=URGENT))
+        await create_each(cluster, node(), slow("16"), held(cpu="8", labels=URGENT))
         uid = (await cluster.reservation("r")).uid
         assert ("Preempted", f"Preempted by pod {uid} on node n1") in await cluster.events("used")
         events = (await cluster.client.list(EVENTS, "default")).items
-        (told,) = (e for e in events if e.reason == "Preempted")
-        assert (told.related.kind, told.related.name) == ("Reservation", "r")
+        (event,) = (e for e in events if e.reason == "Preempted")
+        assert (event.related.kind, event.related.name) == ("Reservation", "r")
         assert cluster.metric("preemption_victims_sum") == 1
 
 
-async def test_what_it_was_promised_is_counted_for_others(tmp_path):
+async def test_a_nominated_reservation_counts_for_other_pods(tmp_path):
     async with evicting(tmp_path) as cluster:
-        await given(cluster, a_priority_class(), node(), slow("8", "quick", 5), slow("8", "lazy"))
-        await given(cluster, held(cpu="16", labels=URGENT))
+        await create_each(
+            cluster, a_priority_class(), node(), slow("8", "quick", 5), slow("8", "lazy")
+        )
+        await create_each(cluster, held(cpu="16", labels=URGENT))
         await cluster.advance(10)
-        await given(
-            cluster, stranger(cpu="4"), stranger("rival", cpu="4", priority_class_name="high")
+        await create_each(
+            cluster, non_owner(cpu="4"), non_owner("rival", cpu="4", priority_class_name="high")
         )
         await cluster.advance(5)
-        assert await waits(cluster, "stranger") and await waits(cluster, "rival")
+        assert await is_pending(cluster, "stranger") and await is_pending(cluster, "rival")
         await cluster.advance(30)
         assert (await status(cluster))[0] == "Available"
-        assert await waits(cluster, "stranger") and await waits(cluster, "rival")
+        assert await is_pending(cluster, "stranger") and await is_pending(cluster, "rival")
 
 
-async def test_a_promise_ends_with_the_reservation(tmp_path):
+async def test_the_nomination_ends_with_the_reservation(tmp_path):
     async with evicting(tmp_path) as cluster:
-        await given(cluster, node(), slow("16"), held(cpu="16", labels=URGENT))
-        await given(cluster, stranger(cpu="4"))
+        await create_each(cluster, node(), slow("16"), held(cpu="16", labels=URGENT))
+        await create_each(cluster, non_owner(cpu="4"))
         await cluster.delete(RESERVATIONS, "r")
         assert not cluster.world.nominations
         await cluster.advance(40)
@@ -183,41 +191,41 @@ async def test_a_promise_ends_with_the_reservation(tmp_path):
 
 
 @pytest.mark.parametrize("cheaper", [False, True])
-async def test_after_a_restart_nobody_else_is_evicted(tmp_path, cheaper):
+async def test_after_a_restart_no_other_pod_is_evicted(tmp_path, cheaper):
     async with evicting(tmp_path) as cluster:
-        await given(cluster, node("n2"), node("n1"))
+        await create_each(cluster, node("n2"), node("n1"))
         for name, where in (("a", "n2"), ("b", "n2"), ("c", "n1"), ("d", "n1")):
-            await given(cluster, slow("8", name, node=where))
-        await given(cluster, held(cpu="16", labels=URGENT))
-        assert await leaving(cluster) == ["a", "b"]
+            await create_each(cluster, slow("8", name, node=where))
+        await create_each(cluster, held(cpu="16", labels=URGENT))
+        assert await terminating(cluster) == ["a", "b"]
         if cheaper:
             await cluster.client.delete(PODS, "c", "default", grace_seconds=0)
         await cluster.restart()
-        assert await leaving(cluster) == ["a", "b"]
+        assert await terminating(cluster) == ["a", "b"]
         await cluster.advance(40)
         assert (await cluster.reservation("r")).status.node_name == "n2"
         assert await cluster.node_of("d") == "n1"
 
 
-async def test_a_lost_answer_evicts_nobody_twice(tmp_path):
+async def test_a_lost_response_evicts_no_pod_twice(tmp_path):
     fault = Fault("lost", method="DELETE", path="/pods/p0")
 
     def spoiled(transport, clock):
         return FaultyTransport(transport, [fault], clock=clock)
 
     async with evicting(tmp_path, wrap=spoiled) as cluster:
-        await given(cluster, node(), slow("8", "p0"), slow("8", "p1", labels=SPARED))
-        await given(cluster, held(cpu="8", labels=URGENT))
+        await create_each(cluster, node(), slow("8", "p0"), slow("8", "p1", labels=SPARED))
+        await create_each(cluster, held(cpu="8", labels=URGENT))
         await cluster.advance(45)
         assert (await status(cluster))[0] == "Available"
         assert await cluster.node_of("p1") == "n1"
 
 
-async def test_a_pod_more_important_takes_the_promise_over(tmp_path):
+async def test_a_pod_of_higher_priority_takes_the_nominated_node(tmp_path):
     async with evicting(tmp_path) as cluster:
-        await given(cluster, a_priority_class("higher", 2000), node(), slow("16"))
-        await given(cluster, held(cpu="16", labels=URGENT))
-        await given(cluster, stranger("boss", cpu="16", priority_class_name="higher"))
+        await create_each(cluster, a_priority_class("higher", 2000), node(), slow("16"))
+        await create_each(cluster, held(cpu="16", labels=URGENT))
+        await create_each(cluster, non_owner("boss", cpu="16", priority_class_name="higher"))
         await cluster.advance(40)
         assert await cluster.node_of("boss") == "n1"
         assert (await status(cluster))[0] == "Pending"

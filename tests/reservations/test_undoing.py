@@ -1,17 +1,26 @@
-"""A binding that fails gives the reservation back; one that only seemed to fail keeps it."""
+"""A failed bind releases the allocation; a bind that only seemed to fail keeps it."""
 
 import pytest
 
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.testing import Fault, FaultyTransport
 from holdfast.testing.harness import Harness
-from reservations.rooms import drawn_from, filler, given, held, node, owner, requested, status
+from reservations.objects import (
+    allocated_from,
+    create_each,
+    held,
+    node,
+    owner,
+    requested,
+    running,
+    status,
+)
 
 A_LARGE_ONE = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "16"}}}
 
 
 class Line:
-    """What the components speak through: faults may be put in its way."""
+    """The transport of all components, with faults."""
 
     def __init__(self):
         self.transports = []
@@ -24,7 +33,7 @@ class Line:
 
     @property
     def at_first(self):
-        """What is spoiled from the start of a component."""
+        """The faults that a component has from its start."""
         return [Fault("unavailable", method="GET", path=path) for path in self.deaf_to]
 
     def spoil(self, **fault):
@@ -41,33 +50,33 @@ async def faulty(tmp_path):
 
 
 @pytest.mark.parametrize("allocate_once", [True, False])
-async def test_R068_an_owner_that_is_not_bound_gives_everything_back(faulty, allocate_once):
-    await given(faulty, node(), held(cpu="4", allocate_once=allocate_once), filler("12"))
+async def test_R068_a_failed_bind_releases_the_allocation(faulty, allocate_once):
+    await create_each(faulty, node(), held(cpu="4", allocate_once=allocate_once), running("12"))
     faulty.line.spoil(trouble="unavailable", times=1000)
-    await given(faulty, owner("unlucky", cpu="4"))
+    await create_each(faulty, owner("unlucky", cpu="4"))
     assert await faulty.node_of("unlucky") == ""
-    assert await drawn_from(faulty, "unlucky") is None
+    assert await allocated_from(faulty, "unlucky") is None
     assert await status(faulty) == ("Available", {}, [])
-    [offer] = faulty.world.offers
-    assert (offer.draws, requested(faulty)) == ({}, 16_000)
+    [info] = faulty.world.reservations
+    assert (info.allocated_by_pod, requested(faulty)) == ({}, 16_000)
     await faulty.delete(PODS, "unlucky", "default")
     for transport in faulty.line.transports:
         transport.enabled = False
-    await given(faulty, owner("next", cpu="4"))
-    assert await drawn_from(faulty, "next") == "r"
+    await create_each(faulty, owner("next", cpu="4"))
+    assert await allocated_from(faulty, "next") == "r"
 
 
-async def test_R068_an_owner_whose_binding_was_written_keeps_its_reservation(faulty):
-    await given(faulty, node(), held(cpu="4"), filler("12"))
+async def test_R068_a_bind_that_was_stored_keeps_the_allocation(faulty):
+    await create_each(faulty, node(), held(cpu="4"), running("12"))
     faulty.line.spoil(trouble="lost")
-    await given(faulty, owner(cpu="4"))
+    await create_each(faulty, owner(cpu="4"))
     await faulty.advance(5)
-    assert await drawn_from(faulty, "owner") == "r"
+    assert await allocated_from(faulty, "owner") == "r"
     assert await status(faulty) == ("Succeeded", {"cpu": "4"}, ["owner"])
 
 
-async def test_a_reservation_does_not_grow_before_it_is_known_who_stands_there(faulty):
-    await given(faulty, node(), held(cpu="4"), filler("12"))
+async def test_a_reservation_does_not_grow_before_all_pods_are_read(faulty):
+    await create_each(faulty, node(), held(cpu="4"), running("12"))
     grown = {"spec": {"template": {"spec": {"containers": [A_LARGE_ONE]}}}}
     await faulty.client.patch(RESERVATIONS, "r", grown)
     await faulty.settle()

@@ -7,7 +7,7 @@ from holdfast.columns.interner import CPU
 from holdfast.framework.world import World
 from holdfast.scheduler.event_handlers import EventHandlers, node_changes, pod_changes
 from holdfast.scheduler.queued_pods import QueueingStrategy
-from holdfast.scheduler.reservation_news import ReservationDesk
+from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
@@ -89,7 +89,7 @@ class Scene:
         ours = {"default-scheduler", "koord-scheduler"}.__contains__
         self.handlers = EventHandlers(self.world, self.queue, ours, lambda: 0.0)
         self.rejected = []
-        self.reservations = ReservationDesk(
+        self.reservations = ReservationEventHandlers(
             self.handlers, lambda pod_info, message: self.rejected.append((pod_info.name, message))
         )
 

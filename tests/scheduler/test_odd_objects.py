@@ -14,7 +14,7 @@ from holdfast.engine.invariants import check_invariants
 from holdfast.framework.world import World
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.queued_pods import QueueingStrategy
-from holdfast.scheduler.reservation_news import ReservationDesk
+from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
@@ -42,7 +42,7 @@ class Scene:
         self.handlers = InformerCalls(handlers)
         self.rejected = []
         self.reservations = InformerCalls(
-            ReservationDesk(
+            ReservationEventHandlers(
                 handlers, lambda pod_info, message: self.rejected.append((pod_info.name, message))
             )
         )
@@ -73,15 +73,15 @@ ODD = ["5", '{"resources": 5}', '{"resources": "cpu"}', '{"resources": [["cpu"]]
 def test_an_invalid_annotation_of_a_reservation_is_ignored(scene, key, text):
     scene.reservations.on_reservation("added", None, available(annotations={key: text}))
     assert scene.requested_amount() == 2000
-    [offer] = scene.world.offers
-    assert (offer.left(CPU), offer.restricted) == (2000, frozenset({CPU}))
+    [info] = scene.world.reservations
+    assert (info.remaining(CPU), info.restricted) == (2000, frozenset({CPU}))
 
 
 @pytest.mark.parametrize("text", ["1" + "0" * 30, "first", "1_0", ""])
 def test_an_invalid_order_label_is_ignored(scene, text):
     scene.reservations.on_reservation("added", None, available(labels={names.ORDER: text}))
-    [offer] = scene.world.offers
-    assert offer.order == 0
+    [info] = scene.world.reservations
+    assert info.order == 0
 
 
 @pytest.mark.parametrize("text", ["9" * 40, str(2**31), "high"])

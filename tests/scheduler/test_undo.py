@@ -220,5 +220,5 @@ def test_an_owner_that_was_bound_after_all_keeps_its_allocation():
                        annotations=placement.annotations))  # fmt: skip
     unreserve_and_forget(profile, world, placement)
     assert int(world.nodes.requested[CPU, 0]) == 2000
-    [offer] = world.offers
-    assert offer.left(CPU) == 0
+    [info] = world.reservations
+    assert info.remaining(CPU) == 0

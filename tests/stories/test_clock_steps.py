@@ -8,7 +8,7 @@ import pytest
 from holdfast import clock
 from holdfast.clock import SystemClock
 from holdfast.testing import a_node, a_pod
-from reservations.rooms import held, node, owner
+from reservations.objects import held, node, owner
 
 HOUR = 3600.0
 HANG = 30.0

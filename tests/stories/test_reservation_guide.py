@@ -1,4 +1,4 @@
-"""The guide to reservations, replayed: Koordinator's own walk and what comes after it."""
+"""The transcripts of the guides to reservations are replayed."""
 
 import pytest
 
@@ -11,17 +11,17 @@ CONFIG = "examples/13-pre-allocation/scheduler.yaml"
 pytestmark = [pytest.mark.long, pytest.mark.kubectl]
 
 
-def test_the_guide_to_reservations_is_true(tmp_path):
+def test_the_guide_to_reservations_works(tmp_path):
     with running_cluster(tmp_path) as environment:
         assert replay(GUIDE, environment) > 25
 
 
-def test_the_guide_to_pre_allocation_is_true(tmp_path):
+def test_the_guide_to_pre_allocation_works(tmp_path):
     with running_cluster(tmp_path, "--nodes", "0", "--config", CONFIG) as environment:
         assert replay(PRE_ALLOCATION, environment) > 15
 
 
-def test_the_guides_show_every_example_there_is():
+def test_the_guides_show_every_example():
     used = " ".join(command for guide in (GUIDE, PRE_ALLOCATION) for command, _ in steps_of(guide))
     used += CONFIG
     for path in (ROOT / "examples").glob("1?-*/*.yaml"):

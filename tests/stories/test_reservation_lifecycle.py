@@ -1,4 +1,4 @@
-"""A reservation's life: how long it lasts, how it ends, what becomes of it and of its room."""
+"""The lifecycle of a reservation: how it ends, and what becomes of its resources."""
 
 import pytest
 
@@ -10,12 +10,12 @@ from holdfast.plugins import REGISTRY
 from holdfast.testing import a_deployment, a_node, a_pod
 from holdfast.testing.faults import Fault, FaultyTransport
 from holdfast.testing.harness import Harness
-from reservations.rooms import ALLOCATED, held, node, owner
+from reservations.objects import ALLOCATED, held, node, owner
 
 HOUR = 3600
 
 
-def said(reservation):
+def conditions_of(reservation):
     return {(c.type, c.status, c.reason) for c in reservation.status.conditions}
 
 
@@ -24,19 +24,22 @@ def used(cluster, name="n1"):
     return int(nodes.requested[0, nodes.row_of[name]])
 
 
-async def test_R059_unused_it_expires_and_whoever_waits_is_tried_again(cluster):
+async def test_R059_when_an_unused_reservation_expires_pending_pods_are_requeued(cluster):
     await cluster.create(node(), held(cpu="16", ttl="1s"), a_pod("waits", cpu="4"))
     assert await cluster.node_of("waits") == ""
     await cluster.advance(15)
     reservation = await cluster.reservation("r")
     assert reservation.status.phase == "Failed"
-    assert said(reservation) == {("Scheduled", "True", "Scheduled"), ("Ready", "False", "Expired")}
+    assert conditions_of(reservation) == {
+        ("Scheduled", "True", "Scheduled"),
+        ("Ready", "False", "Expired"),
+    }
     assert ("Expired", "ttl 1s is over") in await cluster.events("r")
     assert await cluster.node_of("waits") == "n1"
     assert used(cluster) == 4000
 
 
-async def test_R060_ttl_zero_is_for_ever_and_none_is_a_day(cluster):
+async def test_R060_ttl_0_means_no_end_and_no_ttl_a_day(cluster):
     await cluster.create(node(), held(cpu="1", ttl="0"), held("day", cpu="1", ttl=None))
     assert (await cluster.reservation("day")).spec.ttl == "24h"
     await cluster.skip(1000 * HOUR)
@@ -44,12 +47,12 @@ async def test_R060_ttl_zero_is_for_ever_and_none_is_a_day(cluster):
     assert (await cluster.reservation("day")).status.phase == "Failed"
 
 
-async def test_R061_expires_alone_counts_where_it_is_given(cluster):
+async def test_R061_expires_takes_precedence_over_ttl(cluster):
     soon = rfc3339(cluster.clock.now() + 48 * HOUR)
     past = rfc3339(cluster.clock.now() - 1)
     await cluster.create(node(), held(cpu="1", ttl=None, expires=soon))
     await cluster.create(held("past", cpu="1", ttl=None, expires=past))
-    assert said(await cluster.reservation("past")) >= {("Ready", "False", "Expired")}
+    assert conditions_of(await cluster.reservation("past")) >= {("Ready", "False", "Expired")}
     await cluster.skip(25 * HOUR)
     reservation = await cluster.reservation("r")
     assert (reservation.spec.ttl, reservation.status.phase) == ("24h", "Available")
@@ -57,14 +60,14 @@ async def test_R061_expires_alone_counts_where_it_is_given(cluster):
     assert (await cluster.reservation("r")).status.phase == "Failed"
 
 
-async def test_R062_one_without_a_node_expires_too_and_is_tried_no_more(cluster):
+async def test_R062_a_pending_reservation_expires_and_is_no_longer_scheduled(cluster):
     await cluster.create(node(), held(cpu="17", ttl="10s"))
     uid = (await cluster.reservation("r")).uid
     assert uid in cluster.components.scheduler.queue
     await cluster.advance(15)
     reservation = await cluster.reservation("r")
     assert reservation.status.phase == "Failed"
-    assert said(reservation) == {
+    assert conditions_of(reservation) == {
         ("Scheduled", "False", "Unschedulable"), ("Ready", "False", "Expired"),
     }  # fmt: skip
     assert ("Expired", "ttl 10s is over before a node was found") in await cluster.events("r")
@@ -74,7 +77,7 @@ async def test_R062_one_without_a_node_expires_too_and_is_tried_no_more(cluster)
     assert (await cluster.reservation("r")).status.node_name == ""
 
 
-async def test_R063_expired_while_used_its_owner_runs_on_for_itself(cluster):
+async def test_R063_when_a_used_reservation_expires_its_owner_keeps_running(cluster):
     await cluster.create(node(), held(cpu="8", ttl="60s", allocate_once=False))
     await cluster.create(owner(cpu="3"))
     assert used(cluster) == 8000
@@ -90,7 +93,7 @@ async def test_R063_expired_while_used_its_owner_runs_on_for_itself(cluster):
 
 
 @pytest.mark.parametrize("collect", [True, False])
-async def test_R065_what_ended_a_day_ago_is_deleted_unless_told_otherwise(tmp_path, collect):
+async def test_R065_ended_reservations_are_deleted_after_a_day_if_enabled(tmp_path, collect):
     args = {"Reservation": {"disableGarbageCollection": not collect}}
     profiles = {"default-scheduler": build_profile("default-scheduler", REGISTRY, args=args)}
     async with Harness(tmp_path / "store", profiles=profiles) as cluster:
@@ -108,7 +111,7 @@ async def test_R065_what_ended_a_day_ago_is_deleted_unless_told_otherwise(tmp_pa
         assert left == ({"odd"} if collect else {"expired", "done", "odd"})
 
 
-async def test_R068_an_owner_that_is_not_bound_gives_everything_back(tmp_path):
+async def test_R068_a_failed_bind_releases_the_allocation(tmp_path):
     wires = []
 
     def wrap(transport, clock):
@@ -133,7 +136,7 @@ async def test_R068_an_owner_that_is_not_bound_gives_everything_back(tmp_path):
         assert (await cluster.reservation("r")).status.phase == "Succeeded"
 
 
-async def test_R069_deleted_while_pending_it_is_never_bound(cluster):
+async def test_R069_a_reservation_deleted_while_pending_is_never_bound(cluster):
     await cluster.create(held(cpu="4", allocate_once=False))
     uid = (await cluster.reservation("r")).uid
     await cluster.delete(RESERVATIONS, "r")
@@ -145,7 +148,7 @@ async def test_R069_deleted_while_pending_it_is_never_bound(cluster):
         await cluster.reservation("r")
 
 
-async def test_R069_of_the_same_name_it_is_another_reservation(cluster):
+async def test_R069_a_new_reservation_of_the_same_name_is_another_one(cluster):
     await cluster.create(node(), held(cpu="4", allocate_once=False))
     await cluster.create(owner(cpu="2"))
     first = await cluster.reservation("r")
@@ -159,7 +162,7 @@ async def test_R069_of_the_same_name_it_is_another_reservation(cluster):
     assert used(cluster) == 6000
 
 
-async def test_R069_with_a_finalizer_a_terminating_one_is_not_placed(cluster):
+async def test_R069_a_terminating_reservation_with_a_finalizer_is_not_placed(cluster):
     await cluster.create(held(cpu="4", metadata={"finalizers": ["example.com/wait"]}))
     await cluster.delete(RESERVATIONS, "r")
     await cluster.create(node())
@@ -170,7 +173,7 @@ async def test_R069_with_a_finalizer_a_terminating_one_is_not_placed(cluster):
     assert reservation.uid not in cluster.components.scheduler.queue
 
 
-async def test_made_allocate_once_while_it_is_used_it_is_done(cluster):
+async def test_edited_to_allocate_once_in_use_it_succeeds(cluster):
     await cluster.create(node(), held(cpu="8", allocate_once=False))
     await cluster.create(owner(cpu="2"))
     assert (await cluster.reservation("r")).phase == "Available"
@@ -182,7 +185,7 @@ async def test_made_allocate_once_while_it_is_used_it_is_done(cluster):
     assert await cluster.node_of("stranger") == "n1"
 
 
-async def test_R070_pinned_to_a_full_node_it_waits_for_that_node(cluster):
+async def test_R070_a_reservation_for_a_full_node_waits_for_that_node(cluster):
     await cluster.create(node("n1"), node("n2"), a_pod("used", cpu="16", node="n2"))
     await cluster.create(held(cpu="4", template={"node": "n2"}))
     reservation = await cluster.reservation("r")
@@ -200,7 +203,7 @@ async def test_R070_pinned_to_a_full_node_it_waits_for_that_node(cluster):
     assert (await cluster.reservation("r")).status.node_name == "n2"
 
 
-async def test_R070_pinned_to_a_node_that_is_not_there_it_says_so(cluster):
+async def test_R070_a_reservation_for_a_missing_node_says_so(cluster):
     await cluster.create(node("n1"), held(cpu="4", template={"node": "n2"}))
     (condition,) = (await cluster.reservation("r")).status.conditions
     assert condition.message.endswith('spec.template.spec.nodeName: there is no node "n2"')
@@ -208,7 +211,7 @@ async def test_R070_pinned_to_a_node_that_is_not_there_it_says_so(cluster):
     assert (await cluster.reservation("r")).status.node_name == "n2"
 
 
-async def test_R071_for_another_scheduler_it_is_not_placed_but_counted(cluster):
+async def test_R071_a_reservation_of_another_scheduler_is_counted_but_not_placed(cluster):
     await cluster.create(node(), held(cpu="12", template={"scheduler_name": "theirs"}))
     reservation = await cluster.reservation("r")
     assert (reservation.phase, reservation.status.conditions) == ("Pending", ())
@@ -230,7 +233,7 @@ async def test_R071_for_another_scheduler_it_is_not_placed_but_counted(cluster):
         ({"allocatePolicy": "Foo"}, "spec.allocatePolicy"),
     ],
 )
-async def test_R072_what_makes_no_sense_is_refused_by_the_server(cluster, spec, field):
+async def test_R072_invalid_reservations_are_rejected_by_the_server(cluster, spec, field):
     raw = held()
     raw["spec"] |= spec
     if raw["spec"]["owners"] is None:
@@ -240,7 +243,7 @@ async def test_R072_what_makes_no_sense_is_refused_by_the_server(cluster, spec, 
     assert field in [cause.field for cause in refusal.value.details.causes]
 
 
-async def test_R086_a_deployment_scales_up_onto_what_was_reserved_for_it(cluster):
+async def test_R086_a_deployment_scales_up_into_its_reservations(cluster):
     await cluster.create(*[node(f"n{i}") for i in range(4)])
     await cluster.create(a_deployment("web", replicas=1, cpu="12"))
     await cluster.create(*[held(f"r{i}", cpu="12") for i in range(3)])
@@ -259,7 +262,7 @@ async def test_R086_a_deployment_scales_up_onto_what_was_reserved_for_it(cluster
     assert sorted(p.spec.node_name for p in pods) == ["", "n0", "n1", "n2", "n3"]
 
 
-async def test_a_rejection_repeated_moves_the_probe_time_alone(cluster):
+async def test_a_repeated_rejection_changes_only_the_probe_time(cluster):
     await cluster.create(node(), held(cpu="17"))
     first = (await cluster.reservation("r")).status.conditions
     await cluster.advance(30)
@@ -273,7 +276,7 @@ async def test_a_rejection_repeated_moves_the_probe_time_alone(cluster):
     assert any(words.startswith("0/2 nodes are available") for words in failed)
 
 
-async def test_what_happened_is_told_in_events(cluster):
+async def test_every_transition_has_an_event(cluster):
     await cluster.create(node(), held(cpu="4"))
     await cluster.create(owner(cpu="2"))
     assert set(await cluster.events("r")) == {
@@ -281,7 +284,7 @@ async def test_what_happened_is_told_in_events(cluster):
     }  # fmt: skip
 
 
-async def test_a_terminating_one_keeps_its_owners_and_takes_no_more(cluster):
+async def test_a_terminating_reservation_keeps_its_owners_and_accepts_no_new_ones(cluster):
     finalizers = {"finalizers": ["example.com/wait"]}
     await cluster.create(node(), held(cpu="8", allocate_once=False, metadata=finalizers))
     await cluster.create(owner("a", cpu="2"))
@@ -293,10 +296,10 @@ async def test_a_terminating_one_keeps_its_owners_and_takes_no_more(cluster):
     assert (status.phase, status.allocated, status.current_owners) == ("Available", {}, ())
     await cluster.client.patch(RESERVATIONS, "r", {"metadata": {"finalizers": None}})
     await cluster.settle()
-    assert used(cluster) == 2000, "the room is free, the pod that used none of it stays"
+    assert used(cluster) == 2000, "the resources are free, the pod that used none of them stays"
 
 
-async def test_status_writes_outlive_conflicts(tmp_path):
+async def test_status_writes_are_retried_after_conflicts(tmp_path):
     wires = []
 
     def wrap(transport, clock):

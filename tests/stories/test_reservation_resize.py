@@ -1,4 +1,4 @@
-"""A reservation that holds room is edited: what it holds, who keeps what, and what is said."""
+"""Resizing a reservation on its node: what it holds, what owners keep, and what is reported."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def used(cluster, resource=0, node="n1"):
 
 
 async def edit(cluster, settle=True, **template):
-    """Give the template of ``r`` other requests."""
+    """Change the requests in the template of ``r``."""
     spec = {"template": held(**template)["spec"]["template"]}
     await cluster.client.patch(RESERVATIONS, "r", {"spec": spec})
     if settle:
@@ -53,78 +53,80 @@ async def resized(cluster):
 
 
 @pytest.fixture
-async def room(cluster):
-    """A node of 16 CPUs, 4 of them reserved."""
+async def reserved_cluster(cluster):
+    """A cluster with a node of 16 CPUs, 4 of them reserved."""
     await cluster.create(a_node("n1", cpu="16", memory="32Gi"), held())
     assert used(cluster) == 4000
     return cluster
 
 
-async def test_a_larger_template_grows_the_reservation_where_it_is(room):
-    await edit(room, cpu="10", memory="8Gi")
-    assert await size(room) == {"cpu": "10", "memory": "8Gi"}
-    assert used(room) == 10000
-    assert await resized(room) == ("True", "Resized", "")
-    assert ("Resized", "holds cpu 10, memory 8Gi now") in await room.events("r")
-    await room.create(a_pod("stranger", cpu="7"), owner(cpu="10"))
-    assert await room.node_of("stranger") == ""
-    assert await room.node_of("owner") == "n1"
+async def test_a_larger_template_grows_the_reservation_on_its_node(reserved_cluster):
+    await edit(reserved_cluster, cpu="10", memory="8Gi")
+    assert await size(reserved_cluster) == {"cpu": "10", "memory": "8Gi"}
+    assert used(reserved_cluster) == 10000
+    assert await resized(reserved_cluster) == ("True", "Resized", "")
+    assert ("Resized", "holds cpu 10, memory 8Gi now") in await reserved_cluster.events("r")
+    await reserved_cluster.create(a_pod("stranger", cpu="7"), owner(cpu="10"))
+    assert await reserved_cluster.node_of("stranger") == ""
+    assert await reserved_cluster.node_of("owner") == "n1"
 
 
-async def test_the_annotation_resizes_too_and_wins_over_the_template(room):
-    await annotate(room, cpu="12")
-    assert await size(room) == {"cpu": "12"}
-    await edit(room, cpu="6")
-    assert await size(room) == {"cpu": "12"}
-    await annotate(room)
-    assert await size(room) == {"cpu": "6"}
-    assert used(room) == 6000
+async def test_the_resize_annotation_takes_precedence_over_the_template(reserved_cluster):
+    await annotate(reserved_cluster, cpu="12")
+    assert await size(reserved_cluster) == {"cpu": "12"}
+    await edit(reserved_cluster, cpu="6")
+    assert await size(reserved_cluster) == {"cpu": "12"}
+    await annotate(reserved_cluster)
+    assert await size(reserved_cluster) == {"cpu": "6"}
+    assert used(reserved_cluster) == 6000
 
 
-async def test_a_smaller_one_gives_room_back_to_whoever_waits(room):
-    await room.create(a_pod("waits", cpu="14"))
-    assert await room.node_of("waits") == ""
-    await edit(room, cpu="2")
-    await room.advance(12)
-    assert await room.node_of("waits") == "n1"
-    assert await size(room) == {"cpu": "2"}
+async def test_a_smaller_reservation_frees_resources_for_pending_pods(reserved_cluster):
+    await reserved_cluster.create(a_pod("waits", cpu="14"))
+    assert await reserved_cluster.node_of("waits") == ""
+    await edit(reserved_cluster, cpu="2")
+    await reserved_cluster.advance(12)
+    assert await reserved_cluster.node_of("waits") == "n1"
+    assert await size(reserved_cluster) == {"cpu": "2"}
 
 
-async def test_owners_keep_what_they_have_of_one_that_shrinks(room):
-    await room.create(owner("a", cpu="3"))
-    await edit(room, cpu="1")
-    status = (await room.reservation("r")).status
+async def test_owners_keep_their_resources_when_a_reservation_shrinks(reserved_cluster):
+    await reserved_cluster.create(owner("a", cpu="3"))
+    await edit(reserved_cluster, cpu="1")
+    status = (await reserved_cluster.reservation("r")).status
     assert (status.allocatable, status.allocated) == ({"cpu": "1"}, {"cpu": "3"})
-    assert used(room) == 3000, "the hold is what is used, never less"
-    await room.delete(PODS, "a", "default")
-    assert used(room) == 1000
+    assert used(reserved_cluster) == 3000, "the hold is what is used, never less"
+    await reserved_cluster.delete(PODS, "a", "default")
+    assert used(reserved_cluster) == 1000
 
 
-async def test_without_room_it_keeps_its_size_and_says_so_until_there_is(room):
-    await room.create(a_pod("stranger", cpu="10", node="n1"))
-    await edit(room, cpu="8")
-    assert await size(room) == {"cpu": "4"}
-    words = "node n1 has no room for it to grow: Insufficient cpu"
-    assert await resized(room) == ("False", "Insufficient", words)
-    assert ("FailedResize", words) in await room.events("r")
-    version = (await room.reservation("r")).metadata.resource_version
-    await room.advance(30)
-    assert (await room.reservation("r")).metadata.resource_version == version, "said once"
-    await room.delete(PODS, "stranger", "default")
-    await room.advance(2)
-    assert await size(room) == {"cpu": "8"}
-    assert (await resized(room))[:2] == ("True", "Resized")
+async def test_a_reservation_that_cannot_grow_says_so_until_it_can(reserved_cluster):
+    await reserved_cluster.create(a_pod("stranger", cpu="10", node="n1"))
+    await edit(reserved_cluster, cpu="8")
+    assert await size(reserved_cluster) == {"cpu": "4"}
+    words = "node n1 cannot hold the new size: Insufficient cpu"
+    assert await resized(reserved_cluster) == ("False", "Insufficient", words)
+    assert ("FailedResize", words) in await reserved_cluster.events("r")
+    version = (await reserved_cluster.reservation("r")).metadata.resource_version
+    await reserved_cluster.advance(30)
+    assert (await reserved_cluster.reservation("r")).metadata.resource_version == version, (
+        "said once"
+    )
+    await reserved_cluster.delete(PODS, "stranger", "default")
+    await reserved_cluster.advance(2)
+    assert await size(reserved_cluster) == {"cpu": "8"}
+    assert (await resized(reserved_cluster))[:2] == ("True", "Resized")
 
 
-async def test_taken_back_the_edit_leaves_no_complaint(room):
-    await edit(room, cpu="99")
-    assert (await resized(room))[:2] == ("False", "Insufficient")
-    await edit(room, cpu="4")
-    assert await resized(room) is None
-    assert await size(room) == {"cpu": "4"}
+async def test_reverting_the_edit_removes_the_condition(reserved_cluster):
+    await edit(reserved_cluster, cpu="99")
+    assert (await resized(reserved_cluster))[:2] == ("False", "Insufficient")
+    await edit(reserved_cluster, cpu="4")
+    assert await resized(reserved_cluster) is None
+    assert await size(reserved_cluster) == {"cpu": "4"}
 
 
-async def test_an_extended_resource_goes_only_when_told_to(cluster):
+async def test_an_extended_resource_is_removed_only_by_an_amount_of_0(cluster):
     extra = "example.com/x"
     await cluster.create(a_node("n1", cpu="16", allocatable={extra: 8}))
     await cluster.create(held(requests={extra: 2}))
@@ -134,78 +136,85 @@ async def test_an_extended_resource_goes_only_when_told_to(cluster):
     assert await size(cluster) == {"cpu": "5"}
 
 
-async def test_it_never_moves(room):
-    await room.create(a_node("n2", cpu="64"))
-    await edit(room, cpu="40", template={"node": "n2"})
-    reservation = await room.reservation("r")
+async def test_an_edited_reservation_never_moves(reserved_cluster):
+    await reserved_cluster.create(a_node("n2", cpu="64"))
+    await edit(reserved_cluster, cpu="40", template={"node": "n2"})
+    reservation = await reserved_cluster.reservation("r")
     assert (reservation.status.node_name, reservation.status.allocatable) == ("n1", {"cpu": "4"})
 
 
-async def test_who_may_use_it_and_how_long_changes_at_once(room):
-    await room.create(owner("a", cpu="1"))
+async def test_edits_of_owners_and_lifetime_have_effect_at_once(reserved_cluster):
+    await reserved_cluster.create(owner("a", cpu="1"))
     spec = {"owners": [{"labelSelector": {"matchLabels": {"app": "db"}}}]}
-    await room.client.patch(RESERVATIONS, "r", {"spec": spec})
-    await room.settle()
-    await room.create(owner("b", cpu="1"), a_pod("c", cpu="1", labels={"app": "db"}))
-    owners = [o.name for o in (await room.reservation("r")).status.current_owners]
+    await reserved_cluster.client.patch(RESERVATIONS, "r", {"spec": spec})
+    await reserved_cluster.settle()
+    await reserved_cluster.create(owner("b", cpu="1"), a_pod("c", cpu="1", labels={"app": "db"}))
+    owners = [o.name for o in (await reserved_cluster.reservation("r")).status.current_owners]
     assert sorted(owners) == ["a", "c"], "who is in stays in"
-    await room.client.patch(RESERVATIONS, "r", {"spec": {"ttl": "1s"}})
-    await room.advance(5)
-    assert (await room.reservation("r")).status.phase == "Failed"
+    await reserved_cluster.client.patch(RESERVATIONS, "r", {"spec": {"ttl": "1s"}})
+    await reserved_cluster.advance(5)
+    assert (await reserved_cluster.reservation("r")).status.phase == "Failed"
 
 
-async def test_the_end_is_not_edited(room):
-    await room.client.patch(RESERVATIONS, "r", {"spec": {"ttl": "1s"}})
-    await room.advance(5)
-    await edit(room, cpu="8")
-    await room.advance(5)
-    assert await size(room) == {"cpu": "4"}
-    assert used(room) == 0
+async def test_an_ended_reservation_is_not_resized(reserved_cluster):
+    await reserved_cluster.client.patch(RESERVATIONS, "r", {"spec": {"ttl": "1s"}})
+    await reserved_cluster.advance(5)
+    await edit(reserved_cluster, cpu="8")
+    await reserved_cluster.advance(5)
+    assert await size(reserved_cluster) == {"cpu": "4"}
+    assert used(reserved_cluster) == 0
 
 
-async def test_growth_and_a_pod_never_get_the_same_room(room):
+async def test_growth_and_a_pod_never_get_the_same_resources(reserved_cluster):
     for round_ in range(5):
         await asyncio.gather(
-            edit(room, settle=False, cpu="16"),
-            room.create(a_pod("rival", cpu="12"), settle=False),
+            edit(reserved_cluster, settle=False, cpu="16"),
+            reserved_cluster.create(a_pod("rival", cpu="12"), settle=False),
         )
-        await room.settle()  # checks every promise
-        placed, grown = await room.node_of("rival") == "n1", await size(room) == {"cpu": "16"}
+        await reserved_cluster.settle()  # checks the invariants
+        placed, grown = (
+            await reserved_cluster.node_of("rival") == "n1",
+            await size(reserved_cluster) == {"cpu": "16"},
+        )
         assert placed != grown, round_
-        await room.client.delete(PODS, "rival", "default", uid=(await room.pod("rival")).uid)
-        await edit(room, cpu="4")
-        await room.advance(12)
-        assert used(room) == 4000
+        await reserved_cluster.client.delete(
+            PODS, "rival", "default", uid=(await reserved_cluster.pod("rival")).uid
+        )
+        await edit(reserved_cluster, cpu="4")
+        await reserved_cluster.advance(12)
+        assert used(reserved_cluster) == 4000
 
 
-async def test_what_was_edited_while_nobody_ran_is_made_true(room):
-    await room._stop_components()
-    await room.client.patch(
+async def test_edits_made_while_the_scheduler_was_down_have_effect(reserved_cluster):
+    await reserved_cluster._stop_components()
+    await reserved_cluster.client.patch(
         RESERVATIONS, "r", {"spec": {"template": held("9")["spec"]["template"]}}
     )
-    await room._start_components()
-    await room.settle()
-    assert (await size(room), used(room)) == ({"cpu": "9"}, 9000)
+    await reserved_cluster._start_components()
+    await reserved_cluster.settle()
+    assert (await size(reserved_cluster), used(reserved_cluster)) == ({"cpu": "9"}, 9000)
 
 
-async def test_a_malformed_size_is_refused_by_the_server(room):
+async def test_a_malformed_size_is_rejected_by_the_server(reserved_cluster):
     with pytest.raises(Invalid, match="reservation-resize-allocatable"):
-        await annotate(room, cpu="-1")
+        await annotate(reserved_cluster, cpu="-1")
     with pytest.raises(Invalid, match="requests\\[cpu\\]"):
-        await edit(room, cpu="-1")
+        await edit(reserved_cluster, cpu="-1")
 
 
-async def test_a_malformed_size_that_got_in_is_said_and_changes_nothing(room, monkeypatch):
+async def test_a_malformed_size_that_was_stored_is_reported_and_changes_nothing(
+    reserved_cluster, monkeypatch
+):
     monkeypatch.setattr(scheduling_koordinator_sh, "check_content", lambda reservation: ())
-    await edit(room, cpu="many")
-    status, reason, message = await resized(room)
+    await edit(reserved_cluster, cpu="many")
+    status, reason, message = await resized(reserved_cluster)
     assert (status, reason) == ("False", "Invalid")
     assert "quantities must match" in message
-    assert (await size(room), used(room)) == ({"cpu": "4"}, 4000)
+    assert (await size(reserved_cluster), used(reserved_cluster)) == ({"cpu": "4"}, 4000)
 
 
 @pytest.mark.parametrize("trouble", ["conflict", "unavailable", "unavailable_after", "lost"])
-async def test_the_new_size_outlives_trouble(tmp_path, trouble):
+async def test_the_new_size_is_written_despite_faults(tmp_path, trouble):
     wires = []
 
     def wrap(transport, clock):
@@ -226,8 +235,8 @@ async def test_the_new_size_outlives_trouble(tmp_path, trouble):
 
 
 @pytest.mark.parametrize("kind", ["pods", "reservations"])
-async def test_after_a_restart_it_grows_into_nothing_that_was_not_read_yet(tmp_path, kind):
-    """Lists arrive one after the other: until the last one the node looks emptier than it is."""
+async def test_after_a_restart_it_does_not_grow_before_all_objects_are_read(tmp_path, kind):
+    """Lists are read one after the other: until the last one the node seems to have fewer pods."""
     late = []
 
     def spoiled(transport, clock):
@@ -246,7 +255,7 @@ async def test_after_a_restart_it_grows_into_nothing_that_was_not_read_yet(tmp_p
 
 
 class RefusingTransport:
-    """Pass requests on, but refuse to write the size of a reservation."""
+    """A transport that rejects writes of a reservation's size."""
 
     def __init__(self, inner):
         self._inner = inner
@@ -264,7 +273,7 @@ class RefusingTransport:
         return await self._inner.send(request)
 
 
-async def test_a_size_that_the_server_refuses_is_written_once_an_edit(tmp_path):
+async def test_a_size_that_the_server_rejects_is_written_once_per_edit(tmp_path):
     transports = []
 
     def wrap(inner, _clock):
@@ -281,7 +290,10 @@ async def test_a_size_that_the_server_refuses_is_written_once_an_edit(tmp_path):
         assert used(cluster) == 4000
         told = [event for event in await cluster.events("r") if event[0] == "FailedResize"]
         assert told == [
-            ("FailedResize", "its size is not written: may not write the status of reservations")
+            (
+                "FailedResize",
+                "the new size was not written: may not write the status of reservations",
+            )
         ]
         await edit(cluster, cpu="8")
         await cluster.advance(30)

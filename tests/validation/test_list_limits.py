@@ -15,7 +15,7 @@ from holdfast.validation.list_limits import (
 
 
 def filled(path, count):
-    """An object of which only the list at ``path`` has entries."""
+    """Return an object in which only the list at ``path`` has entries."""
     name, _, rest = path.partition(".")
     inner = filled(rest, count) if rest else [{}] * count
     return {name.removesuffix("[]"): [inner] if name.endswith("[]") else inner}
@@ -40,7 +40,7 @@ def test_a_list_may_have_as_many_entries_as_the_table_says(name):
         assert cause.message == f"Too many: {most + 1}: must have at most {most} items"
 
 
-def test_what_was_stored_before_the_limit_may_stay_but_not_grow():
+def test_a_stored_list_beyond_the_limit_may_stay_but_not_grow():
     before, after = filled("metadata.finalizers", 2000), filled("metadata.finalizers", 2001)
     assert not list(check_lists(ANY_TREE, before, before))
     assert not list(check_lists(ANY_TREE, filled("metadata.finalizers", 1999), before))
@@ -52,7 +52,7 @@ def test_what_was_stored_before_the_limit_may_stay_but_not_grow():
     "odd", [{"spec": []}, {"spec": {"containers": "x"}}, {"spec": {"containers": [1, None]}},
             {"metadata": 5}, {"spec": {"affinity": [{}]}}],
 )  # fmt: skip
-def test_fields_of_another_type_are_left_to_other_checks(odd):
+def test_fields_of_another_type_are_skipped(odd):
     assert not list(check_lists(tree_of(list_limits.POD), odd))
 
 

@@ -1,4 +1,4 @@
-"""What a Reservation must say, whoever lets it in."""
+"""Validation of Reservations."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def with_pod(**pod):
     return a_reservation(template=pod)
 
 
-def test_a_sound_reservation_needs_neither_image_nor_lifetime():
+def test_a_valid_reservation_needs_neither_image_nor_lifetime():
     raw = a_reservation(ttl=None)
     del raw["spec"]["template"]["spec"]["containers"][0]["image"]
     assert wrong(raw) == []
@@ -81,7 +81,7 @@ def test_a_sound_reservation_needs_neither_image_nor_lifetime():
         ({"annotations": {RESIZE: "8"}}, f"metadata.annotations[{RESIZE}]: Invalid value"),
     ],
 )
-def test_what_could_never_be_used_names_its_field(spec, words):
+def test_an_invalid_reservation_is_reported_by_field(spec, words):
     pod = spec.pop("template", {})
     (found,) = wrong(a_reservation(cpu=pod.pop("cpu", "1"), memory=pod.pop("memory", None),
                                    template=pod, **spec))  # fmt: skip
@@ -89,7 +89,7 @@ def test_what_could_never_be_used_names_its_field(spec, words):
 
 
 @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
-def test_selectors_inside_the_template_are_read(kind):
+def test_selectors_inside_the_template_are_validated(kind):
     bad = {"matchExpressions": [{"key": "a", "operator": "In"}]}
     term = {"topologyKey": "zone", "labelSelector": bad}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
@@ -101,7 +101,7 @@ def test_selectors_inside_the_template_are_read(kind):
     assert found.startswith(f"{TEMPLATE}.topologySpreadConstraints[0].labelSelector")
 
 
-def test_a_reservation_without_a_template_says_so():
+def test_a_missing_template_is_reported():
     raw = a_reservation()
     del raw["spec"]["template"]
     found = list(check_reservation(typed(raw)))

@@ -1,4 +1,4 @@
-"""Reservation (scheduling.koordinator.sh/v1alpha1): room held for pods that may not exist yet."""
+"""Reservation (scheduling.koordinator.sh/v1alpha1): resources reserved for future pods."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ PENDING, AVAILABLE, WAITING = "Pending", "Available", "Waiting"
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 PHASES = (PENDING, AVAILABLE, WAITING, SUCCEEDED, FAILED)
 HOLDING = (AVAILABLE, WAITING)
-"""Phases in which room is held on a node."""
+"""Phases in which resources are held on a node."""
 FINAL = (SUCCEEDED, FAILED)
-"""Phases that nothing leads out of."""
+"""Phases that never change again."""
 DEFAULT_TTL = 86400.0
 
 
 class PodTemplate(Struct, frozen=True):
-    """The pod the room is held for."""
+    """The template of the pod that resources are reserved for."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
 
 
 class ControllerOwner(Struct, frozen=True):
-    """Match pods by the controller that made them; empty fields match anything."""
+    """Matches pods by their controller; empty fields match anything."""
 
     api_version: str = ""
     kind: str = ""
@@ -39,7 +39,7 @@ class ControllerOwner(Struct, frozen=True):
 
 
 class ReservationOwner(Struct, frozen=True):
-    """Who may use the room: all given parts must match."""
+    """Matches pods that may use the reservation: all given parts must match."""
 
     object: ObjectReference | None = None
     controller: ControllerOwner | None = None
@@ -47,14 +47,14 @@ class ReservationOwner(Struct, frozen=True):
 
 
 class PreAllocationPolicy(Struct, frozen=True):
-    """How running pods are chosen to give their room to the reservation."""
+    """How running pods are chosen for pre-allocation."""
 
     mode: str = "Default"
     enable_multiple: bool = False
 
 
 class ReservationSpec(Struct, frozen=True):
-    """What to hold, for whom, and for how long."""
+    """What is reserved, for which pods, and for how long."""
 
     template: PodTemplate | None = None
     owners: tuple[ReservationOwner, ...] = ()
@@ -69,7 +69,7 @@ class ReservationSpec(Struct, frozen=True):
 
 
 class ReservationStatus(Struct, frozen=True):
-    """Where the room is held and who draws on it."""
+    """Where the resources are held, and which pods use them."""
 
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
@@ -80,7 +80,7 @@ class ReservationStatus(Struct, frozen=True):
 
 
 class Reservation(Object, frozen=True):
-    """A promise of room on a node."""
+    """Resources reserved on a node for the pods of its owners."""
 
     spec: ReservationSpec = ReservationSpec()
     status: ReservationStatus = ReservationStatus()
@@ -92,12 +92,12 @@ class Reservation(Object, frozen=True):
 
     @property
     def active(self) -> bool:
-        """Whether it holds room on a node."""
+        """Whether it holds resources on a node."""
         return self.phase in HOLDING and bool(self.status.node_name)
 
     @property
     def expired(self) -> bool:
-        """Whether it ended because its time was over or its node gone; other failures differ."""
+        """Whether it ended because its time was over or its node is gone."""
         ready = self.condition(conditions.READY)
         return (
             self.phase == FAILED
@@ -107,20 +107,20 @@ class Reservation(Object, frozen=True):
 
     @property
     def scheduler_name(self) -> str:
-        """The profile that is to find its node."""
+        """The name of the scheduler that places it."""
         template = self.spec.template
         return (template and template.spec.scheduler_name) or "default-scheduler"
 
     def condition(self, type_: str) -> Condition | None:
-        """Look a condition up by its type."""
+        """Return the condition of a type, or None."""
         return next((c for c in self.status.conditions if c.type == type_), None)
 
     @property
     def ends_at(self) -> float | None:
-        """When its time is over, in seconds since the epoch; None for never.
+        """When it ends, in seconds since the epoch; None for never.
 
-        ``expires`` counts alone where it is given; else ``ttl`` after its creation, of which 0
-        means for ever. What cannot be read counts as not given.
+        ``expires`` takes precedence over ``ttl``, which counts from its creation; a ``ttl`` of 0
+        means never. A malformed value counts as absent.
         """
         if self.spec.expires and (when := _time(self.spec.expires)) is not None:
             return when

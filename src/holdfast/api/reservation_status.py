@@ -1,15 +1,15 @@
-"""The conditions of a Reservation, as everybody who writes them must write them.
+"""The conditions of a Reservation.
 
 ===========  ==========================  =====================================================
 Scheduled    True/Scheduled              it is on a node
-             False/Unschedulable         no node will do; the message says why
-Ready        True/Available              owners may draw on it
-             False/Waiting               it is on a node, the room is not free yet
-             False/Overcommitted         somebody stands in the room past the scheduler
-             False/Succeeded, Expired    it is over
-Resized      True/Resized                it was edited while it held room, and holds that now
-             False/Insufficient          its node has no room for it to grow
-             False/Invalid               what it was edited to makes no sense
+             False/Unschedulable         no node fits; the message says why
+Ready        True/Available              owners may use it
+             False/Waiting               it is on a node, its resources are not free yet
+             False/Overcommitted         pods that are no owners use its resources
+             False/Succeeded, Expired    it has ended
+Resized      True/Resized                it was edited on its node, and holds the new size
+             False/Insufficient          its node cannot hold the new size
+             False/Invalid               the new size is malformed
 ===========  ==========================  =====================================================
 """
 
@@ -33,10 +33,10 @@ INSUFFICIENT, INVALID = "Insufficient", "Invalid"
 
 
 def refused(conditions: Iterable[Condition], message: str, now: float) -> list[Raw]:
-    """Write that an attempt found no node.
+    """Return the conditions after an attempt that found no node.
 
-    A condition that is there already changes its words and its probe time, never its transition
-    time; one that says the reservation has its node changes its probe time alone.
+    An existing condition gets a new message and probe time, but keeps its transition time; if it
+    says that the reservation has a node, only the probe time changes.
     """
     at = rfc3339(now)
     kept = [msgspec.to_builtins(c) for c in conditions]
@@ -50,7 +50,7 @@ def refused(conditions: Iterable[Condition], message: str, now: float) -> list[R
 
 
 def placed(now: float) -> list[Raw]:
-    """Write that it has its node and the room, instead of everything said before."""
+    """Return the conditions of a reservation that has a node and is available."""
     at = rfc3339(now)
     return [
         _condition(SCHEDULED, "True", SCHEDULED, at),
@@ -59,7 +59,7 @@ def placed(now: float) -> list[Raw]:
 
 
 def waiting(now: float, message: str) -> list[Raw]:
-    """Write that it has its node but must wait for the room, instead of everything before."""
+    """Return the conditions of a reservation that has a node and waits for its resources."""
     at = rfc3339(now)
     return [
         _condition(SCHEDULED, "True", SCHEDULED, at),
@@ -70,19 +70,19 @@ def waiting(now: float, message: str) -> list[Raw]:
 def with_ready(
     conditions: Iterable[Condition], status: str, reason: str, now: float, message: str = ""
 ) -> list[Raw]:
-    """Write the conditions with a new Ready; its transition time moves with its status only."""
+    """Return the conditions with a new Ready; its transition time moves with its status only."""
     return _with(conditions, _condition(READY, status, reason, rfc3339(now), message))
 
 
 def with_resized(
     conditions: Iterable[Condition], status: str, reason: str, now: float, message: str = ""
 ) -> list[Raw]:
-    """Write the conditions with a new Resized; its transition time moves with its status only."""
+    """Return the conditions with a new Resized; its transition time moves with its status only."""
     return _with(conditions, _condition(RESIZED, status, reason, rfc3339(now), message))
 
 
 def without_resized(conditions: Iterable[Condition]) -> list[Raw]:
-    """Write the conditions without Resized: what was asked for was taken back."""
+    """Return the conditions without Resized."""
     return [msgspec.to_builtins(c) for c in conditions if c.type != RESIZED]
 
 

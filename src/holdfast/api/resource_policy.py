@@ -14,7 +14,7 @@ class MatchPolicy(Struct, frozen=True):
 
 
 class Unit(Struct, frozen=True):
-    """One pool: its nodes, its rank and how many of the selected pods it takes."""
+    """One node pool: its nodes, its priority and how many of the selected pods it may have."""
 
     name: str = ""
     priority: int = 0
@@ -24,7 +24,7 @@ class Unit(Struct, frozen=True):
 
 
 class ResourcePolicySpec(Struct, frozen=True):
-    """Which pods, and through which pools in which order."""
+    """The selected pods, and the node pools for them."""
 
     pod_selector: LabelSelector = LabelSelector()
     match_label_keys: tuple[str, ...] = ()

@@ -1,13 +1,11 @@
-"""Who may use which room: reservations (offers) and resource policies (caps on node pools).
+"""Reservations (who owns them, what is left of them) and resource policies (caps on node pools).
 
-Lives here: the ledgers of promised room, who owns a reservation, what is left of it, how many
-pods of a policy stand in which pool. May not live here: how a plugin words a rejection, anything
-that waits or writes. The ledgers enter what they hold into the columns, so that "free" has one
-meaning for everybody.
+Lives here: the reservation cache, matching pods with reservations, and counting the pods of a
+policy in each node pool. May not live here: how a plugin words a rejection, anything that waits or
+writes. What reservations hold is entered into the node table, so that "free" has one meaning.
 
-What other packages know of reservations: ``PodInfo.is_reserve_pod`` (no pod, but looks
-for a node in the place of a reservation), ``World.reserve_pod_info`` (which makes it),
-``View.matched_reservations``, ``unseen`` and ``lifted`` (what is held for a pod, and so not in its
-way), the trait ``allocates_reservations`` and ``ClusterEvent.is_reservation_event``.
-``audit`` checks what the ledger promises.
+Other packages use: ``PodInfo.is_reserve_pod``, ``World.reserve_pod_info`` (makes a reserve pod),
+``View.matched_reservations``, ``View.hidden_pods`` and ``View.reserved_for_pod`` (what is held for
+a pod does not count against it), the trait ``allocates_reservations`` and
+``ClusterEvent.is_reservation_event``. ``audit`` checks the promises of the cache.
 """

@@ -1,4 +1,4 @@
-"""Read the JSON that reservations and their owners carry in annotations."""
+"""Decode the JSON annotations of reservations and of the pods that use them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class RequiredReservations(Struct, frozen=True):
-    """Terms over reservation labels, ORed."""
+    """Selector terms over reservation labels; one of them must match."""
 
     reservation_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
 class ReservationAffinity(Struct, frozen=True):
-    """A pod's wish: it must use a reservation, and which."""
+    """The reservation affinity of a pod: the pod must use a reservation that matches it."""
 
     name: str = ""
     reservation_selector: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
@@ -34,15 +34,15 @@ class ReservationAffinity(Struct, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
 
 
-class Allocated(Struct, frozen=True):
-    """Which reservation a pod took."""
+class AllocatedReservation(Struct, frozen=True):
+    """The reservation a pod was allocated from."""
 
     name: str = ""
     uid: str = ""
 
 
-class Draw(Struct, frozen=True):
-    """What a pod took of one reservation."""
+class AnnotatedAllocation(Struct, frozen=True):
+    """The amounts a pod allocated from one reservation."""
 
     name: str = ""
     uid: str = ""
@@ -50,29 +50,29 @@ class Draw(Struct, frozen=True):
 
 
 class ResourceList(Struct, frozen=True):
-    """Amounts by resource name, null for none."""
+    """Amounts by resource name; null means none."""
 
     resources: dict[str, AmountText] | None = None
 
 
 class ResourceNameList(Struct, frozen=True):
-    """Names of resources, null for none."""
+    """Names of resources; null means none."""
 
     resources: tuple[str, ...] | None = None
 
 
 class ExactMatch(Struct, frozen=True):
-    """Resources of which a pod asks for exactly what a reservation has, null for none."""
+    """Resources that pod and reservation must have in equal amounts; null means none."""
 
     resource_names: tuple[str, ...] | None = None
 
 
 def affinity_of(pod: Pod) -> ReservationAffinity | None:
-    """The pod's reservation affinity; presence alone, even empty, makes a reservation a must."""
+    """Return the pod's reservation affinity; an empty one still requires a reservation."""
     text = pod.metadata.annotations.get(names.AFFINITY)
     if text is None:
         return None
-    found = _wish(text, names.AFFINITY, ReservationAffinity) or ReservationAffinity()
+    found = _decode_strictly(text, names.AFFINITY, ReservationAffinity) or ReservationAffinity()
     if required := found.required_during_scheduling_ignored_during_execution:
         at = f"metadata.annotations[{names.AFFINITY}].{_REQUIRED}"
         for i, term in enumerate(required.reservation_selector_terms):
@@ -80,59 +80,63 @@ def affinity_of(pod: Pod) -> ReservationAffinity | None:
     return found
 
 
-def allocated_of(pod: Pod) -> Allocated | None:
-    """The reservation the pod was allocated from, if it says so."""
-    found: Allocated | None = _read(pod.metadata.annotations, names.ALLOCATED, Allocated)
+def allocated_reservation(pod: Pod) -> AllocatedReservation | None:
+    """Return the reservation that the pod's annotation names, if any."""
+    found: AllocatedReservation | None = _decode(
+        pod.metadata.annotations, names.ALLOCATED, AllocatedReservation
+    )
     return found
 
 
 def exact_match_of(pod: Pod) -> tuple[str, ...]:
-    """The resources in which the pod and its reservation must agree exactly."""
+    """Return the resources that pod and reservation must have in equal amounts."""
     text = pod.metadata.annotations.get(names.EXACT_MATCH, "")
-    found: ExactMatch | None = _wish(text, names.EXACT_MATCH, ExactMatch)
+    found: ExactMatch | None = _decode_strictly(text, names.EXACT_MATCH, ExactMatch)
     return (found and found.resource_names) or ()
 
 
-def draws_of(pod: Pod) -> tuple[Draw, ...]:
-    """What the pod drew from each of several reservations, if it says so."""
-    found: tuple[Draw, ...] | None = _read(pod.metadata.annotations, names.DRAWS, tuple[Draw, ...])
-    return found if found and all(_sound(draw.resources) for draw in found) else ()
+def annotated_allocations(pod: Pod) -> tuple[AnnotatedAllocation, ...]:
+    """Return what the pod allocated from each of several reservations, if it is annotated."""
+    found: tuple[AnnotatedAllocation, ...] | None = _decode(
+        pod.metadata.annotations, names.DRAWS, tuple[AnnotatedAllocation, ...]
+    )
+    return found if found and all(_readable(item.resources) for item in found) else ()
 
 
 def inner_reserved(reservation: Reservation) -> Mapping[str, AmountText]:
-    """What is kept back inside the reservation and never lent out."""
+    """Return the amounts inside the reservation that owners cannot allocate."""
     return _amounts(reservation, names.INNER_RESERVED)
 
 
 def restricted_names(reservation: Reservation) -> tuple[str, ...]:
-    """The resources a Restricted reservation limits its owners to; empty means all reserved."""
-    found: ResourceNameList | None = _read(
+    """Return the resources a Restricted reservation limits; empty means all that it reserves."""
+    found: ResourceNameList | None = _decode(
         reservation.metadata.annotations, names.RESTRICTED_OPTIONS, ResourceNameList
     )
     return (found and found.resources) or ()
 
 
-def resized(reservation: Reservation | Pod) -> Mapping[str, AmountText]:
-    """Amounts that replace the template's; its reserve pod carries them too."""
+def resized_amounts(reservation: Reservation | Pod) -> Mapping[str, AmountText]:
+    """Return the amounts that replace the template's; the reserve pod has the annotation too."""
     return _amounts(reservation, names.RESIZE)
 
 
 def _amounts(reservation: Reservation | Pod, key: str) -> Mapping[str, AmountText]:
-    found: ResourceList | None = _read(reservation.metadata.annotations, key, ResourceList)
+    found: ResourceList | None = _decode(reservation.metadata.annotations, key, ResourceList)
     amounts = (found and found.resources) or {}
-    return amounts if _sound(amounts) else {}
+    return amounts if _readable(amounts) else {}
 
 
-def _sound(amounts: Mapping[str, AmountText]) -> bool:
-    """Tell whether every amount can be read; nobody checks annotations when they are written."""
+def _readable(amounts: Mapping[str, AmountText]) -> bool:
+    """Tell whether every amount can be parsed: the API server does not validate annotations."""
     try:
         return all(units(amount) >= 0 for amount in amounts.values())
     except BadRequest:
         return False
 
 
-def _wish(text: str, key: str, kind: Any) -> Any:
-    """Decode what a pod wishes; what cannot be read must not pass for no wish at all."""
+def _decode_strictly(text: str, key: str, kind: Any) -> Any:
+    """Decode an annotation of requirements; raise BadRequest if it is malformed."""
     if not text.strip():
         return None
     try:
@@ -141,8 +145,8 @@ def _wish(text: str, key: str, kind: Any) -> Any:
         raise BadRequest(f"metadata.annotations[{key}]: {wrong}") from wrong
 
 
-def _read(annotations: Mapping[str, str], key: str, kind: Any) -> Any:
-    """Decode one annotation; a malformed one counts as absent, as in the reference."""
+def _decode(annotations: Mapping[str, str], key: str, kind: Any) -> Any:
+    """Decode one annotation; a malformed one counts as absent, as in Koordinator."""
     text = annotations.get(key)
     if not text:
         return None

@@ -1,6 +1,6 @@
-"""I2 and I4, checked: what offers hold and have left, and which pods draw on them.
+"""Check the invariants I2 and I4: what reservations hold and have left, and which pods use them.
 
-Added up again from single offers and pods, slowly and obviously, so that a mistake in the columns
+Everything is added up again from single reservations and pods, so that an error in the columns
 cannot hide itself.
 """
 
@@ -12,83 +12,86 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.offers import Offers
+from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 
 
-def held_besides(offers: Offers, row: int) -> Counter[int]:
-    """What the offers on a row hold beside what their owners take, by resource."""
+def held_beside_owners(reservations: ReservationCache, row: int) -> Counter[int]:
+    """Sum what the reservations on a row hold beside their owners' requests, by resource."""
     total: Counter[int] = Counter()
-    for offer in offers.on_row(row):
-        drawn: Counter[int] = sum(map(Counter, offer.draws.values()), Counter())
-        slots = offer.reserved.get(PODS, 1) - drawn[PODS]
-        total[PODS] += max(slots, offer.inner.get(PODS, 0))
-        for resource, reserved in offer.reserved.items():
+    for info in reservations.on_row(row):
+        allocated: Counter[int] = sum(map(Counter, info.allocated_by_pod.values()), Counter())
+        slots = info.reserved.get(PODS, 1) - allocated[PODS]
+        total[PODS] += max(slots, info.inner.get(PODS, 0))
+        for resource, reserved in info.reserved.items():
             if resource != PODS:
-                used = drawn[resource]
-                total[resource] += max(reserved, used + offer.inner.get(resource, 0)) - used
+                used = allocated[resource]
+                total[resource] += max(reserved, used + info.inner.get(resource, 0)) - used
     return total
 
 
-def rows_waited_for(offers: Offers, nodes: NodeTable) -> set[int]:
-    """Rows where a reservation holds room that is not free yet, or is about to."""
-    holding = {nodes.row_of.get(offer.node, -1) for offer in offers if offer.waits}
-    coming = {
+def rows_of_waiting_reservations(reservations: ReservationCache, nodes: NodeTable) -> set[int]:
+    """Return the rows where a reservation waits for its resources, or is being bound to wait."""
+    holding = {nodes.row_of.get(info.node, -1) for info in reservations if info.is_waiting}
+    being_bound = {
         row
-        for uid, (row, _) in offers.placing.items()
-        if uid in offers.pending and offers.pending[uid].spec.pre_allocation
+        for uid, (row, _) in reservations.being_bound.items()
+        if uid in reservations.pending and reservations.pending[uid].spec.pre_allocation
     }
-    return holding | coming
+    return holding | being_bound
 
 
-def misdrawn(offers: Offers, nodes: NodeTable) -> list[str]:
-    """Name every allocate-once offer drawn on twice, and every draw from another node."""
+def wrong_allocations(reservations: ReservationCache, nodes: NodeTable) -> list[str]:
+    """List allocate-once reservations with two owners, and allocations from another node."""
     problems: list[str] = []
-    for offer in offers:
-        # One that has owners and is Available served several when it was made allocate-once.
-        edited = offer.waits or offer.reservation.status.current_owners
-        if offer.reservation.spec.allocate_once and len(offer.draws) > 1 and not edited:
-            problems.append(f"{offer.reservation.name} is allocate-once, drawn {len(offer.draws)}x")
-        for uid in offer.draws:
-            standing = nodes.pod(uid)
-            if standing is not None and nodes.names[standing[1]] != offer.node:
-                problems.append(f"{standing[0].key} draws on {offer.reservation.name} from afar")
+    for info in reservations:
+        # An Available one with several owners had them before it was edited to allocate-once.
+        edited = info.is_waiting or info.reservation.status.current_owners
+        if info.reservation.spec.allocate_once and len(info.allocated_by_pod) > 1 and not edited:
+            owners = len(info.allocated_by_pod)
+            problems.append(f"{info.reservation.name} is allocate-once and has {owners} owners")
+        for uid in info.allocated_by_pod:
+            placed = nodes.pod(uid)
+            if placed is not None and nodes.names[placed[1]] != info.node:
+                problems.append(
+                    f"{placed[0].key} allocates from {info.reservation.name} on another node"
+                )
     return problems
 
 
-class OfferAudit:
-    """Compares what offers have left before and after an attempt."""
+class ReservationAudit:
+    """Compares what reservations have left before and after a scheduling attempt."""
 
-    def __init__(self, offers: Offers) -> None:
-        self._offers = offers
+    def __init__(self, reservations: ReservationCache) -> None:
+        self._reservations = reservations
         self._uids: list[str] = []
         self._remaining: NDArray[np.int64] = np.zeros((0, 0), np.int64)
 
     def before(self) -> None:
-        """Remember how things are."""
-        self._uids = [offer.uid for offer in self._offers]
-        self._remaining = self._offers.columns.remaining.copy()
+        """Store the state before an attempt."""
+        self._uids = [info.uid for info in self._reservations]
+        self._remaining = self._reservations.columns.remaining.copy()
 
     def after(self, pod: PodInfo | None) -> Iterator[str]:
-        """Name offers that have less left, unless the pod that was placed owns and draws on them.
+        """List reservations that have less left, unless the placed pod owns and uses them.
 
         ``pod`` is None after an attempt that found no node.
         """
-        offers = self._offers
-        draws = {} if pod is None else offers.draws_of(pod.uid)
-        for slot in draws:
-            offer = offers.at(slot)
-            if pod is not None and not offer.group.owned_by(pod.pod):
-                yield f"I4: {pod.key} draws on {offer.reservation.name} and does not own it"
-        if [offer.uid for offer in offers] != self._uids:
-            yield "I2: an attempt changed which reservations hold room"
+        reservations = self._reservations
+        allocations = {} if pod is None else reservations.allocations_of(pod.uid)
+        for slot in allocations:
+            info = reservations.at(slot)
+            if pod is not None and not info.group.owned_by(pod.pod):
+                yield f"I4: {pod.key} allocates from {info.reservation.name} and does not own it"
+        if [info.uid for info in reservations] != self._uids:
+            yield "I2: an attempt changed which reservations hold resources"
             return
-        now, then = offers.columns.remaining, self._remaining
+        now, then = reservations.columns.remaining, self._remaining
         lowered = np.nonzero(now[: len(then), : then.shape[1]] < then)[1]
         for slot in np.unique(lowered):
-            if int(slot) not in draws:
-                name = offers.at(int(slot)).reservation.name
-                who = "an attempt" if pod is None else pod.key
-                yield f"I2: {who} lowered what {name} has left, and draws nothing on it"
+            if int(slot) not in allocations:
+                name = reservations.at(int(slot)).reservation.name
+                cause = "an attempt" if pod is None else pod.key
+                yield f"I2: {cause} lowered what {name} has left, and allocates nothing from it"

@@ -1,4 +1,4 @@
-"""Which offers a pod may draw on: ownership, affinity, taints, exact match, in that order."""
+"""Find the reservations a pod may use: by owners, affinity, taints and exact match."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.tolerations import find_untolerated, tolerated
 from holdfast.capacity.annotations import ReservationAffinity, affinity_of, exact_match_of
 from holdfast.capacity.owners import OwnerGroup
+from holdfast.columns.hidden_reserve_pods import HiddenReservePods
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.unseen import Unseen
 from holdfast.errors import BadRequest
 
 if TYPE_CHECKING:
-    from holdfast.capacity.offers import Offers
+    from holdfast.capacity.reservation_cache import ReservationCache
 
 
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _MOST_MATCHES = 4096
-_MOST_STRANGERS = 65536
+_MAX_WITHOUT_OWNER = 65536
 _IGNORING = "ignoring"
-_INHERITING = "inheriting"
+_PRE_ALLOCATING = "pre-allocating"
 Slots = NDArray[np.intp]
 
 
-class ReservationWishes(NamedTuple):
-    """What a pod asks of the reservation it takes."""
+class ReservationRequirements(NamedTuple):
+    """What a pod requires of its reservation: affinity, and resources that must match exactly."""
 
     affinity: ReservationAffinity | None
     exact: tuple[str, ...]
 
     @classmethod
-    def of(cls, pod_info: PodInfo) -> ReservationWishes:
-        """Read them off the pod; raises BadRequest for what cannot be read."""
+    def of(cls, pod_info: PodInfo) -> ReservationRequirements:
+        """Read the annotations of a pod; raise BadRequest for malformed ones."""
         return cls(affinity_of(pod_info.pod), exact_match_of(pod_info.pod))
 
     def __bool__(self) -> bool:
@@ -51,12 +51,12 @@ class ReservationWishes(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The reservation it asks for by name, or ""."""
+        """The name of the reservation the pod asks for, or ""."""
         return self.affinity.name if self.affinity is not None else ""
 
 
-class RefusalGround(Enum):
-    """On what ground an owner is refused."""
+class RefusalReason(Enum):
+    """Why a reservation refuses one of its owners; the values are Koordinator's texts."""
 
     NAME = "didn't match the requested reservation name"
     UNSCHEDULABLE = "is unschedulable"
@@ -66,32 +66,32 @@ class RefusalGround(Enum):
 
 
 class Refusal(NamedTuple):
-    """Why an owner is refused; ``taint`` is the one it does not tolerate."""
+    """The reason of a refusal; ``taint`` is the one the pod does not tolerate."""
 
-    ground: RefusalGround
+    reason: RefusalReason
     taint: Taint | None = None
 
 
 def refusal(
-    offers: Offers, slot: int, pod_info: PodInfo, wishes: ReservationWishes
+    reservations: ReservationCache, slot: int, pod_info: PodInfo, wishes: ReservationRequirements
 ) -> Refusal | None:
-    """Why an offer does not take one of its owners, the first reason, or None."""
-    found = _unwelcome(offers, slot, pod_info, wishes)
-    if found is None and not _exactly(offers, slot, pod_info, wishes.exact):
-        found = Refusal(RefusalGround.EXACT)
+    """Return the first reason why a reservation refuses one of its owners, or None."""
+    found = _find_refusal(reservations, slot, pod_info, wishes)
+    if found is None and not _exactly(reservations, slot, pod_info, wishes.exact):
+        found = Refusal(RefusalReason.EXACT)
     return found
 
 
-def accepts(
+def allows_pre_allocation(
     pod_info: PodInfo,
     reservation: Reservation,
     node_labels: Mapping[str, str],
     reserved: Mapping[int, int],
     ids: ResourceNames,
 ) -> bool:
-    """Whether a running pod's own wishes let it leave its room to a reservation."""
+    """Tell whether the pod's own requirements allow a reservation to pre-allocate it."""
     try:
-        wishes = ReservationWishes.of(pod_info)
+        wishes = ReservationRequirements.of(pod_info)
     except BadRequest:
         return False
     affinity = wishes.affinity
@@ -107,26 +107,26 @@ def accepts(
     return _agree(pod_info, reserved, [ids.id(name) for name in wishes.exact])
 
 
-def _unwelcome(
-    offers: Offers, slot: int, pod_info: PodInfo, wishes: ReservationWishes
+def _find_refusal(
+    reservations: ReservationCache, slot: int, pod_info: PodInfo, wishes: ReservationRequirements
 ) -> Refusal | None:
-    offer, affinity = offers.at(slot), wishes.affinity
-    reservation = offer.reservation
+    info, affinity = reservations.at(slot), wishes.affinity
+    reservation = info.reservation
     if reservation.metadata.deletion_timestamp is not None:
-        # On its way out it takes nobody in, not even who asks for it by name.
-        return Refusal(RefusalGround.UNSCHEDULABLE)
+        # A terminating reservation accepts no new owner, not even by name.
+        return Refusal(RefusalReason.UNSCHEDULABLE)
     if wishes.name:
-        # Asking for it by name overrides selectors, taints and unschedulable.
-        return None if wishes.name == reservation.name else Refusal(RefusalGround.NAME)
+        # A pod that names the reservation ignores its taints, labels and unschedulable.
+        return None if wishes.name == reservation.name else Refusal(RefusalReason.NAME)
     own = affinity.tolerations if affinity else ()
     if reservation.spec.unschedulable and not tolerated(own, _UNSCHEDULABLE):
-        return Refusal(RefusalGround.UNSCHEDULABLE)
+        return Refusal(RefusalReason.UNSCHEDULABLE)
     taint = find_untolerated(reservation.spec.taints, (*own, *pod_info.pod.spec.tolerations))
     if taint is not None:
-        return Refusal(RefusalGround.TAINT, taint)
-    if affinity is None or _selects(affinity, offers.labels_of(offer), reservation.name):
+        return Refusal(RefusalReason.TAINT, taint)
+    if affinity is None or _selects(affinity, reservations.labels_of(info), reservation.name):
         return None
-    return Refusal(RefusalGround.AFFINITY)
+    return Refusal(RefusalReason.AFFINITY)
 
 
 def _selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str) -> bool:
@@ -139,8 +139,14 @@ def _selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str
     return any(compile_term(term).matches(labels, name) for term in terms)
 
 
-def _exactly(offers: Offers, slot: int, pod_info: PodInfo, wanted: tuple[str, ...]) -> bool:
-    return _agree(pod_info, offers.at(slot).reserved, [offers.resource_id(name) for name in wanted])
+def _exactly(
+    reservations: ReservationCache, slot: int, pod_info: PodInfo, wanted: tuple[str, ...]
+) -> bool:
+    return _agree(
+        pod_info,
+        reservations.at(slot).reserved,
+        [reservations.resource_id(name) for name in wanted],
+    )
 
 
 def _agree(pod_info: PodInfo, reserved: Mapping[int, int], ids: list[int]) -> bool:
@@ -149,12 +155,12 @@ def _agree(pod_info: PodInfo, reserved: Mapping[int, int], ids: list[int]) -> bo
 
 
 @dataclass(frozen=True, slots=True)
-class OfferMatch:
-    """The offers one pod may draw on, those already taken among them.
+class ReservationMatch:
+    """The reservations one pod matches, also those that are not matchable now.
 
-    ``slots`` are offer slots in the order of their rows; ``rows`` the distinct rows they are on;
-    ``first`` where each row's slots begin; ``at`` each slot's position in ``rows``. ``unseen`` are
-    their reserve pods. A pod that ignores reservations matches all of them.
+    ``slots`` are their slots in the order of rows, ``rows`` the distinct rows, ``first`` the
+    position of each row's first slot, ``at`` the position in ``rows`` of each slot.
+    ``hidden_pods`` are their reserve pods. A pod that ignores reservations matches all of them.
     """
 
     key: Hashable
@@ -162,10 +168,10 @@ class OfferMatch:
     rows: Slots
     first: Slots
     at: Slots
-    unseen: Unseen
+    hidden_pods: HiddenReservePods
 
     def span(self, row: int) -> slice:
-        """Where the slots of a row are among all of them; an empty slice if it has none."""
+        """Return the positions in ``slots`` of one row; an empty slice if it has none."""
         here = int(self.rows.searchsorted(row))
         if not len(self.slots) or here == len(self.rows) or self.rows[here] != row:
             return slice(0, 0)
@@ -173,114 +179,118 @@ class OfferMatch:
         return slice(int(self.first[here]), end)
 
     @property
-    def ignoring(self) -> bool:
-        """Whether the pod uses held room without taking any offer."""
+    def ignores_reservations(self) -> bool:
+        """Tell whether the pod uses reserved resources without allocating from a reservation."""
         return self.key == _IGNORING
 
 
-class OfferMatcher:
-    """Finds a pod's offers and remembers what it found until offers change."""
+class ReservationMatcher:
+    """Finds the reservations of a pod and caches them until reservations change."""
 
-    def __init__(self, offers: Offers, node_table: NodeTable) -> None:
-        self._offers = offers
+    def __init__(self, reservations: ReservationCache, node_table: NodeTable) -> None:
+        self._reservations = reservations
         self._node_table = node_table
-        self._matches: dict[Hashable, OfferMatch | None] = {}
-        self._unseen: dict[Hashable, Unseen] = {}
-        self._strangers: set[int] = set()
-        """Kinds of pods that own nothing; most pods are of one of these."""
+        self._matches: dict[Hashable, ReservationMatch | None] = {}
+        self._hidden_pods: dict[Hashable, HiddenReservePods] = {}
+        self._without_owner: set[int] = set()
+        """Ids of pod kinds that own no reservation; most pods are of such a kind."""
 
     def forget(self) -> None:
-        """Look again: offers, or who owns them, changed."""
+        """Clear the cache: reservations or their owners changed."""
         self._matches.clear()
-        self._strangers.clear()
+        self._without_owner.clear()
 
-    def match(self, pod_info: PodInfo) -> OfferMatch | None:
-        """The offers a pod may draw on now, or None."""
+    def match(self, pod_info: PodInfo) -> ReservationMatch | None:
+        """Return the reservations a pod matches now, or None."""
         if pod_info.is_reserve_pod:
-            return self._inheriting(pod_info)
+            return self._for_pre_allocation(pod_info)
         groups: Sequence[OwnerGroup] = ()
         key: Hashable = _IGNORING
-        if not ignores(pod_info):
+        if not ignores_reservations(pod_info):
             kind = self._node_table.label_group_of(pod_info)
-            if kind.id in self._strangers:
+            if kind.id in self._without_owner:
                 return None
-            groups = self._offers.index.owned_by(pod_info.pod)
+            groups = self._reservations.index.owned_by(pod_info.pod)
             if not groups:
-                if self._offers.index.is_strange(pod_info.labels):
-                    if len(self._strangers) >= _MOST_STRANGERS:
-                        self._strangers.clear()
-                    self._strangers.add(kind.id)
+                if self._reservations.index.has_no_owner_rule(pod_info.labels):
+                    if len(self._without_owner) >= _MAX_WITHOUT_OWNER:
+                        self._without_owner.clear()
+                    self._without_owner.add(kind.id)
                 return None
             key = _key(groups, pod_info)
         if key not in self._matches:
             if len(self._matches) >= _MOST_MATCHES:
                 self._matches.clear()
-            slots = self._welcoming(groups, pod_info) if groups else self._all()
+            slots = self._accepting(groups, pod_info) if groups else self._all()
             self._matches[key] = self._match(slots, key)
         return self._matches[key]
 
-    def _inheriting(self, pod_info: PodInfo) -> OfferMatch | None:
-        """Every row, for a reservation that may take room others still have: no offers."""
-        reservation = self._offers.pending.get(pod_info.uid)
+    def _for_pre_allocation(self, pod_info: PodInfo) -> ReservationMatch | None:
+        """Match a pre-allocating reserve pod with every row and with no reservation."""
+        reservation = self._reservations.pending.get(pod_info.uid)
         if reservation is None or not reservation.spec.pre_allocation:
             return None
         none, rows = np.zeros(0, np.intp), self._node_table.rows
         first = np.zeros(len(rows), np.intp)
-        return OfferMatch(_INHERITING, none, rows, first, none, self._hide(none, _INHERITING))
+        return ReservationMatch(
+            _PRE_ALLOCATING, none, rows, first, none, self._hide(none, _PRE_ALLOCATING)
+        )
 
     def _all(self) -> Slots:
-        slots: Slots = (self._offers.columns.row >= 0).nonzero()[0]
+        slots: Slots = (self._reservations.columns.row >= 0).nonzero()[0]
         return slots
 
-    def _welcoming(self, groups: Sequence[OwnerGroup], pod_info: PodInfo) -> Slots:
-        """The offers of these owners that take this pod."""
-        offers = self._offers
+    def _accepting(self, groups: Sequence[OwnerGroup], pod_info: PodInfo) -> Slots:
+        """Return the slots of these groups whose reservations accept the pod."""
+        reservations = self._reservations
         slots = np.concatenate([group.slots for group in groups])
-        slots = slots[offers.columns.row[slots] >= 0]
+        slots = slots[reservations.columns.row[slots] >= 0]
         try:
-            wishes = ReservationWishes.of(pod_info)
+            wishes = ReservationRequirements.of(pod_info)
         except BadRequest:
-            # The attempt itself says so; here it only means that nothing matches.
+            # The scheduling attempt reports the error; here it means that nothing matches.
             return np.zeros(0, np.intp)
-        # Without wishes of the pod's own, only offers that do not welcome everybody must be asked.
-        welcome = offers.columns.open[slots] & (not wishes)
-        kept = [s for s in slots[~welcome] if refusal(offers, int(s), pod_info, wishes) is None]
+        # A pod without requirements need not be checked against reservations that accept any owner.
+        welcome = reservations.columns.accepts_any_owner[slots] & (not wishes)
+        kept = [
+            s for s in slots[~welcome] if refusal(reservations, int(s), pod_info, wishes) is None
+        ]
         return np.concatenate([slots[welcome], np.array(kept, np.intp)])
 
-    def _match(self, slots: Slots, key: Hashable) -> OfferMatch | None:
+    def _match(self, slots: Slots, key: Hashable) -> ReservationMatch | None:
         if not len(slots):
             return None
-        of_slot = self._offers.columns.row[slots]
+        of_slot = self._reservations.columns.row[slots]
         order = np.lexsort((slots, of_slot))
         slots = slots[order]
         rows, first, at = np.unique(of_slot[order], return_index=True, return_inverse=True)
-        return OfferMatch(key, slots, rows, first, at, self._hide(slots, key))
+        return ReservationMatch(key, slots, rows, first, at, self._hide(slots, key))
 
-    def _hide(self, slots: Slots, key: Hashable) -> Unseen:
-        """The reserve pods of these offers; whoever does not see them holds on to the answer."""
-        found = self._unseen.get(key)
+    def _hide(self, slots: Slots, key: Hashable) -> HiddenReservePods:
+        """Return the hidden reserve pods of a match; its users keep a reference to it."""
+        found = self._hidden_pods.get(key)
         if found is None:
-            if len(self._unseen) >= _MOST_MATCHES:
-                self._unseen.clear()
-                # Whoever holds on to one of them must let go.
+            if len(self._hidden_pods) >= _MOST_MATCHES:
+                self._hidden_pods.clear()
+                # States that refer to a discarded object must be prepared again.
                 self._node_table.epochs.bump("layout")
-            found = self._unseen[key] = Unseen(self._node_table)
-        columns = self._offers.columns
+            found = self._hidden_pods[key] = HiddenReservePods(self._node_table)
+        columns = self._reservations.columns
         laden: dict[int, tuple[PodInfo, ...]] = {}
-        for slot in slots[columns.laden[slots]].tolist():
+        for slot in slots[columns.has_ports_or_volumes[slots]].tolist():
             row = int(columns.row[slot])
-            laden[row] = (*laden.get(row, ()), self._offers.at(slot).pod_info)
-        found.update(columns.row[slots], columns.look[slots], self._offers.looks, laden)
+            laden[row] = (*laden.get(row, ()), self._reservations.at(slot).pod_info)
+        found.update(columns.row[slots], columns.shape[slots], self._reservations.shapes, laden)
         return found
 
 
-def ignores(pod_info: PodInfo) -> bool:
-    """Whether the pod uses held room as if nobody held it."""
+def ignores_reservations(pod_info: PodInfo) -> bool:
+    """Tell whether the pod carries the label that makes it ignore reservations."""
     return pod_info.labels.get(names.IGNORED) == "true"
 
 
 def _key(groups: Sequence[OwnerGroup], pod_info: PodInfo) -> Hashable:
-    """Everything of a pod that decides which offers of its groups it may draw on."""
+    """Return everything of a pod that decides which reservations of its groups accept it."""
     notes = pod_info.pod.metadata.annotations
     exact = notes.get(names.EXACT_MATCH)
     return (

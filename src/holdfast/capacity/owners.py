@@ -1,8 +1,7 @@
-"""Who owns a reservation (by object, by controller, by labels), and which offers a pod may own.
+"""The owners of a reservation (by object, controller or labels), and an index to find them.
 
-Reservations made for one workload have the same owners. They form a group that is asked once,
-however many there are; and a group is filed under one thing every owner of it must have (a label
-pair, a uid, a name), so that most pods ask no group at all.
+Reservations with equal ``spec.owners`` form a group, which is matched once. A group is indexed by
+one thing every owner must have (a label pair, a uid, a name), so that most pods match no group.
 """
 
 from __future__ import annotations
@@ -22,33 +21,33 @@ from holdfast.columns.label_groups import LabelGroup
 from holdfast.errors import HoldfastError
 
 LABEL = "label"
-"""The sort of thing most owners are told by; asked about first, and cheaply."""
+"""The kind of index key of most owner rules."""
 _NONE: tuple[OwnerGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerRule:
-    """One item of ``spec.owners``, ready to be asked."""
+    """One item of ``spec.owners``, with its selector compiled."""
 
     object: ObjectReference | None
     controller: ControllerOwner | None
     selector: Selector | None
 
     def owns(self, pod: Pod) -> bool:
-        """All given parts match; absent parts are true."""
+        """Tell whether all given parts match the pod."""
         return (
             (self.object is None or _is_object(pod, self.object))
-            and (self.controller is None or _is_made_by(pod, self.controller))
+            and (self.controller is None or _is_controlled_by(pod, self.controller))
             and (self.selector is None or self.selector.matches(pod.metadata.labels))
         )
 
     @property
     def by_labels(self) -> bool:
-        """Whether pods of one kind are owners together or not at all."""
+        """Whether pods of one kind are all owners or none of them is."""
         return self.object is None and self.controller is None
 
     def may_own(self, kind: LabelGroup) -> bool:
-        """Whether pods of a kind may be owners; the selector's keys must be visible."""
+        """Tell whether pods of a kind may be owners; the selector's keys must be visible."""
         namespaces = [part.namespace for part in (self.object, self.controller) if part is not None]
         if any(namespace and namespace != kind.namespace for namespace in namespaces):
             return False
@@ -56,7 +55,7 @@ class OwnerRule:
 
     @property
     def label_pair(self) -> tuple[str, str] | None:
-        """A pair every owner must carry, to find the rule by; None: it must be asked each time."""
+        """A label pair every owner has, or None if there is no such pair."""
         for requirement in (self.selector.requirements or ()) if self.selector else ():
             if requirement.operator in ("=", "==", "in") and len(requirement.values) == 1:
                 return requirement.key, requirement.values[0]
@@ -64,7 +63,7 @@ class OwnerRule:
 
 
 def compile_owners(owners: tuple[ReservationOwner, ...]) -> tuple[OwnerRule, ...] | None:
-    """Prepare the owner rules; None when a selector is malformed: then nobody owns it."""
+    """Compile owner rules; return None if a selector is malformed, which means no owners."""
     rules = []
     for owner in owners:
         try:
@@ -84,7 +83,7 @@ def _is_object(pod: Pod, wanted: ObjectReference) -> bool:
     )
 
 
-def _is_made_by(pod: Pod, wanted: ControllerOwner) -> bool:
+def _is_controlled_by(pod: Pod, wanted: ControllerOwner) -> bool:
     if wanted.namespace and wanted.namespace != pod.namespace:
         return False
     return any(
@@ -99,7 +98,7 @@ def _is_made_by(pod: Pod, wanted: ControllerOwner) -> bool:
 
 @dataclass(slots=True, eq=False)
 class OwnerGroup:
-    """Offers with the same owners. ``rules`` is None when a selector is malformed: no owners."""
+    """Reservations with the same owners; ``rules`` is None if a selector is malformed."""
 
     number: int
     text: bytes
@@ -109,33 +108,33 @@ class OwnerGroup:
 
     @property
     def slots(self) -> NDArray[np.intp]:
-        """The members' slots, as a column."""
+        """The slots of the members, as an array."""
         if self._slots is None:
             self._slots = np.fromiter(self.members, np.intp, len(self.members))
         return self._slots
 
     def owned_by(self, pod: Pod) -> bool:
-        """Whether the pod is one of the owners."""
+        """Tell whether the pod is one of the owners."""
         return self.rules is not None and any(rule.owns(pod) for rule in self.rules)
 
     @property
     def label_keys(self) -> frozenset[str]:
-        """The pod labels that decide: pods that differ in them differ in class."""
+        """The label keys the rules read; pods that differ in them are of different classes."""
         selectors = [rule.selector for rule in self.rules or () if rule.selector is not None]
         return frozenset(key for selector in selectors for key in selector.keys)
 
 
 class OwnerIndex:
-    """Every group of owners, filed under what its owners must have."""
+    """All groups, indexed by something their owners must have."""
 
     def __init__(self) -> None:
         self._groups: dict[bytes, OwnerGroup] = {}
         self._filed: dict[str, dict[Hashable, dict[int, OwnerGroup]]] = {}
-        """By what sort of thing owners must have, then by that thing; no sort without groups."""
+        """Groups by the kind of their index key, then by the key."""
         self._next = 0
 
-    def join(self, slot: int, owners: tuple[ReservationOwner, ...]) -> OwnerGroup:
-        """Put an offer into the group of its owners."""
+    def add(self, slot: int, owners: tuple[ReservationOwner, ...]) -> OwnerGroup:
+        """Add a reservation to the group of its owners."""
         text = msgspec.json.encode(owners)
         group = self._groups.get(text)
         if group is None:
@@ -149,8 +148,8 @@ class OwnerIndex:
         group._slots = None
         return group
 
-    def leave(self, slot: int, group: OwnerGroup) -> None:
-        """Take an offer out of its group; an empty group is gone."""
+    def remove(self, slot: int, group: OwnerGroup) -> None:
+        """Remove a reservation from its group, and the group if it is empty."""
         del group.members[slot]
         group._slots = None
         if group.members:
@@ -166,9 +165,9 @@ class OwnerIndex:
                 self._filed.pop(sort, None)
 
     def owned_by(self, pod: Pod) -> Sequence[OwnerGroup]:
-        """The groups the pod is an owner of, in the order they came."""
+        """Return the groups the pod is an owner of, in the order of creation."""
         found: dict[int, OwnerGroup] = {}
-        # Asked for every pod there is: only what some group is filed under is looked for.
+        # This runs for every pod, so only kinds of keys that some group has are looked up.
         for sort, things in self._filed.items():
             carried = pod.metadata.labels.items() if sort == LABEL else _carried(sort, pod)
             for thing in carried:
@@ -178,15 +177,15 @@ class OwnerIndex:
             return _NONE
         return [found[number] for number in sorted(found) if found[number].owned_by(pod)]
 
-    def is_strange(self, labels: Mapping[str, str]) -> bool:
-        """Whether nobody with these labels is an owner, whoever it is otherwise."""
+    def has_no_owner_rule(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether no pod with these labels can be an owner, whatever its name is."""
         if self._filed.keys() - {LABEL}:
             return False
         return self._filed.get(LABEL, {}).keys().isdisjoint(labels.items())
 
 
 def _filed_under(rule: OwnerRule) -> tuple[str, Hashable]:
-    """One thing every owner by the rule has; the empty one, which everybody has, if need be."""
+    """Return the kind and value of a key every owner of the rule has; ("", "") if there is none."""
     if pair := rule.label_pair:
         return LABEL, pair
     if rule.object is not None and rule.object.uid:
@@ -199,7 +198,7 @@ def _filed_under(rule: OwnerRule) -> tuple[str, Hashable]:
 
 
 def _carried(sort: str, pod: Pod) -> Iterable[Hashable]:
-    """The things of a sort a pod has, labels apart."""
+    """Return the keys of one kind that a pod has, except labels."""
     match sort:
         case "uid":
             return (pod.uid,)

@@ -1,8 +1,7 @@
-"""Resource policies: which pods they govern, and how many of those stand in which node pool.
+"""Resource policies: which pods they select, and how many of those are in which node pool.
 
-Nothing is counted here: a policy's pods are found by a selector, and the columns count what a
-selector finds, assumed pods included. Pools are derived from node labels, never stored on pods:
-relabel a node and its pods move to another pool.
+Nothing is counted here: the node table counts the pods of a selector, also assumed ones. Pools are
+derived from node labels: when a node is relabelled, its pods count in another pool.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from holdfast.errors import HoldfastError
 
 @dataclass(frozen=True, slots=True)
 class NodePool:
-    """One unit of a policy: its nodes, its rank, how many pods it takes."""
+    """One unit of a policy: its nodes, its priority and the number of pods it may have."""
 
     name: str
     priority: int
@@ -33,7 +32,7 @@ class NodePool:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A resource policy, ready to be asked."""
+    """A resource policy with its selectors compiled."""
 
     object: ResourcePolicy
     selector: Selector
@@ -41,23 +40,23 @@ class Policy:
 
     @property
     def key(self) -> str:
-        """namespace/name, for messages."""
+        """``namespace/name``, for messages."""
         return self.object.key
 
     @property
     def strict(self) -> bool:
-        """Whether a node outside every pool is out of the question; only `prefer` is not."""
+        """Whether nodes outside every pool are rejected; only the strategy `prefer` allows them."""
         return self.object.spec.strategy != "prefer"
 
     @property
     def counts_terminating(self) -> bool:
-        """Whether a pod on its way out still takes its place."""
+        """Whether terminating pods count."""
         return not self.object.spec.match_policy.ignore_terminating_pod
 
     def group_selector(self, labels: Mapping[str, str]) -> Selector:
-        """Find the pods that share a pod's group: its values of matchLabelKeys.
+        """Return a selector of the pods with the same values of matchLabelKeys.
 
-        A key the pod lacks is ignored, as topology spread does.
+        A key the pod lacks is ignored, as in topology spread.
         """
         pinned = [
             LabelRequirement(key, "=", (labels[key],))
@@ -68,7 +67,7 @@ class Policy:
 
 
 class Policies:
-    """Every resource policy of the cluster."""
+    """All resource policies of the cluster."""
 
     takes = (ResourcePolicy,)
 
@@ -84,13 +83,13 @@ class Policies:
         return iter(self._by_uid.values())
 
     def upsert(self, obj: ResourcePolicy) -> None:
-        """Take in a policy; one with a malformed selector governs nobody."""
+        """Store a policy; one with a malformed selector selects no pods."""
         self.delete(obj)
         try:
             selector = from_selector(obj.spec.pod_selector)
             pools = tuple(_pool(i, unit) for i, unit in enumerate(obj.spec.units))
         except HoldfastError:
-            # Admission refuses such an object; a foreign server may not have.
+            # Holdfast's API server rejects such an object; others may not.
             return
         policy = Policy(obj, selector, pools)
         self._by_uid[obj.uid] = policy
@@ -99,7 +98,7 @@ class Policies:
         self._node_table.epochs.bump("policies")
 
     def delete(self, obj: ResourcePolicy) -> None:
-        """Forget a policy."""
+        """Remove a policy."""
         policy = self._by_uid.pop(obj.uid, None)
         if policy is None:
             return
@@ -110,7 +109,7 @@ class Policies:
         self._node_table.epochs.bump("policies")
 
     def governing(self, pod_info: PodInfo) -> list[Policy]:
-        """The policies that select this pod, by name; more than one is a conflict."""
+        """Return the policies that select this pod, by name; more than one is a conflict."""
         candidates = self._in_namespace.get(pod_info.namespace)
         if not candidates or pod_info.is_reserve_pod:
             return []
@@ -118,7 +117,7 @@ class Policies:
         return sorted(found, key=lambda policy: policy.object.name)
 
     def fork(self, node_table: NodeTable) -> Policies:
-        """An independent copy over a fork of the picture."""
+        """Return a copy over a fork of the node table."""
         copy = Policies(node_table)
         copy._by_uid = dict(self._by_uid)
         copy._in_namespace = {ns: dict(found) for ns, found in self._in_namespace.items()}
@@ -126,7 +125,7 @@ class Policies:
 
 
 def rows_of_pool(node_table: NodeTable, pool: NodePool) -> NDArray[np.bool_]:
-    """Tell which rows belong to a pool."""
+    """Return a mask of the rows that belong to a pool."""
     mask = selected(node_table, pool.selector, slice(0, node_table.capacity))
     mask &= node_table.alive
     return mask

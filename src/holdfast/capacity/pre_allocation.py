@@ -1,9 +1,9 @@
-"""Room that running pods still have: from which of them a reservation inherits on a node.
+"""Pre-allocation: which running pods on a node a reservation takes its resources over from.
 
-A reservation with ``preAllocation`` may be placed where there is no room yet. It is bound to pods
-that run there; while they run the node holds max(reservation, pods), and what they leave is the
-reservation's and nobody else's. Where no pod will do at all it is placed all the same and waits
-for whatever room comes free.
+A reservation with ``preAllocation`` may be placed where its resources are not free yet. It chooses
+running pods there; while they run, max(reservation, pods) is held on the node, and what they leave
+belongs to the reservation. Where no pod is suitable it is placed nevertheless and waits for
+resources to become free.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from holdfast.api.meta import LabelSelector
 from holdfast.api.names import parse_integer
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
-from holdfast.capacity.matching import accepts, ignores
-from holdfast.capacity.offer import AmountsByResource, fullness
-from holdfast.capacity.offers import Offers
+from holdfast.capacity.matching import allows_pre_allocation, ignores_reservations
 from holdfast.capacity.owners import OwnerRule, compile_owners
+from holdfast.capacity.reservation_cache import ReservationCache
+from holdfast.capacity.reservation_info import AmountsByResource, percent_filled
 from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo, sum_of
@@ -33,95 +33,97 @@ CLUSTER = "Cluster"
 
 
 @dataclass(frozen=True, slots=True)
-class Will:
-    """What a reservation asks for, and how it may choose the pods it inherits from."""
+class PreAllocationRules:
+    """What a reservation requests, and how it chooses the pods it pre-allocates."""
 
     wanted: AmountsByResource
-    """Everything it takes, its pod slot included."""
+    """Everything it requests, its pod slot included."""
     reserved: AmountsByResource
-    """What it reserves: of these a pod may have no more than the reservation."""
+    """What it reserves; chosen pods may not request more of these resources."""
     multiple: bool = False
     ranked: bool = False
-    """Candidates come in the order in which they are to be taken."""
+    """Candidates are sorted by the order in which they must be chosen."""
     required: bool = False
-    """It must inherit from somebody, even where there is room."""
+    """It must pre-allocate a pod, even where its request fits."""
     prefers_none: bool = False
-    """Where there is room it inherits from nobody."""
+    """It pre-allocates no pod where its request fits."""
 
     def exceeded(self, given: AmountsByResource) -> list[int]:
-        """The reserved resources of which pods have more than the reservation."""
+        """Return the reserved resources of which pods request more than is reserved."""
         return [r for r, a in self.reserved.items() if given.get(r, 0) > a]
 
     def shares(self, pod: PodInfo) -> bool:
-        """Whether the pod has any of what is reserved."""
+        """Tell whether the pod requests any reserved resource."""
         return any(resource in self.reserved for resource, _ in pod.request)
 
     def score(self, pod: PodInfo) -> int:
-        """How much of the reservation a pod fills, 0 to 100, as owners are scored."""
+        """Return how much of the reservation a pod fills, 0 to 100, as owners are scored."""
         has = dict(pod.request)
         named = [(r, a) for r, a in self.reserved.items() if a > 0]
-        return sum(fullness(has.get(r, 0), a) for r, a in named) // max(len(named), 1)
+        return sum(percent_filled(has.get(r, 0), a) for r, a in named) // max(len(named), 1)
 
 
-class Inheritance(NamedTuple):
-    """What became of one node.
+class PreAllocationResult(NamedTuple):
+    """What pre-allocation finds on one node.
 
-    ``pods`` are those it inherits from there; ``lacking`` is how much is missing of what is
-    missing most, in hundredths: then it must wait. ``by_node`` and ``inside`` are the resources
-    for which the node will not do.
+    ``pods`` are the chosen pods. ``shortfall`` is the percentage missing of the scarcest resource;
+    if it is above 0 the reservation must wait. ``by_node`` are resources the node is short of,
+    ``inside`` resources of which pods request more than is reserved.
     """
 
     pods: tuple[PodInfo, ...] = ()
-    lacking: int = 0
+    shortfall: int = 0
     by_node: frozenset[int] = frozenset()
     inside: tuple[int, ...] = ()
     refused: bool = False
 
-    def score(self, will: Will) -> int:
-        """How well the node is liked: with few pods, or with one that fills it; waiting last."""
-        if self.lacking:
-            return -self.lacking
-        if will.multiple:
+    def score(self, rules: PreAllocationRules) -> int:
+        """Score the node: fewer or better filling pods are better; waiting is worst."""
+        if self.shortfall:
+            return -self.shortfall
+        if rules.multiple:
             return _WHOLE // (1 + len(self.pods))
-        return will.score(self.pods[0]) if self.pods else 0
+        return rules.score(self.pods[0]) if self.pods else 0
 
 
-def inherit(will: Will, free: AmountsByResource, candidates: Sequence[PodInfo]) -> Inheritance:
-    """Choose from whom to inherit on a node with so much free room, or say why not at all."""
-    alone = short_of(will.wanted, free)
-    if will.prefers_none and not will.required and not alone:
-        return Inheritance()
-    ordered = candidates if will.ranked and will.multiple else by_score(will, candidates)
-    chosen, by_node, inside = (_several if will.multiple else _one)(will, free, ordered)
+def choose_pods(
+    rules: PreAllocationRules, free: AmountsByResource, candidates: Sequence[PodInfo]
+) -> PreAllocationResult:
+    """Choose the pods to pre-allocate on a node with these free amounts, or say why not."""
+    alone = short_of(rules.wanted, free)
+    if rules.prefers_none and not rules.required and not alone:
+        return PreAllocationResult()
+    ordered = candidates if rules.ranked and rules.multiple else by_score(rules, candidates)
+    chosen, by_node, inside = (_several if rules.multiple else _one)(rules, free, ordered)
     if chosen:
-        return Inheritance(tuple(chosen))
-    if will.required:
-        return Inheritance((), 0, frozenset(by_node), tuple(inside), refused=True)
+        return PreAllocationResult(tuple(chosen))
+    if rules.required:
+        return PreAllocationResult((), 0, frozenset(by_node), tuple(inside), refused=True)
     if not alone:
-        return Inheritance()
-    if any(not will.exceeded(sum_of([pod])) for pod in candidates):
-        return Inheritance((), 0, frozenset(by_node), refused=True)
-    return Inheritance(lacking=max(_lacking(will, free, r) for r in alone))
+        return PreAllocationResult()
+    if any(not rules.exceeded(sum_of([pod])) for pod in candidates):
+        return PreAllocationResult((), 0, frozenset(by_node), refused=True)
+    return PreAllocationResult(shortfall=max(_shortfall(rules, free, r) for r in alone))
 
 
-def by_score(will: Will, candidates: Iterable[PodInfo]) -> list[PodInfo]:
-    """The best filling first; ties as they come, or by uid where no order was given."""
+def by_score(rules: PreAllocationRules, candidates: Iterable[PodInfo]) -> list[PodInfo]:
+    """Sort by descending score; ties keep their rank, or are sorted by uid."""
     found = list(candidates)
-    if not will.ranked:
+    if not rules.ranked:
         found.sort(key=lambda pod: pod.uid)
-    return sorted(found, key=will.score, reverse=True)
+    return sorted(found, key=rules.score, reverse=True)
 
 
 _Found = tuple[list[PodInfo], set[int], dict[int, None]]
-"""Whom it inherits from; else what is short by the node, and inside the reservation."""
+"""The chosen pods, or else the resources short on the node and inside the reservation."""
 
 
-def _one(will: Will, free: AmountsByResource, ordered: Iterable[PodInfo]) -> _Found:
+def _one(rules: PreAllocationRules, free: AmountsByResource, ordered: Iterable[PodInfo]) -> _Found:
     by_node: set[int] = set()
     inside: dict[int, None] = {}
     for pod in ordered:
         leaves = sum_of([pod])
-        short, exceeded = short_of(will.wanted, free, leaves), will.exceeded(leaves)
+        short, exceeded = short_of(rules.wanted, free, leaves), rules.exceeded(leaves)
         if not short and not exceeded:
             return [pod], set(), {}
         by_node.update(short)
@@ -129,84 +131,88 @@ def _one(will: Will, free: AmountsByResource, ordered: Iterable[PodInfo]) -> _Fo
     return [], by_node, inside
 
 
-def _several(will: Will, free: AmountsByResource, ordered: Iterable[PodInfo]) -> _Found:
+def _several(
+    rules: PreAllocationRules, free: AmountsByResource, ordered: Iterable[PodInfo]
+) -> _Found:
     chosen: list[PodInfo] = []
     total: Counter[int] = Counter()
     for pod in ordered:
         trial = total + sum_of([pod])
-        if will.exceeded(trial):
+        if rules.exceeded(trial):
             continue
         chosen.append(pod)
         total = trial
-        if not short_of(will.wanted, free, total):
+        if not short_of(rules.wanted, free, total):
             return chosen, set(), {}
-    return [], set(short_of(will.wanted, free, total)) if chosen else set(), {}
+    return [], set(short_of(rules.wanted, free, total)) if chosen else set(), {}
 
 
-def _lacking(will: Will, free: AmountsByResource, resource: int) -> int:
-    wanted = will.wanted[resource]
+def _shortfall(rules: PreAllocationRules, free: AmountsByResource, resource: int) -> int:
+    wanted = rules.wanted[resource]
     missing = min(wanted - free.get(resource, 0), wanted)
     return max(1, _WHOLE * missing // wanted)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterMode:
-    """How pods of the whole cluster say that their room may be inherited, and in which order."""
+    """The label and the priority annotation of pre-allocatable pods in mode Cluster."""
 
     label: str = names.PRE_ALLOCATABLE
     priority: str = names.PRE_ALLOCATABLE_PRIORITY
 
     def rank(self, pod: PodInfo) -> tuple[int, str]:
-        """Higher priorities first, then by uid."""
+        """Return a sort key: descending priority, then uid."""
         text = pod.pod.metadata.annotations.get(self.priority, "")
         return -(parse_integer(text) or 0), pod.uid
 
 
-def by_cluster(reservation: Reservation) -> bool:
-    """Whether it inherits from pods that say so themselves, instead of from its owners."""
+def uses_cluster_mode(reservation: Reservation) -> bool:
+    """Tell whether it pre-allocates pods with the cluster's label instead of its owners."""
     policy = reservation.spec.pre_allocation_policy
     return policy is not None and policy.mode == CLUSTER
 
 
-def will_of(reservation: Reservation, pod_info: PodInfo, *, prefers_none: bool) -> Will:
-    """Read how a reservation chooses; ``facts`` are those of its reserve pod."""
+def read_rules(
+    reservation: Reservation, pod_info: PodInfo, *, prefers_none: bool
+) -> PreAllocationRules:
+    """Read how a reservation chooses pods; ``facts`` are those of its reserve pod."""
     policy = reservation.spec.pre_allocation_policy
     reserved = dict(pod_info.request)
-    return Will(
+    return PreAllocationRules(
         wanted={PODS: pod_info.slots, **reserved} if pod_info.slots else reserved,
         reserved=reserved,
         multiple=policy is not None and policy.enable_multiple,
-        ranked=by_cluster(reservation),
+        ranked=uses_cluster_mode(reservation),
         required=reservation.metadata.labels.get(names.PRE_ALLOCATION_REQUIRED) == "true",
         prefers_none=prefers_none,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Heritable:
-    """Which pods may leave their room to one reservation, as far as they themselves tell."""
+class PreAllocatablePods:
+    """The pods that a reservation may pre-allocate, judged by the pods alone."""
 
     reservation: Reservation
     cluster: ClusterMode
     rules: tuple[OwnerRule, ...]
-    """Any of these chooses a pod: its owners, or the label of the cluster."""
+    """A pod that matches any rule is pre-allocatable."""
 
     @classmethod
-    def to(cls, reservation: Reservation, cluster: ClusterMode) -> Heritable:
-        """Read what a reservation says about them."""
-        if by_cluster(reservation):
+    def to(cls, reservation: Reservation, cluster: ClusterMode) -> PreAllocatablePods:
+        """Read the rules of a reservation."""
+        if uses_cluster_mode(reservation):
             chosen = from_selector(LabelSelector(match_labels={cluster.label: "true"}))
             return cls(reservation, cluster, (OwnerRule(None, None, chosen),))
         return cls(reservation, cluster, compile_owners(reservation.spec.owners) or ())
 
     @property
     def label_keys(self) -> frozenset[str]:
-        """The pod labels that decide; they must be visible where pods are looked for."""
+        """The label keys the rules read; they must be visible."""
         chosen = [rule.selector for rule in self.rules if rule.selector is not None]
         return frozenset(key for selector in chosen for key in selector.keys)
 
     def among(self, nodes: NodeTable) -> Iterator[tuple[PodInfo, int]]:
-        """The pods on rows that may, sort by sort: most sorts are out with one look."""
+        """Yield the pre-allocatable pods with their rows."""
         for kind in nodes.label_groups():
             if not (rules := [rule for rule in self.rules if rule.may_own(kind)]):
                 continue
@@ -216,30 +222,35 @@ class Heritable:
                     yield pod, row
 
     def includes(self, pod: Pod) -> bool:
-        """Whether it is one of them."""
+        """Tell whether a pod is pre-allocatable."""
         return any(rule.owns(pod) for rule in self.rules)
 
 
-def candidates(
-    heritable: Heritable, will: Will, nodes: NodeTable, offers: Offers
+def find_candidates(
+    pre_allocatable: PreAllocatablePods,
+    rules: PreAllocationRules,
+    nodes: NodeTable,
+    reservations: ReservationCache,
 ) -> dict[int, list[PodInfo]]:
-    """Find the pods on nodes that may leave their room, by row, in the order given.
+    """Return the pods that may be pre-allocated, by row, sorted if the rules rank them.
 
-    Who takes room of another reservation, or was chosen by one already, has none to leave; nor
-    has who ignores reservations. Having taken room of one that has ended is no hindrance.
+    Pods that another reservation has allocated or pre-allocated, and pods that ignore reservations,
+    are excluded. An allocation from a reservation that has ended does not exclude a pod.
     """
-    reservation = heritable.reservation
+    reservation = pre_allocatable.reservation
     found: dict[int, list[PodInfo]] = {}
-    for pod, row in heritable.among(nodes):
-        if pod.is_reserve_pod or ignores(pod) or not will.shares(pod):
+    for pod, row in pre_allocatable.among(nodes):
+        if pod.is_reserve_pod or ignores_reservations(pod) or not rules.shares(pod):
             continue
-        if nodes.is_assumed(pod.uid) or offers.is_spoken_for(pod.uid, reservation.uid):
+        if nodes.is_assumed(pod.uid) or reservations.is_allocated_elsewhere(
+            pod.uid, reservation.uid
+        ):
             continue
         node = nodes.nodes[row]
         labels = node.metadata.labels if node is not None else {}
-        if accepts(pod, reservation, labels, will.reserved, nodes.resources):
+        if allows_pre_allocation(pod, reservation, labels, rules.reserved, nodes.resources):
             found.setdefault(row, []).append(pod)
-    if will.ranked:
+    if rules.ranked:
         for pods in found.values():
-            pods.sort(key=heritable.cluster.rank)
+            pods.sort(key=pre_allocatable.cluster.rank)
     return found

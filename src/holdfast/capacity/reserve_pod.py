@@ -1,4 +1,4 @@
-"""The pod that stands for a reservation while it looks for its node."""
+"""The reserve pod: the pod that is scheduled in place of a reservation."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from holdfast.api.pod import Container, Pod, PodSpec, PodStatus, Resources
 from holdfast.api.quantity import AmountText
 from holdfast.api.requests import request_nanos, round_up_nanos
 from holdfast.api.reservation import PodTemplate, Reservation
-from holdfast.capacity.annotations import resized
+from holdfast.capacity.annotations import resized_amounts
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -(2**31), 2**31 - 1
 
 
 def reserve_pod(reservation: Reservation) -> Pod:
-    """Build the reserve pod: the template under the reservation's own identity.
+    """Build the reserve pod from the template of a reservation.
 
-    Name and uid are the reservation's; its labels and annotations win over the template's. A
-    node name in the template is a wish to check, not a fact, so it moves to an annotation.
+    Name and uid are the reservation's; its labels and annotations override the template's. A node
+    name in the template is a requirement to check, so it moves to an annotation.
     """
     template = reservation.spec.template or PodTemplate()
     asked = with_requests(template.spec)
     held = reservation.status.allocatable if reservation.active else {}
-    spec = _resized(asked, {**resized(reservation), **held})
+    spec = _resized(asked, {**resized_amounts(reservation), **held})
     annotations = {
         **template.metadata.annotations,
         **reservation.metadata.annotations,
@@ -61,9 +61,9 @@ def reserve_pod(reservation: Reservation) -> Pod:
 
 
 def with_requests(spec: PodSpec) -> PodSpec:
-    """Let containers that give only limits ask for as much, as the API server does for pods.
+    """Set missing requests of containers to their limits, as the API server does for pods.
 
-    Of templates it does not, and the pods made of them would ask for more than is held.
+    It does not do so for templates, whose pods would then request more than is held.
     """
 
     def asking(container: Container) -> Container:
@@ -81,7 +81,7 @@ def with_requests(spec: PodSpec) -> PodSpec:
 
 
 def _resized(spec: PodSpec, amounts: Mapping[str, AmountText]) -> PodSpec:
-    """Ask for the amounts the reservation will offer, where they differ from the template's."""
+    """Request the amounts the reservation will hold, where they differ from the template's."""
     if not amounts:
         return spec
     asked = {

@@ -1,7 +1,7 @@
-"""What a reservation that holds room ought to hold after it was edited, and whether it can.
+"""What a reservation on a node must hold after it was edited, and whether its node has that.
 
-The template's requests, overlaid by the resize annotation, are what is asked for; what is held
-stands in the status. Only the amounts of the two are compared: a reservation never moves.
+Wanted are the template's requests, overlaid by the resize annotation; held is what the status
+says. Only amounts are compared: a reservation never moves.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from holdfast.api.pod import Pod
 from holdfast.api.quantity import NANO, AmountText, Quantity
 from holdfast.api.requests import nanos, request_nanos
 from holdfast.api.reservation import AVAILABLE, Reservation
-from holdfast.capacity.annotations import inner_reserved, resized
-from holdfast.capacity.offer import Offer
-from holdfast.capacity.reading import read_amounts
+from holdfast.capacity.annotations import inner_reserved, resized_amounts
+from holdfast.capacity.reservation_content import read_amounts
+from holdfast.capacity.reservation_info import ReservationInfo
 from holdfast.capacity.reserve_pod import with_requests
 from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo, sum_of
 from holdfast.columns.request_fit import short_of
 
-BY_NAME = (
+FIXED_SIZE_ANNOTATIONS = (
     "scheduling.koordinator.sh/device-allocated",
     "scheduling.koordinator.sh/resource-status",
 )
-"""Annotations of a reservation that holds devices or CPUs by name; it keeps its size."""
-Held = Mapping[str, AmountText]
+"""Annotations of reservations that hold particular devices or CPUs; these are not resized."""
+AmountTexts = Mapping[str, AmountText]
 
 
-def wanted(reservation: Reservation) -> dict[str, AmountText] | None:
-    """What an edited reservation asks to hold instead; None when it holds what it asks for.
+def wanted_amounts(reservation: Reservation) -> dict[str, AmountText] | None:
+    """Return what an edited reservation must hold instead; None if it holds that already.
 
-    An extended resource that the template does not name stays: a driver may have added it. Set it
-    to 0 to be rid of it. Raises BadRequest for an amount that is none.
+    An extended resource that the template does not name stays, because a driver may have added it;
+    an amount of 0 removes it. Raises BadRequest for a malformed amount.
     """
     template = reservation.spec.template
     if reservation.phase != AVAILABLE or template is None or _fixed(reservation):
@@ -43,34 +43,36 @@ def wanted(reservation: Reservation) -> dict[str, AmountText] | None:
     asked = request_nanos(Pod(spec=with_requests(template.spec))).items()
     kept = {name: amount for name, amount in held.items() if "/" in name}
     named = {name: _text(held, name, amount) for name, amount in asked}
-    found: dict[str, AmountText] = {**kept, **named, **resized(reservation)}
+    found: dict[str, AmountText] = {**kept, **named, **resized_amounts(reservation)}
     found = {name: amount for name, amount in found.items() if nanos(amount) > 0}
     return None if same_amounts(found, held) else found
 
 
 def _fixed(reservation: Reservation) -> bool:
     meta = reservation.metadata
-    return meta.deletion_timestamp is not None or any(key in meta.annotations for key in BY_NAME)
+    return meta.deletion_timestamp is not None or any(
+        key in meta.annotations for key in FIXED_SIZE_ANNOTATIONS
+    )
 
 
-def _text(held: Held, name: str, amount: int) -> str:
+def _text(held: AmountTexts, name: str, amount: int) -> str:
     if name in held and nanos(held[name]) == amount:
         return str(held[name])
     family = "DecimalSI" if name == "cpu" or "/" in name or name == "pods" else "BinarySI"
     return str(Quantity(amount, NANO, family))
 
 
-def same_amounts(one: Held, other: Held) -> bool:
-    """Tell whether two lists of amounts are the same room, however they are written."""
+def same_amounts(one: AmountTexts, other: AmountTexts) -> bool:
+    """Tell whether two lists of amounts are equal, however they are written."""
     return _plain(one) == _plain(other)
 
 
-def _plain(amounts: Held) -> dict[str, int]:
+def _plain(amounts: AmountTexts) -> dict[str, int]:
     return {name: value for name, amount in amounts.items() if (value := nanos(amount))}
 
 
-def larger(one: Held, other: Held) -> dict[str, AmountText]:
-    """Of each resource the larger amount: what must be held while nobody knows which counts."""
+def larger_amounts(one: AmountTexts, other: AmountTexts) -> dict[str, AmountText]:
+    """Return the larger amount of each resource, to hold while it is unknown which one counts."""
     found = dict(one)
     for name, amount in other.items():
         if nanos(amount) > nanos(found.get(name, 0)):
@@ -78,29 +80,35 @@ def larger(one: Held, other: Held) -> dict[str, AmountText]:
     return found
 
 
-def gives_back(old: Reservation, new: Reservation) -> bool:
-    """Tell whether a reservation holds less of anything than it did."""
+def shrinks(old: Reservation, new: Reservation) -> bool:
+    """Tell whether a reservation holds less of any resource than before."""
     now = new.status.allocatable
     return any(nanos(held) > nanos(now.get(n, 0)) for n, held in old.status.allocatable.items())
 
 
 def shortage(
-    node_table: NodeTable, offer: Offer, amounts: Held, promised: Iterable[PodInfo] = ()
+    node_table: NodeTable,
+    info: ReservationInfo,
+    amounts: AmountTexts,
+    nominated: Iterable[PodInfo] = (),
 ) -> list[str]:
-    """Name the resources of which its node has not enough for an offer to grow to ``amounts``.
+    """List the resources its node is short of for a reservation to grow to ``amounts``.
 
-    ``promised`` are pods that were promised the node: what they ask for is taken already.
+    ``nominated`` are pods nominated to the node; their requests count as taken.
     """
-    row = node_table.row_of.get(offer.node)
+    row = node_table.row_of.get(info.node)
     if row is None:
         return sorted(amounts)
     reserved = read_amounts(amounts, node_table.resources)
-    kept = read_amounts(inner_reserved(offer.reservation), node_table.resources)
+    kept = read_amounts(inner_reserved(info.reservation), node_table.resources)
     inner = {r: min(amount, reserved[r]) for r, amount in kept.items() if r in reserved}
-    grown = replace(offer, reserved=reserved, inner=inner)
-    before, after = {**offer.top_up, PODS: offer.slots}, {**grown.top_up, PODS: grown.slots}
+    grown = replace(info, reserved=reserved, inner=inner)
+    before, after = (
+        {**info.held_amounts, PODS: info.held_pod_slots},
+        {**grown.held_amounts, PODS: grown.held_pod_slots},
+    )
     more = {r: amount - before.get(r, 0) for r, amount in after.items()}
     more = {r: amount for r, amount in more.items() if amount > 0}
-    taken = sum_of(promised)
+    taken = sum_of(nominated)
     free = {r: node_table.amounts.free_on(row, r) - taken[r] for r in more}
     return sorted(node_table.resources[r] for r in short_of(more, free))

@@ -1,4 +1,4 @@
-"""Keep Reservations true: follow them, the pods that use them and the nodes they are on."""
+"""The reservation controller: watches Reservations, the pods that use them, and their nodes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import HOLDING, Reservation
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
-from holdfast.capacity.annotations import allocated_of, draws_of
+from holdfast.capacity.annotations import allocated_reservation, annotated_allocations
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
-from holdfast.controllers.reservation_usage import Ground
+from holdfast.controllers.reservation_usage import NodeUsage
 from holdfast.engine.profile import Profile
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.plugins.reservation import ReservationPlugin
@@ -25,13 +25,13 @@ from holdfast.settings import ReservationSettings
 
 log = logging.getLogger(__name__)
 
-MOST_GROUNDS = 512
+MAX_CACHED_NODES = 512
 
 
 class ReservationController(Reconciler):
-    """Write what a Reservation's status must say, and delete those long ended.
+    """Writes the status of Reservations, and deletes those that ended long ago.
 
-    Everything is read from the API: a restart begins where the last run ended.
+    Everything is read from the API server, so a restart continues where the last run stopped.
     """
 
     name = "reservation-controller"
@@ -41,8 +41,8 @@ class ReservationController(Reconciler):
         super().__init__(context)
         self._settings = context.reservations
         self.workers = self._settings.workers
-        self._grounds: dict[str, Ground] = {}
-        """Nodes as they were last looked at, until something happens on them."""
+        self._usages: dict[str, NodeUsage] = {}
+        """Usage of nodes, cached until a pod or reservation on the node changes."""
         self._reservations = context.informers.get(RESERVATIONS)
         self._nodes = context.informers.get(NODES)
         self._pods_on: ObjectIndex[Pod] = ObjectIndex(lambda pod: pod.spec.node_name)
@@ -63,8 +63,8 @@ class ReservationController(Reconciler):
             self.queue.add(new.key)
         for each in (old, new):
             if each is not None:
-                self._grounds.pop(each.status.node_name, None)
-        if old is not None and old.active and not (new is not None and _same_promise(old, new)):
+                self._usages.pop(each.status.node_name, None)
+        if old is not None and old.active and not (new is not None and _holds_the_same(old, new)):
             self._queue_node(old.status.node_name)
 
     def _on_node(self, kind: ChangeType, old: Node | None, new: Node | None) -> None:
@@ -79,13 +79,13 @@ class ReservationController(Reconciler):
         either = [p for p in (old, new) if p is not None]
         for node in {p.spec.node_name for p in either}:
             self._queue_node(node)
-        # One that succeeded holds no room on the node any more, but names its owners.
-        for name in {name for p in either for name in _drawn_on(p)}:
+        # A succeeded pod no longer counts on the node, but its Reservation still lists it.
+        for name in {name for p in either for name in _named_reservations(p)}:
             if name in self._reservations.cache:
                 self.queue.add(name)
 
     def _queue_node(self, node: str) -> None:
-        self._grounds.pop(node, None)
+        self._usages.pop(node, None)
         for reservation in self._held_on.of(node):
             self.queue.add(reservation.key)
 
@@ -94,33 +94,33 @@ class ReservationController(Reconciler):
         reservation = self._reservations.cache.get(key)
         if reservation is None:
             return
-        ground = await self._ground(reservation.status.node_name)
-        plan = plan_reservation(reservation, ground, self.clock.now())
+        usage = await self._usage(reservation.status.node_name)
+        plan = plan_reservation(reservation, usage, self.clock.now())
         await execute_writes(self.client, plan.writes)
         for note in plan.events:
             self.record_event(reservation, note.type, note.reason, note.message)
         if plan.requeue_after is not None:
             self.queue.add_after(key, plan.requeue_after)
 
-    async def _ground(self, name: str) -> Ground | None:
+    async def _usage(self, name: str) -> NodeUsage | None:
         if not name:
             return None
-        if name in self._grounds:
-            return self._grounds[name]
+        if name in self._usages:
+            return self._usages[name]
         node = self._nodes.cache.get(name)
         if node is None:
-            # The cache may be behind: a promise is broken only on the server's own word.
+            # The cache may be stale: only the server can say that the node is gone.
             try:
                 node = await self.client.get(NODES, name)
             except NotFound:
-                return Ground(None)
-        if len(self._grounds) >= MOST_GROUNDS:
-            self._grounds.clear()
-        self._grounds[name] = Ground(node, self._pods_on.of(name), self._held_on.of(name))
-        return self._grounds[name]
+                return NodeUsage(None)
+        if len(self._usages) >= MAX_CACHED_NODES:
+            self._usages.clear()
+        self._usages[name] = NodeUsage(node, self._pods_on.of(name), self._held_on.of(name))
+        return self._usages[name]
 
     async def run(self) -> None:
-        """Work, and from time to time delete what ended long ago."""
+        """Run the workers, and delete ended Reservations at intervals."""
         collecting = asyncio.create_task(self._collect_forever())
         try:
             await super().run()
@@ -143,11 +143,11 @@ class ReservationController(Reconciler):
         try:
             await execute_writes(self.client, ended)
         except HoldfastError as failure:
-            log.warning("ended reservations were not deleted: %s; trying again", failure)
+            log.warning("ended reservations could not be deleted: %s; trying again later", failure)
 
 
-def _same_promise(old: Reservation, new: Reservation) -> bool:
-    """Tell whether two versions promise a node the same; who draws on it stands on pods."""
+def _holds_the_same(old: Reservation, new: Reservation) -> bool:
+    """Tell whether two versions hold the same on the same node."""
     return (
         old.phase == new.phase
         and old.status.node_name == new.status.node_name
@@ -156,14 +156,16 @@ def _same_promise(old: Reservation, new: Reservation) -> bool:
     )
 
 
-def _drawn_on(pod: Pod) -> set[str]:
-    """Names of the reservations that a pod says it draws on."""
-    allocated = allocated_of(pod)
-    return {draw.name for draw in draws_of(pod)} | ({allocated.name} if allocated else set())
+def _named_reservations(pod: Pod) -> set[str]:
+    """Return the names of the reservations in the pod's annotations."""
+    allocated = allocated_reservation(pod)
+    return {draw.name for draw in annotated_allocations(pod)} | (
+        {allocated.name} if allocated else set()
+    )
 
 
 def _same_use(old: Pod, new: Pod) -> bool:
-    """Tell whether a pod takes as much of the same reservation on the same node as before."""
+    """Tell whether two versions of a pod use the same of the same reservations on the same node."""
     return (
         old.spec.node_name == new.spec.node_name
         and old.finished == new.finished
@@ -174,20 +176,20 @@ def _same_use(old: Pod, new: Pod) -> bool:
 
 
 def settings_of(profiles: Iterable[Profile]) -> ReservationSettings:
-    """Take the controller's settings from the first profile that has the plugin."""
+    """Read the controller's settings from the first profile that has the plugin."""
     for profile in profiles:
         for plugin in profile.plugins:
             if isinstance(plugin, ReservationPlugin):
-                return chosen(plugin.args)
+                return read_settings(plugin.args)
     return ReservationSettings()
 
 
-def chosen(args: ReservationArgs) -> ReservationSettings:
-    """Read the settings off the arguments; 0 means the default.
+def read_settings(args: ReservationArgs) -> ReservationSettings:
+    """Read the settings from the plugin's arguments; 0 means the default.
 
-    ``resyncIntervalSeconds`` has no effect: metrics are made when they are asked for.
+    ``resyncIntervalSeconds`` has no effect: metrics are computed when they are scraped.
 
-    >>> chosen(ReservationArgs(gc_duration_seconds=7200, gc_interval_seconds=0))
+    >>> read_settings(ReservationArgs(gc_duration_seconds=7200, gc_interval_seconds=0))
     ReservationSettings(workers=1, gc_enabled=True, gc_after_seconds=7200, gc_interval_seconds=60.0)
     """
     default = ReservationSettings()

@@ -1,13 +1,13 @@
-"""What a Reservation's status must become, and which ended ones to delete; all of it pure.
+"""Plan the status of Reservations, and which ended ones to delete.
 
 ::
 
-    Pending ──► Available ──► Succeeded   allocate-once, and an owner drew on it
+    Pending ──► Available ──► Succeeded   allocate-once, and an owner uses it
        │  │         ▲  │
-       │  └► Waiting┘  │                  Waiting: on its node, until the room there is free
+       │  └► Waiting┘  │                  Waiting: on its node, until its resources are free
        └────────┴──────┴────► Failed      its time is over, or its node is gone
 
-The scheduler leads it out of Pending; everything else is planned here.
+The scheduler writes the first transition; all others are planned here.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from holdfast.api.reservation import AVAILABLE, FAILED, FINAL, SUCCEEDED, WAITIN
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.controllers.planned_writes import Delete, Patch, Plan, PlannedEvent
-from holdfast.controllers.reservation_usage import Ground, ResourceNanos
+from holdfast.controllers.reservation_usage import NodeUsage, ResourceNanos
 from holdfast.errors import BadRequest
 
 Status = dict[str, Any]
-INTRUDED = "pods were put there past the scheduler, or the node has shrunk"
-LONGEST_WAIT = 600.0
-"""Look again at least this often: a sleeping machine counts no seconds."""
+CAUSES = "pods were bound there without this scheduler, or the node was made smaller"
+MAX_INTERVAL = 600.0
+"""Reconcile at least this often: a suspended machine does not count the seconds."""
 
 
-def plan_reservation(reservation: Reservation, ground: Ground | None, now: float) -> Plan:
-    """Plan one Reservation's status; ``ground`` is None while it is on no node."""
-    if reservation.phase == SUCCEEDED and ground is not None and ground.node is not None:
-        return _plan_succeeded(reservation, ground)
+def plan_reservation(reservation: Reservation, usage: NodeUsage | None, now: float) -> Plan:
+    """Plan one Reservation's status; ``usage`` is None while it has no node."""
+    if reservation.phase == SUCCEEDED and usage is not None and usage.node is not None:
+        return _plan_succeeded(reservation, usage)
     if reservation.phase in FINAL:
         return Plan()
-    over = _why_over(reservation, ground, now)
+    over = _end_event(reservation, usage, now)
     if over is not None:
         status = _ended(FAILED, words.EXPIRED, reservation, now)
         return Plan((_write(reservation, status),), events=(over,))
-    requeue_after = _next_look(reservation, now)
-    if ground is None or ground.node is None:
+    requeue_after = _seconds_until_end(reservation, now)
+    if usage is None or usage.node is None:
         return Plan(requeue_after=requeue_after)
-    status, events = _synced(reservation, ground, now)
+    status, events = _synced(reservation, usage, now)
     return Plan((_write(reservation, status),) if status else (), requeue_after, events)
 
 
-def _plan_succeeded(reservation: Reservation, ground: Ground) -> Plan:
-    """Keep ``currentOwners`` current; phase, conditions and ``allocated`` are final."""
-    owners = ground.users(reservation)
+def _plan_succeeded(reservation: Reservation, usage: NodeUsage) -> Plan:
+    """Update ``currentOwners``; phase, conditions and ``allocated`` are final."""
+    owners = usage.users(reservation)
     if [o.uid for o in reservation.status.current_owners] == [p.uid for p in owners]:
         return Plan()
     return Plan((_write(reservation, {"currentOwners": _listed(owners)}),))
@@ -60,7 +60,7 @@ def _plan_succeeded(reservation: Reservation, ground: Ground) -> Plan:
 def plan_collection(
     reservations: Iterable[Reservation], nodes: Collection[str], now: float, keep: float
 ) -> tuple[Delete, ...]:
-    """Choose the ended Reservations to delete: ended ``keep`` seconds ago, or their node gone."""
+    """Plan to delete Reservations that ended ``keep`` seconds ago, or whose node is gone."""
     return tuple(
         Delete(RESERVATIONS, r.name, uid=r.uid)
         for r in reservations
@@ -69,10 +69,12 @@ def plan_collection(
     )
 
 
-def _why_over(reservation: Reservation, ground: Ground | None, now: float) -> PlannedEvent | None:
-    """Say why it ends now, or None while it lives; its last second still counts."""
-    if ground is not None and ground.node is None:
-        gone = f"node {reservation.status.node_name} is gone, and the reserved room with it"
+def _end_event(
+    reservation: Reservation, usage: NodeUsage | None, now: float
+) -> PlannedEvent | None:
+    """Return the event of why it ends now, or None; its last second still counts."""
+    if usage is not None and usage.node is None:
+        gone = f"node {reservation.status.node_name} was deleted"
         return PlannedEvent("Warning", words.EXPIRED, gone)
     end = reservation.ends_at
     if end is None or now <= end:
@@ -83,14 +85,14 @@ def _why_over(reservation: Reservation, ground: Ground | None, now: float) -> Pl
     return PlannedEvent("Normal", words.EXPIRED, f"{limit}{found}")
 
 
-def _next_look(reservation: Reservation, now: float) -> float | None:
-    """Look again just after its end, which is strict."""
+def _seconds_until_end(reservation: Reservation, now: float) -> float | None:
+    """Return the seconds until just after its end."""
     end = reservation.ends_at
-    return None if end is None else min(end - now + 1.0, LONGEST_WAIT)
+    return None if end is None else min(end - now + 1.0, MAX_INTERVAL)
 
 
 def _ended_at(reservation: Reservation) -> float | None:
-    """Say when it expired or succeeded; failures of other kinds are kept for their owner."""
+    """Return when it expired or succeeded; other failures are kept for the user to read."""
     ready = reservation.condition(words.READY)
     if ready is None or ready.status != "False":
         return None
@@ -106,22 +108,22 @@ def _ended_at(reservation: Reservation) -> float | None:
 
 
 def _synced(
-    reservation: Reservation, ground: Ground, now: float
+    reservation: Reservation, usage: NodeUsage, now: float
 ) -> tuple[Status, tuple[PlannedEvent, ...]]:
-    """Write what changed of the status, nothing when nothing did, and what there is to tell."""
-    owners = ground.users(reservation)
-    news = _usage(reservation, owners, ground.drawn(reservation))
+    """Return the changed fields of the status, and events."""
+    owners = usage.users(reservation)
+    usage_status = _usage(reservation, owners, usage.allocated(reservation))
     if reservation.phase == WAITING:
-        ready, events = _arrived(reservation, owners, ground, now)
-        return news | ready, events
+        ready, events = _made_available(reservation, owners, usage, now)
+        return usage_status | ready, events
     if reservation.phase != AVAILABLE:
         return {}, ()
     if owners and reservation.spec.allocate_once:
         taken = f"allocated to {', '.join(p.key for p in owners)}"
-        status = news | _ended(SUCCEEDED, words.SUCCEEDED, reservation, now)
+        status = usage_status | _ended(SUCCEEDED, words.SUCCEEDED, reservation, now)
         return status, (PlannedEvent("Normal", words.SUCCEEDED, taken),)
-    kept, events = _kept(reservation, ground, now)
-    return news | kept, events
+    ready, events = _checked_for_overcommitment(reservation, usage, now)
+    return usage_status | ready, events
 
 
 def _usage(reservation: Reservation, owners: list[Pod], used: ResourceNanos) -> Status:
@@ -147,33 +149,35 @@ def _written(reservation: Reservation, name: str, amount: int) -> str:
     return str(Quantity(amount, NANO, family))
 
 
-def _arrived(
-    reservation: Reservation, owners: list[Pod], ground: Ground, now: float
+def _made_available(
+    reservation: Reservation, owners: list[Pod], usage: NodeUsage, now: float
 ) -> tuple[Status, tuple[PlannedEvent, ...]]:
-    """Open a waiting reservation once those it was to inherit from have left it the room."""
-    if owners or ground.short_of(reservation):
+    """Make a waiting reservation Available once its resources are free."""
+    if owners or usage.short_of(reservation):
         return {}, ()
     status = {"phase": AVAILABLE} | _ready(reservation, "True", words.AVAILABLE, now)
-    return status, (PlannedEvent("Normal", words.AVAILABLE, "the room it waited for is free"),)
+    return status, (
+        PlannedEvent("Normal", words.AVAILABLE, "the resources it waited for are free"),
+    )
 
 
-def _kept(
-    reservation: Reservation, ground: Ground, now: float
+def _checked_for_overcommitment(
+    reservation: Reservation, usage: NodeUsage, now: float
 ) -> tuple[Status, tuple[PlannedEvent, ...]]:
-    """Say so when somebody else stands in the room, and take it back when they have left."""
+    """Set or clear the Overcommitted condition."""
     ready = reservation.condition(words.READY)
-    short = ground.short_of(reservation)
+    short = usage.short_of(reservation)
     broken = ready is not None and ready.reason == words.OVERCOMMITTED
     if short:
         node = reservation.status.node_name
-        message = f"node {node} has no room left for the reserved {', '.join(short)}: {INTRUDED}"
+        message = f"node {node} lacks reserved {', '.join(short)}: {CAUSES}"
         if ready is not None and broken and ready.message == message:
             return {}, ()
         status = _ready(reservation, "False", words.OVERCOMMITTED, now, message)
         return status, (PlannedEvent("Warning", words.OVERCOMMITTED, message),)
     if not broken:
         return {}, ()
-    whole = PlannedEvent("Normal", words.AVAILABLE, "the reserved room is whole again")
+    whole = PlannedEvent("Normal", words.AVAILABLE, "the node has all reserved resources again")
     return _ready(reservation, "True", words.AVAILABLE, now), (whole,)
 
 

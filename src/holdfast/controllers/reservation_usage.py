@@ -1,4 +1,4 @@
-"""Who draws on a node's Reservations, and whether it can still give what they promise. Nanos."""
+"""What pods use of a node's Reservations, and whether the node still has the rest, in nanos."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import nanos, request_nanos
 from holdfast.api.reservation import AVAILABLE, WAITING, Reservation
-from holdfast.capacity.annotations import allocated_of, draws_of, inner_reserved
+from holdfast.capacity.annotations import (
+    allocated_reservation,
+    annotated_allocations,
+    inner_reserved,
+)
 
 ResourceNanos = Mapping[str, int]
 PODS, ONE = "pods", 10**9
 
 
-class Use(NamedTuple):
-    """What a pod takes of one Reservation; its slot is one Reservation's alone."""
+class PodUse(NamedTuple):
+    """What a pod uses of one Reservation; its pod slot counts in one Reservation only."""
 
     pod: Pod
     amounts: ResourceNanos
 
 
 @dataclass(frozen=True)
-class Ground:
-    """A node with Reservations: the pods there, and those Reservations.
+class NodeUsage:
+    """A node with its pods and its Reservations.
 
-    ``node`` is None when the node is known to be gone. Made once for all that is asked of it: what
-    is worked out for one Reservation serves its neighbours too.
+    ``node`` is None if the node is known to be gone. It is shared by the Reservations of the node,
+    because most sums are the same for all of them.
     """
 
     node: Node | None
@@ -39,13 +43,13 @@ class Ground:
     neighbours: tuple[Reservation, ...] = ()
 
     def users(self, reservation: Reservation) -> list[Pod]:
-        """Find the living pods that draw on a Reservation, in the order of their uids."""
+        """Return the running pods that use a Reservation, in the order of their uids."""
         return [use.pod for use in self._uses.get(reservation.uid, ())]
 
-    def drawn(self, reservation: Reservation) -> dict[str, int]:
-        """Sum what pods draw on a Reservation, of the resources it reserves.
+    def allocated(self, reservation: Reservation) -> dict[str, int]:
+        """Sum what pods use of a Reservation, of the resources it reserves.
 
-        Not capped: an owner larger than the Reservation shows as such.
+        The sum is not capped: it may exceed what is reserved.
         """
         total: Counter[str] = Counter()
         for use in self._uses.get(reservation.uid, ()):
@@ -53,11 +57,11 @@ class Ground:
         return {name: amount for name, amount in total.items() if amount}
 
     def short_of(self, reservation: Reservation) -> list[str]:
-        """Name the resources of which the node cannot give what it still promises.
+        """List the resources of which the node no longer has what the reservation holds.
 
-        Pods that ignore reservations said so themselves and break no promise; but they are in the
-        way of one that waits for room. A node that has not said what it has gives no reason to
-        doubt it.
+        What pods request that ignore reservations does not count as missing, except for a
+        reservation in phase Waiting. A node without allocatable resources in its status is assumed
+        to have enough.
         """
         assert self.node is not None, "a reservation on a node that is gone has expired"
         if not self.node.status.allocatable:
@@ -67,21 +71,21 @@ class Ground:
         if any(other.uid == reservation.uid for other in self.neighbours):
             ahead.subtract(own if reservation.phase == AVAILABLE else {})
         for other in self.neighbours if reservation.phase == WAITING else ():
-            # Of two that wait for the same room the older is served first.
+            # Of two that wait, the older one is served first.
             if other.phase == WAITING and _age(other) < _age(reservation):
                 ahead.update(self._promise(other))
-        # What they have is not free, but no promise is broken by it.
+        # They use it with permission, so it does not count as missing.
         ahead.subtract(self._ignoring if reservation.phase == AVAILABLE else {})
         return sorted(n for n, amount in own.items() if amount + ahead[n] > self._free[n])
 
     def _promise(self, reservation: Reservation) -> dict[str, int]:
-        """What must stay free beside its owners, of the resources of which anything must.
+        """Return the amounts above 0 that must stay free beside the reservation's owners.
 
-        What owners may still draw, and what is kept back inside; of pod slots one, if it reserves
-        no other number.
+        That is what owners may still allocate, or what is reserved inside if that is more. By
+        default it includes one pod slot.
         """
         slots = sum(use.amounts.get(PODS, 0) for use in self._uses.get(reservation.uid, ()))
-        used = {**self.drawn(reservation), PODS: slots}
+        used = {**self.allocated(reservation), PODS: slots}
         kept = {n: nanos(amount) for n, amount in inner_reserved(reservation).items()}
         total = {n: nanos(amount) for n, amount in reservation.status.allocatable.items()}
         total.setdefault(PODS, ONE)
@@ -93,16 +97,16 @@ class Ground:
         return tuple(p for p in self.pods if not p.finished and not _ignores(p))
 
     @cached_property
-    def _uses(self) -> dict[str, list[Use]]:
-        found: dict[str, list[Use]] = {}
+    def _uses(self) -> dict[str, list[PodUse]]:
+        found: dict[str, list[PodUse]] = {}
         for pod in sorted(self._living, key=lambda p: p.uid):
             for uid, amounts in _taken(pod).items() if pod.spec.node_name else ():
-                found.setdefault(uid, []).append(Use(pod, amounts))
+                found.setdefault(uid, []).append(PodUse(pod, amounts))
         return found
 
     @cached_property
     def _free(self) -> Counter[str]:
-        """What the node has beside its pods."""
+        """Allocatable less the requests of all pods."""
         assert self.node is not None
         free = Counter({n: nanos(a) for n, a in self.node.status.allocatable.items()})
         for pod in self.pods:
@@ -112,7 +116,7 @@ class Ground:
 
     @cached_property
     def _ignoring(self) -> Counter[str]:
-        """What pods have that ignore reservations."""
+        """The requests of pods that ignore reservations."""
         total: Counter[str] = Counter()
         for pod in self.pods:
             if not pod.finished and _ignores(pod):
@@ -121,7 +125,7 @@ class Ground:
 
     @cached_property
     def _promised(self) -> Counter[str]:
-        """What all Reservations that are open promise together."""
+        """What all Available reservations must have free."""
         total: Counter[str] = Counter()
         for other in self.neighbours:
             if other.phase == AVAILABLE:
@@ -130,8 +134,8 @@ class Ground:
 
 
 def _taken(pod: Pod) -> dict[str, dict[str, int]]:
-    """What a pod takes, by the uid of the Reservation it takes it from."""
-    allocated, several = allocated_of(pod), draws_of(pod)
+    """Return what a pod uses, by the uid of the Reservation."""
+    allocated, several = allocated_reservation(pod), annotated_allocations(pod)
     if not several:
         return {} if allocated is None else {allocated.uid: {**request_nanos(pod), PODS: ONE}}
     found = {d.uid: {k: nanos(v) for k, v in d.resources.items()} for d in several}

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.audit import OfferAudit, rows_waited_for
-from holdfast.capacity.matching import ignores
+from holdfast.capacity.audit import ReservationAudit, rows_of_waiting_reservations
+from holdfast.capacity.matching import ignores_reservations
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import sum_of
 from holdfast.engine.invariants import (
@@ -38,7 +38,7 @@ class Auditor:
         self._world = world
         self._faults = ""
         self._requested: AmountArray = np.zeros((0, 0), np.int64)
-        self._offers = OfferAudit(world.offers)
+        self._reservations = ReservationAudit(world.reservations)
         self._attempts = self._decisions = 0
 
     def note_faults(self, faults: Iterable[str]) -> None:
@@ -51,14 +51,14 @@ class Auditor:
         """Store the state of the ledgers."""
         nodes = self._world.nodes
         self._requested = nodes.requested[:, : nodes.size].copy()
-        self._offers.before()
+        self._reservations.before()
 
     def after_attempt(self, placement: Placement | None) -> None:
         """Compare the ledgers with the state before; ``placement`` is None if no node was found."""
         faults = [
             *self._faults_on_other_nodes(placement),
             *(() if placement is None else self._faults_on_node(placement)),
-            *self._offers.after(None if placement is None else placement.pod),
+            *self._reservations.after(None if placement is None else placement.pod),
         ]
         self._attempts += 1
         pods = int(self._world.nodes.requested[PODS].sum())
@@ -82,7 +82,9 @@ class Auditor:
         """I1, I4: describe resources that are overcommitted on the node, more than before."""
         nodes, row, pod = self._world.nodes, placement.row, placement.pod
         now, before = self._requests_now()[:, row], self._requested[:, row]
-        if ignores(pod) or row in rows_waited_for(self._world.offers, nodes):
+        if ignores_reservations(pod) or row in rows_of_waiting_reservations(
+            self._world.reservations, nodes
+        ):
             # Such a pod may use reserved resources, but never those of other pods.
             now = self._requests_of_pods(row)
             before = now - self._requests_of_pods(row, only=pod.uid)

@@ -138,7 +138,7 @@ def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasib
     4. If the pod itself is nominated to one of the remaining rows, that row is chosen unscored.
     """
     cache = decision_cache(profile, world)
-    view = View(world, pod, now, offers=cache.allocates_reservations)
+    view = View(world, pod, now, reservations=cache.allocates_reservations)
     if pod.excess or not world.nodes.row_of:
         return _reject_without_plugins(view)
     pod_class = cache.pod_class(pod, view)

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.capacity.audit import held_besides, misdrawn, rows_waited_for
-from holdfast.capacity.matching import ignores
+from holdfast.capacity.audit import (
+    held_beside_owners,
+    rows_of_waiting_reservations,
+    wrong_allocations,
+)
+from holdfast.capacity.matching import ignores_reservations
 from holdfast.columns.pod_info import sum_of
 from holdfast.devices.audit import overcommitments
 from holdfast.framework.world import World
@@ -31,7 +35,7 @@ def invariant_violations(world: World, ours: Iterable[str] | None = None) -> lis
     return [
         *_wrong_sums(world),
         *_overcommitted_nodes(world, None if ours is None else set(ours)),
-        *misdrawn(world.offers, world.nodes),
+        *wrong_allocations(world.reservations, world.nodes),
         *overcommitments(world.devices),
         *world.nominations.faults(),
         *world.nominated_owner_rows.faults(),
@@ -43,7 +47,7 @@ def _wrong_sums(world: World) -> list[str]:
     nodes = world.nodes
     problems = []
     for name, row in nodes.row_of.items():
-        expected = sum_of(nodes.pods_on(row).values()) + held_besides(world.offers, row)
+        expected = sum_of(nodes.pods_on(row).values()) + held_beside_owners(world.reservations, row)
         for resource in range(nodes.requested.shape[0]):
             found = int(nodes.requested[resource, row])
             if found != expected[resource]:
@@ -59,14 +63,14 @@ def _overcommitted_nodes(world: World, ours: set[str] | None) -> list[str]:
     A pod that is marked to ignore reservations may use reserved resources.
     """
     nodes = world.nodes
-    waiting = rows_waited_for(world.offers, nodes)
+    waiting = rows_of_waiting_reservations(world.reservations, nodes)
     problems = []
     for name, row in nodes.row_of.items():
         if ours is not None and name not in ours:
             continue
         # Where a reservation waits for resources that pods still use, only the pods count.
         pods = [p for p in nodes.pods_on(row).values() if not (p.is_reserve_pod and row in waiting)]
-        there, excused = sum_of(pods), sum_of(pod for pod in pods if ignores(pod))
+        there, excused = sum_of(pods), sum_of(pod for pod in pods if ignores_reservations(pod))
         for resource in range(nodes.requested.shape[0]):
             has, of_pods = int(nodes.allocatable[resource, row]), there[resource]
             taken = max(int(nodes.requested[resource, row]) - excused[resource], of_pods)

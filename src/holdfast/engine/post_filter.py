@@ -29,7 +29,10 @@ def run_post_filter_plugins(
     if rejection.error or not rejection.nodes or rejection.pod.excess:
         return None
     view = View(
-        world, rejection.pod, now, offers=decision_cache(profile, world).allocates_reservations
+        world,
+        rejection.pod,
+        now,
+        reservations=decision_cache(profile, world).allocates_reservations,
     )
     results: list[PostFilterResult] = []
     for plugin in profile.plugins_at(PostFilterPlugin):

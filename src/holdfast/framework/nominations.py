@@ -281,7 +281,7 @@ class NominatedOwnerRows:
     def rows(self) -> Collection[int]:
         """Return the rows."""
         world = self._world
-        if not (world.nominations and world.offers):
+        if not (world.nominations and world.reservations):
             if self._rows:
                 self._stamp, self._row_of, self._rows = (), {}, Counter()
             return ()
@@ -299,7 +299,7 @@ class NominatedOwnerRows:
         rows = set(self.rows())
         fresh = NominatedOwnerRows(self._world)
         nominations = self._world.nominations
-        for uid in nominations.uids if nominations and self._world.offers else ():
+        for uid in nominations.uids if nominations and self._world.reservations else ():
             fresh._update(uid)
         if rows != fresh._rows.keys():
             yield f"cached rows of nominated owners {sorted(rows)} are {[*fresh._rows]}"

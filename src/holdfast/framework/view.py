@@ -6,14 +6,14 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.api.labels import Selector
-from holdfast.capacity.held_room import Lifted
+from holdfast.capacity.reserved_resources import ReservedForPod
 from holdfast.columns.affinity_terms import PodSelector
+from holdfast.columns.hidden_reserve_pods import AnyCount, AnyTerm, HiddenReservePods
 from holdfast.columns.label_groups import LabelGroup
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.pod_placements import PodSelectors
-from holdfast.columns.unseen import AnyCount, AnyTerm, Unseen
 
 if TYPE_CHECKING:
     from holdfast.framework.world import World
@@ -42,7 +42,7 @@ class MatchedReservations(Protocol):
         ...
 
     @property
-    def unseen(self) -> Unseen:
+    def hidden_pods(self) -> HiddenReservePods:
         """The reserve pods of these reservations, which do not exist for the pod."""
         ...
 
@@ -56,13 +56,15 @@ class View:
 
     __slots__ = ("_matched", "_matched_known", "nodes", "now", "pod", "world")
 
-    def __init__(self, world: World, pod: PodInfo, now: float, *, offers: bool = True) -> None:
+    def __init__(
+        self, world: World, pod: PodInfo, now: float, *, reservations: bool = True
+    ) -> None:
         self.world = world
         self.nodes: NodeTable = world.nodes
         self.pod = pod
         self.now = now
         self._matched: MatchedReservations | None = None
-        self._matched_known = not offers
+        self._matched_known = not reservations
 
     @property
     def kind(self) -> LabelGroup:
@@ -78,18 +80,22 @@ class View:
         return self._matched
 
     @property
-    def unseen(self) -> Unseen | None:
+    def hidden_pods(self) -> HiddenReservePods | None:
         """The reserve pods that do not exist for this pod, or None."""
         matched = self.matched_reservations
-        return None if matched is None else matched.unseen
+        return None if matched is None else matched.hidden_pods
 
     @property
-    def lifted(self) -> Lifted | None:
+    def reserved_for_pod(self) -> ReservedForPod | None:
         """What is reserved for the pod, and so counts as free when nodes are scored, or None."""
-        return None if self.matched_reservations is None else self.world.offers.lifted(self.pod)
+        return (
+            None
+            if self.matched_reservations is None
+            else self.world.reservations.reserved_for_pod(self.pod)
+        )
 
     @property
-    def lifts(self) -> Hashable:
+    def reserved_key(self) -> Hashable:
         """A key for ``lifted``: pods with different keys get different scores."""
         found = self.matched_reservations
         return None if found is None else (found.rows.tobytes(), found.slots.tobytes())
@@ -100,16 +106,16 @@ class View:
 
     def count(self, pod_selectors: PodSelectors) -> AnyCount:
         """Return a counter of the pods that match all selectors, as this pod sees them."""
-        counter, unseen = self.nodes.count(pod_selectors), self.unseen
-        return counter if unseen is None else unseen.count(counter)
+        counter, hidden_pods = self.nodes.count(pod_selectors), self.hidden_pods
+        return counter if hidden_pods is None else hidden_pods.count(counter)
 
     def existing_terms_for(self) -> tuple[AnyTerm, ...]:
         """Return the affinity terms of existing pods that match this pod.
 
         Depends on the epochs ``held`` and ``namespaces``.
         """
-        held, unseen = self.nodes.existing_terms_for(self.pod), self.unseen
-        return held if unseen is None else tuple([unseen.term(term) for term in held])
+        held, hidden_pods = self.nodes.existing_terms_for(self.pod), self.hidden_pods
+        return held if hidden_pods is None else tuple([hidden_pods.term(term) for term in held])
 
     @property
     def nominated(self) -> Mapping[int, Mapping[str, PodInfo]]:

@@ -14,8 +14,8 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.workloads import Namespace, PodDisruptionBudget
-from holdfast.capacity.offers import Offers
 from holdfast.capacity.policies import Policies
+from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -92,7 +92,7 @@ class World:
         self,
         nodes: NodeTable | None = None,
         *,
-        offers: Offers | None = None,
+        reservations: ReservationCache | None = None,
         policies: Policies | None = None,
         devices: Inventory | None = None,
         volumes: Volumes | None = None,
@@ -102,7 +102,7 @@ class World:
     ) -> None:
         self.nodes = NodeTable() if nodes is None else nodes
         # An empty ledger is falsy, so compare with None.
-        self.offers = Offers(self.nodes) if offers is None else offers
+        self.reservations = ReservationCache(self.nodes) if reservations is None else reservations
         self.policies = Policies(self.nodes) if policies is None else policies
         self.devices = Inventory(self.nodes) if devices is None else devices
         self.volumes = Volumes(self.nodes) if volumes is None else volumes
@@ -129,7 +129,7 @@ class World:
     @property
     def ledgers(self) -> tuple[Ledger, ...]:
         """The ledgers of reservations, policies, devices and volumes, and workload selectors."""
-        return (self.offers, self.policies, self.devices, self.volumes, self.selectors)
+        return (self.reservations, self.policies, self.devices, self.volumes, self.selectors)
 
     def pod_info(self, pod: Pod, *, is_reserve_pod: bool = False) -> PodInfo:
         """Return a pod's scheduling information, in this world's resource ids."""
@@ -141,7 +141,7 @@ class World:
 
     def match(self, pod: PodInfo) -> MatchedReservations | None:
         """Return the reservations that a pod may use, or None."""
-        return self.offers.match(pod)
+        return self.reservations.match(pod)
 
     def upsert(self, obj: Object) -> None:
         """Add or update an object; kinds that nothing here reads are ignored."""
@@ -200,7 +200,7 @@ class World:
         nodes = self.nodes.fork()
         copy = World(
             nodes,
-            offers=self.offers.fork(nodes),
+            reservations=self.reservations.fork(nodes),
             policies=self.policies.fork(nodes),
             devices=self.devices.fork(nodes),
             volumes=self.volumes.fork(nodes),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.field_errors import duplicate, invalid
 from holdfast.api.resource_names import is_scalar
-from holdfast.capacity.held_room import Lifted
+from holdfast.capacity.reserved_resources import ReservedForPod
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.columns.journal import DerivedColumn
@@ -44,7 +44,7 @@ class _State:
     """150 less the balance without the pod: half its sum with the balance with the pod is the
     score. None where devices provide some of the resources, which are in ``served``."""
     served: Mapping[int, DeviceBackedResource]
-    lifted: Lifted | None
+    reserved_for_pod: ReservedForPod | None
     """What reservations hold for the pod; it does not count as requested."""
 
     @property
@@ -89,7 +89,7 @@ class BalancedAllocation:
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the requests of the configured resources, and what is held for the pod."""
-        return (self._terms(pod, view.nodes), view.lifts)
+        return (self._terms(pod, view.nodes), view.reserved_key)
 
     def _terms(self, pod: PodInfo, nodes: NodeTable) -> ResourceTerms:
         asked, names = dict(pod.request), nodes.resources
@@ -108,7 +108,7 @@ class BalancedAllocation:
             return Skip()
         ids = tuple(id_ for id_, _ in terms)
         if self._scalars and (served := view.world.devices.device_backed_resources(ids)):
-            return _State(nodes, terms, None, served, view.lifted)
+            return _State(nodes, terms, None, served, view.reserved_for_pod)
         before = nodes.derived_columns.get((self.name, ids))
         if before is None:
             nothing = tuple((id_, 0) for id_ in ids)
@@ -118,15 +118,15 @@ class BalancedAllocation:
                 lambda rows: _BOTH_FIFTIES - balance(nodes.amounts, nothing, rows),
                 lambda row: _BOTH_FIFTIES - balance_at(nodes.amounts, nothing, row),
             )
-        return _State(nodes, terms, before, {}, view.lifted)
+        return _State(nodes, terms, before, {}, view.reserved_for_pod)
 
     def score(self, state: _State, rows: AnyRows) -> RawScores:
         """Score 75 for no change, up to 100 if the balance improves, down to 50 if not."""
         score = self._by_requests(state, rows)
-        if state.lifted is not None:
-            positions, mine = state.lifted.among(rows)
+        if state.reserved_for_pod is not None:
+            positions, mine = state.reserved_for_pod.among(rows)
             if len(mine):
-                score[positions] = self._less_held(state, state.lifted, mine)
+                score[positions] = self._less_held(state, state.reserved_for_pod, mine)
         score *= 0.5
         return np.floor(score, out=score)
 
@@ -144,8 +144,8 @@ class BalancedAllocation:
             score += before.values[rows]
         return score
 
-    def _less_held(self, state: _State, lifted: Lifted, rows: Rows) -> RawScores:
-        less = {id_: lifted.many(id_, rows) for id_, _ in state.terms}
+    def _less_held(self, state: _State, reserved_for_pod: ReservedForPod, rows: Rows) -> RawScores:
+        less = {id_: reserved_for_pod.many(id_, rows) for id_, _ in state.terms}
         with_pod, without = (
             balance_with_devices(state.nodes.amounts, [(i, a - less[i]) for i, a in terms],
                             state.served, rows)
@@ -157,7 +157,7 @@ class BalancedAllocation:
     def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
         """Return the same for one row."""
         amounts, before = state.nodes.amounts, state.before
-        if state.lifted is not None and (less := state.lifted.at(row)):
+        if state.reserved_for_pod is not None and (less := state.reserved_for_pod.at(row)):
             with_pod, without = [
                 balance_with_devices_at(amounts, lowered, state.served, row)
                 if state.served

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.columns.hidden_reserve_pods import HiddenReservePods, hidden_with_ports_or_volumes
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.ports import HostPort, count_conflicts, ports_conflict
-from holdfast.columns.unseen import Unseen, laden_on
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -37,7 +37,7 @@ REASON = "node(s) didn't have free ports for the requested pod ports"
 class _State:
     nodes: NodeTable
     wanted: frozenset[HostPort]
-    unseen: Unseen | None
+    hidden_pods: HiddenReservePods | None
     """Reserve pods whose ports do not count for this pod."""
 
 
@@ -57,11 +57,11 @@ class NodePorts:
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the ports, and the reserve pods that do not count."""
-        return (pod.host_ports, view.unseen) if pod.host_ports else None
+        return (pod.host_ports, view.hidden_pods) if pod.host_ports else None
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
         """Skip a pod without host ports."""
-        return _State(view.nodes, pod.host_ports, view.unseen) if pod.host_ports else Skip()
+        return _State(view.nodes, pod.host_ports, view.hidden_pods) if pod.host_ports else Skip()
 
     def filter(self, state: _State, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Reject nodes where a port is in use as unschedulable."""
@@ -75,7 +75,7 @@ class NodePorts:
 
     def filter_row(self, state: _State, row: int, change: PodChange) -> int:
         """Return the verdict of one row after a change."""
-        gone = (*change.removed.get(row, ()), *laden_on(state.unseen, row))
+        gone = (*change.removed.get(row, ()), *hidden_with_ports_or_volumes(state.hidden_pods, row))
         less = [port for pod in gone for port in pod.host_ports]
         if state.nodes.ports.taken_at(row, state.wanted, less):
             return Code.UNSCHEDULABLE
@@ -92,9 +92,9 @@ class NodePorts:
         """Return a limit: no pod may stay that uses a wanted port."""
         left = -state.nodes.ports.count(state.wanted, state.nodes.capacity)
         unknown = None
-        if state.unseen is not None:
+        if state.hidden_pods is not None:
             unknown = np.zeros(state.nodes.capacity, np.bool_)
-            unknown[[*state.unseen.laden]] = True
+            unknown[[*state.hidden_pods.with_ports_or_volumes]] = True
         counts = partial(_conflicts, state.wanted)
         return PodLimits((PodLimit((self.name, state.wanted), left, counts),), unknown)
 

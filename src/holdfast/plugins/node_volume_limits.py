@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from holdfast.api.storage import CSINode
 from holdfast.api.volume_sources import CSIVolumeHandle
+from holdfast.columns.hidden_reserve_pods import HiddenReservePods, hidden_with_ports_or_volumes
 from holdfast.columns.mounts import mounts_of
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.unseen import Unseen, laden_on
 from holdfast.columns.volumes import Attachments, Volumes
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -40,7 +40,7 @@ class _State:
     """The pod's volumes by driver."""
     failure: tuple[Code, str] | None = None
     """Why the pod's volumes cannot be resolved; then every node has this verdict."""
-    unseen: Unseen | None = None
+    hidden_pods: HiddenReservePods | None = None
     """Reserve pods whose volumes do not count for this pod."""
 
 
@@ -69,7 +69,7 @@ class NodeVolumeLimits:
         if not mounts:
             return None
         own = pod.pod.uid if mounts.ephemeral else ""
-        return (pod.namespace, mounts.claims, mounts.handles, own, view.unseen)
+        return (pod.namespace, mounts.claims, mounts.handles, own, view.hidden_pods)
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
         """Resolve the pod's volumes to drivers and handles."""
@@ -81,7 +81,7 @@ class NodeVolumeLimits:
         for handle in volumes.handles_of(pod) if failure is None else ():
             wanted.setdefault(handle.driver, set()).add(handle)
         by_driver = {driver: frozenset(handles) for driver, handles in wanted.items()}
-        return _State(view.nodes, volumes.attachments, by_driver, failure, view.unseen)
+        return _State(view.nodes, volumes.attachments, by_driver, failure, view.hidden_pods)
 
     def filter(self, state: _State, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Reject nodes where a driver's limit would be exceeded as unschedulable."""
@@ -105,8 +105,8 @@ class NodeVolumeLimits:
         """Return the verdict of one row after a change."""
         if state.failure is not None:
             return state.failure[0]
-        unseen = laden_on(state.unseen, row)
-        gone = {pod.uid for pod in (*change.removed.get(row, ()), *unseen)}
+        hidden_pods = hidden_with_ports_or_volumes(state.hidden_pods, row)
+        gone = {pod.uid for pod in (*change.removed.get(row, ()), *hidden_pods)}
         stay = [pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in gone]
         there = (*stay, *change.added.get(row, ()))
         if state.wanted and state.attachments.counting_error(row, there):
@@ -174,8 +174,8 @@ def _failure(pod: PodInfo, volumes: Volumes) -> tuple[Code, str] | None:
 
 def _rows_with_other_pods(state: _State, change: PodChange) -> list[int]:
     """Return the rows where other pods count than those of the columns."""
-    unseen = () if state.unseen is None else state.unseen.laden
-    return [*change.removed, *change.added, *unseen]
+    hidden_pods = () if state.hidden_pods is None else state.hidden_pods.with_ports_or_volumes
+    return [*change.removed, *change.added, *hidden_pods]
 
 
 def _new_volumes(state: _State, wanted: frozenset[CSIVolumeHandle]) -> NDArray[np.int32]:

@@ -1,7 +1,7 @@
-"""resourcepolicy: ordered node pools with caps (KEP-594), strictly from the top.
+"""resourcepolicy: ordered node pools with caps (KEP-594), filled strictly by priority.
 
 Tiers are compared before any score, so a pool of higher priority is filled first however the
-other plugins score its nodes; inside a tier they decide.
+other plugins score its nodes; inside a tier the scores decide.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ UNIT_FULL = "ResourcePolicyUnitFull"
 
 @dataclass(slots=True)
 class PolicyState:
-    """A policy, and the pods that share the group of the pods asking."""
+    """A policy, and the pods of one group that it counts."""
 
     nodes: NodeTable
     policy: Policy
@@ -50,7 +50,7 @@ class PolicyState:
 
     @property
     def pools(self) -> NDArray[np.bool_]:
-        """Which rows belong to which pool: (pools, rows); worked out anew when a node changed."""
+        """A mask (pools, rows) of the rows of each pool, computed again when a node changed."""
         if self._seen != self.nodes.node_journal.seq:
             self._seen = self.nodes.node_journal.seq
             masks = [rows_of_pool(self.nodes, pool) for pool in self.policy.pools]
@@ -58,7 +58,7 @@ class PolicyState:
         return self._pools
 
     def counts(self, change: PodChange = NO_CHANGE) -> NDArray[np.int64]:
-        """How many pods of the group stand in each pool."""
+        """Count the pods of the group in each pool."""
         on_row = self.counter.all if self.policy.counts_terminating else self.counter.live
         found: NDArray[np.int64] = np.dot(self.pools.astype(np.int64), on_row.astype(np.int64))
         for sign, side in ((1, change.added), (-1, change.removed)):
@@ -67,13 +67,13 @@ class PolicyState:
         return found
 
     def full(self, change: PodChange = NO_CHANGE) -> NDArray[np.bool_]:
-        """Which pools take no further pod."""
+        """Tell which pools are full."""
         limits = [2**62 if p.limit is None else p.limit for p in self.policy.pools]
         found: NDArray[np.bool_] = np.greater_equal(self.counts(change), limits)
         return found
 
     def priorities(self, rows: Rows) -> NDArray[np.int64]:
-        """The highest priority among each row's pools, -1 for rows in none."""
+        """Return the highest priority among each row's pools; -1 for rows in none."""
         priority = np.array([pool.priority for pool in self.policy.pools], np.int64)
         found: NDArray[np.int64] = np.where(self.pools[:, rows], priority[:, None], -1).max(
             axis=0, initial=-1
@@ -89,7 +89,7 @@ class PolicyState:
 
 
 class ResourcePolicyPlugin:
-    """Fills the pools of a policy from the top and never beyond their caps."""
+    """Fills the pools of a policy by priority and never beyond their caps."""
 
     name: ClassVar[str] = "resourcepolicy"
     traits: ClassVar[Traits] = Traits(
@@ -108,7 +108,7 @@ class ResourcePolicyPlugin:
         self._args = dict(args or {})
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """The governing policies and the pod's group in each."""
+        """Return the policies that select the pod, and its group in each."""
         if not view.world.policies:
             return None
         return tuple(
@@ -117,7 +117,7 @@ class ResourcePolicyPlugin:
         )
 
     def pre_filter(self, pod: PodInfo, view: View) -> PolicyState | Skip | Reject:
-        """Find the one policy that governs the pod; two are a conflict."""
+        """Find the one policy that selects the pod; two are a conflict."""
         found = view.world.policies.governing(pod) if view.world.policies else []
         if not found:
             return Skip()
@@ -130,7 +130,7 @@ class ResourcePolicyPlugin:
         return PolicyState(view.nodes, found[0], group, counter)
 
     def filter(self, state: PolicyState, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Close the nodes of full pools; under `required` also those of no pool."""
+        """Reject nodes of full pools; unless the strategy is `prefer`, also nodes of no pool."""
         inside = state.pools[:, rows]
         verdicts = (state.full(change) @ inside.astype(np.int64) > 0).astype(np.int8)
         if state.policy.strict:
@@ -138,7 +138,7 @@ class ResourcePolicyPlugin:
         return verdicts
 
     def depends_on_pods(self, state: PolicyState) -> NDArray[np.bool_]:
-        """Where pods of the group stand, their leaving makes room in the pool."""
+        """Return the rows with pods of the group: evicting them makes place in the pool."""
         found: NDArray[np.bool_] = state.counter.all > 0
         return found
 
@@ -155,12 +155,12 @@ class ResourcePolicyPlugin:
         )
 
     def score(self, state: PolicyState, rows: Rows) -> RawScores:
-        """Twenty points a step of priority; nothing for nodes of no pool."""
+        """Score 20 for each step of priority; 0 for nodes of no pool."""
         found: RawScores = 20.0 * np.maximum(state.priorities(rows), 0)
         return found
 
     def normalize_score(self, state: PolicyState, rows: Rows, raw: RawScores) -> RawScores:
-        """The best gets 100; a pool of priority 0 still comes before a node of no pool."""
+        """Scale the best to 100; a pool of priority 0 stays above nodes of no pool."""
         highest = raw.max(initial=0.0)
         scores = np.floor(100.0 * raw / highest) if highest > 0 else raw.copy()
         outside = state.priorities(rows) < 0
@@ -169,13 +169,13 @@ class ResourcePolicyPlugin:
         return scores
 
     def tier(self, state: PolicyState, rows: Rows) -> NDArray[np.int32]:
-        """Pools by priority, highest first; nodes of no pool last."""
+        """Rank pools by priority, the highest first; nodes of no pool are last."""
         priorities = state.priorities(rows)
         _, rank = np.unique(-priorities, return_inverse=True)
         return rank.astype(np.int32)
 
     def reserve(self, state: PolicyState, placement: Placement) -> Reject | None:
-        """Check the caps once more with this pod counted, and note which pools it passed over."""
+        """Check the caps with this pod counted, and note the full pools of higher priority."""
         counts = state.counts()
         for i, pool in enumerate(state.policy.pools):
             over = pool.limit is not None and counts[i] > pool.limit
@@ -188,10 +188,10 @@ class ResourcePolicyPlugin:
         return None
 
     def unreserve(self, _state: PolicyState, _placement: Placement) -> None:
-        """Do nothing: the pod counts while it stands in the columns, and no longer."""
+        """Do nothing: the pod counts only while it is in the node table."""
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
-        """A pod of the group that goes, a node that comes or moves, a policy that changes."""
+        """Requeue when a pod leaves, a node is added or relabelled, or a policy changes."""
         if event.resource == "ResourcePolicy":
             return bool((event.new or event.old).namespace == pod.namespace)
         if event.resource == "Node":

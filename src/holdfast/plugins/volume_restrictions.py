@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.storage import READ_WRITE_ONCE_POD
+from holdfast.columns.hidden_reserve_pods import HiddenReservePods, hidden_with_ports_or_volumes
 from holdfast.columns.mounts import Disk, disks_conflict, mounts_of
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.unseen import Unseen, laden_on
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -43,7 +43,7 @@ class _State:
     exclusive: frozenset[str]
     """Claims that only one pod may use (ReadWriteOncePod)."""
     disks: frozenset[Disk]
-    unseen: Unseen | None
+    hidden_pods: HiddenReservePods | None
     """Reserve pods whose volumes do not count for this pod."""
 
     def in_use(self, change: PodChange) -> bool:
@@ -61,8 +61,10 @@ class _State:
         mounts = self.nodes.mounts
         users = mounts.users(f"{self.namespace}/{claim}")
         reserve_pods: set[str] = set()
-        if users and self.unseen is not None:
-            reserve_pods = {pod.uid for pods in self.unseen.laden.values() for pod in pods}
+        if users and self.hidden_pods is not None:
+            reserve_pods = {
+                pod.uid for pods in self.hidden_pods.with_ports_or_volumes.values() for pod in pods
+            }
         return any(
             claim in mounts.on(row)[uid].mounts.persistent
             for uid, row in users.items()
@@ -97,7 +99,9 @@ class VolumeRestrictions:
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the claims and disks, and the reserve pods that do not count."""
         mounts = pod.mounts
-        return (pod.namespace, mounts.persistent, mounts.disks, view.unseen) if mounts else None
+        return (
+            (pod.namespace, mounts.persistent, mounts.disks, view.hidden_pods) if mounts else None
+        )
 
     def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
         """Find the exclusive claims; skip the pod if nothing can conflict."""
@@ -109,7 +113,7 @@ class VolumeRestrictions:
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 exclusive.append(name)
         disks = pod.mounts.disks
-        state = _State(view.nodes, pod.namespace, frozenset(exclusive), disks, view.unseen)
+        state = _State(view.nodes, pod.namespace, frozenset(exclusive), disks, view.hidden_pods)
         return state if disks or state.in_use(NO_CHANGE) else Skip()
 
     def filter(self, state: _State, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
@@ -155,7 +159,13 @@ class VolumeRestrictions:
     def _disk_taken(state: _State, row: int, change: PodChange) -> bool:
         if not state.disks:
             return False
-        ignored = {pod.uid for pod in (*change.removed.get(row, ()), *laden_on(state.unseen, row))}
+        ignored = {
+            pod.uid
+            for pod in (
+                *change.removed.get(row, ()),
+                *hidden_with_ports_or_volumes(state.hidden_pods, row),
+            )
+        }
         stay = (pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in ignored)
         return any(
             disks_conflict(state.disks, pod.mounts.disks)

@@ -82,27 +82,27 @@ def node_reservations(world: World, node: str) -> list[dict[str, Any]] | None:
     row = world.nodes.row_of.get(node)
     if row is None:
         return None
-    offers = sorted(world.offers.on_row(row), key=lambda offer: offer.reservation.name)
+    reservations = sorted(world.reservations.on_row(row), key=lambda info: info.reservation.name)
     return [
         {
-            "name": offer.reservation.name,
-            "uid": offer.uid,
-            "phase": offer.reservation.phase,
-            "allocatePolicy": offer.policy,
-            "allocateOnce": offer.reservation.spec.allocate_once,
-            "available": offer.matchable,
-            "order": offer.order,
+            "name": info.reservation.name,
+            "uid": info.uid,
+            "phase": info.reservation.phase,
+            "allocatePolicy": info.policy,
+            "allocateOnce": info.reservation.spec.allocate_once,
+            "available": info.matchable,
+            "order": info.order,
             "resources": {
                 _unit(world, resource): {
                     "reserved": amount,
-                    "used": offer.used(resource),
-                    "left": offer.left(resource),
+                    "used": info.allocated(resource),
+                    "left": info.remaining(resource),
                 }
-                for resource, amount in offer.reserved.items()
+                for resource, amount in info.reserved.items()
             },
-            "pods": {uid: _named(world, draws) for uid, draws in offer.draws.items()},
+            "pods": {uid: _named(world, draws) for uid, draws in info.allocated_by_pod.items()},
         }
-        for offer in offers
+        for info in reservations
     ]
 
 

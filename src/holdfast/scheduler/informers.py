@@ -17,7 +17,7 @@ from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.scheduler.event_handlers import EventHandlers
-from holdfast.scheduler.reservation_news import ReservationDesk
+from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,11 @@ class SchedulerInformers:
     """
 
     def __init__(
-        self, client: Client, clock: Clock, handlers: EventHandlers, reservations: ReservationDesk
+        self,
+        client: Client,
+        clock: Clock,
+        handlers: EventHandlers,
+        reservations: ReservationEventHandlers,
     ) -> None:
         self._client = client
         self._clock = clock

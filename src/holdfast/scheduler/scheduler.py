@@ -31,7 +31,7 @@ from holdfast.scheduler.plugin_metrics import Meter
 from holdfast.scheduler.preemption import PreemptionExecutor
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 from holdfast.scheduler.queueing_hints import QueueingHints
-from holdfast.scheduler.reservation_news import ReservationDesk
+from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
 from holdfast.scheduler.resizing import Resizer
 from holdfast.scheduler.result_handler import ResultHandler
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
@@ -102,7 +102,7 @@ class Scheduler:
         )
         self._background_tasks = background_tasks = BackgroundTasks()
         self._resizer = Resizer(client, clock, self.world, self.recorder, background_tasks.start)
-        reservations = ReservationDesk(
+        reservations = ReservationEventHandlers(
             self._event_handlers,
             lambda pod_info, message: background_tasks.start(
                 reporter.reject_reservation(pod_info, message)

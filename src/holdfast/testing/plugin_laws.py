@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.held_room import offer_for
+from holdfast.capacity.reserved_resources import expected_reservation
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_results import PreFilterOutcome, run_pre_filter
@@ -140,8 +140,8 @@ def check_changes(case: Case, cluster: RandomCluster) -> None:
         single = [case.plugin.filter_row(case.outcome.state, one, change) for one in rows.tolist()]
         assert asked.tolist() == single, f"{name}: filter_row equals filter with a change"
     assert (case.verdicts(rows) == plain).all(), f"{name}: change then undo is identity"
-    reservation = offer_for(case.world.offers, row, more)
-    if reservation is not None and case.world.offers.leaving(reservation):
+    reservation = expected_reservation(case.world.reservations, row, more)
+    if reservation is not None and case.world.reservations.terminating_owners(reservation):
         return  # whether the pod gets the resources of the leaving one depends on the order
     if less is not None and less.terminating:
         return  # upstream's spread counts its removal, but not the terminating pod itself
@@ -150,7 +150,7 @@ def check_changes(case: Case, cluster: RandomCluster) -> None:
         fork.delete(less.pod)
     fork.nodes.add_pod(more, nodes.names[row])
     if reservation is not None:
-        fork.offers.assign(more.uid, {reservation.uid: {**dict(more.request), PODS: 1}})
+        fork.reservations.allocate(more.uid, {reservation.uid: {**dict(more.request), PODS: 1}})
     real = prepare_case(case.plugin, fork, case.pod.pod)
     if real.outcome.filters:
         assert (real.verdicts(rows) == asked).all(), (

@@ -71,7 +71,7 @@ def _same_reads(case: Case, other: PodInfo) -> bool:
 
 def _plain_view(case: Case, pod_info: PodInfo) -> View:
     """Return a view without reservations, which are part of the class key anyway."""
-    return View(case.world, pod_info, 0.0, offers=False)
+    return View(case.world, pod_info, 0.0, reservations=False)
 
 
 def _with_other_requests(pod: Pod) -> Pod:

@@ -1,7 +1,6 @@
-"""What an object must say to be of use, field by field.
+"""Validation of typed objects, field by field.
 
-Lives here: checks over typed objects that more than one room makes (the embedded API server when
-an object is written, the scheduler when a real API server let it through). Each answers with
-causes that name the field. May not live here: the shape of JSON (the API server's), who may write
-what, I/O, clocks.
+Lives here: checks that both the API server (when an object is written) and the scheduler (when
+another API server accepted the object) make. They return causes that name the field.
+May not live here: the structure of JSON, authorization, I/O, clocks.
 """

@@ -9,25 +9,25 @@ from typing import Any
 
 @dataclass(slots=True)
 class Branch:
-    """One field: the most entries it may have, if that is limited, and the fields below it."""
+    """One field: its maximum number of entries, if there is one, and the fields below it."""
 
     name: str
     attribute: str
-    """The field's name on a typed object."""
+    """The name of the field on a typed object."""
     most: int | None = None
     most_requirements: int | None = None
-    """How many requirements the selectors below it may have together."""
+    """The maximum number of requirements of all selectors below it together."""
     below: list[Branch] = field(default_factory=list)
 
 
 Tree = list[Branch]
 ALL = "{}"
-"""After a path: the requirements of all selectors below it are counted together."""
+"""Ends a path whose limit is for the requirements of all selectors below it together."""
 REQUIREMENTS = frozenset({"matchExpressions", "matchFields", "matchLabels"})
 
 
 def tree_of(table: Mapping[str, int]) -> Tree:
-    """Arrange a table of field paths so that an object is walked once.
+    """Arrange a table of field paths as a tree, so that an object is walked once.
 
     >>> [branch.name for branch in tree_of({"spec.taints": 4, "spec.podCIDRs": 2})[0].below]
     ['taints', 'podCIDRs']
@@ -46,7 +46,7 @@ def tree_of(table: Mapping[str, int]) -> Tree:
 
 
 def _branch(tree: Tree, name: str) -> Branch:
-    """Find the branch of a name, made if it is not there yet."""
+    """Return the branch of a name, created if there is none."""
     branch = next((b for b in tree if b.name == name), None)
     if branch is None:
         branch = Branch(name, _snake(name))
@@ -54,11 +54,11 @@ def _branch(tree: Tree, name: str) -> Branch:
     return branch
 
 
-def count_beyond(tree: Tree, obj: Any, path: str = "") -> Iterator[tuple[str, int, int]]:
-    """Yield (path, count, most) of every list or map that has too many entries.
+def find_excess(tree: Tree, obj: Any, path: str = "") -> Iterator[tuple[str, int, int]]:
+    """Yield (path, count, maximum) of every list or map that has too many entries.
 
-    ``obj`` is JSON or a typed object. What lies below a list that is too long is not looked at;
-    fields of another type than expected are passed over.
+    ``obj`` is JSON or a typed object. The entries of a list that is too long are not checked;
+    fields of an unexpected type are skipped.
     """
     for branch in tree:
         value = _field(obj, branch)
@@ -75,7 +75,7 @@ def _below(branch: Branch, value: Any, path: str) -> Iterator[tuple[str, int, in
     fine = True
     listed = isinstance(value, list | tuple)
     for i, entry in enumerate(value if listed else (value,)):
-        for found in count_beyond(branch.below, entry, f"{path}[{i}]." if listed else f"{path}."):
+        for found in find_excess(branch.below, entry, f"{path}[{i}]." if listed else f"{path}."):
             fine = False
             yield found
     most = branch.most_requirements
@@ -84,7 +84,7 @@ def _below(branch: Branch, value: Any, path: str) -> Iterator[tuple[str, int, in
 
 
 def _requirements(branch: Branch, value: Any) -> int:
-    """Add up the requirements of all selectors in the value of a field."""
+    """Count the requirements of all selectors in the value of a field."""
     if branch.name in REQUIREMENTS:
         return len(value) if isinstance(value, list | tuple | dict) else 0
     entries = value if isinstance(value, list | tuple) else (value,)
@@ -103,7 +103,7 @@ def _field(obj: Any, branch: Branch) -> Any:
 
 
 def _snake(name: str) -> str:
-    """Write a JSON field name as the attribute of a typed object.
+    """Convert a JSON field name to the attribute of a typed object.
 
     >>> _snake("topologySpreadConstraints")
     'topology_spread_constraints'

@@ -1,10 +1,10 @@
 """How many entries the lists and maps of an object may have.
 
 Where Kubernetes has a limit, this is Kubernetes' limit; elsewhere it is far above what is used in
-practice, and low enough that one object cannot occupy the API server or the scheduler for long.
+practice, and low enough that one object cannot block the API server or the scheduler for long.
 Paths are field paths; ``[]`` stands for every entry of a list. A path that ends in ``{}`` limits
-the requirements of all selectors below it, counted together. The API server checks the objects of
-clients; the scheduler counts again, because other API servers have no such limits.
+the requirements of all selectors below it together. The API server checks the objects of clients;
+the scheduler checks again, because other API servers have no such limits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.api import field_errors
 from holdfast.errors import Cause
-from holdfast.validation.counting import Tree, count_beyond, tree_of
+from holdfast.validation.counting import Tree, find_excess, tree_of
 
 Table = Mapping[str, int]
 
@@ -24,7 +24,7 @@ def _under(prefix: str, table: Table) -> dict[str, int]:
 
 
 MOST_RESOURCES = 512
-"""How many resources all containers of a pod may ask for: the scheduler has a column for each."""
+"""How many resources a pod may request in all: the scheduler has a column for each."""
 METADATA: Table = {
     "metadata.labels": 4096,
     "metadata.annotations": 16384,
@@ -192,22 +192,22 @@ RESERVATION_TREE = tree_of(RESERVATION)
 def check_lists(
     tree: Tree, new: Mapping[str, Any], old: Mapping[str, Any] | None = None
 ) -> Iterator[Cause]:
-    """List the lists and maps of an object (as JSON) that have too many entries.
+    """Yield a cause for each list or map of a JSON object that has too many entries.
 
-    A list of a stored object that had as many entries before is let through, so that an object
-    from before the limit can still be changed and deleted.
+    A list that had as many entries before is accepted, so that an object from before the limit can
+    still be changed and deleted.
     """
-    found = list(count_beyond(tree, new))
+    found = list(find_excess(tree, new))
     if not found:
         return
-    before = {path: count for path, count, _ in count_beyond(tree, old)} if old else {}
+    before = {path: count for path, count, _ in find_excess(tree, old)} if old else {}
     for path, count, most in found:
         if count > before.get(path, 0):
             yield field_errors.too_many(path, count, most)
 
 
 def resource_excess(names: Collection[str]) -> str:
-    """Say that a pod asks for too many resources in all; "" if it does not."""
+    """Return the error if a pod requests too many resources in all, or ""."""
     if len(names) <= MOST_RESOURCES:
         return ""
     path = "spec.containers[*].resources.requests"
@@ -215,7 +215,7 @@ def resource_excess(names: Collection[str]) -> str:
 
 
 def first_excess(tree: Tree, obj: Any) -> str:
-    """Say which list of a typed object has too many entries; "" if none has."""
-    for path, count, most in count_beyond(tree, obj):
+    """Return the error for the first list of a typed object that is too long, or ""."""
+    for path, count, most in find_excess(tree, obj):
         return str(field_errors.too_many(path, count, most))
     return ""

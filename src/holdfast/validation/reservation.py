@@ -1,4 +1,4 @@
-"""What a Reservation must say to be placed and used."""
+"""Validation of Reservations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.api.reservation import ControllerOwner, Reservation, ReservationOw
 from holdfast.api.reservation_names import INNER_RESERVED, RESIZE, RESTRICTED_OPTIONS
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.errors import BadRequest, Cause
-from holdfast.validation.counting import count_beyond
+from holdfast.validation.counting import find_excess
 from holdfast.validation.list_limits import RESERVATION_TREE
 from holdfast.validation.template import EFFECTS, check_amounts, check_selector, check_template
 
@@ -37,8 +37,8 @@ _ANNOTATIONS: dict[str, type[Any]] = {
 
 
 def check_reservation(reservation: Reservation) -> Iterator[Cause]:
-    """List everything that keeps a Reservation from being of use to anybody."""
-    beyond = count_beyond(RESERVATION_TREE, reservation)
+    """Yield everything that keeps a Reservation from being scheduled and used."""
+    beyond = find_excess(RESERVATION_TREE, reservation)
     excess = [field_errors.too_many(*found) for found in beyond]
     yield from excess
     if not excess:
@@ -53,7 +53,7 @@ def _check_content(reservation: Reservation) -> Iterator[Cause]:
         at = "spec.template.spec"
         yield from check_template(spec.template.spec, at)
         if spec.template.spec.scheduling_gates:
-            words = "nobody would ever open them for a reservation; leave them out"
+            words = "gates of a reservation can never be removed; leave them out"
             yield field_errors.forbidden(f"{at}.schedulingGates", words)
     if not spec.owners:
         yield field_errors.required("spec.owners", "the reservation misses the owner spec")

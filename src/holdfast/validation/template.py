@@ -1,4 +1,4 @@
-"""What of a pod template keeps its pod from ever being placed."""
+"""Validation of pod templates, as far as scheduling reads them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NOT_NEGATIVE = "must be greater than or equal to 0"
 
 
 def check_template(spec: PodSpec, path: str) -> Iterator[Cause]:
-    """List what is wrong with what a pod asks for and where it says it may go.
+    """Yield what is wrong with the requests and the scheduling fields of a pod.
 
-    What only running it needs, such as an image, is not asked for.
+    What only the kubelet reads, such as images, is not checked.
     """
     for part, containers in (("containers", spec.containers),
                              ("initContainers", spec.init_containers)):  # fmt: skip
@@ -46,7 +46,7 @@ def check_template(spec: PodSpec, path: str) -> Iterator[Cause]:
 
 
 def check_amounts(amounts: Mapping[str, AmountText], path: str) -> Iterator[Cause]:
-    """List amounts that cannot be read, or are less than nothing."""
+    """Yield amounts that are malformed or negative."""
     for name, amount in amounts.items():
         at = f"{path}[{name}]"
         try:
@@ -59,7 +59,7 @@ def check_amounts(amounts: Mapping[str, AmountText], path: str) -> Iterator[Caus
 def check_resources(
     requests: Mapping[str, AmountText], limits: Mapping[str, AmountText], path: str
 ) -> Iterator[Cause]:
-    """List amounts that are wrong, or else requests beyond their limit."""
+    """Yield malformed or negative amounts; if there are none, requests above their limit."""
     wrong = [
         *check_amounts(requests, f"{path}.requests"),
         *check_amounts(limits, f"{path}.limits"),
@@ -72,7 +72,7 @@ def check_resources(
 
 
 def check_selector(selector: LabelSelector | None, path: str) -> Iterator[Cause]:
-    """Say what is wrong with a label selector."""
+    """Yield what is wrong with a label selector."""
     try:
         from_selector(selector)
     except BadRequest as wrong:
@@ -91,7 +91,7 @@ def _containers(containers: Iterable[Container], path: str) -> Iterator[Cause]:
 
 
 def _node_selector(labels: Mapping[str, str], path: str) -> Iterator[Cause]:
-    """List labels that no node can have."""
+    """Yield labels that no node can have."""
     for key, value in labels.items():
         for text, wrong in ((key, names.label_key(key)), (value, names.label_value(value))):
             if wrong:

@@ -16,7 +16,7 @@ from holdfast.apiserver.schema import field_validation
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation.list_limits import RESERVATION_TREE
 from holdfast.validation.reservation import check_reservation
-from holdfast.validation.reservation_advice import advise
+from holdfast.validation.reservation_warnings import find_warnings
 
 _TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 
@@ -69,7 +69,7 @@ def reservation_warnings(new: JsonObject, old: JsonObject | None = None) -> list
     if old is None or old["spec"].get("template") != template:
         field_validation.prune_type(_TEMPLATE, template, "spec.template", unknown)
     before = None if old is None else _read(old)
-    return [*field_validation.field_warnings(unknown), *advise(new_reservation, before)]
+    return [*field_validation.field_warnings(unknown), *find_warnings(new_reservation, before)]
 
 
 def _read(obj: JsonObject) -> Reservation | None:

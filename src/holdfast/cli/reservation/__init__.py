@@ -1,5 +1,5 @@
-"""``holdfast reservation``: make, list and explain reservations, and see what room there is.
+"""``holdfast reservation``: create, list and explain reservations; show free resources.
 
-Lives here: what each command asks the API server and how the answer reads. Each command is a
-function over a ``Client`` that answers with plain data, and a second one that prints it.
+Lives here: what each command reads from the API server and how it is printed. Each command is a
+function over a ``Client`` that returns plain data, and a second one that prints it.
 """

@@ -91,11 +91,11 @@ def create(
     workload's selector matches. The exit code is 1 if some have no node after --wait.
     """
     from holdfast.cli.reservation.creating import run
-    from holdfast.cli.reservation.making import ReservationFlags
+    from holdfast.cli.reservation.from_workload import ReservationFlags
 
     wish = ReservationFlags(ttl, expires, node, policy, reusable, scheduler_name)
     raise typer.Exit(
-        run(target, namespace, replicas, wish, patience=wait, dry_run=dry_run,
+        run(target, namespace, replicas, wish, timeout=wait, dry_run=dry_run,
             kubeconfig=kubeconfig)
     )  # fmt: skip
 
@@ -120,7 +120,7 @@ def why(
     For a reservation without a node the decision is made again, here, over the objects of the
     cluster; nothing is changed.
     """
-    from holdfast.cli.reservation.reasons import run
+    from holdfast.cli.reservation.why import run
 
     run(name, kubeconfig, config, output.value)
 
@@ -145,6 +145,6 @@ def free(
 
     Reserved resources are those of reservations that no pod uses yet.
     """
-    from holdfast.cli.reservation.room import run
+    from holdfast.cli.reservation.free import run
 
     run(resource or (), kubeconfig, output.value)

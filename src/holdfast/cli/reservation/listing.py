@@ -1,4 +1,4 @@
-"""``holdfast reservation list``: every reservation, what it holds, for whom and how long."""
+"""``holdfast reservation list``: resources, owners and end of every reservation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def _read(kubeconfig: Path | None) -> list[Reservation]:
 
 
 def as_text(found: Iterable[Reservation], now: float) -> str:
-    """Set the reservations in a table, and below it what is wrong with some of them."""
+    """Format a table of reservations, and below it their problems."""
     listed = list(found)
     amounts = list_amounts(
         [part for r in listed for part in (r.status.allocatable, r.status.allocated)]
@@ -53,7 +53,7 @@ def as_text(found: Iterable[Reservation], now: float) -> str:
 
 
 def as_data(reservation: Reservation, now: float) -> dict[str, Any]:
-    """What the table says, for programs."""
+    """Return one row of the table as JSON data."""
     end, status = reservation.ends_at, reservation.status
     return {
         "name": reservation.name, "phase": reservation.phase, "node": status.node_name or None,
@@ -65,8 +65,8 @@ def as_data(reservation: Reservation, now: float) -> dict[str, Any]:
 
 
 def owners_of(reservation: Reservation) -> str:
-    """Say shortly who may use it."""
-    return " or ".join(map(_owner, reservation.spec.owners)) or "nobody"
+    """Describe the owners in a few words."""
+    return " or ".join(map(_owner, reservation.spec.owners)) or "no pod"
 
 
 def _owner(owner: ReservationOwner) -> str:
@@ -93,7 +93,7 @@ def _selector(owner: ReservationOwner) -> str:
 
 
 def ends(reservation: Reservation, now: float) -> str:
-    """Say when it ends."""
+    """Describe when it ends."""
     if reservation.phase in FINAL:
         return "ended"
     end = reservation.ends_at
@@ -101,7 +101,7 @@ def ends(reservation: Reservation, now: float) -> str:
 
 
 def trouble(reservation: Reservation) -> str:
-    """Say what keeps it from being used, "" if nothing does."""
+    """Return what keeps it from being used, or ""."""
     if reservation.phase in FINAL:
         return ""
     scheduled, ready = reservation.condition("Scheduled"), reservation.condition("Ready")

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms
+from holdfast.columns.hidden_reserve_pods import AnyDomains
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.unseen import AnyDomains
 from holdfast.framework.preemption_support import ALWAYS, NEVER, PodLimit, PodLimits
 from holdfast.plugins.inter_pod_affinity.state import (
     AffinityCount,

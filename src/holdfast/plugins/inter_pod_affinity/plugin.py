@@ -85,7 +85,7 @@ class InterPodAffinity:
             and not view.nodes.existing_terms_for(pod)
         ):
             return None
-        return (view.nodes.label_group_of(pod).id, pod.affinity_terms, view.unseen)
+        return (view.nodes.label_group_of(pod).id, pod.affinity_terms, view.hidden_pods)
 
     def pre_filter(self, pod: PodInfo, view: View) -> Skip | Reject | PreFilterState:
         """Find the counters; skip a pod without terms that no existing term matches."""

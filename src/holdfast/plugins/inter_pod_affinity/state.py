@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from holdfast.api.labels import EVERYTHING
 from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms, PodSelector
 from holdfast.columns.existing_terms import TermRole
+from holdfast.columns.hidden_reserve_pods import AnyCount, AnyDomains, AnyTerm
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.unseen import AnyCount, AnyDomains, AnyTerm
 from holdfast.framework.plugin import PodChange
 from holdfast.framework.view import View
 

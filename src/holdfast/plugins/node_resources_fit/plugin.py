@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from holdfast.api.requests import PodResourcesOptions, pod_request
 from holdfast.api.resource_names import is_extended, is_scalar
-from holdfast.capacity.held_room import given_back
-from holdfast.capacity.offers import Offers
+from holdfast.capacity.reservation_cache import ReservationCache
+from holdfast.capacity.reserved_resources import freed_capacity
 from holdfast.columns.amounts import RequestedAmounts
 from holdfast.columns.interner import CPU, MEMORY, PODS, ResourceNames
 from holdfast.columns.pod_info import PodInfo
@@ -53,7 +53,7 @@ class FitState(NamedTuple):
     reserved_row_set: frozenset[int]
     scorer: Scorer
     score_at: Callable[[int], float]
-    offers: Offers
+    reservations: ReservationCache
 
     def reason(self, resource: int) -> str:
         """Return kube-scheduler's reason for a resource that is short."""
@@ -85,7 +85,7 @@ class NodeResourcesFit:
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the request, and the rows where a reservation may provide it."""
-        return (pod.request, _scored(pod), view.lifts)
+        return (pod.request, _scored(pod), view.reserved_key)
 
     def pre_filter(self, pod: PodInfo, view: View) -> FitState | Reject:
         """Look up the columns of everything requested."""
@@ -107,8 +107,8 @@ class NodeResourcesFit:
             reserved_rows[matched.rows] = True
             reserved_row_set = frozenset(matched.rows.tolist())
         device_backed = view.world.devices.device_backed(needs)
-        scorer = Scorer(self._args, amounts, terms, served, view.lifted)
-        fit, offers = RequestFit.of(amounts, needs, device_backed), view.world.offers
+        scorer = Scorer(self._args, amounts, terms, served, view.reserved_for_pod)
+        fit, reservations = RequestFit.of(amounts, needs, device_backed), view.world.reservations
         return FitState(
             fit,
             needs,
@@ -118,7 +118,7 @@ class NodeResourcesFit:
             reserved_row_set,
             scorer,
             scorer.of_row(),
-            offers,
+            reservations,
         )
 
     def ignores_resource(self, name: str) -> bool:
@@ -177,10 +177,10 @@ class NodeResourcesFit:
 
     def depends_on_pods(self, state: FitState) -> NDArray[np.bool_] | None:
         """Return rows with allocated reservations: evicting an owner frees nothing there."""
-        if not state.offers:
+        if not state.reservations:
             return None
         drawn = np.zeros(len(state.fit.needs[0].free), np.bool_)
-        drawn[state.offers.rows_drawn()] = True
+        drawn[state.reservations.rows_with_allocations()] = True
         return drawn
 
     def reasons(self, state: FitState, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
@@ -225,21 +225,25 @@ class NodeResourcesFit:
         return hints.pod_helps(pod.pod, asked, event.old, event.new)
 
 
-Freed = Callable[[Offers, int, PodChange], tuple[dict[int, int], int]]
+Freed = Callable[[ReservationCache, int, PodChange], tuple[dict[int, int], int]]
 
 
-def _freed_by_any_pod(_offers: Offers, row: int, change: PodChange) -> tuple[dict[int, int], int]:
+def _freed_by_any_pod(
+    _reservations: ReservationCache, row: int, change: PodChange
+) -> tuple[dict[int, int], int]:
     return change.freed_resources(row)
 
 
-def _freed(offers: Offers, row: int, change: PodChange) -> tuple[dict[int, int], int]:
+def _freed(
+    reservations: ReservationCache, row: int, change: PodChange
+) -> tuple[dict[int, int], int]:
     """Return what becomes free on a row; what a victim allocated from a reservation does not.
 
     An added pod that allocates from a reservation takes nothing that is free.
     """
-    if not offers:
+    if not reservations:
         return change.freed_resources(row)
-    freed = given_back(offers, change).rows.get(row, {})
+    freed = freed_capacity(reservations, change).rows.get(row, {})
     return freed, freed.get(PODS, 0)
 
 
@@ -249,7 +253,7 @@ def _shortages(
     """Return everything that is short on a row."""
     if not change:
         return state.fit.shortages(row)
-    freed, slots = freed_by(state.offers, row, change)
+    freed, slots = freed_by(state.reservations, row, change)
     return state.fit.shortages(row, [slots, *[freed.get(r, 0) for r, _ in state.request]])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.held_room import Lifted
+from holdfast.capacity.reserved_resources import ReservedForPod
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.cells import Cells
 from holdfast.columns.interner import CPU, MEMORY
@@ -88,7 +88,7 @@ class Scorer:
         amounts: Amounts,
         terms: Sequence[tuple[int, int, int]],
         served: Mapping[int, DeviceBackedResource],
-        lifted: Lifted | None = None,
+        reserved_for_pod: ReservedForPod | None = None,
     ) -> None:
         """Prepare terms: (resource id, weight, the pod's amount), without scalars it does not
         request.
@@ -99,7 +99,7 @@ class Scorer:
         """
         self._amounts = amounts
         self._served = served
-        self._lifted = lifted
+        self._reserved_for_pod = reserved_for_pod
         self._ratio = args.strategy not in (LEAST, MOST)
         self._score = by_shape(args.shape) if self._ratio else least
         if args.strategy == MOST:
@@ -116,10 +116,10 @@ class Scorer:
     def many(self, rows: AnyRows) -> RawScores:
         """Return the scores of rows."""
         scores = self._many_taken(rows)
-        if self._lifted is not None:
-            positions, mine = self._lifted.among(rows)
+        if self._reserved_for_pod is not None:
+            positions, mine = self._reserved_for_pod.among(rows)
             if len(mine):
-                scores[positions] = self._many_general(mine, self._lifted)
+                scores[positions] = self._many_general(mine, self._reserved_for_pod)
         return scores
 
     def _many_taken(self, rows: AnyRows) -> RawScores:
@@ -129,7 +129,7 @@ class Scorer:
             return self._many_usual(rows)
         return self._many_general(rows)
 
-    def _many_general(self, rows: Any, lifted: Lifted | None = None) -> RawScores:
+    def _many_general(self, rows: Any, reserved_for_pod: ReservedForPod | None = None) -> RawScores:
         sums: Any = 0.0
         weights: Any = 0.0
         for id_, weight, asked, used, _ in self._terms:
@@ -139,7 +139,9 @@ class Scorer:
                 score = self._score(np.maximum(have, 1.0), taken + asked)
                 counts = weight * (have > 0)
             else:
-                more = asked if lifted is None else asked - lifted.many(id_, rows)
+                more = (
+                    asked if reserved_for_pod is None else asked - reserved_for_pod.many(id_, rows)
+                )
                 score = self._score(self._amounts.divisor[id_][rows], used[rows] + more)
                 if self._amounts.nodes_without[id_]:
                     counts = weight * (self._amounts.allocatable[id_][rows] > 0)
@@ -172,10 +174,10 @@ class Scorer:
 
     def of_row(self) -> Callable[[int], float]:
         """Return the function that scores one row; the usual strategy needs one call less."""
-        return self._one_usual if self._usual and self._lifted is None else self._one
+        return self._one_usual if self._usual and self._reserved_for_pod is None else self._one
 
     def _one(self, row: int) -> float:
-        less = _NOTHING if self._lifted is None else self._lifted.at(row)
+        less = _NOTHING if self._reserved_for_pod is None else self._reserved_for_pod.at(row)
         if self._usual:
             return self._one_usual(row, less)
         if less:

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.counters import SelectorCount
+from holdfast.columns.hidden_reserve_pods import AnyDomains
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.unseen import AnyDomains
 from holdfast.framework.plugin import PodChange
 from holdfast.plugins.pod_topology_spread.constraints import Constraint, Eligibility
 

@@ -107,7 +107,7 @@ class PodTopologySpread:
         if not constraints:
             return None
         required, tolerations = required_nodes(pod.pod), pod.pod.spec.tolerations
-        return (pod.namespace, constraints, required, tolerations, view.unseen)
+        return (pod.namespace, constraints, required, tolerations, view.hidden_pods)
 
     def pre_filter(self, pod: PodInfo, view: View) -> PreFilterState | Skip | Reject:
         """Find the counters; skip a pod without constraints."""

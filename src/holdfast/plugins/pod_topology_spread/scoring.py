@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.counters import SelectorCount
+from holdfast.columns.hidden_reserve_pods import AnyCount, AnyDomains
 from holdfast.columns.node_labels import Ids, LabelColumn
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.row_buckets import BUCKETS_PER_VALUE
-from holdfast.columns.unseen import AnyCount, AnyDomains
 from holdfast.framework.plugin import AnyRows, RawScores, Rows
 from holdfast.plugins.pod_topology_spread.constraints import Constraint
 

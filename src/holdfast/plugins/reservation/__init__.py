@@ -1,10 +1,9 @@
-"""Reservation: room for owners, and for nobody else.
+"""The Reservation plugin: it keeps reserved resources for owners.
 
-Two sorts of pods concern it. A *reserve pod* stands for a Reservation that looks for its node; all
-the ordinary filters decide, this plugin adds the node it is pinned to and which policies may stand
-side by side, and binds it by writing the Reservation's status. An *owner* matches offers; on the
-rows of those offers NodeResourcesFit leaves the word to this plugin, which knows what of the held
-room is this pod's.
+It handles two kinds of pods. A *reserve pod* is scheduled in place of a Reservation: the other
+plugins filter and score for it, this plugin adds the node name of its template and the rule which
+allocate policies may share a node, and binds it by writing the Reservation's status. An *owner*
+matches reservations: on their rows NodeResourcesFit passes, and this plugin decides instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ReservationArgs, as the reference has them, and one of our own."""
+"""ReservationArgs as in Koordinator, and one argument of Holdfast's own."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _AT_LEAST_NOTHING = (
 )  # fmt: skip
 
 
-class PreAllocation(msgspec.Struct, frozen=True, rename="camel"):
-    """How reservations may be made of room that running pods still have."""
+class PreAllocationConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """How reservations may pre-allocate running pods."""
 
     enable_cluster_mode: bool = False
     cluster_label_key: str = PRE_ALLOCATABLE
@@ -29,12 +29,12 @@ class PreAllocation(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def cluster_mode(self) -> ClusterMode:
-        """How pods of the whole cluster say that their room may be inherited."""
+        """The label and annotation of pre-allocatable pods in mode Cluster."""
         return ClusterMode(self.cluster_label_key, self.cluster_priority_annotation_key)
 
 
 class SelectorIndex(msgspec.Struct, frozen=True, rename="camel"):
-    """Which labels the reference indexes; ours are all indexed, so it changes nothing."""
+    """Which labels Koordinator indexes; Holdfast indexes all labels, so this has no effect."""
 
     enable: bool = False
     keys: tuple[str, ...] = ()
@@ -42,11 +42,11 @@ class SelectorIndex(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ReservationArgs(PluginArgs, frozen=True):
-    """The arguments; garbage collection and workers are the controller's.
+    """The arguments of the plugin; some of them configure the reservation controller.
 
-    ``min_candidate_nodes_*`` change nothing: preemption weighs every node.
-    ``falls_back``: an owner that insists on no reservation and fits in none of its own may still
-    run on what nobody holds. 0 seconds or workers mean the default.
+    ``min_candidate_nodes_*`` have no effect: preemption considers every node. ``falls_back``: an
+    owner that has no reservation affinity and fits in none of its reservations may use unreserved
+    resources. 0 seconds or workers mean the default.
     """
 
     enable_preemption: bool = False
@@ -57,14 +57,14 @@ class ReservationArgs(PluginArgs, frozen=True):
     gc_interval_seconds: int = 60
     disable_garbage_collection: bool = False
     resync_interval_seconds: int = 60
-    pre_allocation_config: PreAllocation = PreAllocation()
+    pre_allocation_config: PreAllocationConfig = PreAllocationConfig()
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
     reservation_selector_index: SelectorIndex = SelectorIndex()
     falls_back: bool = msgspec.field(default=False, name="fallBackToNode")
 
     def ignores(self, resource: str) -> bool:
-        """Whether reservations are not asked about a resource."""
+        """Tell whether reservations are not considered for a resource."""
         group, slash, _ = resource.partition("/")
         return resource in self.ignored_resources or (
             bool(slash) and group in self.ignored_resource_groups
@@ -72,7 +72,7 @@ class ReservationArgs(PluginArgs, frozen=True):
 
 
 def read_args(given: Mapping[str, Any]) -> ReservationArgs:
-    """Read the arguments; BadConfiguration names every wrong field."""
+    """Read the arguments; BadConfiguration lists every wrong field."""
     wrong = Arguments("Reservation")
     args = wrong.read(ReservationArgs, given)
     percentage = args.min_candidate_nodes_percentage

@@ -1,4 +1,4 @@
-"""Why an owner fits in none of its offers, in the reference's words: row by row, and over all."""
+"""Explain why an owner fits in none of its reservations, in Koordinator's texts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ import numpy as np
 
 from holdfast.api.node import Taint
 from holdfast.api.node_selection import required_nodes
-from holdfast.capacity.held_room import NOTHING, given_back
-from holdfast.capacity.matching import Refusal, RefusalGround, ReservationWishes, ignores, refusal
-from holdfast.capacity.offers import Offers
+from holdfast.capacity.matching import (
+    Refusal,
+    RefusalReason,
+    ReservationRequirements,
+    ignores_reservations,
+    refusal,
+)
+from holdfast.capacity.reservation_cache import ReservationCache
+from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
 from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -20,7 +26,7 @@ from holdfast.columns.selection import required_selected
 from holdfast.framework.plugin import NO_CHANGE, PodChange, Rows
 from holdfast.framework.rejection import EXCLUDED, Rejection
 from holdfast.plugins.reservation.owner import OwnerState
-from holdfast.plugins.reservation.owner_fit import Bools, Fit, Ints, fit
+from holdfast.plugins.reservation.owner_fit import Bools, Ints, OwnerFit, fit_owner
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
 TOO_MANY = "Too many pods"
@@ -32,96 +38,103 @@ EVENT = "FailedScheduling-Reservation"
 OWNS_NONE = "no Available reservation has the pod among its owners"
 _SUBJECT = "Reservation(s)"
 _IN_ORDER = (
-    RefusalGround.NAME,
-    RefusalGround.AFFINITY,
-    RefusalGround.UNSCHEDULABLE,
-    RefusalGround.EXACT,
+    RefusalReason.NAME,
+    RefusalReason.AFFINITY,
+    RefusalReason.UNSCHEDULABLE,
+    RefusalReason.EXACT,
 )
 
 
 def none_matchable(state: OwnerState, row: int) -> bool:
-    """Whether every offer on the row that would do is taken."""
+    """Tell whether no matched reservation on the row is matchable."""
     here = state.on_row(row)
-    return here is None or not state.offers.columns.matchable[here.match.slots].any()
+    return here is None or not state.reservations.columns.matchable[here.match.slots].any()
 
 
 def owner_reasons(state: OwnerState, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-    """Say what is missing: by the node, once; then inside each reservation."""
+    """Return what is short: once for the node, then for each reservation."""
     here = state.on_row(row)
-    if here is None or (state.must and none_matchable(state, row)):
+    if here is None or (state.requires_reservation and none_matchable(state, row)):
         return (NO_MATCH,)
-    found = fit(here, given_back(state.offers, change) if change else NOTHING)
+    found = fit_owner(here, freed_capacity(state.reservations, change) if change else NOTHING_FREED)
     needs = range(len(state.needs))
-    if state.ignoring or not found.shares.any():
-        suffix = "" if state.ignoring else " by node"
+    if state.ignores_reservations or not found.applies.any():
+        suffix = "" if state.ignores_reservations else " by node"
         alone = [n for n in needs if _short_alone(here, found, n).any()]
         return tuple(sorted(_short(here, n, suffix) for n in alone)) or (NONE_MEETS,)
-    tried = found.shares.nonzero()[0].tolist()
+    tried = found.applies.nonzero()[0].tolist()
     by_node = {_short(here, n, " by node") for i in tried for n in needs if found.reach[n][i] < 0}
     inside = [_short_inside(here, found, n, i) for i in tried for n in needs if found.lacks[n][i]]
     return (*sorted(by_node), *inside) or (NONE_MEETS,)
 
 
-def words_by_row(state: OwnerState, rows: Rows) -> dict[int, tuple[str, ...]]:
-    """The same for many rows, all of them rejected; the order inside a row may differ."""
+def reasons_of_matched_rows(state: OwnerState, rows: Rows) -> dict[int, tuple[str, ...]]:
+    """Return the reasons of many rejected rows; the order inside a row may differ."""
     if state.named:
-        # Each offer has its own figures; there is one of that name.
+        # The text has the figures of the one reservation with that name.
         return {row: owner_reasons(state, row) for row in rows.tolist()}
-    told: dict[int, tuple[str, ...]] = dict.fromkeys(rows.tolist(), ())
+    found_reasons: dict[int, tuple[str, ...]] = dict.fromkeys(rows.tolist(), ())
     asked = np.isin(state.match.rows, rows)
-    for word, counts in _counted_words(state):
-        said = asked & (counts > 0)
-        for row, times in zip(state.match.rows[said].tolist(), counts[said].tolist(), strict=True):
-            told[row] += (word,) * times
-    return {row: words or (NONE_MEETS,) for row, words in told.items()}
+    for text, counts in _counted_reasons(state):
+        applies = asked & (counts > 0)
+        for row, times in zip(
+            state.match.rows[applies].tolist(), counts[applies].tolist(), strict=True
+        ):
+            found_reasons[row] += (text,) * times
+    return {row: texts or (NONE_MEETS,) for row, texts in found_reasons.items()}
 
 
-def tallied(state: OwnerState, rows: Rows) -> Mapping[str, int]:
+def count_reasons(state: OwnerState, rows: Rows) -> Mapping[str, int]:
     """Count the reasons of many rejected rows, without listing them."""
     if state.named:
-        return Counter(word for words in words_by_row(state, rows).values() for word in words)
+        return Counter(
+            text for texts in reasons_of_matched_rows(state, rows).values() for text in texts
+        )
     asked = np.isin(state.match.rows, rows)
-    # A row without a matched offer is one where none matches.
+    # A row without a matched reservation is one where none matches.
     found = Counter({NO_MATCH: len(rows) - int(np.count_nonzero(asked))})
     silent = asked.copy()
-    for word, counts in _counted_words(state):
-        found[word] += int(counts[asked].sum())
+    for text, counts in _counted_reasons(state):
+        found[text] += int(counts[asked].sum())
         silent &= counts == 0
     found[NONE_MEETS] += int(np.count_nonzero(silent))
     return found
 
 
-def _counted_words(state: OwnerState) -> Iterator[tuple[str, Ints]]:
-    """Every word there is to say, and how often of each matched row."""
-    match, found = state.match, fit(state)
-    matchable = state.offers.columns.matchable[match.slots]
+def _counted_reasons(state: OwnerState) -> Iterator[tuple[str, Ints]]:
+    """Yield every text, and how often it applies to each matched row."""
+    match, found = state.match, fit_owner(state)
+    matchable = state.reservations.columns.matchable[match.slots]
     open_ = np.logical_or.reduceat(matchable, match.first)
-    closed = ~open_ if state.must else np.zeros(len(match.rows), np.bool_)
+    closed = ~open_ if state.requires_reservation else np.zeros(len(match.rows), np.bool_)
     yield NO_MATCH, closed.astype(np.int64)
-    sharing = np.logical_or.reduceat(found.shares, match.first)
-    alone = ~closed if state.ignoring else ~sharing & ~closed
+    any_applies = np.logical_or.reduceat(found.applies, match.first)
+    alone = ~closed if state.ignores_reservations else ~any_applies & ~closed
     for n in range(len(state.needs)):
         short = alone & _short_alone(state, found, n)
-        yield _short(state, n, "" if state.ignoring else " by node"), short.astype(np.int64)
-        if state.ignoring:
+        yield (
+            _short(state, n, "" if state.ignores_reservations else " by node"),
+            short.astype(np.int64),
+        )
+        if state.ignores_reservations:
             continue
-        helpless = found.shares & (found.reach[n] < 0)
-        lacking = ~closed & np.logical_or.reduceat(helpless, match.first)
+        short_with_it = found.applies & (found.reach[n] < 0)
+        lacking = ~closed & np.logical_or.reduceat(short_with_it, match.first)
         yield _short(state, n, " by node"), lacking.astype(np.int64)
-        within = found.shares & found.lacks[n]
+        within = found.applies & found.lacks[n]
         counts = np.add.reduceat(within.astype(np.int64), match.first)
         yield f"Reservation(s) {_short(state, n, '')}", np.where(closed, 0, counts)
 
 
-def _short_alone(state: OwnerState, found: Fit, need: int) -> Bools:
-    """Which matched rows have too little for a pod that takes no offer.
+def _short_alone(state: OwnerState, found: OwnerFit, need: int) -> Bools:
+    """Tell which matched rows are short for a pod that uses no reservation.
 
-    One that ignores reservations could have what is held as well.
+    A pod that ignores reservations may use what they hold as well.
     """
     short: Bools = found.spare[need] < 0
-    if state.ignoring:
+    if state.ignores_reservations:
         match = state.match
-        helps = state.offers.columns.matchable[match.slots] & (found.reach[need] >= 0)
+        helps = state.reservations.columns.matchable[match.slots] & (found.reach[need] >= 0)
         short &= ~np.logical_or.reduceat(helps, match.first)
     return short
 
@@ -133,94 +146,103 @@ def _short(state: OwnerState, need: int, suffix: str) -> str:
     )
 
 
-def _short_inside(state: OwnerState, found: Fit, need: int, i: int) -> str:
-    words = f"Reservation(s) {_short(state, need, '')}"
+def _short_inside(state: OwnerState, found: OwnerFit, need: int, i: int) -> str:
+    texts = f"Reservation(s) {_short(state, need, '')}"
     if not state.named:
-        return words
+        return texts
     resource, wanted = state.needs[need]
-    offer = state.offers.at(int(state.match.slots[i]))
-    capacity = offer.reserved.get(resource, 0) - offer.inner.get(resource, 0)
+    info = state.reservations.at(int(state.match.slots[i]))
+    capacity = info.reserved.get(resource, 0) - info.inner.get(resource, 0)
     used = capacity - int(found.left[need][i])
-    return f"{words}, requested: {wanted}, used: {used}, capacity: {capacity}"
+    return f"{texts}, requested: {wanted}, used: {used}, capacity: {capacity}"
 
 
 @dataclass(slots=True)
 class NodeCounts:
-    """The pod's reservations on one node: how many, and how many refuse it on which ground."""
+    """The pod's reservations on one node: how many, and how many refuse it for which reason."""
 
     owned: int = 0
     named: int = 0
-    refused: Counter[RefusalGround] | None = None
+    refused: Counter[RefusalReason] | None = None
     taints: Counter[str] | None = None
 
     def add(self, why: Refusal | None, *, named: bool) -> None:
-        """Count one more."""
+        """Count one more reservation."""
         self.owned += 1
         self.named += named
         if why is not None:
-            self.refused = (self.refused or Counter()) + Counter({why.ground: 1})
+            self.refused = (self.refused or Counter()) + Counter({why.reason: 1})
             if why.taint is not None:
-                self.taints = (self.taints or Counter()) + Counter({told(why.taint): 1})
+                self.taints = (self.taints or Counter()) + Counter({taint_text(why.taint): 1})
 
     def left(self, inside: int) -> int:
-        """How many neither refuse the pod nor were found too small."""
+        """Return how many reservations neither refuse the pod nor are too small."""
         return self.owned - (self.refused.total() if self.refused else 0) - inside
 
 
-def told(taint: Taint) -> str:
-    """A taint in the words of the reference."""
+def taint_text(taint: Taint) -> str:
+    """Format a taint as Koordinator does."""
     return f"{{{taint.key}: {taint.value}}}"
 
 
-def count(offers: Offers, pod: PodInfo, nodes: NodeTable) -> dict[int, NodeCounts]:
-    """Count the reservations the pod owns, by row, on nodes it may go to.
+def count_reservations(
+    reservations: ReservationCache, pod: PodInfo, nodes: NodeTable
+) -> dict[int, NodeCounts]:
+    """Count the reservations the pod owns, by row, on nodes that its node affinity allows.
 
-    One that is taken is not to be had.
+    Reservations that are not matchable do not count.
     """
     found: dict[int, NodeCounts] = {}
-    groups = [] if pod.is_reserve_pod or ignores(pod) else offers.index.owned_by(pod.pod)
+    groups = (
+        []
+        if pod.is_reserve_pod or ignores_reservations(pod)
+        else reservations.index.owned_by(pod.pod)
+    )
     if not groups:
         return found
-    wishes, columns = ReservationWishes.of(pod), offers.columns
+    wishes, columns = ReservationRequirements.of(pod), reservations.columns
     slots = np.concatenate([group.slots for group in groups])
     slots = slots[columns.matchable[slots] & (columns.row[slots] >= 0)]
     slots = slots[required_selected(nodes, required_nodes(pod.pod), columns.row[slots])]
-    # Without wishes of the pod's own, only offers that do not welcome everybody must be asked.
-    welcome = columns.open[slots] & (not wishes)
+    # A pod without requirements need not be checked against reservations that accept any owner.
+    welcome = columns.accepts_any_owner[slots] & (not wishes)
     rows, how_many = np.unique(columns.row[slots[welcome]], return_counts=True)
     for row, owned in zip(rows.tolist(), how_many.tolist(), strict=True):
         found[row] = NodeCounts(owned=owned)
     for slot in slots[~welcome].tolist():
-        why = refusal(offers, slot, pod, wishes)
-        by_name = bool(wishes.name) and offers.at(slot).reservation.name == wishes.name
+        why = refusal(reservations, slot, pod, wishes)
+        by_name = bool(wishes.name) and reservations.at(slot).reservation.name == wishes.name
         found.setdefault(int(columns.row[slot]), NodeCounts()).add(why, named=by_name)
     return found
 
 
 def reasons_by_row(rejection: Rejection, rows: Iterable[int]) -> dict[int, tuple[str, ...]]:
-    """What filters say of some rows; where preparing ended it, they were never asked."""
+    """Return the filter reasons of some rows; none if a PreFilter plugin rejected the pod."""
     if rejection.pre_filter_reject is not None:
         return {}
-    told: dict[int, tuple[str, ...]] = {}
+    reasons: dict[int, tuple[str, ...]] = {}
     asked = [row for row in rows if rejection.plugin_of[row] != EXCLUDED]
     ours = []
     for row in asked:
         if row not in rejection.statuses and rejection.plugin_at(row) == "Reservation":
             ours.append(row)
         else:
-            told[row] = rejection.reasons(row)
+            reasons[row] = rejection.reasons(row)
     if not ours:
-        return told
+        return reasons
     state = rejection.states["Reservation"]
     assert isinstance(state, OwnerState), "only owners are refused by reservations"
-    return told | words_by_row(state, np.array(ours, np.intp))
+    return reasons | reasons_of_matched_rows(state, np.array(ours, np.intp))
 
 
 def summary(
-    counts: Mapping[int, NodeCounts], reasons: Mapping[int, Sequence[str]], *, must: bool
+    counts: Mapping[int, NodeCounts],
+    reasons: Mapping[int, Sequence[str]],
+    *,
+    requires_reservation: bool,
 ) -> list[str]:
-    """Sum up over all nodes; the total comes last, and alone only for a pod that must use one."""
-    refused: Counter[RefusalGround] = sum(
+    """Sum up over all nodes, the total last; alone only if a reservation is required."""
+    refused: Counter[RefusalReason] = sum(
         (c.refused for c in counts.values() if c.refused), Counter()
     )
     taints: Counter[str] = sum((c.taints for c in counts.values() if c.taints), Counter())
@@ -231,25 +253,25 @@ def summary(
             left = here.left(len(reasons[row]) - len(others))
             for reason in others if left > 0 else ():
                 by_node[reason] += left
-    words = [(sum(c.named for c in counts.values()), NAMED)]
-    words += [(refused[ground], ground.value) for ground in _IN_ORDER]
-    words += [(n, f"{RefusalGround.TAINT.value} {taint}") for taint, n in sorted(taints.items())]
-    words += [(n, f"{BY_NODE} {reason}") for reason, n in sorted(by_node.items())]
+    texts = [(sum(c.named for c in counts.values()), NAMED)]
+    texts += [(refused[reason], reason.value) for reason in _IN_ORDER]
+    texts += [(n, f"{RefusalReason.TAINT.value} {taint}") for taint, n in sorted(taints.items())]
+    texts += [(n, f"{BY_NODE} {reason}") for reason, n in sorted(by_node.items())]
     owned = sum(c.owned for c in counts.values())
-    told = [f"{n} {_SUBJECT} {what}" for n, what in words if n]
-    return [*told, f"{owned} {_SUBJECT} {TOTAL}"] if owned or must else []
+    found = [f"{n} {_SUBJECT} {what}" for n, what in texts if n]
+    return [*found, f"{owned} {_SUBJECT} {TOTAL}"] if owned or requires_reservation else []
 
 
-def event_of(told: Sequence[str], histogram: Mapping[str, int]) -> str:
-    """Put the same into an event about reservations: what nodes say of them in the middle."""
-    *words, last = told
+def event_message(found: Sequence[str], histogram: Mapping[str, int]) -> str:
+    """Format the summary as an event message, with the reasons of nodes in the middle."""
+    *texts, last = found
     total = last.split(" ", 1)[0]
     inside = sorted(
         f"{n} {reason}" for reason, n in histogram.items() if reason.startswith(_SUBJECT)
     )
-    first = [word for word in words if word.endswith(NAMED)]
-    nodes = [word for word in words if f" {BY_NODE} " in word]
-    own = [word for word in words if word not in first and word not in nodes]
+    first = [text for text in texts if text.endswith(NAMED)]
+    nodes = [text for text in texts if f" {BY_NODE} " in text]
+    own = [text for text in texts if text not in first and text not in nodes]
     details = [*first, *inside, *own, *nodes] or ([OWNS_NONE] if total == "0" else [])
-    told = f": {', '.join(details)}" if details else ""
-    return f"0/{total} reservations are available{told}."
+    details_text = f": {', '.join(details)}" if details else ""
+    return f"0/{total} reservations are available{details_text}."

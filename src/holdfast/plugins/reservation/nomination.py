@@ -1,4 +1,4 @@
-"""Which offers an owner takes on a row, what it draws from each, and how that is written on it."""
+"""Nominate a reservation for an owner, split its request, and write its annotations."""
 
 from __future__ import annotations
 
@@ -7,32 +7,34 @@ from collections.abc import Mapping
 import msgspec
 
 from holdfast.api import reservation_names as names
-from holdfast.capacity.held_room import NOTHING, given_back
-from holdfast.capacity.offer import Offer
+from holdfast.capacity.reservation_info import ReservationInfo
+from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
 from holdfast.columns.interner import CPU, PODS
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.plugins.reservation.diagnosis import NO_MATCH, NONE_MEETS, none_matchable
-from holdfast.plugins.reservation.one_row import OneRow, judge
 from holdfast.plugins.reservation.owner import OwnerState
+from holdfast.plugins.reservation.row_fit import RowFit, fit_row
 
 _NO_ORDER = 2**63
-"""After every label there can be."""
+"""Sorts after every order label."""
 TAKEN = "reservation has allocateOnce enabled and has already been allocated"
-Draws = dict[str, dict[int, int]]
+Allocations = dict[str, dict[int, int]]
 _SAYING = (names.ALLOCATED, names.DRAWS)
 
 
-def take(state: OwnerState, pod: PodInfo, row: int) -> tuple[Offer | None, list[Offer]]:
-    """Choose for an owner that is assumed on its row: of equals none that another was promised."""
-    # It must not count against itself.
+def nominate_assumed(
+    state: OwnerState, pod: PodInfo, row: int
+) -> tuple[ReservationInfo | None, list[ReservationInfo]]:
+    """Nominate for an owner that is assumed on the row, beside other nominated pods if possible."""
+    # The pod is assumed already and must not count twice.
     without = {row: (pod,)}
     beside = state.nominations.ahead_of(pod, row) if state.nominations else None
     if beside:
         found = nominate(state, row, PodChange({row: tuple(beside.values())}, without))
         if found[0] is not None:
             return found
-    before = state.kept.before(row) if state.kept is not None else None
+    before = state.results.before(row) if state.results is not None else None
     if before is not None:
         return choose(state, before)
     return nominate(state, row, PodChange(removed=without))
@@ -40,82 +42,92 @@ def take(state: OwnerState, pod: PodInfo, row: int) -> tuple[Offer | None, list[
 
 def nominate(
     state: OwnerState, row: int, change: PodChange = NO_CHANGE
-) -> tuple[Offer | None, list[Offer]]:
-    """Choose the offer an owner takes on a row, and the others it may draw on, in order."""
-    found = judge(state, row, given_back(state.offers, change) if change else NOTHING)
+) -> tuple[ReservationInfo | None, list[ReservationInfo]]:
+    """Return the nominated reservation of a row, and others the owner may allocate from, sorted."""
+    found = fit_row(
+        state, row, freed_capacity(state.reservations, change) if change else NOTHING_FREED
+    )
     return choose(state, found)
 
 
-def choose(state: OwnerState, found: OneRow | None) -> tuple[Offer | None, list[Offer]]:
-    """Choose among the offers of a row that was judged.
+def choose(
+    state: OwnerState, found: RowFit | None
+) -> tuple[ReservationInfo | None, list[ReservationInfo]]:
+    """Nominate one of the reservations of a row.
 
-    Lowest order label first; without labels the highest score; then the oldest, then by name.
+    The lowest order label is first; without labels the highest score; then the oldest, then by
+    name.
     """
     serving = found.nominable if found is not None else []
     if found is None or not serving:
         return None, []
 
-    def rank(offer: Offer) -> tuple[int, int, tuple[float, str]]:
-        score = 0 if offer.order else -found.scores[offer.slot]
-        return (offer.order or _NO_ORDER, score, _age(offer))
+    def rank(info: ReservationInfo) -> tuple[int, int, tuple[float, str]]:
+        score = 0 if info.order else -found.scores[info.slot]
+        return (info.order or _NO_ORDER, score, _age(info))
 
     chosen = min(serving, key=rank) if len(serving) > 1 else serving[0]
     if chosen.policy != "":
         return chosen, []
-    beside = [offer for offer in found.sharing if offer.policy == "" and offer is not chosen]
-    return chosen, sorted(beside, key=lambda offer: (offer.order or _NO_ORDER, _age(offer)))
+    beside = [info for info in found.applying if info.policy == "" and info is not chosen]
+    return chosen, sorted(beside, key=lambda info: (info.order or _NO_ORDER, _age(info)))
 
 
-def _age(offer: Offer) -> tuple[float, str]:
-    return offer.created, offer.reservation.name
+def _age(info: ReservationInfo) -> tuple[float, str]:
+    return info.created, info.reservation.name
 
 
-def why_none(state: OwnerState, row: int) -> str:
-    """Why no offer can be nominated on a row."""
+def why_none_nominated(state: OwnerState, row: int) -> str:
+    """Return why no reservation can be nominated on a row."""
     here = state.on_row(row)
     if here is None:
         return NO_MATCH
     return TAKEN if none_matchable(state, row) else NONE_MEETS
 
 
-def draw(pod: PodInfo, chosen: Offer, others: list[Offer]) -> Draws:
-    """Split the request over the offers: the nominated one first, what is left over to it too.
+def split_request(
+    pod: PodInfo, chosen: ReservationInfo, others: list[ReservationInfo]
+) -> Allocations:
+    """Split the request over the reservations; the nominated one gets first and takes the rest.
 
-    The pod slot is the nominated one's. An offer may give no more than a host port.
+    The pod slot is the nominated one's. A reservation may contribute only a host port.
     """
     request, ports = dict(pod.request), pod.host_ports
     if not others:
         return {chosen.uid: {**request, PODS: 1}}
-    draws: Draws = {}
-    for offer in (chosen, *others):
-        taken = {r: min(wanted, offer.left(r)) for r, wanted in request.items()}
+    allocations: Allocations = {}
+    for info in (chosen, *others):
+        taken = {r: min(wanted, info.remaining(r)) for r, wanted in request.items()}
         taken = {r: amount for r, amount in taken.items() if amount > 0}
-        if taken or ports & offer.pod_info.host_ports:
-            draws[offer.uid] = taken
+        if taken or ports & info.pod_info.host_ports:
+            allocations[info.uid] = taken
         request = {r: wanted - taken.get(r, 0) for r, wanted in request.items()}
-        ports -= offer.pod_info.host_ports
-    rest = draws.setdefault(chosen.uid, {})
+        ports -= info.pod_info.host_ports
+    rest = allocations.setdefault(chosen.uid, {})
     for resource, wanted in request.items():
         if wanted:
             rest[resource] = rest.get(resource, 0) + wanted
     rest[PODS] = 1
-    return draws
+    return allocations
 
 
-def notes(
-    state: OwnerState, pod: PodInfo, chosen: Offer, draws: Mapping[str, Mapping[int, int]]
+def allocation_annotations(
+    state: OwnerState,
+    pod: PodInfo,
+    chosen: ReservationInfo,
+    allocations: Mapping[str, Mapping[int, int]],
 ) -> dict[str, str]:
-    """Name the nominated offer on the pod; with several, also what was drawn from each.
+    """Return annotations that name the nominated reservation, and the amounts if there are several.
 
-    A restart rebuilds the ledger from these and nothing else, so what the pod came with (copied
-    from another pod, perhaps) is written over.
+    After a restart the cache is built from these annotations, so those the pod was created with
+    (copied from another pod, for example) are overwritten.
     """
     allocated = {"name": chosen.reservation.name, "uid": chosen.uid}
     written = {names.ALLOCATED: msgspec.json.encode(allocated).decode()}
-    if len(draws) > 1 or names.DRAWS in pod.pod.metadata.annotations:
+    if len(allocations) > 1 or names.DRAWS in pod.pod.metadata.annotations:
         listed = [
             {
-                "name": state.offers.by_uid[uid].reservation.name,
+                "name": state.reservations.by_uid[uid].reservation.name,
                 "uid": uid,
                 "resources": {
                     state.nodes.resources[r]: f"{a}m" if r == CPU else str(a)
@@ -123,19 +135,19 @@ def notes(
                     if r != PODS
                 },
             }
-            for uid, amounts in draws.items()
+            for uid, amounts in allocations.items()
         ]
         written[names.DRAWS] = msgspec.json.encode(listed).decode()
     return written
 
 
-def claims(pod: PodInfo) -> bool:
-    """Whether a pod says it draws on a reservation before it was given any."""
+def has_allocation_annotations(pod: PodInfo) -> bool:
+    """Tell whether a pod was created with annotations of an allocation."""
     return any(pod.pod.metadata.annotations.get(key) for key in _SAYING)
 
 
-def unsaid(pod: PodInfo) -> dict[str, str]:
-    """What to write on a pod that draws on nothing, so that it does not say it does.
+def cleared_annotations(pod: PodInfo) -> dict[str, str]:
+    """Return empty annotations to overwrite those of an allocation that the pod does not have.
 
     A Binding can overwrite an annotation but not remove it.
     """

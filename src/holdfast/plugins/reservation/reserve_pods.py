@@ -1,7 +1,4 @@
-"""A reserve pod looks for its node, and is bound by writing the Reservation's status.
-
-Here is where it is pinned to, and beside whom it may stand.
-"""
+"""Filter nodes for reserve pods, and bind them by writing the Reservation's status."""
 
 from __future__ import annotations
 
@@ -19,9 +16,9 @@ from holdfast.api.requests import request_nanos, round_up_nanos
 from holdfast.api.reservation import AVAILABLE, WAITING
 from holdfast.api.reservation_status import placed, waiting
 from holdfast.api.scheme import PODS, RESERVATIONS
-from holdfast.capacity.annotations import resized
-from holdfast.capacity.offers import Offers
-from holdfast.capacity.pre_allocation import Inheritance
+from holdfast.capacity.annotations import resized_amounts
+from holdfast.capacity.pre_allocation import PreAllocationResult
+from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
@@ -47,64 +44,66 @@ TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class ReserveState:
-    """The node it is pinned to, and the policy it brings."""
+    """The node name in the template, and the allocate policy."""
 
     nodes: NodeTable
-    offers: Offers
+    reservations: ReservationCache
     pinned: str
     policy: str
 
-    def verdict(self, row: int) -> str:
-        """Why the row will not do, or ""."""
+    def rejection_reason(self, row: int) -> str:
+        """Return why the row is rejected, or ""."""
         if self.pinned and self.nodes.names[row] != self.pinned:
             return NOT_THE_NODE
         return POLICY_CONFLICT if row in self.conflicting() else ""
 
     def conflicting(self) -> Rows:
-        """Rows where exactly one of the new and an existing reservation has the Default policy."""
-        return self.offers.rows_with_other_policy(default=self.policy == "")
+        """Return the rows with a reservation of the other policy: Default, or not Default."""
+        return self.reservations.rows_with_other_policy(default=self.policy == "")
 
 
 @dataclass(frozen=True, slots=True)
-class Unrelated:
-    """A pod that says it draws on a reservation and owns none: it goes where any other may."""
+class UnrelatedState:
+    """A pod with annotations of an allocation that matches no reservation: it passes everywhere."""
 
     nodes: NodeTable
 
 
-def what_it_brings(pod: PodInfo, view: View) -> Hashable:
-    """Everything of the reservation that decides where it may be."""
-    found = view.world.offers.pending.get(pod.uid)
+def placement_key(pod: PodInfo, view: View) -> Hashable:
+    """Return everything of the reservation that decides where it may be placed."""
+    found = view.world.reservations.pending.get(pod.uid)
     pinned = pod.pod.metadata.annotations.get(names.RESERVATION_NODE, "")
     if found is None:
         return (pinned, pod.uid)
     spec = found.spec
     if spec.pre_allocation:
-        # One that inherits is like no other, and looks at pods everywhere.
+        # A pre-allocating reservation is a class of its own and depends on the pods of all nodes.
         return (pinned, pod.uid, found.metadata.resource_version, view.nodes.pods_version)
     return (pinned, spec.allocate_policy, spec.template is None)
 
 
-def inherits(pod: PodInfo, view: View) -> bool:
-    """Whether it is a reserve pod that may take room others still have."""
-    found = view.world.offers.pending.get(pod.uid) if pod.is_reserve_pod else None
+def uses_pre_allocation(pod: PodInfo, view: View) -> bool:
+    """Tell whether the pod is a reserve pod whose reservation pre-allocates."""
+    found = view.world.reservations.pending.get(pod.uid) if pod.is_reserve_pod else None
     return found is not None and found.spec.pre_allocation
 
 
 def prepare_reserve_pod(pod: PodInfo, view: View) -> ReserveState | Reject:
-    """Read the reservation behind a reserve pod."""
-    reservation = view.world.offers.pending.get(pod.uid)
+    """Look up the reservation of a reserve pod."""
+    reservation = view.world.reservations.pending.get(pod.uid)
     if reservation is None:
         missing = f'reservation.scheduling.koordinator.sh "{pod.name}" not found'
         return Reject(Code.ERROR, (f"cannot get reservation, err: {missing}",))
     if reservation.spec.template is None:
         return Reject(Code.ERROR, ("the reservation misses the template spec",))
     pinned = pod.pod.metadata.annotations.get(names.RESERVATION_NODE, "")
-    return ReserveState(view.nodes, view.world.offers, pinned, reservation.spec.allocate_policy)
+    return ReserveState(
+        view.nodes, view.world.reservations, pinned, reservation.spec.allocate_policy
+    )
 
 
-def remedy(pod: PodInfo, view: View, rejection: Rejection) -> str:
-    """What whoever wrote the reservation can do about it where the reasons do not tell, or ""."""
+def advice(pod: PodInfo, view: View, rejection: Rejection) -> str:
+    """Return how to correct the reservation, where the reasons do not say it, or ""."""
     if rejection.pre_filter_reject is not None and rejection.pre_filter_reject[1].reasons == (
         NO_CLUSTER_MODE,
     ):
@@ -117,7 +116,7 @@ def remedy(pod: PodInfo, view: View, rejection: Rejection) -> str:
 
 
 def filter_reserve_pod(state: ReserveState, rows: AnyRows) -> Verdicts:
-    """Unresolvable but on the node it is pinned to, and where policies do not go together."""
+    """Reject other nodes than the one the template names, and nodes with another policy."""
     verdicts = np.zeros(state.nodes.capacity, np.int8)
     if state.pinned:
         verdicts[:] = Code.UNRESOLVABLE
@@ -129,30 +128,30 @@ def filter_reserve_pod(state: ReserveState, rows: AnyRows) -> Verdicts:
     return found
 
 
-def bind_reservation(placement: Placement, heir: Inheritance | None = None) -> ApiCalls:
-    """Yield the writes that put a pending Reservation on its node.
+def bind_reservation(placement: Placement, result: PreAllocationResult | None = None) -> ApiCalls:
+    """Yield the writes that bind a pending Reservation to its node.
 
-    Pods it inherits from are told first: whoever reads the Reservation's status finds them told.
-    If it does not get there, they are told so.
+    Pre-allocated pods are annotated first, so that a reader of the status finds the annotations.
+    They are removed again if the Reservation cannot be bound.
     """
-    told: list[PodInfo] = []
+    annotated: list[PodInfo] = []
     try:
-        for pod in heir.pods if heir is not None else ():
-            told.append(pod)
-            yield _tell(pod, allocated_from(placement.pod))
-        yield from _write_status(placement, heir)
+        for pod in result.pods if result is not None else ():
+            annotated.append(pod)
+            yield _annotate(pod, allocated_from(placement.pod))
+        yield from _write_status(placement, result)
     except HoldfastError:
-        if told and not (yield from _is_there(placement)):
-            for pod in told:
-                yield from _take_back(pod)
+        if annotated and not (yield from _was_bound(placement)):
+            for pod in annotated:
+                yield from _remove_annotation(pod)
         raise
 
 
-def _write_status(placement: Placement, heir: Inheritance | None) -> ApiCalls:
-    """Write where the room is held, and whether it is free already.
+def _write_status(placement: Placement, result: PreAllocationResult | None) -> ApiCalls:
+    """Write the node, and whether the resources are available already.
 
-    The status is written against the version just read, so that a reservation that expired, was
-    deleted or was bound meanwhile is never brought back to life.
+    The status is written with the resource version just read, so that a reservation that meanwhile
+    expired, was deleted or was bound is not overwritten.
     """
     pod_info = placement.pod
     path = RESERVATIONS.path(name=pod_info.name)
@@ -161,7 +160,7 @@ def _write_status(placement: Placement, heir: Inheritance | None) -> ApiCalls:
         _check_alive(raw, pod_info)
         raw["status"] = {
             **(raw.get("status") or {}),
-            **_where(placement, heir),
+            **_phase_and_conditions(placement, result),
             "nodeName": placement.node,
             "allocatable": allocatable(pod_info),
         }
@@ -173,38 +172,42 @@ def _write_status(placement: Placement, heir: Inheritance | None) -> ApiCalls:
                 raise
 
 
-def _where(placement: Placement, heir: Inheritance | None) -> dict[str, Any]:
-    if heir is None or not (heir.pods or heir.lacking):
+def _phase_and_conditions(
+    placement: Placement, result: PreAllocationResult | None
+) -> dict[str, Any]:
+    if result is None or not (result.pods or result.shortfall):
         return {"phase": AVAILABLE, "conditions": placed(placement.now)}
-    message = "waiting for room to come free"
-    if heir.pods:
-        keys = ", ".join(sorted(pod.key for pod in heir.pods))
-        message = f"waiting for {keys} to leave the room"
+    message = "waiting for resources to become free"
+    if result.pods:
+        keys = ", ".join(sorted(pod.key for pod in result.pods))
+        message = f"waiting for the resources of {keys}"
     return {"phase": WAITING, "conditions": waiting(placement.now, message)}
 
 
 def allocated_from(pod_info: PodInfo) -> str:
-    """What a pod carries that takes its room from this reservation."""
+    """Return the annotation of a pod that allocates from this reservation."""
     return msgspec.json.encode({"name": pod_info.name, "uid": pod_info.uid}).decode()
 
 
-def _tell(pod: PodInfo, allocated: str | None) -> ApiCall:
-    # What it drew on several others, ended since, would be read instead of this.
-    said = {names.ALLOCATED: allocated, names.DRAWS: None}
-    meta = {"uid": pod.pod.metadata.uid, "annotations": said}
+def _annotate(pod: PodInfo, allocated: str | None) -> ApiCall:
+    # An annotation of several reservations, which have ended, would take precedence.
+    annotations = {names.ALLOCATED: allocated, names.DRAWS: None}
+    meta = {"uid": pod.pod.metadata.uid, "annotations": annotations}
     path = PODS.path(pod.namespace, pod.name)
     return ApiCall("patch", path, {"metadata": meta}, "application/merge-patch+json")
 
 
-def _take_back(pod: PodInfo) -> ApiCalls:
+def _remove_annotation(pod: PodInfo) -> ApiCalls:
     try:
-        yield _tell(pod, None)
+        yield _annotate(pod, None)
     except HoldfastError as failure:
-        log.warning("%s still says it leaves its room to a reservation: %s", pod.key, failure)
+        log.warning(
+            "%s is still annotated with a reservation that was not bound: %s", pod.key, failure
+        )
 
 
-def _is_there(placement: Placement) -> Generator[ApiCall, Any, bool]:
-    """Ask whether the Reservation is on the node after all: the answer to a write may get lost."""
+def _was_bound(placement: Placement) -> Generator[ApiCall, Any, bool]:
+    """Tell whether the Reservation was bound: the response to a successful write may be lost."""
     try:
         raw = yield ApiCall("get", RESERVATIONS.path(name=placement.pod.name))
     except HoldfastError:
@@ -214,15 +217,15 @@ def _is_there(placement: Placement) -> Generator[ApiCall, Any, bool]:
 
 
 def allocatable(pod_info: PodInfo) -> dict[str, AmountText]:
-    """What the reservation will offer: its template's requests, overlaid by a resize.
+    """Return what the reservation will hold: the template's requests, overlaid by a resize.
 
-    As it was when room was found for it; if it was edited since, it is resized afterwards.
+    If it was edited after it was scheduled, it is resized later.
     """
     asked = {
         name: round_up_nanos(name, amount) for name, amount in request_nanos(pod_info.pod).items()
     }
     amounts = {name: _text(name, amount) for name, amount in asked.items() if amount}
-    return {**amounts, **resized(pod_info.pod)}
+    return {**amounts, **resized_amounts(pod_info.pod)}
 
 
 def _check_alive(raw: Mapping[str, Any], pod_info: PodInfo) -> None:
@@ -242,7 +245,7 @@ def _text(name: str, amount: int) -> str:
 
 
 def _binary(amount: int) -> str:
-    """Write an amount as the largest binary unit that is exact.
+    """Format an amount in the largest binary unit that is exact.
 
     >>> _binary(800 * 2**20), _binary(1500)
     ('800Mi', '1500')

@@ -1,11 +1,11 @@
-"""Judging one row in plain integers gives what judging all rows at once gives."""
+"""Evaluating one row in plain integers gives the same as evaluating all rows as arrays."""
 
 from random import Random
 
 import numpy as np
 import pytest
 
-from holdfast.capacity.held_room import NOTHING, given_back
+from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
 from holdfast.engine.decision import decide, feasible, scored_rows
 from holdfast.engine.decision_cache import DecisionCache
 from holdfast.engine.profile import Profile
@@ -16,11 +16,11 @@ from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.reservation import ReservationPlugin
-from holdfast.plugins.reservation.kept import Kept, kept_of
 from holdfast.plugins.reservation.nomination import choose, nominate
-from holdfast.plugins.reservation.one_row import judge, offer_score
 from holdfast.plugins.reservation.owner import OwnerState
-from holdfast.plugins.reservation.owner_fit import fit, nominable, offer_scores
+from holdfast.plugins.reservation.owner_fit import fit_owner, nominable, reservation_scores
+from holdfast.plugins.reservation.owner_results import OwnerResults, results_of
+from holdfast.plugins.reservation.row_fit import fit_row, reservation_score
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from soak_size import SEED, TIMES
 
@@ -34,13 +34,13 @@ def a_world(random, *, ordered=True):
     for i in range(5):
         world.upsert(typed(a_node(f"n{i}", cpu="8", memory="16Gi", **{GPU: 2})))
     for i in range(10):
-        world.upsert(an_offer(random, i, ordered=ordered))
+        world.upsert(a_random_reservation(random, i, ordered=ordered))
     return world
 
 
-def an_offer(random, i, *, ordered):
+def a_random_reservation(random, i, *, ordered):
     phase = random.choice(("Available", "Available", "Available", "Waiting"))
-    # What waits may hold more than its node has left.
+    # A waiting reservation may hold more than its node has left.
     cpu = random.randint(1, 4) + (5 if phase == "Waiting" else 0)
     amounts = {"cpu": f"{cpu}", "memory": f"{random.randint(1, 4)}Gi"}
     if random.random() < 0.4:
@@ -83,31 +83,31 @@ def state_of(world, pod):
 
 
 def check_rows(state, change):
-    back = given_back(state.offers, change) if change else NOTHING
-    found = fit(state, back)
+    back = freed_capacity(state.reservations, change) if change else NOTHING_FREED
+    found = fit_owner(state, back)
     named = nominable(state, found)
-    scores, match = offer_scores(state), state.match
+    scores, match = reservation_scores(state), state.match
     request = dict(state.request)
     for here, row in enumerate(match.rows.tolist()):
-        one = judge(state, row, back)
+        one = fit_row(state, row, back)
         assert one.passes == found.passes[here]
-        for i, (offer, chance) in enumerate(one.chances, one.begin):
-            assert offer.slot == match.slots[i]
-            assert chance._asdict() == {name: getattr(found, name)[i] for name in chance._fields}
-            assert (offer in one.nominable) == named[i]
-            assert offer_score(offer, request) == scores[i]
-            assert one.scores.get(offer.slot) == (scores[i] if found.serves[i] else None)
+        for i, (info, fit) in enumerate(one.fits, one.begin):
+            assert info.slot == match.slots[i]
+            assert fit._asdict() == {name: getattr(found, name)[i] for name in fit._fields}
+            assert (info in one.nominable) == named[i]
+            assert reservation_score(info, request) == scores[i]
+            assert one.scores.get(info.slot) == (scores[i] if found.serves[i] else None)
 
 
-def play(random, world, steps, told=lambda _state, _placement: None):
-    """Place owners and let them go again, as a scheduler would; tell each step."""
+def play(random, world, steps, on_step=lambda _state, _placement: None):
+    """Place owners and delete some of them again, and call ``on_step`` after each placement."""
     profile: Profile = default_profiles()["default-scheduler"]
     rng = np.random.default_rng(random.randint(0, 99))
     plugin, standing = profile.plugin("Reservation"), []
     for step in range(steps):
         if standing and random.random() < 0.3:
             pod_info = standing.pop(random.randrange(len(standing)))
-            world.offers.withdraw(pod_info.uid)
+            world.reservations.deallocate(pod_info.uid)
             world.forget(pod_info.uid)
         else:
             pod_info = world.pod_info(typed(an_owner(random, f"p{step}")))
@@ -115,14 +115,14 @@ def play(random, world, steps, told=lambda _state, _placement: None):
             if isinstance(found, Placement):
                 world.assume(pod_info, found.row)
                 if (state := found.states.get(plugin.name)) is not None:
-                    told(state, found)
+                    on_step(state, found)
                     plugin.reserve(state, found)
                 standing.append(pod_info)
         yield standing
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_row_is_judged_as_all_rows_are(seed):
+def test_one_row_is_evaluated_as_all_rows_are(seed):
     random = Random(seed)
     world = a_world(random)
     for standing in play(random, world, 25):
@@ -135,24 +135,24 @@ def test_one_row_is_judged_as_all_rows_are(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_kept_is_what_would_be_found_now(seed):
+def test_cached_results_equal_fresh_ones(seed):
     random = Random(seed)
     world = a_world(random)
     states = [state_of(world, an_owner(random, f"asker{i}")) for i in range(4)]
     everything = slice(0, world.nodes.size)
     for _ in play(random, world, 25):
         for state in states:
-            kept, anew = kept_of(state), Kept(state)
+            kept, anew = results_of(state), OwnerResults(state)
             anew.refresh()
             assert (kept.verdicts == anew.verdicts).all()
             assert (kept.scores(everything) == anew.scores(everything)).all()
 
 
-def test_the_offer_is_chosen_as_if_the_pod_were_not_there_yet():
+def test_the_reservation_is_nominated_as_if_the_pod_were_not_assumed_yet():
     remembered = []
 
-    def told(state, placement):
-        before = state.kept.before(placement.row)
+    def on_step(state, placement):
+        before = state.results.before(placement.row)
         if before is not None:
             without = PodChange(removed={placement.row: (placement.pod,)})
             assert choose(state, before) == nominate(state, placement.row, without)
@@ -160,14 +160,14 @@ def test_the_offer_is_chosen_as_if_the_pod_were_not_there_yet():
 
     for seed in SEEDS:
         random = Random(seed)
-        for _ in play(random, a_world(random), 25, told):
+        for _ in play(random, a_world(random), 25, on_step):
             pass
-    assert remembered, "no row was judged just before"
+    assert remembered, "no cached result was compared"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_best_rows_are_those_of_scoring_everything(seed):
-    """Owners compare the best offers alone; that must be as good as normalizing all rows."""
+def test_the_best_rows_equal_those_of_scoring_all_rows(seed):
+    """Comparing only the best rows gives the same as normalizing the scores of all rows."""
     random = Random(seed)
     ordered = seed % 3 == 0
     world, profile = a_world(random, ordered=ordered), default_profiles()["default-scheduler"]
@@ -189,4 +189,4 @@ def test_the_best_rows_are_those_of_scoring_everything(seed):
         anew.refresh()
         assert (anew.feasible_mask == found.pod_class.feasible_mask).all()
         assert (anew.totals[anew.feasible_mask] == found.pod_class.totals[anew.feasible_mask]).all()
-    assert ordered or compared, "no owner's best offers were compared alone"
+    assert ordered or compared, "no owner's best rows were compared alone"

@@ -1,4 +1,4 @@
-"""``holdfast reservation free``: what each node has, and who has it."""
+"""``holdfast reservation free``: used, reserved and free resources of every node."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ USUAL = ("cpu", "memory")
 
 
 def run(resources: Sequence[str], kubeconfig: Path | None, output: str) -> None:
-    """Print the room of every node."""
-    found = rooms(asyncio.run(_read(kubeconfig)), resources or USUAL)
+    """Print the resources of every node."""
+    found = node_resources(asyncio.run(_read(kubeconfig)), resources or USUAL)
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(found)).decode())
     else:
@@ -35,10 +35,10 @@ async def _read(kubeconfig: Path | None) -> World:
         return build_world(await list_all(client, ASKED))
 
 
-def rooms(world: World, resources: Sequence[str]) -> list[dict[str, Any]]:
-    """Tell of every node what it has, what pods use, what is reserved and unused, what is free.
+def node_resources(world: World, resources: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what every node has, what pods use, what is reserved but unused, and what is free.
 
-    Amounts are in base units, of cpu in millicores. What is free is free for everybody.
+    Amounts are in base units, cpu in millicores.
     """
     nodes = world.nodes
     ids = {name: nodes.resources.id(name) for name in resources}
@@ -53,12 +53,12 @@ def rooms(world: World, resources: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _held(world: World) -> Counter[tuple[int, int]]:
-    """What reservations hold beside their owners, by row and resource."""
+    """Sum what reservations hold beside their owners, by row and resource."""
     held: Counter[tuple[int, int]] = Counter()
-    for offer in world.offers:
-        row = world.nodes.row_of.get(offer.node)
+    for info in world.reservations:
+        row = world.nodes.row_of.get(info.node)
         if row is not None:
-            beside = {**offer.top_up, PODS: offer.slots}
+            beside = {**info.held_amounts, PODS: info.held_pod_slots}
             held.update({(row, resource): amount for resource, amount in beside.items()})
     return held
 

@@ -1,4 +1,4 @@
-"""What of a Reservation is allowed and yet hardly meant: whoever writes it is told."""
+"""Warnings about Reservations that are valid but probably not meant so."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _MOST = 2**31
 _AT = "spec.template.spec"
 
 
-def advise(new: Reservation, old: Reservation | None = None) -> Iterator[str]:
-    """List what a new or changed Reservation says in vain, and what to do about it."""
+def find_warnings(new: Reservation, old: Reservation | None = None) -> Iterator[str]:
+    """Yield a warning for each part of a new or changed Reservation that has no effect."""
     yield from _labels(new, old)
     yield from _policy(new, old)
     yield from _emptiness(new, old)
@@ -30,7 +30,7 @@ def _labels(new: Reservation, old: Reservation | None) -> Iterator[str]:
             continue
         number = parse_integer(text)
         if number is None or not -most <= number < most:
-            yield f'metadata.labels[{key}]: "{text}" is no whole number and counts as {counts}'
+            yield f'metadata.labels[{key}]: "{text}" is not a whole number and counts as {counts}'
 
 
 def _policy(new: Reservation, old: Reservation | None) -> Iterator[str]:
@@ -38,14 +38,14 @@ def _policy(new: Reservation, old: Reservation | None) -> Iterator[str]:
     if before is not None and before == spec:
         return
     if spec.pre_allocation_policy is not None and not spec.pre_allocation:
-        yield "spec.preAllocationPolicy: counts only with spec.preAllocation: true"
+        yield "spec.preAllocationPolicy: has no effect without spec.preAllocation: true"
     template = spec.template
     if template is None or not template.spec.priority_class_name:
         return
     if template.spec.priority is None and PRIORITY not in new.metadata.labels:
         yield (
-            f"{_AT}.priorityClassName: is not looked up for a reservation, which is above every "
-            f"pod unless {_AT}.priority or the label {PRIORITY} gives its number"
+            f"{_AT}.priorityClassName: has no effect: a reservation has the highest priority "
+            f"unless {_AT}.priority or the label {PRIORITY} sets it"
         )
 
 
@@ -60,7 +60,7 @@ def _emptiness(new: Reservation, old: Reservation | None) -> Iterator[str]:
 
 
 def _asks(spec: PodSpec) -> bool:
-    """Tell whether a template asks for any amounts; limits count as requests."""
+    """Tell whether a template requests anything; limits count as requests."""
     given = [each.resources for each in (*spec.containers, *spec.init_containers)]
     if spec.resources is not None:
         given.append(spec.resources)
@@ -68,11 +68,11 @@ def _asks(spec: PodSpec) -> bool:
 
 
 def _moves(new: Reservation, old: Reservation) -> Iterator[str]:
-    """A reservation never moves."""
+    """Warn about fields that would move a reservation: it stays on its node."""
     if new.spec.template is None or old.spec.template is None:
         return
     now, was = new.spec.template.spec, old.spec.template.spec
-    stays = f"the reservation stays on {new.status.node_name}; delete it and make another"
+    stays = f"the reservation stays on {new.status.node_name}; delete it and create another"
     for name, before, after in (
         ("nodeName", was.node_name, now.node_name),
         ("nodeSelector", was.node_selector, now.node_selector),

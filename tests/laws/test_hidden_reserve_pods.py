@@ -55,7 +55,7 @@ def seen(world, pod):
 def matched(world, pod):
     """Return the uids of the reservations that a pod may use."""
     match = world.match(world.pod_info(pod))
-    return set() if match is None else {world.offers.at(int(s)).uid for s in match.slots}
+    return set() if match is None else {world.reservations.at(int(s)).uid for s in match.slots}
 
 
 @LAW

@@ -1,4 +1,4 @@
-"""What owners take from which reservations, decided by the whole default profile."""
+"""What owners allocate from which reservations, with the whole default profile."""
 
 import msgspec
 import numpy as np
@@ -26,7 +26,7 @@ def held(name="r", cpu="4", node="n", age=0, **more):
 
 
 class Cluster:
-    """One node, some reservations on it, and pods that are placed one after the other."""
+    """One node with reservations, on which pods are placed one after the other."""
 
     def __init__(self, *reservations, cpu="8", **node):
         self.world = World()
@@ -36,7 +36,7 @@ class Cluster:
         check_invariants(self.world)
 
     def place(self, cpu="1", name="p", must=False, **more):
-        """Let an owner have its turn: what it draws by reservation, or why it must wait."""
+        """Schedule an owner; return what it allocates by reservation, or why it is rejected."""
         notes = {f"{PREFIX}/reservation-affinity": "{}"} if must else None
         pod = typed(a_pod(name, cpu=cpu, labels={"app": "web"}, annotations=notes, **more))
         pod_info = self.world.pod_info(pod)
@@ -44,23 +44,25 @@ class Cluster:
         check_invariants(self.world)
         if not isinstance(outcome, Placement):
             return outcome.message
-        draws = self.world.offers.draws_of(pod_info.uid)
+        draws = self.world.reservations.allocations_of(pod_info.uid)
         self.notes = outcome.annotations
         return {
-            self.world.offers.at(slot).reservation.name: amounts.get(CPU, 0)
+            self.world.reservations.at(slot).reservation.name: amounts.get(CPU, 0)
             for slot, amounts in draws.items()
         }
 
 
 @pytest.mark.parametrize("policy", [None, "Aligned", "Restricted"])
-def test_an_owner_draws_on_its_reservation(policy):
+def test_an_owner_allocates_from_its_reservation(policy):
     assert Cluster(held(allocate_policy=policy)).place("3") == {"r": 3000}
 
 
 @pytest.mark.parametrize(("policy", "placed"), [(None, 1), ("Aligned", 1), ("Restricted", 0)])
 def test_what_a_reservation_lacks_comes_from_the_node_unless_it_is_restricted(policy, placed):
-    told = Cluster(held(allocate_policy=policy)).place("6")
-    assert told == {"r": 6000} if placed else "Reservation(s) Insufficient cpu" in told
+    warnings_of = Cluster(held(allocate_policy=policy)).place("6")
+    assert (
+        warnings_of == {"r": 6000} if placed else "Reservation(s) Insufficient cpu" in warnings_of
+    )
 
 
 def test_default_reservations_of_a_node_add_up_oldest_first():
@@ -76,21 +78,21 @@ def test_aligned_reservations_do_not_add_up():
     assert "Insufficient cpu by node" in Cluster(one, other, cpu="4").place("3")
 
 
-def test_what_is_left_of_a_taken_allocate_once_reservation_is_not_lent_out():
+def test_the_rest_of_a_used_allocate_once_reservation_cannot_be_allocated():
     cluster = Cluster(held("a", "2", age=30), held("b", "2"), cpu="4")
     assert cluster.place("1", "first") == {"a": 1000}
     assert "Insufficient cpu by node" in cluster.place("3", "second")
     assert cluster.place("2", "third") == {"b": 2000}
 
 
-def test_an_owner_on_a_node_without_a_reservation_draws_on_nobodys():
+def test_an_owner_on_a_node_without_a_reservation_allocates_nothing():
     cluster = Cluster(held(cpu="2"), cpu="2")
     cluster.world.upsert(typed(a_node("m", cpu="8")))
     assert cluster.place("3") == {}
     assert not cluster.notes
 
 
-def test_whoever_must_use_a_reservation_waits_when_all_are_taken():
+def test_an_owner_that_requires_a_reservation_stays_pending_when_none_is_matchable():
     cluster = Cluster(held(cpu="2"))
     assert cluster.place("1", "first") == {"r": 1000}
     assert "no reservations match reservation affinity" in cluster.place("1", "second", must=True)
@@ -102,10 +104,12 @@ def test_a_resource_no_reservation_ever_reserved_comes_from_the_node():
     cluster = Cluster(held("a", "2"), held("b", "2"), allocatable=dict.fromkeys(names, "4"))
     assert cluster.place("3", requests={names[-1]: "2"}) == {"a": 2000, "b": 1000}
     assert names[-1] in cluster.place("1", "other", requests={names[-1]: "3"})
-    assert "example.com/nobody" in cluster.place("1", "more", requests={"example.com/nobody": "1"})
+    assert "example.com/unknown" in cluster.place(
+        "1", "more", requests={"example.com/unknown": "1"}
+    )
 
 
-def test_a_pod_slot_comes_from_the_reservation_it_draws_on_and_no_other():
+def test_a_pod_slot_comes_from_the_nominated_reservation_only():
     one, two = held("one", "2", age=30), held("two", "2")
     cluster = Cluster(one, two, pods="2")
     assert cluster.place("1", "first") == {"one": 1000}
@@ -125,7 +129,7 @@ def test_a_restricted_reservation_of_pod_slots_limits_their_number():
 
 
 @pytest.mark.parametrize(("policy", "placed"), [(None, True), ("Aligned", False)])
-def test_reservations_being_bound_keep_the_other_policy_off_their_node(policy, placed):
+def test_reservations_being_bound_exclude_the_other_policy_from_their_node(policy, placed):
     cluster = Cluster()
     outcomes = []
     for name, wanted in (("first", None), ("second", policy)):
@@ -141,7 +145,7 @@ def test_reservations_being_bound_keep_the_other_policy_off_their_node(policy, p
     if not placed:
         assert "node(s) reservation allocate policy conflict" in second.message
     unreserve_and_forget(PROFILE, cluster.world, first)
-    assert not cluster.world.offers.placing.keys() & {first.pod.uid}
+    assert not cluster.world.reservations.being_bound.keys() & {first.pod.uid}
 
 
 def test_R095_every_one_of_2000_owners_is_allocated_where_there_is_room_for_all():
@@ -154,12 +158,12 @@ def test_R095_every_one_of_2000_owners_is_allocated_where_there_is_room_for_all(
         pod = typed(a_pod(f"o{i}", cpu="50m", labels={"app": "web"}))
         placement = schedule_pod(PROFILE, world.pod_info(pod), world, 0.0, dice)
         assert f"{PREFIX}/reservation-allocated" in placement.annotations
-    assert {len(offer.draws) for offer in world.offers} == {20}
+    assert {len(info.allocated_by_pod) for info in world.reservations} == {20}
     check_invariants(world)
 
 
 def placed_by(args, reservation, **pod):
-    """What an owner's attempt comes to under some ReservationArgs."""
+    """Return the outcome for an owner under some ReservationArgs."""
     profile = build_profile("p", REGISTRY, args={"Reservation": args})
     world = World()
     for obj in (typed(a_node("n", cpu="16", allocatable={"example.com/x": "9"})), reservation):
@@ -168,13 +172,13 @@ def placed_by(args, reservation, **pod):
     return schedule_pod(profile, pod_info, world, 0.0, np.random.default_rng(0))
 
 
-def test_an_owner_may_fall_back_to_the_node_if_the_profile_lets_it():
+def test_an_owner_may_fall_back_to_the_node_if_configured():
     small = held(cpu="2", allocate_policy="Restricted")
     assert "Insufficient cpu" in placed_by({}, small, cpu="4").message
     placement = placed_by({"fallBackToNode": True}, small, cpu="4")
     assert isinstance(placement, Placement)
     assert placement.annotations == {}
-    # Where the reservation suffices it is used, and what is held stays held.
+    # Where the reservation suffices it is used, and what it holds stays held.
     served = placed_by({"fallBackToNode": True}, small, cpu="2")
     assert f"{PREFIX}/reservation-allocated" in served.annotations
     assert "Insufficient cpu" in placed_by({"fallBackToNode": True}, small, cpu="15").message
@@ -183,7 +187,7 @@ def test_an_owner_may_fall_back_to_the_node_if_the_profile_lets_it():
 @pytest.mark.parametrize(
     "args", [{"ignoredResources": ["example.com/x"]}, {"ignoredResourceGroups": ["example.com"]}]
 )
-def test_reservations_are_not_asked_about_ignored_resources(args):
+def test_reservations_are_not_considered_for_ignored_resources(args):
     status = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "4", X: "2"}}
     room = typed(
         a_reservation(owner_labels={"app": "web"}, status=status, allocate_policy="Restricted")
@@ -191,5 +195,5 @@ def test_reservations_are_not_asked_about_ignored_resources(args):
     much = {"cpu": "1", "requests": {X: "5"}}
     assert f"Insufficient {X}" in placed_by({}, room, **much).message
     assert isinstance(placed_by(args, room, **much), Placement)
-    # The node must have them all the same.
+    # The node must have the resources in any case.
     assert f"Insufficient {X} by node" in placed_by(args, room, cpu="1", requests={X: "10"}).message

@@ -1,9 +1,8 @@
-"""The cluster as some pods see it: without the reserve pods whose room is theirs.
+"""The counts of the node table without the reserve pods of a pod's own reservations.
 
-A reservation keeps, besides amounts, what a pod keeps: its reserve pod is counted by selectors,
-holds affinity terms, ports and volumes. For its owners it is not there. What they see is what is
-counted for everybody less a sparse correction, which is worked out again only when the reserve
-pods they do not see, or nodes, changed.
+A reserve pod is counted by selectors and has affinity terms, ports and volumes like a pod, but for
+the owners of its reservation it must not exist. Their counts are the common ones less a sparse
+correction, which is computed again only when the hidden reserve pods, or nodes, change.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 
 _MANY = 256
-Laden = Mapping[int, tuple[PodInfo, ...]]
+PodsByRow = Mapping[int, tuple[PodInfo, ...]]
 
 
-class Look(NamedTuple):
-    """What can be seen of a reserve pod besides where it is; most look alike."""
+class ReservePodShape(NamedTuple):
+    """What selectors and affinity terms read of a reserve pod; many reserve pods have the same."""
 
     namespace: str
     labels: tuple[tuple[str, str], ...]
@@ -37,63 +36,74 @@ class Look(NamedTuple):
     terminating: bool
 
     @classmethod
-    def of(cls, pod_info: PodInfo) -> Look:
-        """The look of a reserve pod."""
+    def of(cls, pod_info: PodInfo) -> ReservePodShape:
+        """Return the shape of a reserve pod."""
         labels = tuple(sorted(pod_info.labels.items()))
         return cls(pod_info.namespace, labels, pod_info.affinity_terms, pod_info.terminating)
 
 
-Looks = Interner[Look]
+ReservePodShapes = Interner[ReservePodShape]
 
 
-class Unseen:
-    """The reserve pods that one sort of pods does not see.
+class HiddenReservePods:
+    """The reserve pods that are hidden from one set of pods.
 
-    ``rows`` and ``looks`` (ids in the table of looks) have one entry a reserve pod; ``laden`` are
-    those with ports or volumes, by row. It stays the same object while its content changes;
-    ``version`` tells when.
+    ``rows`` and ``shapes`` (ids in the table of shapes) have one entry for each reserve pod;
+    ``with_ports_or_volumes`` are those that have any, by row. The object stays the same when its
+    content changes; then ``version`` moves.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
         self.version = 0
         self.rows: Rows = np.zeros(0, np.intp)
-        self.laden: Laden = {}
+        self.with_ports_or_volumes: PodsByRow = {}
         self._looks: NDArray[np.int32] = np.zeros(0, np.int32)
-        self._table = Looks()
-        self._counts: dict[SelectorCount, SeenCount] = {}
-        self._terms: dict[ExistingTerm, SeenTerm] = {}
+        self._table = ReservePodShapes()
+        self._counts: dict[SelectorCount, VisibleSelectorCount] = {}
+        self._terms: dict[ExistingTerm, VisibleTerm] = {}
 
-    def update(self, rows: Rows, looks: NDArray[np.int32], table: Looks, laden: Laden) -> None:
-        """Take in which reserve pods these are now."""
-        self.rows, self._looks, self._table, self.laden = rows, looks, table, laden
+    def update(
+        self,
+        rows: Rows,
+        looks: NDArray[np.int32],
+        table: ReservePodShapes,
+        with_ports_or_volumes: PodsByRow,
+    ) -> None:
+        """Replace the hidden reserve pods."""
+        self.rows, self._looks, self._table, self.with_ports_or_volumes = (
+            rows,
+            looks,
+            table,
+            with_ports_or_volumes,
+        )
         self.version += 1
 
     @property
     def mark(self) -> tuple[int, int]:
-        """What a correction depends on: who they are, and the labels of namespaces."""
+        """What a correction depends on: this version, and the labels of namespaces."""
         return self.version, self.nodes.epochs["namespaces"]
 
-    def count(self, counter: SelectorCount) -> SeenCount:
-        """See a counter without them."""
+    def count(self, counter: SelectorCount) -> VisibleSelectorCount:
+        """Return a counter without the hidden reserve pods."""
         found = self._counts.get(counter)
         if found is None:
             if len(self._counts) >= _MANY:
                 self._counts.clear()
-            found = self._counts[counter] = SeenCount(counter, self)
+            found = self._counts[counter] = VisibleSelectorCount(counter, self)
         return found
 
-    def term(self, held: ExistingTerm) -> SeenTerm:
-        """See the holders of a term without them."""
+    def term(self, held: ExistingTerm) -> VisibleTerm:
+        """Return an affinity term without the hidden reserve pods that have it."""
         found = self._terms.get(held)
         if found is None:
             if len(self._terms) >= _MANY:
                 self._terms.clear()
-            found = self._terms[held] = SeenTerm(held, self)
+            found = self._terms[held] = VisibleTerm(held, self)
         return found
 
-    def found(self, times: Callable[[Look], int]) -> Rows:
-        """Rows of those of whom ``times`` says more than 0, as often as it says."""
+    def found(self, times: Callable[[ReservePodShape], int]) -> Rows:
+        """Return the rows of hidden reserve pods, each repeated as often as ``times`` says."""
         if not len(self._looks):
             return self.rows
         there, which = np.unique(self._looks, return_inverse=True)
@@ -102,14 +112,19 @@ class Unseen:
         return rows
 
 
-class SeenDomains:
-    """Pods per domain less those unseen; has the face of ``DomainCount``."""
+class VisibleDomainCount:
+    """Pods per domain without the hidden ones; has the interface of ``DomainCount``."""
 
-    __slots__ = ("_base", "_less", "_mark", "_times", "_unseen", "label")
+    __slots__ = ("_base", "_hidden_pods", "_less", "_mark", "_times", "label")
 
-    def __init__(self, base: DomainCount, unseen: Unseen, times: Callable[[Look], int]) -> None:
+    def __init__(
+        self,
+        base: DomainCount,
+        hidden_pods: HiddenReservePods,
+        times: Callable[[ReservePodShape], int],
+    ) -> None:
         self._base = base
-        self._unseen = unseen
+        self._hidden_pods = hidden_pods
         self._times = times
         self._mark: tuple[int, ...] = ()
         self._less: NDArray[np.float64] | None = None
@@ -118,11 +133,11 @@ class SeenDomains:
     def refresh(self) -> None:
         """Bring counts and correction up to date."""
         self._base.refresh()
-        mark = (*self._unseen.mark, self._base.seen)
+        mark = (*self._hidden_pods.mark, self._base.seen)
         if self._mark == mark:
             return
         self._mark = mark
-        rows = self._unseen.found(self._times)
+        rows = self._hidden_pods.found(self._times)
         ids = self.label.ids[rows[self._base.eligible[rows]]]
         size = len(self._base.padded)
         self._less = np.bincount(ids, minlength=size).astype(np.float64) if len(ids) else None
@@ -139,7 +154,7 @@ class SeenDomains:
 
     @property
     def per_row(self) -> NDArray[np.int32]:
-        """Pods per row, the unseen among them: where this is 0 there is nobody to be counted."""
+        """Pods per row, hidden ones included; where this is 0 there is nothing to count."""
         return self._base.per_row
 
     @property
@@ -149,32 +164,32 @@ class SeenDomains:
 
     @property
     def total(self) -> int:
-        """Pods in any domain."""
+        """Pods in all domains."""
         less = 0 if self._less is None else int(self._less.sum())
         return self._base.total - less
 
     def at(self, row: int) -> int:
-        """Pods in the row's domain; 0 if the row has none."""
+        """Return the pods in the row's domain; 0 if the row has none."""
         less = 0 if self._less is None else int(self._less[self.label.at[row]])
         return self._base.at(row) - less
 
 
-class SeenCount:
-    """A counter less those unseen; has the face of ``SelectorCount``."""
+class VisibleSelectorCount:
+    """A counter without the hidden pods; has the interface of ``SelectorCount``."""
 
-    def __init__(self, base: SelectorCount, unseen: Unseen) -> None:
+    def __init__(self, base: SelectorCount, hidden_pods: HiddenReservePods) -> None:
         self._base = base
-        self._unseen = unseen
-        self._domains: dict[DomainCount, SeenDomains] = {}
+        self._hidden_pods = hidden_pods
+        self._domains: dict[DomainCount, VisibleDomainCount] = {}
         self._mark: tuple[int, ...] = ()
         self._less: NDArray[np.int32] | None = None
 
     @property
     def live(self) -> NDArray[np.int32]:
-        """Pods per row, without those on their way out."""
-        if self._mark != self._unseen.mark:
-            self._mark = self._unseen.mark
-            rows = self._unseen.found(self._counted_alive)
+        """Pods per row that are not terminating."""
+        if self._mark != self._hidden_pods.mark:
+            self._mark = self._hidden_pods.mark
+            rows = self._hidden_pods.found(self._counted_alive)
             size = len(self._base.live)
             self._less = np.bincount(rows, minlength=size).astype(np.int32) if len(rows) else None
         return self._base.live if self._less is None else self._base.live - self._less
@@ -182,33 +197,33 @@ class SeenCount:
     def by_domain(
         self, key: str, eligibility: Hashable, label: LabelColumn, eligible: Eligible | None,
         journal: Journal, *, live: bool = True,
-    ) -> SeenDomains:  # fmt: skip
-        """The counts per value of ``key`` over rows that ``eligible`` admits, up to date."""
+    ) -> VisibleDomainCount:  # fmt: skip
+        """Return up-to-date counts for each value of ``key`` over rows that ``eligible`` admits."""
         base = self._base.by_domain(key, eligibility, label, eligible, journal, live=live)
         found = self._domains.get(base)
         if found is None:
             times = self._counted_alive if live else self._counted
-            found = self._domains[base] = SeenDomains(base, self._unseen, times)
+            found = self._domains[base] = VisibleDomainCount(base, self._hidden_pods, times)
         found.refresh()
         return found
 
-    def _counted(self, look: Look) -> int:
-        its = self._unseen.nodes.namespaces.get(look.namespace, {})
+    def _counted(self, look: ReservePodShape) -> int:
+        its = self._hidden_pods.nodes.namespaces.get(look.namespace, {})
         return int(self._base.selects(look.namespace, its, dict(look.labels)))
 
-    def _counted_alive(self, look: Look) -> int:
+    def _counted_alive(self, look: ReservePodShape) -> int:
         return 0 if look.terminating else self._counted(look)
 
 
-class SeenTerm:
-    """A held term less those unseen; has the face of ``ExistingTerm``."""
+class VisibleTerm:
+    """An existing term without the hidden pods that have it; same interface as ``ExistingTerm``."""
 
-    def __init__(self, base: ExistingTerm, unseen: Unseen) -> None:
+    def __init__(self, base: ExistingTerm, hidden_pods: HiddenReservePods) -> None:
         self.role = base.role
         self.term = base.term
-        self.domains = SeenDomains(base.domains, unseen, self._held_by)
+        self.domains = VisibleDomainCount(base.domains, hidden_pods, self._held_by)
 
-    def _held_by(self, look: Look) -> int:
+    def _held_by(self, look: ReservePodShape) -> int:
         return _terms(look.affinity_terms, self.role).count(self.term)
 
 
@@ -218,11 +233,13 @@ def _terms(terms: AffinityTerms, role: TermRole) -> tuple[AffinityTerm, ...]:
     return terms.required_affinity if role is TermRole.REQUIRED_AFFINITY else terms.preferred
 
 
-AnyDomains = DomainCount | SeenDomains
-AnyCount = SelectorCount | SeenCount
-AnyTerm = ExistingTerm | SeenTerm
+AnyDomains = DomainCount | VisibleDomainCount
+AnyCount = SelectorCount | VisibleSelectorCount
+AnyTerm = ExistingTerm | VisibleTerm
 
 
-def laden_on(unseen: Unseen | None, row: int) -> Sequence[PodInfo]:
-    """The reserve pods with ports or volumes on a row that a pod does not see."""
-    return () if unseen is None else unseen.laden.get(row, ())
+def hidden_with_ports_or_volumes(
+    hidden_pods: HiddenReservePods | None, row: int
+) -> Sequence[PodInfo]:
+    """Return the hidden reserve pods with ports or volumes on a row."""
+    return () if hidden_pods is None else hidden_pods.with_ports_or_volumes.get(row, ())

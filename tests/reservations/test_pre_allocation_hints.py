@@ -1,4 +1,4 @@
-"""What is heard of pods that may leave their room, though it changes no room at all."""
+"""Events of pods that change no resources, but make a pod pre-allocatable."""
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def the_world(*objects):
 
 
 def tried(world, reservation):
-    """From whom a reservation inherits that has its turn; None if it fits nowhere."""
+    """Schedule a reservation; return the pods it pre-allocates, None if it fits nowhere."""
     pod_info = world.pod_info(reserve_pod(reservation), is_reserve_pod=True)
     outcome = schedule_pod(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
     if not isinstance(outcome, Placement):
@@ -34,28 +34,30 @@ def tried(world, reservation):
     return [pod.name for pod in outcome.states["Reservation"].chosen.pods]
 
 
-def test_a_pod_that_was_on_its_way_is_there():
+def test_a_confirmed_pod_is_pre_allocatable():
     world = the_world(a_node("n", cpu="4"), a_pod("small", cpu="1", node="n", labels=MINE))
     world.assume(world.pod_info(typed(a_pod("big", cpu="3", labels=MINE))), world.nodes.row_of["n"])
-    heir = typed(a_reservation("r", cpu="3", owner_labels=MINE, pre_allocation=True))
-    world.upsert(heir)
-    assert tried(world, heir) is None
+    pre_allocating = typed(a_reservation("r", cpu="3", owner_labels=MINE, pre_allocation=True))
+    world.upsert(pre_allocating)
+    assert tried(world, pre_allocating) is None
     world.upsert(typed(a_pod("big", cpu="3", node="n", labels=MINE)))
-    assert tried(world, heir) == ["big"]
+    assert tried(world, pre_allocating) == ["big"]
 
 
-def test_a_pod_says_that_it_would_rather_leave():
-    def offered(name, **notes):
+def test_a_pod_with_a_higher_priority_annotation_is_chosen():
+    def pre_allocatable(name, **notes):
         return a_pod(name, cpu="1", node="n", labels=OFFERED, annotations=notes)
 
-    world = the_world(a_node("n", cpu="2"), offered("a"), offered("b"))
+    world = the_world(a_node("n", cpu="2"), pre_allocatable("a"), pre_allocatable("b"))
     ways = {"mode": "Cluster", "enableMultiple": True}
-    heir = typed(a_reservation("r", cpu="1", pre_allocation=True, pre_allocation_policy=ways))
-    world.upsert(heir)
-    # Looked at, not placed: placing it would be news of its own.
-    pod_info = world.pod_info(reserve_pod(heir), is_reserve_pod=True)
+    pre_allocating = typed(
+        a_reservation("r", cpu="1", pre_allocation=True, pre_allocation_policy=ways)
+    )
+    world.upsert(pre_allocating)
+    # The reservation is only filtered: placing it would be a change of its own.
+    pod_info = world.pod_info(reserve_pod(pre_allocating), is_reserve_pod=True)
     assert chosen(world, pod_info) == ["a"]
-    world.upsert(typed(offered("b", **{RANK: "9"})))
+    world.upsert(typed(pre_allocatable("b", **{RANK: "9"})))
     assert chosen(world, pod_info) == ["b"]
 
 

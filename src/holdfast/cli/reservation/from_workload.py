@@ -1,4 +1,4 @@
-"""Reservations for the replicas a workload is to have."""
+"""Build reservations for future replicas of a workload."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOT_RESERVED = ("nodeName", "schedulingGates")
 
 @dataclass(frozen=True, slots=True)
 class ReservationFlags:
-    """What the flags say beyond the workload itself."""
+    """The flags of ``holdfast reservation create``, except the workload."""
 
     ttl: str = ""
     expires: str = ""
@@ -51,10 +51,9 @@ def workload(text: str) -> tuple[Resource[Any], str]:
 
 
 def reservation_for(raw: Mapping[str, Any], wish: ReservationFlags) -> Raw:
-    """Make the reservation for one more pod of a workload.
+    """Build the reservation for one more pod of a workload.
 
-    The pod is the workload's own template; its owners are the workload's pods, by its selector
-    and its namespace.
+    The template is the workload's; the owners are the pods of its selector and namespace.
     """
     meta, spec = raw["metadata"], raw["spec"]
     namespace, name = meta["namespace"], meta["name"]

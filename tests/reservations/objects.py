@@ -1,4 +1,4 @@
-"""What the stories are made of: one sort of node, owners, strangers, and room held for owners."""
+"""Nodes, owners, other pods and reservations for the stories."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ WEB = {"app": "web"}
 
 
 def node(name="n1", cpu="16", memory="32Gi", **more):
-    """16 CPUs, 32Gi, 110 pods."""
+    """A node of 16 CPUs, 32Gi and 110 pods."""
     return a_node(name, cpu=cpu, memory=memory, **more)
 
 
@@ -24,21 +24,30 @@ def held(name="r", *, ports=(), **more):
     return a_reservation(name, template=template, **more)
 
 
-def owner(name="owner", *, wish=None, **more):
-    """A pod the reservations are for; ``wish`` is its reservation affinity."""
-    return stranger(name, wish=wish, labels={**WEB, **more.pop("labels", {})}, **more)
+def owner(name="owner", *, reservation_affinity=None, **more):
+    """A pod that the reservations have as owner."""
+    return non_owner(
+        name,
+        reservation_affinity=reservation_affinity,
+        labels={**WEB, **more.pop("labels", {})},
+        **more,
+    )
 
 
-def stranger(name="stranger", *, ports=(), wish=None, **more):
-    """A pod that owns nothing."""
+def non_owner(name="stranger", *, ports=(), reservation_affinity=None, **more):
+    """A pod that owns no reservation."""
     notes = dict(more.pop("annotations", {}))
-    if wish is not None:
-        notes[AFFINITY] = wish if isinstance(wish, str) else msgspec.json.encode(wish).decode()
+    if reservation_affinity is not None:
+        notes[AFFINITY] = (
+            reservation_affinity
+            if isinstance(reservation_affinity, str)
+            else msgspec.json.encode(reservation_affinity).decode()
+        )
     return a_pod(name, annotations=notes, **{**more, **_ports(ports, more)})
 
 
-def filler(cpu, name="used", node="n1", **more):
-    """A pod that is there already."""
+def running(cpu, name="used", node="n1", **more):
+    """A pod that is on a node already."""
     return a_pod(name, cpu=cpu, node=node, **more)
 
 
@@ -54,36 +63,36 @@ def _ports(ports, more):
     return {"containers": [container]}
 
 
-async def given(cluster, *objects):
-    """Create objects one after the other, each once everybody has reacted to the last."""
+async def create_each(cluster, *objects):
+    """Create objects one after the other; each time wait until all components are idle."""
     for obj in objects:
         await cluster.create(obj)
 
 
-async def drawn_from(cluster, pod, namespace="default"):
-    """The reservation a pod says it was allocated from, or None."""
+async def allocated_from(cluster, pod, namespace="default"):
+    """Return the name of the reservation in a pod's annotation, or None."""
     notes = (await cluster.pod(pod, namespace)).metadata.annotations
     return msgspec.json.decode(notes[ALLOCATED])["name"] if ALLOCATED in notes else None
 
 
-async def draws(cluster, pod):
-    """What a pod says it drew from each of several, by name."""
+async def allocations(cluster, pod):
+    """Return what a pod's annotation says it allocated from each reservation, by name."""
     notes = (await cluster.pod(pod)).metadata.annotations
     return {draw["name"]: draw["resources"] for draw in msgspec.json.decode(notes[DRAWS])}
 
 
 async def status(cluster, name="r"):
-    """(phase, allocated, names of current owners) of a reservation."""
+    """Return (phase, allocated, names of current owners) of a reservation."""
     found = (await cluster.reservation(name)).status
     return found.phase, dict(found.allocated), sorted(o.name for o in found.current_owners)
 
 
-async def waits(cluster, name):
-    """Whether a pod is on no node."""
+async def is_pending(cluster, name):
+    """Tell whether a pod has no node."""
     return await cluster.node_of(name) == ""
 
 
 def requested(cluster, resource=0, name="n1"):
-    """What the scheduler believes is taken or held on a node."""
+    """Return what is requested or held on a node in the scheduler's node table."""
     nodes = cluster.world.nodes
     return int(nodes.requested[resource, nodes.row_of[name]])

@@ -1,4 +1,4 @@
-"""Read reservations, and what pods say they drew on them, in the columns' resource ids."""
+"""Read reservations, and the allocations of pods, as amounts by resource id."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from holdfast.api.quantity import milli, units
 from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.capacity.annotations import (
-    allocated_of,
-    draws_of,
+    allocated_reservation,
+    annotated_allocations,
     inner_reserved,
     restricted_names,
 )
-from holdfast.capacity.offer import AmountsByResource
+from holdfast.capacity.reservation_info import AmountsByResource
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.amounts import MAX_AMOUNT
 from holdfast.columns.interner import CPU, PODS, ResourceNames
@@ -26,11 +26,11 @@ from holdfast.errors import BadRequest
 from holdfast.validation.list_limits import RESERVATION_TREE, first_excess
 
 
-class Content(NamedTuple):
-    """What a reservation says about the room it holds."""
+class ReservationContent(NamedTuple):
+    """What a reservation says about the resources it holds."""
 
     pod_info: PodInfo
-    """Those of its reserve pod."""
+    """The digest of its reserve pod."""
     reserved: AmountsByResource
     inner: AmountsByResource
     restricted: frozenset[int]
@@ -38,43 +38,43 @@ class Content(NamedTuple):
     created: float
 
 
-def read_content(reservation: Reservation, node_table: NodeTable) -> Content:
-    """Read a reservation that holds room; raises BadRequest for what cannot be read."""
+def read_content(reservation: Reservation, node_table: NodeTable) -> ReservationContent:
+    """Read a reservation that holds resources; raise BadRequest for a malformed one."""
     if excess := first_excess(RESERVATION_TREE, reservation):
         raise BadRequest(excess)
     ids = node_table.resources
     reserved = read_amounts(reservation.status.allocatable, ids)
-    # It is part of what is reserved: more of it cannot be kept back than there is.
+    # It is a part of what is reserved, so it cannot be more.
     kept = read_amounts(inner_reserved(reservation), ids)
     inner = {r: min(amount, reserved[r]) for r, amount in kept.items() if r in reserved}
     chosen = {ids.id(name) for name in restricted_names(reservation)} & set(reserved)
     pod_info = node_table.pod_info(reserve_pod(reservation), is_reserve_pod=True)
-    return Content(
+    return ReservationContent(
         pod_info, reserved, inner, frozenset(chosen or reserved), _order(reservation),
         _created(reservation),
     )  # fmt: skip
 
 
-def read_draws(pod_info: PodInfo, ids: ResourceNames) -> dict[str, AmountsByResource]:
-    """Read off a pod what it draws on which reservation, by uid.
+def read_allocations(pod_info: PodInfo, ids: ResourceNames) -> dict[str, AmountsByResource]:
+    """Return what a pod allocates, by the uid of the reservation.
 
-    Its pod slot is of the one it was allocated from, however many it draws on. One that ignores
-    reservations draws on none, whatever it says.
+    Its pod slot counts in the reservation that it was allocated from. A pod that ignores
+    reservations allocates nothing, whatever its annotations say.
     """
     if pod_info.labels.get(names.IGNORED) == "true":
         return {}
-    allocated = allocated_of(pod_info.pod)
-    several = draws_of(pod_info.pod)
+    allocated = allocated_reservation(pod_info.pod)
+    several = annotated_allocations(pod_info.pod)
     if not several:
         return {allocated.uid: {**dict(pod_info.request), PODS: 1}} if allocated else {}
-    draws = {draw.uid: read_amounts(draw.resources, ids) for draw in several}
+    allocations = {item.uid: read_amounts(item.resources, ids) for item in several}
     first = several[0].uid if allocated is None else allocated.uid
-    draws[first] = {**draws.get(first, {}), PODS: 1}
-    return dict(draws)
+    allocations[first] = {**allocations.get(first, {}), PODS: 1}
+    return dict(allocations)
 
 
 def read_amounts(amounts: Mapping[str, str | int | float], ids: ResourceNames) -> dict[int, int]:
-    """Read amounts above zero; more than anybody has is as much as anybody has."""
+    """Read the amounts above zero; values are capped at MOST."""
     found = {}
     for name, amount in amounts.items():
         resource = ids.id(name)

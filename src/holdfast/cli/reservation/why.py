@@ -1,4 +1,4 @@
-"""``holdfast reservation why``: where a reservation stands, and what keeps it there."""
+"""``holdfast reservation why``: explain the state of one reservation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Profiles = Mapping[str, Profile]
 
 
 def run(name: str, kubeconfig: Path | None, config: Path | None, output: str) -> None:
-    """Print why a reservation is, or is not, of use."""
+    """Print the explanation of a reservation."""
     found, objects, profiles = asyncio.run(_read(name, kubeconfig, config))
     answer = explain(found, objects, profiles, SystemClock().now())
     if output == "json":
@@ -58,7 +58,7 @@ async def _read(
 def explain(
     found: Reservation, objects: Sequence[Object], profiles: Profiles, now: float
 ) -> dict[str, Any]:
-    """Say where a reservation stands, in lines, and the decision for one without a node."""
+    """Return the explanation as lines, and the decision for a reservation without a node."""
     answer: dict[str, Any] = {"reservation": found.name, "phase": found.phase}
     if found.phase == PENDING:
         decision, lines = _without_a_node(found, objects, profiles, now)
@@ -76,14 +76,16 @@ def _without_a_node(
 ) -> tuple[dict[str, Any] | None, list[str]]:
     head = f"{found.name} has no node, ends {ends(found, now)}"
     if found.metadata.deletion_timestamp:
-        return None, [f"{head}: it is being deleted, and will get none"]
+        return None, [f"{head}: it is being deleted"]
     wrong = list(check_reservation(found))
     if wrong:
-        return None, [f"{head}: it is not tried, because it is invalid: {aggregate_message(wrong)}"]
+        return None, [
+            f"{head}: it is not scheduled, because it is invalid: {aggregate_message(wrong)}"
+        ]
     if found.scheduler_name not in profiles:
         names = ", ".join(profiles)
         return None, [f"{head}: spec.template.spec.schedulerName is {found.scheduler_name}; "
-                      f"Holdfast places those for {names}"]  # fmt: skip
+                      f"Holdfast schedules those of {names}"]  # fmt: skip
     snapshot = Snapshot(build_world(objects), reserve_pod(found), is_reserve_pod=True)
     decision = snapshot.explain(profiles, now, preempt=True) | {"pod": found.name}
     if decision["schedulable"]:
@@ -100,13 +102,14 @@ def _end(found: Reservation, now: float) -> str:
     ago = f" {format_duration(now - parse_rfc3339(when))} ago" if when else ""
     if found.phase == SUCCEEDED:
         takers = ", ".join(f"{o.namespace}/{o.name}" for o in found.status.current_owners)
-        return f"{found.name} is over: {takers or 'its owner'} took it{ago}; it serves one pod only"
+        users = takers or "its owner"
+        return f"{found.name} has ended: {users} used it{ago}, and it serves one pod only"
     if found.expired:
         limit = (f"expires {found.spec.expires} has passed" if found.spec.expires
                  else f"ttl {found.spec.ttl} is over, or its node is gone")  # fmt: skip
-        return f"{found.name} is over: it expired{ago} ({limit}); its room is free"
+        return f"{found.name} has ended: it expired{ago} ({limit}); its resources are free"
     assert found.phase == FAILED
-    return f"{found.name} has failed; its room is free"
+    return f"{found.name} has failed; its resources are free"
 
 
 def _on_a_node(found: Reservation, now: float) -> list[str]:
@@ -119,11 +122,11 @@ def _on_a_node(found: Reservation, now: float) -> list[str]:
         + "".join(f"\n    by {o.namespace}/{o.name}" for o in status.current_owners),
     ]
     if found.phase == WAITING:
-        lines.append("  it waits until the pods in its room have left; no owner may use it yet")
+        lines.append("  it waits until running pods free its resources; no owner may use it yet")
     if found.spec.unschedulable:
-        lines.append("  spec.unschedulable keeps new owners out")
+        lines.append("  spec.unschedulable is set: no new owner may use it")
     if found.metadata.deletion_timestamp:
-        lines.append("  it is being deleted, which keeps new owners out")
+        lines.append("  it is being deleted: no new owner may use it")
     if found.spec.taints:
         listed = ", ".join(f"{t.key}={t.value}:{t.effect}" for t in found.spec.taints)
         lines.append(f"  only owners that tolerate {listed} may use it")
@@ -133,7 +136,7 @@ def _on_a_node(found: Reservation, now: float) -> list[str]:
 
 
 def _waiting_owners(found: Reservation, pods: Sequence[Pod]) -> list[str]:
-    """Name the owners that wait for a node all the same, and what they were told."""
+    """Describe pending owners, with the reason in their conditions."""
     rules = compile_owners(found.spec.owners) or ()
     waiting = [
         pod for pod in pods
@@ -142,5 +145,7 @@ def _waiting_owners(found: Reservation, pods: Sequence[Pod]) -> list[str]:
     lines = []
     for pod in sorted(waiting, key=lambda pod: pod.key):
         told = next((c.message for c in pod.status.conditions if c.type == "PodScheduled"), "")
-        lines.append(f"  {pod.key} may use it and waits: {told or 'it has not been tried yet'}")
+        lines.append(
+            f"  {pod.key} may use it and is pending: {told or 'it has not been tried yet'}"
+        )
     return lines

@@ -10,13 +10,13 @@ import pytest
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import ALLOCATED, DRAWS
-from holdfast.capacity.annotations import allocated_of
-from holdfast.capacity.pre_allocation import Inheritance
+from holdfast.capacity.annotations import allocated_reservation
+from holdfast.capacity.pre_allocation import PreAllocationResult
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import sum_of
 from holdfast.controllers.reservation_plan import plan_reservation
-from holdfast.controllers.reservation_usage import Ground
+from holdfast.controllers.reservation_usage import NodeUsage
 from holdfast.engine.invariants import check_invariants
 from holdfast.engine.profile import build_profile
 from holdfast.framework.plugin import Placement
@@ -119,19 +119,19 @@ class Town:
         if not isinstance(asking, Reservation):
             self.put(worlds.bound(asking, placement.node, placement.annotations))
         else:
-            heir = getattr(placement.states["Reservation"], "chosen", Inheritance())
-            for pod in heir.pods:
+            result = getattr(placement.states["Reservation"], "chosen", PreAllocationResult())
+            for pod in result.pods:
                 told = self.living[pod.uid]
-                before = self.living.get(getattr(allocated_of(told), "uid", None))
+                before = self.living.get(getattr(allocated_reservation(told), "uid", None))
                 assert before is None or before.phase not in HOLDING, "it was inherited already"
                 notes = {ALLOCATED: allocated_from(placement.pod), DRAWS: ""}
                 self.put(worlds.bound(told, placement.node, notes))
                 shared = Counter({**(shared + sum_of([pod])), PODS: 1})
             room = allocatable(placement.pod)
-            phase = "Waiting" if heir.pods or heir.lacking else "Available"
+            phase = "Waiting" if result.pods or result.shortfall else "Available"
             self.put(worlds.on_its_node(asking, placement.node, room, phase))
-            self.seen.update(inherit=bool(heir.pods), several=len(heir.pods) > 1,
-                             wait=bool(heir.lacking))  # fmt: skip
+            self.seen.update(inherit=bool(result.pods), several=len(result.pods) > 1,
+                             wait=bool(result.shortfall))  # fmt: skip
         for resource, amount in shared.items():
             # Until it is confirmed both count; afterwards the larger of them.
             held[placement.node][self.world.nodes.resources[resource]] -= amount
@@ -140,7 +140,7 @@ class Town:
     def look_after(self):
         """Write what the controller would write."""
         for reservation in self.all(Reservation):
-            plan = plan_reservation(reservation, self.ground(reservation.status.node_name), 0.0)
+            plan = plan_reservation(reservation, self.usage(reservation.status.node_name), 0.0)
             for write in plan.writes:
                 phase = write.patch["status"].get("phase", reservation.phase)
                 self.seen[f"{reservation.phase} to {phase}"] += 1
@@ -154,15 +154,15 @@ class Town:
                     after = msgspec.structs.replace(after, current_owners=known, allocated=used)
                 self.put(msgspec.structs.replace(reservation, status=after))
 
-    def ground(self, name):
+    def usage(self, name):
         node = next(n for n in self.nodes if n.name == name)
         pods = tuple(p for p in self.all(Pod) if p.spec.node_name == name)
         there = (r for r in self.all(Reservation) if r.phase in HOLDING)
-        return Ground(node, pods, tuple(r for r in there if r.status.node_name == name))
+        return NodeUsage(node, pods, tuple(r for r in there if r.status.node_name == name))
 
 
 def cpu_of(town, reservation):
-    return town.world.offers.by_uid[reservation.uid].reserved[0]
+    return town.world.reservations.by_uid[reservation.uid].reserved[0]
 
 
 def requested(world):

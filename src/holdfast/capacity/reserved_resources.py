@@ -1,0 +1,213 @@
+"""What reservations hold on a row, for one pod, and under a hypothetical change.
+
+For an owner, what its reservations hold does not count as requested; only the requests of their
+owners do. Filters decide this for each reservation by its allocate policy. Scores simply ignore
+what the matchable reservations of the pod hold.
+
+Under a hypothetical change, a removed pod frees resources on its node or in its reservations, and
+an added pod takes them. An added pod that owns a reservation on the row is expected to allocate
+from it, so other owners cannot have these resources.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.capacity.matching import ReservationMatch
+from holdfast.capacity.reservation_info import ReservationInfo
+from holdfast.columns.interner import PODS
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
+from holdfast.columns.request_fit import short_of
+
+if TYPE_CHECKING:
+    from holdfast.capacity.reservation_cache import ReservationCache
+
+
+Rows = NDArray[np.intp]
+Ints = NDArray[np.int64]
+_NOTHING: Mapping[int, int] = {}
+RowAmounts = dict[int, dict[int, int]]
+
+
+class ReservedForPod:
+    """Amounts held on each row by the reservations of one match; always the current ones."""
+
+    __slots__ = ("_known", "_nodes", "_reservations", "_seq", "_slots_at", "match")
+
+    def __init__(
+        self, reservations: ReservationCache, match: ReservationMatch, nodes: NodeTable
+    ) -> None:
+        self._reservations = reservations
+        self.match = match
+        self._nodes = nodes
+        self._slots_at: dict[int, list[int]] = {}
+        self._seq = -1
+        self._known: dict[int, Mapping[int, int]] = {}
+
+    def among(self, rows: Rows | slice) -> tuple[Rows, Rows]:
+        """Return those of the given rows that have a matched reservation: positions, and rows."""
+        matched = self.match.rows
+        if isinstance(rows, slice):
+            start, stop = rows.start or 0, rows.stop
+            here = matched[matched.searchsorted(start) : matched.searchsorted(stop)]
+            return here - start, here
+        there = matched.take(matched.searchsorted(rows), mode="clip")
+        positions = (there == rows).nonzero()[0]
+        return positions, rows[positions]
+
+    def many(self, resource: int, rows: Rows) -> Ints:
+        """Return what is held of a resource on rows that have a matched reservation."""
+        match, columns = self.match, self._reservations.columns
+        if resource >= len(columns.held):
+            return np.zeros(len(rows), np.int64)
+        held = columns.held[resource].take(match.slots) * columns.matchable.take(match.slots)
+        by_row: Ints = np.add.reduceat(held, match.first)
+        if len(rows) == len(match.rows) and (rows == match.rows).all():
+            return by_row
+        return by_row[match.rows.searchsorted(rows)]
+
+    def at(self, row: int) -> Mapping[int, int]:
+        """Return what is held of each resource on a row."""
+        seq = self._nodes.seq
+        if self._seq != seq:
+            self._seq, self._known = seq, {}
+        found = self._known.get(row)
+        if found is None:
+            found = self._known[row] = self._held_at(row)
+        return found
+
+    def _held_at(self, row: int) -> Mapping[int, int]:
+        slots = self._slots_at.get(row)
+        if slots is None:
+            slots = self._slots_at[row] = self.match.slots[self.match.span(row)].tolist()
+        reservations = self._reservations
+        matchable = [
+            reservations.at(slot) for slot in slots if reservations.columns.matchable_at[slot]
+        ]
+        if len(matchable) == 1:
+            return matchable[0].held_amounts
+        found: dict[int, int] = {}
+        for info in matchable:
+            for resource, amount in info.held_amounts.items():
+                found[resource] = found.get(resource, 0) + amount
+        return found or _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class FreedCapacity:
+    """Amounts freed (taken, if negative) on rows, and in reservations by slot."""
+
+    rows: RowAmounts
+    slots: RowAmounts
+    vacated: frozenset[int] = frozenset()
+    """Slots of allocate-once reservations that become matchable because their owner is removed."""
+
+    def to_rows(self, rows: NDArray[np.intp], resource: int) -> Ints | int:
+        """Return what is freed of a resource on each row."""
+        return _amounts_at(self.rows, rows, resource)
+
+    def to_reservations(self, slots: NDArray[np.intp], resource: int) -> Ints | int:
+        """Return what is freed of a resource in each reservation."""
+        return _amounts_at(self.slots, slots, resource)
+
+
+NOTHING_FREED = FreedCapacity({}, {})
+
+
+class AddedAndRemovedPods(Protocol):
+    """A hypothetical change: pods added to rows, and removed from them."""
+
+    @property
+    def added(self) -> Mapping[int, Sequence[PodInfo]]:
+        """Added pods, by row."""
+        ...
+
+    @property
+    def removed(self) -> Mapping[int, Sequence[PodInfo]]:
+        """Removed pods, by row."""
+        ...
+
+    def freed_resources(self, row: int) -> tuple[dict[int, int], int]:
+        """Amounts and pod slots the change frees on a row, as if no pod used a reservation."""
+        ...
+
+
+def freed_capacity(reservations: ReservationCache, change: AddedAndRemovedPods) -> FreedCapacity:
+    """Compute what a change frees: in reservations what pods allocated there, the rest on rows."""
+    freed, vacated = FreedCapacity({}, {}), []
+    for row in {*change.removed, *change.added}:
+        amounts, slots = change.freed_resources(row)
+        to_row = freed.rows[int(row)] = {**amounts, PODS: slots}
+        removed = {pod.uid for pod in change.removed.get(row, ())}
+        coming, replaced = _expected_allocations(
+            reservations, int(row), change.added.get(row, ()), removed
+        )
+        for resource, amount in replaced.items():
+            to_row[resource] = to_row.get(resource, 0) + amount
+        for info, held, remaining in reservations.freed_if_removed(removed, coming):
+            freed.slots[info.slot] = dict(remaining)
+            if info.available and info.allocated_by_pod.keys() <= removed:
+                vacated.append(info.slot)
+            for resource, amount in held.items():
+                to_row[resource] = to_row.get(resource, 0) - amount
+    return replace(freed, vacated=frozenset(vacated)) if vacated else freed
+
+
+def _expected_allocations(
+    reservations: ReservationCache, row: int, pods: Sequence[PodInfo], removed: Collection[str]
+) -> tuple[dict[tuple[str, str], Counter[int]], Counter[int]]:
+    """Return what added pods would allocate beyond, and instead of, terminating owners."""
+    found: dict[str, Counter[int]] = {}
+    for pod in pods:
+        info = expected_reservation(reservations, row, pod)
+        if info is not None:
+            found.setdefault(info.uid, Counter()).update({**dict(pod.request), PODS: 1})
+    coming, replaced = {}, Counter[int]()
+    for uid, wanted in found.items():
+        info = reservations.by_uid[uid]
+        left = Counter[int]()
+        for owner in set(reservations.terminating_owners(info)).difference(removed):
+            left.update(info.allocated_by_pod[owner])
+        replaced += wanted & left
+        coming[uid, info.node] = wanted - left
+    return coming, replaced
+
+
+def expected_reservation(
+    reservations: ReservationCache, row: int, pod: PodInfo
+) -> ReservationInfo | None:
+    """Return the reservation on a row that a pod will probably allocate from, or None."""
+    match = reservations.match(pod)
+    if match is None or match.ignores_reservations:
+        return None
+    here = [
+        reservations.at(int(slot))
+        for slot in match.slots[reservations.columns.row[match.slots] == row]
+    ]
+
+    def rank(info: ReservationInfo) -> tuple[bool, bool, bool, int, float, str]:
+        asked = {r: amount for r, amount in pod.request if r in info.reserved}
+        full = bool(short_of(asked, {r: info.remaining(r) for r in asked}))
+        small = bool(short_of(asked, {r: info.reserved[r] - info.inner.get(r, 0) for r in asked}))
+        by_label = (not info.order, info.order)
+        return (full, small, *by_label, info.created, info.reservation.name)
+
+    usable = [
+        info
+        for info in here
+        if (info.matchable or info.is_waiting) and any(r in info.reserved for r, _ in pod.request)
+    ]
+    return min(usable, default=None, key=rank)
+
+
+def _amounts_at(amounts: RowAmounts, places: NDArray[np.intp], resource: int) -> Ints | int:
+    if not amounts:
+        return 0
+    return np.array([amounts.get(int(p), {}).get(resource, 0) for p in places], np.int64)
