@@ -45,7 +45,7 @@ ReportProgress = Callable[[str], None]
 PKI = "pki"
 HEALTH_CHECK_SECONDS = 0.5
 """How often to check whether every part is still running."""
-STOP_SECONDS, SERVERLESS_STOP_SECONDS = 15.0, 1.0
+STOP_SECONDS, STOP_SECONDS_WITHOUT_SERVER = 15.0, 1.0
 """How long a stop may take, with and without a running API server."""
 START_SECONDS = 600.0
 """How long the components may take to start if the server process does not respond."""
@@ -59,7 +59,7 @@ class EmbeddedServer:
 
     server: ApiServer
     store: Store
-    front: HttpsServer
+    https_server: HttpsServer
     credentials: Credentials
     url: str
     """Its address for clients on this machine."""
@@ -75,21 +75,21 @@ class EmbeddedServer:
         from holdfast.store.store import Store
 
         store = Store.open(data_dir / "store", clock)
-        front: HttpsServer | None = None
+        https_server: HttpsServer | None = None
         try:
             credentials = ensure_credentials(data_dir / PKI, clock.now(), (settings.host,))
             server = ApiServer.create(store, clock)
             await server.start()
-            front = await _listen(server, settings, credentials)
-            url = _connectable(front.url)
+            https_server = await _listen(server, settings, credentials)
+            url = _url_for_clients(https_server.url)
             _write_kubeconfig(credentials, kubeconfig, url)
         except BaseException:
-            if front is not None:
-                await front.close()
+            if https_server is not None:
+                await https_server.close()
             await store.close()
             raise
         compaction = asyncio.create_task(store.run(), name="store: compact")
-        return cls(server, store, front, credentials, url, compaction)
+        return cls(server, store, https_server, credentials, url, compaction)
 
     def client(self, user: str) -> Client:
         """Return an in-process client with the rights of a component."""
@@ -103,7 +103,7 @@ class EmbeddedServer:
         self._compaction.cancel()
         await asyncio.gather(self._compaction, return_exceptions=True)
         await self.server.stop()
-        await self.front.close()
+        await self.https_server.close()
         await self.store.close()
 
 
@@ -170,7 +170,7 @@ class Components:
         """Return which component has died, with its error if there is one; "" while all run."""
         if not self.scheduler.healthy:
             try:
-                await asyncio.wait_for(self.scheduler.wait(), SERVERLESS_STOP_SECONDS)
+                await asyncio.wait_for(self.scheduler.wait(), STOP_SECONDS_WITHOUT_SERVER)
             except Exception as cause:
                 return f"the scheduler has died: {type(cause).__name__}: {cause}"
             return "the scheduler has stopped"
@@ -216,7 +216,7 @@ class Cluster:
     async def stop(self) -> None:
         """Stop components and server; every acknowledged write is on disk."""
         if self.components is not None:
-            timeout = COMPONENT_STOP_SECONDS if self._server_alive else SERVERLESS_STOP_SECONDS
+            timeout = COMPONENT_STOP_SECONDS if self._server_alive else STOP_SECONDS_WITHOUT_SERVER
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.components.stop(), timeout)
         for client in self._clients:
@@ -262,7 +262,7 @@ class Cluster:
             )
             if work.done() and isinstance(work.exception(), Unavailable):
                 await asyncio.wait(
-                    {ending}, timeout=SERVERLESS_STOP_SECONDS
+                    {ending}, timeout=STOP_SECONDS_WITHOUT_SERVER
                 )  # the cause, if it ended
         finally:
             for task in (work, ending):
@@ -329,10 +329,10 @@ def _write_kubeconfig(credentials: Credentials, kubeconfig: Path, url: str) -> N
         ) from wrong
 
 
-def _connectable(url: str) -> str:
+def _url_for_clients(url: str) -> str:
     """Return an address that clients can connect to, for one that listens on all interfaces.
 
-    >>> _connectable("https://0.0.0.0:6443"), _connectable("https://10.0.0.1:6443")
+    >>> _url_for_clients("https://0.0.0.0:6443"), _url_for_clients("https://10.0.0.1:6443")
     ('https://127.0.0.1:6443', 'https://10.0.0.1:6443')
     """
     parts = urlsplit(url)

@@ -37,7 +37,7 @@ def scheduler_for(
         extenders=configuration.extenders,
         backoff=configuration.backoff,
         seed=settings.seed,
-        check=settings.check_invariants,
+        check_invariants=settings.check_invariants,
     )
 
 
@@ -55,15 +55,16 @@ class SchedulerProcess:
         clock: Clock,
         started: Callable[[], None] = lambda: None,
     ) -> None:
-        terms = configuration.leader_election
-        wanted = settings.leader_elect
-        self.leader_elect = terms.leader_elect if wanted is None else wanted
-        self.lease = f"{terms.resource_namespace}/{terms.resource_name}"
+        election = configuration.leader_election
+        self.leader_elect = (
+            election.leader_elect if settings.leader_elect is None else settings.leader_elect
+        )
+        self.lease = f"{election.resource_namespace}/{election.resource_name}"
         self.stopping = False
         self._started = started
         # The lease has its own transport: other requests must not delay its renewal.
         self._lease_client = Client(HttpTransport(endpoint), NAME)
-        self._election = _election(self._lease_client, clock, terms)
+        self._election = _election(self._lease_client, clock, election)
         transport = _transport(endpoint, configuration.client_connection, clock)
         if self.leader_elect:
             transport = LeaseGuardedTransport(transport, self._election.check_leadership)

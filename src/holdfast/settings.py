@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class FrontLimits:
+class ServerLimits:
     """Limits of the HTTPS server on its clients; docs/security.md names the test of each.
 
     "System" users are system:masters, nodes, the scheduler and the controller manager. Their
@@ -53,11 +53,11 @@ class FrontLimits:
     """Request bodies in memory of all other users."""
     user_body_bytes: int = 32 * 1024 * 1024
     """Request bodies in memory of one user that is not in system:masters."""
-    system_answer_bytes: int = 1024 * 1024 * 1024
+    system_response_bytes: int = 1024 * 1024 * 1024
     """Responses over 256 KiB being sent to all system users, without watches."""
-    other_answer_bytes: int = 512 * 1024 * 1024
+    other_response_bytes: int = 512 * 1024 * 1024
     """The same for all other users."""
-    user_answer_bytes: int = 256 * 1024 * 1024
+    user_response_bytes: int = 256 * 1024 * 1024
     """The same for one user that is not in system:masters."""
 
 
@@ -69,7 +69,7 @@ class ServerSettings:
     """Loopback unless the user says otherwise; TLS always."""
     port: int = 6443
     """0: any free port."""
-    limits: FrontLimits = field(default_factory=FrontLimits)
+    limits: ServerLimits = field(default_factory=ServerLimits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import ADMIN, User
 from holdfast.client.client import Client
 from holdfast.clock import Clock, SystemClock
-from holdfast.settings import FrontLimits
+from holdfast.settings import ServerLimits
 from holdfast.store import Retention, Store
 from holdfast.store.database import WriteFault
 from kubectl_program import find_kubectl
@@ -59,7 +59,7 @@ class RunningServer:
     directory: Path
     store: Store
     server: ApiServer
-    front: HttpsServer
+    https_server: HttpsServer
     credentials: Credentials
     session: aiohttp.ClientSession
 
@@ -67,12 +67,12 @@ class RunningServer:
     def kubeconfig(self) -> Path:
         """The admin's kubeconfig, written when it is first needed: few tests run kubectl."""
         path = self.directory / "kubeconfig"
-        write_kubeconfig(self.credentials, path, self.front.url)
+        write_kubeconfig(self.credentials, path, self.https_server.url)
         return path
 
     @property
     def url(self) -> str:
-        return self.front.url
+        return self.https_server.url
 
     def client(self, user: User = ADMIN) -> Client:
         """Return a typed client with the in-process transport."""
@@ -146,7 +146,7 @@ class OpenWatch:
 @asynccontextmanager
 async def start_server(
     directory: Path, *, clock: Clock | None = None, retention: Retention | None = None,
-    limits: FrontLimits | None = None, fault: WriteFault | None = None,
+    limits: ServerLimits | None = None, fault: WriteFault | None = None,
     kinds: Iterable[KindDescriptor] = BUILT_IN,
 ):  # fmt: skip
     """Run a server on a free port until the block ends; the directory can be used again."""
@@ -157,13 +157,13 @@ async def start_server(
     credentials = ensure_credentials(directory / "pki", SystemClock().now())
     server = ApiServer.create(store, clock, rng=random.Random(1), kinds=kinds)
     await server.start()
-    front = await serve_https(server, "127.0.0.1", 0, credentials, limits)
+    https_server = await serve_https(server, "127.0.0.1", 0, credentials, limits)
     connector = aiohttp.TCPConnector(ssl=client_context(credentials), limit=0)
     session = aiohttp.ClientSession(connector=connector)
     try:
-        yield RunningServer(directory, store, server, front, credentials, session)
+        yield RunningServer(directory, store, server, https_server, credentials, session)
     finally:
         await session.close()
         await server.stop()
-        await front.close()
+        await https_server.close()
         await store.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.settings import FrontLimits
+from holdfast.settings import ServerLimits
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()
@@ -20,7 +20,7 @@ def test_every_test_on_the_page_exists(file, test):
 
 
 def test_the_page_states_the_default_limits():
-    limits = FrontLimits()
+    limits = ServerLimits()
     row = next(line for line in PAGE.splitlines() if line.startswith("| requests in flight"))
     numbers = (limits.system_requests, limits.other_requests, limits.user_requests,
                limits.anonymous_requests)  # fmt: skip

@@ -13,7 +13,7 @@ from holdfast.api.node_selection import (
     compile_selector,
     required_nodes,
 )
-from holdfast.api.pod import NodeSelector, Pod, PreferredNode
+from holdfast.api.pod import NodeSelector, Pod, PreferredSchedulingTerm
 from holdfast.errors import BadRequest
 from holdfast.framework.world import World
 from parity.harness import parity
@@ -84,15 +84,17 @@ def test_required_nodes_match(record):
 
 @parity(FILE, "TestPreferredSchedulingTermsScore")
 def test_preferred_nodes_score(record):
-    wishes = [convert_object(raw, PreferredNode) for raw in record.input["prefSchedTerms"]]
+    preferred_terms = [
+        convert_object(raw, PreferredSchedulingTerm) for raw in record.input["prefSchedTerms"]
+    ]
     if record.expected["wantErr"]:
         with pytest.raises(BadRequest) as refused:
-            compile_preferred(wishes)
+            compile_preferred(preferred_terms)
         wanted = mistakes(record.expected["wantErr"])
         assert wanted
         assert ours(refused.value.details.causes) == wanted
     else:
-        got = compile_preferred(wishes).score(*node(record.input["node"]))
+        got = compile_preferred(preferred_terms).score(*node(record.input["node"]))
         assert got == record.expected["wantScore"]
 
 

@@ -13,7 +13,7 @@ from holdfast.store import Store, restore
 from holdfast.store.revision_file import BLOCK, RevisionFile, RevisionGaps
 from store.store_objects import build, drain, key, names
 
-LOST = "is lost (a file was cut, or replaced by an older one)"
+LOST = "is lost (the file was truncated, or replaced by an older one)"
 
 
 async def fill(store, count, prefix="p"):

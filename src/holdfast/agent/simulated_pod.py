@@ -75,15 +75,15 @@ def _stop(pod: Pod, now: float) -> PodStep:
     """Stop the containers within the grace period, then remove the pod."""
     assert pod.metadata.deletion_timestamp is not None
     grace = pod.metadata.deletion_grace_period_seconds or 0
-    asked = parse_rfc3339(pod.metadata.deletion_timestamp) - grace
-    left = asked + min(grace, _seconds(pod, STOP_AFTER) or 0.0) - now
+    deleted_at = parse_rfc3339(pod.metadata.deletion_timestamp) - grace
+    left = deleted_at + min(grace, _seconds(pod, STOP_AFTER) or 0.0) - now
     if left > 0 and not pod.finished:
         return PodStep(requeue_after=left)
     # A pod that has finalizers is reported as finished, so that controllers do not wait for it.
-    kept = bool(pod.metadata.finalizers) and not pod.finished
-    status = finished_status(pod, now) if kept else None
-    gone = grace == 0 and bool(pod.metadata.finalizers)
-    return PodStep(status=status, remove=not gone)
+    has_finalizers = bool(pod.metadata.finalizers)
+    status = finished_status(pod, now) if has_finalizers and not pod.finished else None
+    # With a grace period of 0 it is removed already and waits only for its finalizers.
+    return PodStep(status=status, remove=not (has_finalizers and grace == 0))
 
 
 def _seconds(pod: Pod, annotation: str) -> float | None:

@@ -15,7 +15,7 @@ from holdfast.api.field_errors import child, invalid, not_supported, raise_if_an
 from holdfast.api.fields import FieldRequirement, FieldSelector
 from holdfast.api.labels import EVERYTHING, NOTHING, LabelRequirement, Selector
 from holdfast.api.meta import Requirement
-from holdfast.api.pod import NodeSelector, NodeSelectorTerm, Pod, PreferredNode
+from holdfast.api.pod import NodeSelector, NodeSelectorTerm, Pod, PreferredSchedulingTerm
 from holdfast.errors import Cause
 
 _OPERATORS = {
@@ -167,7 +167,9 @@ class PreferredNodes:
         return sum(weight for weight, term in self.terms if term.matches(labels, name))
 
 
-def compile_preferred(preferred: Iterable[PreferredNode], path: str = "") -> PreferredNodes:
+def compile_preferred(
+    preferred: Iterable[PreferredSchedulingTerm], path: str = ""
+) -> PreferredNodes:
     """Compile preferred terms without empty ones; raise BadRequest for invalid ones."""
     terms = tuple(
         (weighted.weight, compile_term(weighted.preference, f"{path}[{i}]"))

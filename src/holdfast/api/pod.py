@@ -13,19 +13,19 @@ from holdfast.api.volume_sources import ISCSI, RBD, DiskSources
 ResourceAmounts = dict[str, AmountText]
 
 
-class ResourceClaimUse(Struct, frozen=True):
+class ContainerResourceClaim(Struct, frozen=True):
     """A container's reference to one of its pod's claims, or to one request of it."""
 
     name: str = ""
     request: str = ""
 
 
-class Resources(Struct, frozen=True):
+class ResourceRequirements(Struct, frozen=True):
     """Requests, limits and claims of a container or pod."""
 
     requests: ResourceAmounts = {}
     limits: ResourceAmounts = {}
-    claims: tuple[ResourceClaimUse, ...] = ()
+    claims: tuple[ContainerResourceClaim, ...] = ()
 
 
 class ContainerPort(Struct, frozen=True):
@@ -38,7 +38,7 @@ class ContainerPort(Struct, frozen=True):
     name: str = ""
 
 
-class RestartRule(Struct, frozen=True):
+class ContainerRestartRule(Struct, frozen=True):
     """The action after a container exits."""
 
     action: str = ""
@@ -49,10 +49,10 @@ class Container(Struct, frozen=True):
 
     name: str = ""
     image: str = ""
-    resources: Resources = Resources()
+    resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str | None = None
-    restart_policy_rules: tuple[RestartRule, ...] = ()
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
 
 
 class Toleration(Struct, frozen=True):
@@ -78,7 +78,7 @@ class NodeSelector(Struct, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredNode(Struct, frozen=True):
+class PreferredSchedulingTerm(Struct, frozen=True):
     """A weighted term of preferred node affinity."""
 
     weight: int = 0
@@ -89,7 +89,7 @@ class NodeAffinity(Struct, frozen=True):
     """Required and preferred nodes of a pod."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: tuple[PreferredNode, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
 
 
 class PodAffinityTerm(Struct, frozen=True):
@@ -152,14 +152,14 @@ class PodResourceClaim(Struct, frozen=True):
     resource_claim_template_name: str | None = None
 
 
-class ClaimSource(Struct, frozen=True):
+class PersistentVolumeClaimVolumeSource(Struct, frozen=True):
     """The persistent volume claim of a volume."""
 
     claim_name: str = ""
     read_only: bool = False
 
 
-class ImageVolume(Struct, frozen=True):
+class ImageVolumeSource(Struct, frozen=True):
     """An image mounted as a volume."""
 
     reference: str = ""
@@ -169,11 +169,11 @@ class Volume(DiskSources, frozen=True):
     """A volume of the pod: the fields that scheduling depends on."""
 
     name: str = ""
-    persistent_volume_claim: ClaimSource | None = None
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
     ephemeral: dict[str, Any] | None = None
     iscsi: ISCSI | None = None
     rbd: RBD | None = None
-    image: ImageVolume | None = None
+    image: ImageVolumeSource | None = None
 
 
 class PodSpec(Struct, frozen=True):
@@ -184,7 +184,7 @@ class PodSpec(Struct, frozen=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     overhead: ResourceAmounts = {}
-    resources: Resources | None = None
+    resources: ResourceRequirements | None = None
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
@@ -205,7 +205,7 @@ class ContainerStatus(Struct, frozen=True):
     """Actual and allocated resources of a running container (in-place resize)."""
 
     name: str = ""
-    resources: Resources | None = None
+    resources: ResourceRequirements | None = None
     allocated_resources: ResourceAmounts = {}
     ready: bool = False
 
@@ -217,7 +217,7 @@ class PodResourceClaimStatus(Struct, frozen=True):
     resource_claim_name: str | None = None
 
 
-class RequestMapping(Struct, frozen=True):
+class ContainerExtendedResourceRequest(Struct, frozen=True):
     """Which request of the extended resource claim serves which resource of a container."""
 
     container_name: str = ""
@@ -229,7 +229,7 @@ class ExtendedResourceClaimStatus(Struct, frozen=True):
     """The claim for a pod's extended resources that devices serve (KEP-5004)."""
 
     resource_claim_name: str = ""
-    request_mappings: tuple[RequestMapping, ...] = ()
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
 class PodStatus(Struct, frozen=True):
@@ -241,7 +241,7 @@ class PodStatus(Struct, frozen=True):
     start_time: str | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
-    resources: Resources | None = None
+    resources: ResourceRequirements | None = None
     allocated_resources: ResourceAmounts = {}
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None

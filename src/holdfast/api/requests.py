@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from holdfast.api.pod import Container, ContainerStatus, Pod, ResourceAmounts, Resources
+from holdfast.api.pod import Container, ContainerStatus, Pod, ResourceAmounts, ResourceRequirements
 from holdfast.api.quantity import MAX_INT64, NANO, AmountText, Quantity
 from holdfast.api.resource_names import CPU, MEMORY, is_counted, is_pod_level
 
@@ -177,12 +177,17 @@ def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
     return {s.name: s for s in (*status.container_statuses, *status.init_container_statuses)}
 
 
-def _pod_status(pod: Pod, options: PodResourcesOptions) -> tuple[Resources | None, ResourceAmounts]:
+def _pod_status(
+    pod: Pod, options: PodResourcesOptions
+) -> tuple[ResourceRequirements | None, ResourceAmounts]:
     return (pod.status.resources, pod.status.allocated_resources) if options.status else (None, {})
 
 
 def _effective_request(
-    pod: Pod, requested: ResourceAmounts, actual: Resources | None, allocated: ResourceAmounts
+    pod: Pod,
+    requested: ResourceAmounts,
+    actual: ResourceRequirements | None,
+    allocated: ResourceAmounts,
 ) -> Nanos:
     """Return the maximum of requested, actual and allocated; an infeasible request is ignored."""
     if actual is None:
@@ -193,7 +198,9 @@ def _effective_request(
     return most
 
 
-def _effective_limit(pod: Pod, allowed: ResourceAmounts, actual: Resources | None) -> Nanos:
+def _effective_limit(
+    pod: Pod, allowed: ResourceAmounts, actual: ResourceRequirements | None
+) -> Nanos:
     if actual is None:
         return _read(allowed)
     most = {} if resize_is_infeasible(pod) else _read(allowed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.api.meta import LabelSelector, Object, ObjectReference, Struct
-from holdfast.api.pod import NodeSelector, Pod, ResourceAmounts, Resources
+from holdfast.api.pod import NodeSelector, Pod, ResourceAmounts, ResourceRequirements
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.api.volume_sources import DiskSources
 
@@ -23,7 +23,7 @@ class PersistentVolumeClaimSpec(Struct, frozen=True):
 
     access_modes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
-    resources: Resources = Resources()
+    resources: ResourceRequirements = ResourceRequirements()
     volume_name: str = ""
     storage_class_name: str | None = None
     volume_mode: str | None = None

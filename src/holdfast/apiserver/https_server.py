@@ -29,12 +29,12 @@ from holdfast.apiserver.wire.listener import Listener, bind_sockets, max_connect
 from holdfast.apiserver.wire.responses import StreamResponse, error_response
 from holdfast.client.transport import Request, Response
 from holdfast.errors import BadRequest, HoldfastError, TimedOut, TooManyRequests
-from holdfast.settings import FrontLimits
+from holdfast.settings import ServerLimits
 
-GZIP_FROM = 128 * 1024  # smaller responses are not compressed, as upstream
-_STEP = 256 * 1024  # bytes compressed or sent before other tasks run
+GZIP_MIN_BYTES = 128 * 1024  # smaller responses are not compressed, as upstream
+_CHUNK_BYTES = 256 * 1024  # bytes compressed or sent before other tasks run
 _SHUTDOWN_SECONDS = 5.0
-_CLOSING_SECONDS = 1.0
+_CLOSE_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -55,7 +55,7 @@ class HttpsServer:
         self._server.pre_shutdown()
         await self._server.shutdown(_SHUTDOWN_SECONDS)
         try:
-            await asyncio.wait_for(self.connections.empty.wait(), _CLOSING_SECONDS)
+            await asyncio.wait_for(self.connections.empty.wait(), _CLOSE_SECONDS)
         except TimeoutError:
             for connection in self.connections:
                 self.connections.close(connection)
@@ -66,7 +66,7 @@ class _Adapter:
     """Converts aiohttp requests to ours, and our responses to aiohttp's."""
 
     def __init__(
-        self, server: ApiServer, authenticator: Authenticator, limits: FrontLimits
+        self, server: ApiServer, authenticator: Authenticator, limits: ServerLimits
     ) -> None:
         self._server = server
         self._authenticator = authenticator
@@ -137,15 +137,15 @@ class _Adapter:
                 return await incoming.read()
             async with asyncio.timeout(self._limits.body_seconds):
                 return await incoming.read()
-        except web.HTTPRequestEntityTooLarge as large:
-            raise too_large() from large
-        except RequestPayloadError as broken:
-            raise BadRequest(f"the body cannot be read: {broken}") from broken
-        except TimeoutError as late:
+        except web.HTTPRequestEntityTooLarge as error:
+            raise too_large() from error
+        except RequestPayloadError as error:
+            raise BadRequest(f"the body cannot be read: {error}") from error
+        except TimeoutError as error:
             raise TimedOut(
                 "Timeout: request did not complete within requested timeout"
                 " - context deadline exceeded"
-            ) from late
+            ) from error
 
 
 async def _continue(incoming: web.BaseRequest) -> None:
@@ -191,27 +191,27 @@ def _reserve_memory(
     response: Response, incoming: web.BaseRequest, in_flight: RequestInFlight
 ) -> Response:
     """Count a large response as memory in use; over the limit return 429 for a read."""
-    if len(response.body) <= _STEP:
+    if len(response.body) <= _CHUNK_BYTES:
         return response
     reads = incoming.method in ("GET", "HEAD") or "dryRun" in incoming.rel_url.query
     try:
         in_flight.reserve_response(len(response.body), refusable=reads)
-    except TooManyRequests as rejected:
-        return error_response(rejected)
+    except TooManyRequests as error:
+        return error_response(error)
     return response
 
 
 async def _send(response: Response, incoming: web.BaseRequest) -> web.StreamResponse:
-    """Send a response; a large one in steps, as fast as the client reads it."""
+    """Send a response; a large one in chunks, as fast as the client reads it."""
     body, headers = response.body, dict(response.headers)
     if (
-        len(body) >= GZIP_FROM
+        len(body) >= GZIP_MIN_BYTES
         and "content-encoding" not in headers
         and "gzip" in incoming.headers.get("accept-encoding", "")
     ):
         body = await _gzip(body)
         headers["content-encoding"] = "gzip"
-    if len(body) <= _STEP or incoming.method == "HEAD":
+    if len(body) <= _CHUNK_BYTES or incoming.method == "HEAD":
         whole = web.Response(status=response.status, headers=headers, body=body)
         if not incoming.content.is_eof():
             whole.force_close()  # the rest of the request body is not read
@@ -219,19 +219,19 @@ async def _send(response: Response, incoming: web.BaseRequest) -> web.StreamResp
     stream = web.StreamResponse(status=response.status, headers=headers)
     stream.content_length = len(body)
     await stream.prepare(incoming)
-    for start in range(0, len(body), _STEP):
-        await stream.write(body[start : start + _STEP])
+    for start in range(0, len(body), _CHUNK_BYTES):
+        await stream.write(body[start : start + _CHUNK_BYTES])
         await asyncio.sleep(0)
     await stream.write_eof()
     return stream
 
 
 async def _gzip(body: bytes) -> bytes:
-    """Compress a large body in steps, so that other requests are not delayed."""
+    """Compress a large body in chunks, so that other requests are not delayed."""
     compressor = zlib.compressobj(1, zlib.DEFLATED, 31)
     parts = []
-    for start in range(0, len(body), _STEP):
-        parts.append(compressor.compress(body[start : start + _STEP]))
+    for start in range(0, len(body), _CHUNK_BYTES):
+        parts.append(compressor.compress(body[start : start + _CHUNK_BYTES]))
         await asyncio.sleep(0)
     return b"".join([*parts, compressor.flush()])
 
@@ -257,10 +257,10 @@ async def serve_https(
     host: str,
     port: int,
     credentials: Credentials,
-    limits: FrontLimits | None = None,
+    limits: ServerLimits | None = None,
 ) -> HttpsServer:
     """Listen on an address (port 0: any free port) and serve until closed."""
-    limits = limits or FrontLimits()
+    limits = limits or ServerLimits()
     adapter = _Adapter(server, Authenticator(credentials, (host,)), limits)
     aiohttp_server = web.Server(adapter, request_factory=_make_request, handler_cancellation=True)
     connections = Connections(limits, max_connections(limits))

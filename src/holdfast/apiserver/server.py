@@ -190,10 +190,10 @@ def _has_unexpected_namespace(request_info: RequestInfo, descriptor: KindDescrip
 
 def _check_scope(request_info: RequestInfo, descriptor: KindDescriptor) -> None:
     """Raise BadRequest if a required namespace is missing."""
-    reads = ("list", "watch", "deletecollection")
+    collection_verbs = ("list", "watch", "deletecollection")
     if (
         descriptor.resource.namespaced
         and not request_info.namespace
-        and request_info.verb not in reads
+        and request_info.verb not in collection_verbs
     ):
         raise BadRequest("an empty namespace may not be set during creation")

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.api import reservation_names as names
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.names import parse_integer
-from holdfast.api.pod import Container, Pod, PodSpec, PodStatus, Resources
+from holdfast.api.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from holdfast.api.quantity import AmountText
 from holdfast.api.requests import request_nanos, round_up_nanos
 from holdfast.api.reservation import PodTemplate, Reservation
@@ -92,7 +92,7 @@ def _resized(spec: PodSpec, amounts: Mapping[str, AmountText]) -> PodSpec:
     }
     single = Container(
         name="resized",
-        resources=Resources(requests={**asked, **amounts}),
+        resources=ResourceRequirements(requests={**asked, **amounts}),
         ports=tuple(port for container in spec.containers for port in container.ports),
     )
     return msgspec.structs.replace(

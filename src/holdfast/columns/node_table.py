@@ -23,7 +23,10 @@ from holdfast.columns.ranked_pods import RankedPods
 
 
 class Hold(NamedTuple):
-    """Resources of a row that are held by something other than a pod."""
+    """Resources of a row that are held by something other than a pod.
+
+    ``amounts`` are (resource id, amount); ``slots`` is how many of the row's allowed pods it takes.
+    """
 
     row: int
     amounts: tuple[tuple[int, int], ...]
@@ -35,10 +38,11 @@ class NodeTable(NodeRows):
 
     Callers report every change; the table reads nothing itself. ``journal`` logs a row at any
     change. ``node_journal`` logs it only if the node changed (labels, taints, flags, added,
-    deleted), so that answers which do not depend on pods stay valid after placements.
+    deleted), so that results which do not depend on pods stay valid after placements.
     ``mount_journal`` logs rows where a pod with volumes was added or removed; if it has claims, the
-    ``mounts`` epoch moves. ``order_journal`` logs what only preemption reads: pod starts and
-    nominations. Pods bound to an unknown node are stored until that node is added.
+    ``mounts`` epoch is increased too. ``order_journal`` logs changed start times and nominations,
+    for preemption and for filters with nominated pods. Pods bound to an unknown node are stored
+    until that node is added.
     """
 
     def __init__(self, resources: ResourceNames | None = None) -> None:
@@ -128,7 +132,7 @@ class NodeTable(NodeRows):
         return [placed[pod.uid].group.id for pod in pods]
 
     def add_selector_keys(self, keys: frozenset[str]) -> None:
-        """Count pod labels under these keys for label groups: a selector uses them."""
+        """Include these label keys in label groups, because a selector uses them."""
         if self._placements.add_selector_keys(keys):
             self.epochs.bump("labels")
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.api.pod import Affinity, Container, Pod, PodSpec, Resources, Volume
+from holdfast.api.pod import Affinity, Container, Pod, PodSpec, ResourceRequirements, Volume
 from holdfast.api.requests import pod_request, request_nanos, round_up_nanos
 from holdfast.columns.affinity_terms import NO_TERMS, AffinityTerms, read_affinity_terms
 from holdfast.columns.amounts import MAX_AMOUNT, RequestedAmounts
@@ -23,7 +23,7 @@ from holdfast.validation.list_limits import POD_SPEC_TREE, first_excess, resourc
 
 _encode = msgspec.json.Encoder().encode  # MessagePack has no integers beyond 64 bits
 _MAX_SPECS = 10_000
-_NO_RESOURCES = Resources()
+_NO_RESOURCES = ResourceRequirements()
 _SMALL_SPEC_BYTES = 4096
 """The entries of lists are counted only in specs of more bytes."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from holdfast.api.devices import DeviceClaim, DeviceRequest, ExactRequest, ResourceClaim
 from holdfast.api.devices import ResourceClaimSpec as ClaimSpec
 from holdfast.api.meta import ObjectMeta, OwnerReference
-from holdfast.api.pod import Container, Pod, RequestMapping
+from holdfast.api.pod import Container, ContainerExtendedResourceRequest, Pod
 from holdfast.api.quantity import Quantity
 from holdfast.devices.claims import EXTENDED_CLAIM
 
@@ -40,7 +40,7 @@ class RequestsAndMappings:
     """The requests of the extended resource claim, and the container resource that each serves."""
 
     requests: list[ExtendedResourceRequest] = field(default_factory=list)
-    mappings: list[RequestMapping] = field(default_factory=list)
+    mappings: list[ContainerExtendedResourceRequest] = field(default_factory=list)
 
 
 def create_requests_and_mappings(
@@ -114,8 +114,8 @@ def _request_name(index: int, container: Container, resource: str) -> str:
     return f"container-{index}-request-{place}"
 
 
-def _mapping(container: Container, resource: str, request: str) -> RequestMapping:
-    return RequestMapping(
+def _mapping(container: Container, resource: str, request: str) -> ContainerExtendedResourceRequest:
+    return ContainerExtendedResourceRequest(
         container_name=container.name, resource_name=resource, request_name=request
     )
 

@@ -97,7 +97,8 @@ class PreFilterPlugin(Plugin, Protocol):
     ) -> State | Skip | Reject | PreFilterResult | PreFilterState:
         """Return the plugin's state for the pod, passed to its other methods.
 
-        Skip, Reject and PreFilterResult (only some rows are suitable) end or restrict filtering.
+        Skip and Reject end the plugin's part; PreFilterResult restricts the rows; PreFilterState is
+        a state that filters only, scores only or is cached differently.
         Unless the scope is CLUSTER the state is shared by all pods with the same ``reads``: it may
         hold arrays of the columns, but neither the view nor anything of this pod alone.
         """

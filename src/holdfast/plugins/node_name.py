@@ -59,13 +59,13 @@ class NodeName:
     def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
         """Reject all other nodes as unresolvable."""
         verdicts = np.full(state.nodes.capacity, Code.UNRESOLVABLE, np.int8)
-        here = state.nodes.row_of.get(state.node)
-        if here is not None:
-            verdicts[here] = Code.PASS
+        row = state.nodes.row_of.get(state.node)
+        if row is not None:
+            verdicts[row] = Code.PASS
         return verdicts[rows]
 
     def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
-        """Return the same for one row."""
+        """Return the verdict and the score of one row."""
         return (0 if state.nodes.names[row] == state.node else 2), 0.0
 
     def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:

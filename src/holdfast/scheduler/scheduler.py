@@ -39,7 +39,7 @@ from holdfast.scheduler.status_reporter import StatusReporter
 
 log = logging.getLogger(__name__)
 
-SLICE_SECONDS = 0.002
+YIELD_AFTER_SECONDS = 0.002
 """How long scheduling may occupy the event loop before informers and bindings run."""
 STOP_SECONDS = 5.0
 """How long ``stop`` waits for running writes."""
@@ -64,7 +64,7 @@ class Scheduler:
         *,
         extenders: Sequence[ExtenderConfig] = (),
         seed: int | None = None,
-        check: bool = False,
+        check_invariants: bool = False,
         backoff: tuple[float, float] = (1.0, 10.0),
     ) -> None:
         self._clock = clock
@@ -72,7 +72,7 @@ class Scheduler:
         self.metrics = metrics = Metrics()
         self._meter = Meter(metrics, clock.monotonic)
         self.profiles = {name: self._meter.profile(found) for name, found in profiles.items()}
-        self.world = World(uncounted=self._uncounted, auditor=Auditor if check else None)
+        self.world = World(uncounted=self._uncounted, auditor=Auditor if check_invariants else None)
         queueing_hints = QueueingHints(
             self.profiles,
             self.world,
@@ -202,7 +202,7 @@ class Scheduler:
                 if self._binding_cycle.writing >= MAX_BINDINGS:
                     await self._bindings.background_tasks.wait_for_one()
                     began = self._clock.monotonic()
-                elif self._clock.monotonic() - began > SLICE_SECONDS:
+                elif self._clock.monotonic() - began > YIELD_AFTER_SECONDS:
                     await asyncio.sleep(0)
                     began = self._clock.monotonic()
             self._ready.clear()

@@ -112,20 +112,20 @@ class Store:
             cleanup.pop_all()
         return store
 
-    def _load(self, database: Database, mark: RevisionFile) -> None:
+    def _load(self, database: Database, revision_file: RevisionFile) -> None:
         self._compact_revision: int = database.meta("compact_rv")
         self._revision = int(database.meta("last_rv"))
-        self._assigned = max(self._revision, mark.reserved - 1)
+        self._assigned = max(self._revision, revision_file.reserved - 1)
         self._gaps = RevisionGaps(database.gaps())
         if self._assigned > self._revision:
             self._gaps.add(self._revision, self._assigned + 1)
             database.set_gaps(self._gaps.as_list())
-        if mark.committed > self._revision:
+        if revision_file.committed > self._revision:
             log.error(
                 "%s ends at revision %d although revision %d was committed: what was written in "
-                "between is lost (a file was cut, or replaced by an older one); revisions go on "
-                "at %d, and clients that have seen a lost one must list again",
-                database.path, self._revision, mark.committed, self._assigned + 1,
+                "between is lost (the file was truncated, or replaced by an older one); revisions "
+                "continue at %d, and clients that have seen a lost one must list again",
+                database.path, self._revision, revision_file.committed, self._assigned + 1,
             )  # fmt: skip
         self._objects = load_objects(database, self._index)
         self._compacted = database.compact_revisions()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from holdfast.api.pod import Pod, Resources
+from holdfast.api.pod import Pod, ResourceRequirements
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.rejections import reject_all_nodes
 from holdfast.framework.plugin import (
@@ -75,7 +75,7 @@ def _plain_view(case: Case, pod_info: PodInfo) -> View:
 
 
 def _with_other_requests(pod: Pod) -> Pod:
-    resources = Resources(requests={"cpu": "123m", "memory": "45Mi"})
+    resources = ResourceRequirements(requests={"cpu": "123m", "memory": "45Mi"})
     containers = tuple(msgspec.structs.replace(c, resources=resources) for c in pod.spec.containers)
     return msgspec.structs.replace(
         pod, spec=msgspec.structs.replace(pod.spec, containers=containers)

@@ -8,7 +8,14 @@ from holdfast.api import field_errors, names
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.api.node_selection import compile_selector
-from holdfast.api.pod import Affinity, Container, PodAffinity, PodAffinityTerm, PodSpec, Resources
+from holdfast.api.pod import (
+    Affinity,
+    Container,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    ResourceRequirements,
+)
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.errors import BadRequest, Cause
 
@@ -98,7 +105,7 @@ def _node_selector(labels: Mapping[str, str], path: str) -> Iterator[Cause]:
                 yield field_errors.invalid(path, text, "; ".join(wrong))
 
 
-def _resources(resources: Resources, path: str) -> Iterator[Cause]:
+def _resources(resources: ResourceRequirements, path: str) -> Iterator[Cause]:
     return check_resources(resources.requests, resources.limits, path)
 
 

@@ -39,7 +39,7 @@ from holdfast.validation.counting import tree_of
 from holdfast.validation.template import EFFECTS
 
 _RETURNS_OBJECT = DeletionStrategy(returns_object=True)
-_MAX_GRACE_SECONDS = (1 << 31) - 1  # seconds; a larger period would exceed the calendar
+_MAX_GRACE_SECONDS = (1 << 31) - 1  # 68 years: the deletion time must be a valid timestamp
 _PROXY_VERBS = ("create", "delete", "get", "patch", "update")
 _GET_PATCH_UPDATE = ("get", "patch", "update")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from holdfast.apiserver.user import User
-from holdfast.settings import FrontLimits
+from holdfast.settings import ServerLimits
 
 LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
@@ -42,7 +42,7 @@ class IncomingConnection:
 class Connections:
     """All open connections of one server."""
 
-    def __init__(self, limits: FrontLimits, max_connections: int) -> None:
+    def __init__(self, limits: ServerLimits, max_connections: int) -> None:
         self._limits = limits
         self.max_connections = max_connections
         self.max_unauthenticated = min(

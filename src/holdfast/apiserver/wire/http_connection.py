@@ -17,7 +17,7 @@ from holdfast.apiserver.wire.connections import Connections, IncomingConnection
 from holdfast.apiserver.wire.responses import error_response
 from holdfast.errors import BadRequest, HoldfastError
 from holdfast.repeated_log import Repeats
-from holdfast.settings import FrontLimits
+from holdfast.settings import ServerLimits
 
 _HEADER_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -41,7 +41,7 @@ class HttpConnection(RequestHandler):
         manager: web.Server,
         connection: IncomingConnection,
         connections: Connections,
-        limits: FrontLimits,
+        limits: ServerLimits,
         user_of: Callable[[asyncio.BaseTransport], User | None],
     ) -> None:
         super().__init__(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from holdfast.apiserver.user import User
 from holdfast.errors import Details, TooManyRequests
-from holdfast.settings import FrontLimits
+from holdfast.settings import ServerLimits
 
 _SYSTEM, _OTHER, _ANONYMOUS = "system", "other", "anonymous"
 
@@ -64,7 +64,7 @@ class _Usage:
 class InFlightLimits:
     """The requests in flight of one server, and the bytes of their bodies and large responses."""
 
-    def __init__(self, limits: FrontLimits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self.requests = _Usage(
             {
                 _SYSTEM: limits.system_requests,
@@ -79,11 +79,11 @@ class InFlightLimits:
         )
         self.response_bytes = _Usage(
             {
-                _SYSTEM: limits.system_answer_bytes,
-                _OTHER: limits.other_answer_bytes,
-                _ANONYMOUS: limits.other_answer_bytes,
+                _SYSTEM: limits.system_response_bytes,
+                _OTHER: limits.other_response_bytes,
+                _ANONYMOUS: limits.other_response_bytes,
             },
-            limits.user_answer_bytes,
+            limits.user_response_bytes,
         )
 
     def acquire(self, user: User) -> RequestInFlight:

@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from holdfast.apiserver.wire.connections import LOOPBACK, Connections, IncomingConnection
 from holdfast.repeated_log import Repeats
-from holdfast.settings import FrontLimits
+from holdfast.settings import ServerLimits
 
 _BATCH = 16  # connections accepted before other tasks run
 _BACKLOG = 1024
@@ -44,7 +44,7 @@ def raise_descriptor_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def max_connections(limits: FrontLimits) -> int:
+def max_connections(limits: ServerLimits) -> int:
     """Return how many connections may be open; some file descriptors are reserved."""
     available = raise_descriptor_limit()
     if available == resource.RLIM_INFINITY:
@@ -92,7 +92,7 @@ class Listener:
         sockets: list[socket.socket],
         context: ssl.SSLContext,
         connections: Connections,
-        limits: FrontLimits,
+        limits: ServerLimits,
         make_protocol: Callable[[IncomingConnection], asyncio.Protocol],
     ) -> None:
         self._sockets = sockets

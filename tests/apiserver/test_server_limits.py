@@ -18,7 +18,7 @@ from holdfast.apiserver.wire.connections import Connections
 from holdfast.apiserver.wire.in_flight import InFlightLimits
 from holdfast.apiserver.wire.listener import Listener
 from holdfast.errors import TooManyRequests
-from holdfast.settings import FrontLimits
+from holdfast.settings import ServerLimits
 from tls_client import client_context
 
 HALF_POST = f"POST {PODS} HTTP/1.1\nhost: HOST\ncontent-length: 3000000\n\n{{"
@@ -28,7 +28,7 @@ NODE = User("system:node:a", ("system:nodes", "system:authenticated"))
 
 @asynccontextmanager
 async def server(tmp_path, **limits):
-    async with start_server(tmp_path, limits=FrontLimits(**limits)) as running:
+    async with start_server(tmp_path, limits=ServerLimits(**limits)) as running:
         yield running
 
 
@@ -85,7 +85,7 @@ async def test_half_sent_anonymous_posts_do_not_refuse_the_admin(tmp_path):
 
 
 def test_requests_in_flight_are_counted_by_kind_of_user():
-    in_flight = InFlightLimits(FrontLimits(
+    in_flight = InFlightLimits(ServerLimits(
         system_requests=3, other_requests=3, user_requests=2, anonymous_requests=2
     ))  # fmt: skip
     for user, most in ((ANONYMOUS, 2), (User("eve"), 2), (User("bob"), 1)):
@@ -114,7 +114,7 @@ async def test_bodies_in_memory_are_limited_by_user(tmp_path):
 
 
 async def test_answers_in_memory_are_limited_by_user(tmp_path):
-    async with server(tmp_path, user_answer_bytes=20_000_000) as api:
+    async with server(tmp_path, user_response_bytes=20_000_000) as api:
         await grant_configmaps(api, "eve")
         for number in range(16):
             await api.create(CONFIGMAPS, configmap(f"big-{number}", x="x" * 900_000))
@@ -124,7 +124,7 @@ async def test_answers_in_memory_are_limited_by_user(tmp_path):
             slow.writer.transport.pause_reading()
             await slow.send(read)
             async with asyncio.timeout(GUARD_SECONDS):
-                while not any(c.blocked_since for c in api.front.connections):
+                while not any(c.blocked_since for c in api.https_server.connections):
                     await asyncio.sleep(0.01)
             assert await ask(api, read) == 429
             assert (await api.call("GET", CONFIGMAPS)).status == 200
@@ -183,10 +183,10 @@ async def test_a_client_that_does_not_read_is_cut_off(tmp_path, caplog):
             await api.create(CONFIGMAPS, configmap(f"big-{number}", x="x" * 900_000))
         async with connect(api, admin=True) as client:
             client.writer.transport.pause_reading()
-            before = set(api.front.connections)
+            before = set(api.https_server.connections)
             await client.send(f"GET {CONFIGMAPS} HTTP/1.1\nhost: HOST\n\n")
             async with asyncio.timeout(GUARD_SECONDS):
-                while before <= set(api.front.connections):
+                while before <= set(api.https_server.connections):
                     await asyncio.sleep(0.01)
         assert (await api.call("GET", PODS)).status == 200
     assert caplog.records == []
@@ -201,7 +201,7 @@ async def test_new_clients_take_the_place_of_the_oldest_without_credentials(tmp_
             assert await clients[-1].status() == 200
             await admin.send(f"GET {PODS} HTTP/1.1\nhost: HOST\n\n")
             assert await admin.status() == 200
-        assert len(api.front.connections) <= 10
+        assert len(api.https_server.connections) <= 10
 
 
 async def test_idle_connections_with_credentials_go_when_all_are_taken(tmp_path):
@@ -210,11 +210,11 @@ async def test_idle_connections_with_credentials_go_when_all_are_taken(tmp_path)
         for client in clients[-3:]:
             await client.send("GET /version HTTP/1.1\nhost: HOST\n\n")
             assert await client.status() == 200
-        assert len(api.front.connections) == 8
+        assert len(api.https_server.connections) == 8
 
 
 async def test_a_user_has_a_quarter_of_all_connections():
-    connections = Connections(FrontLimits(), 16)
+    connections = Connections(ServerLimits(), 16)
     opened = [connections.add(f"address-{now}", now) for now in range(6)]
     for connection in opened[:4]:
         connections.authenticate(connection, User("eve"))
@@ -241,7 +241,7 @@ async def test_a_connection_over_the_limit_is_closed_after_the_rejection(tmp_pat
 
 
 def test_an_address_takes_its_own_places_only():
-    connections = Connections(FrontLimits(unauthenticated_connections=4), 16)
+    connections = Connections(ServerLimits(unauthenticated_connections=4), 16)
     first = [connections.add("a", 0.0) for _ in range(2)]
     other = connections.add("b", 0.0)
     connections.add("a", 0.0)

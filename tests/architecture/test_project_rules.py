@@ -1,4 +1,4 @@
-"""The house rules that a machine can check: layers, sizes, charters, exported names."""
+"""The rules of CONTRIBUTING.md that a test can check: layers, sizes, charters, names."""
 
 import ast
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
 FILES = sorted(SOURCE.rglob("*.py"))
-ROOMS = sorted(p.parent for p in SOURCE.glob("*/__init__.py"))
+PACKAGES = sorted(p.parent for p in SOURCE.glob("*/__init__.py"))
 
 
 def test_import_contracts_hold():
@@ -26,24 +26,24 @@ def test_no_file_is_longer_than_500_lines():
     assert not long, f"one idea a file; split these: {long}"
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=lambda p: p.name)
-def test_every_room_states_its_charter(room):
-    charter = ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or ""
-    assert "Lives here" in charter and "May not live here" in charter, room.name
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda p: p.name)
+def test_every_package_states_its_charter(package):
+    charter = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    assert "Lives here" in charter and "May not live here" in charter, package.name
 
 
-def test_no_module_has_a_name_that_says_nothing():
+def test_no_module_has_a_meaningless_name():
     empty = {"utils", "util", "helpers", "common", "manager", "base", "misc"}
     assert not [f for f in FILES if f.stem in empty]
 
 
 def test_every_folder_of_tests_is_a_package():
-    """Two modules of one name, such as conftest, are told apart by their packages."""
+    """Modules of the same name, such as conftest, need different packages."""
     folders = {f.parent for f in Path(__file__).parents[1].glob("*/**/*.py")}
     assert not [folder for folder in folders if not (folder / "__init__.py").exists()]
 
 
-def test_nothing_speaks_of_machine_paths():
+def test_no_file_contains_paths_of_one_machine():
     root = SOURCE.parents[1]
     listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True).stdout
     words = ["/" + "work/", "/" + "farm/", "/" + "root/"]
@@ -54,11 +54,13 @@ def test_nothing_speaks_of_machine_paths():
             assert not any(w in text for w in words), name
 
 
-def test_the_architecture_page_lists_every_room_and_top_level_module():
+def test_the_architecture_page_lists_every_package_and_top_level_module():
     page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
     modules = [f.name for f in SOURCE.glob("*.py") if not f.name.startswith("_")]
     missing = [
-        name for name in (*modules, *(room.name for room in ROOMS)) if f"`{name}`" not in page
+        name
+        for name in (*modules, *(package.name for package in PACKAGES))
+        if f"`{name}`" not in page
     ]
     assert not missing
 
@@ -68,17 +70,15 @@ GENERIC = [*sorted((SERVER / "verbs").glob("*.py")), SERVER / "server.py", SERVE
 
 
 @pytest.mark.parametrize("file", GENERIC, ids=lambda p: p.stem)
-def test_verbs_never_ask_which_kind_they_have(file):
-    """What differs between kinds is a part of their descriptor, not a question in a verb."""
-    asked = [
-        ast.unparse(node)
-        for node in ast.walk(ast.parse(file.read_text()))
-        if _asks_for_a_kind(node)
+def test_verbs_do_not_depend_on_the_kind(file):
+    """Differences between kinds are in their descriptors, not in comparisons inside a verb."""
+    comparisons = [
+        ast.unparse(node) for node in ast.walk(ast.parse(file.read_text())) if _compares_kind(node)
     ]
-    assert not asked, asked
+    assert not comparisons, comparisons
 
 
-def _asks_for_a_kind(node):
+def _compares_kind(node):
     match node:
         case ast.Compare(left=left, comparators=others):
             sides = [left, *others]
@@ -104,7 +104,7 @@ def _is_literal(node):
 
 
 @pytest.mark.parametrize(
-    "question",
+    "source",
     [
         'op.descriptor.group_resource == ("", "pods")',
         "op.descriptor.group_resource in TABLE",
@@ -114,5 +114,5 @@ def _is_literal(node):
         '(r.group, r.plural) == ("", "pods")',
     ],
 )
-def test_a_question_for_the_kind_would_be_found(question):
-    assert any(_asks_for_a_kind(node) for node in ast.walk(ast.parse(question)))
+def test_a_comparison_of_the_kind_is_found(source):
+    assert any(_compares_kind(node) for node in ast.walk(ast.parse(source)))
