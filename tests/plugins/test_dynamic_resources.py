@@ -271,7 +271,7 @@ def test_nothing_to_deallocate_is_said_as_upstream_says_it():
 def test_D050_a_conflict_is_retried_on_the_claim_as_it_is_now():
     desk = one_gpu(a_claim("a"))
     demand, placement = desk.reserve(a_pod(claims=using("a")), "n")
-    conflicts = iter([Conflict("somebody was faster")])
+    conflicts = iter([Conflict("the object has been modified")])
     desk.api.fail = lambda call: next(conflicts, None) if call.verb == "patch" else None
     raw = desk.api.of_kind("ResourceClaim")[0]
     desk.api.put(raw | {"metadata": raw["metadata"] | {"labels": {"seen": "yes"}}})

@@ -39,7 +39,9 @@ def test_values_without_effect_are_reported(new, words):
 
 def test_a_template_without_requests_is_reported():
     [said] = warnings_of(cpu=None)
-    assert said.startswith("spec.template.spec.containers: requests nothing, so no room is held")
+    assert said.startswith(
+        "spec.template.spec.containers: requests nothing, so nothing is reserved"
+    )
     resized = "scheduling.koordinator.sh/reservation-resize-allocatable"
     assert warnings_of(cpu=None, annotations={resized: '{"resources":{"cpu":"1"}}'}) == []
     assert warnings_of(cpu=None, requests={"pods": "1"}) == []

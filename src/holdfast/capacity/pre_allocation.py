@@ -175,7 +175,7 @@ def uses_cluster_mode(reservation: Reservation) -> bool:
 def read_rules(
     reservation: Reservation, pod_info: PodInfo, *, prefers_none: bool
 ) -> PreAllocationRules:
-    """Read how a reservation chooses pods; ``facts`` are those of its reserve pod."""
+    """Read how a reservation chooses pods; ``pod_info`` is its reserve pod."""
     policy = reservation.spec.pre_allocation_policy
     reserved = dict(pod_info.request)
     return PreAllocationRules(

@@ -105,7 +105,7 @@ class AllocationLedger:
 
 @dataclass(slots=True)
 class ReservationInfo:
-    """A reservation that holds resources on a node; ``facts`` are those of its reserve pod."""
+    """A reservation that holds resources on a node; ``pod_info`` is its reserve pod."""
 
     reservation: Reservation
     pod_info: PodInfo

@@ -159,7 +159,7 @@ def _holds_the_same(old: Reservation, new: Reservation) -> bool:
 def _named_reservations(pod: Pod) -> set[str]:
     """Return the names of the reservations in the pod's annotations."""
     allocated = allocated_reservation(pod)
-    return {draw.name for draw in annotated_allocations(pod)} | (
+    return {allocation.name for allocation in annotated_allocations(pod)} | (
         {allocated.name} if allocated else set()
     )
 

@@ -33,9 +33,9 @@ class PodLimit:
 
     ``count_of`` returns how much a pod counts, the same on every row. ``remaining`` holds, per row,
     how much more the row accepts; a negative amount must leave. Counts are cached by ``key`` while
-    ``version`` is the same. ``by_kind``: pods of one kind count the same. ``requires_pods`` is the
-    opposite limit, for pods that the row needs (required pod affinity): they count negative, and
-    the limit is tested only with all potential victims removed.
+    ``version`` is the same. ``by_label_group``: pods of a label group count the same.
+    ``requires_pods`` is the opposite limit, for pods that the row needs (required pod affinity):
+    they count negative, and the limit is tested only with all potential victims removed.
     """
 
     key: Hashable

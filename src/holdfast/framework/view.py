@@ -9,7 +9,6 @@ from holdfast.api.labels import Selector
 from holdfast.capacity.reserved_resources import ReservedForPod
 from holdfast.columns.affinity_terms import PodSelector
 from holdfast.columns.hidden_reserve_pods import AnyCount, AnyTerm, HiddenReservePods
-from holdfast.columns.label_groups import LabelGroup
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -50,7 +49,7 @@ class MatchedReservations(Protocol):
 class View:
     """The world as one pod sees it at one moment.
 
-    Without ``offers`` no reservation matches, and reserved resources are in use for every pod: the
+    Without ``reservations`` no reservation matches, and reserved resources are in use for every pod: the
     profile has no plugin that allocates reservations.
     """
 
@@ -65,11 +64,6 @@ class View:
         self.now = now
         self._matched: MatchedReservations | None = None
         self._matched_known = not reservations
-
-    @property
-    def kind(self) -> LabelGroup:
-        """The pod's namespace and visible labels; looked up again, as keys may become visible."""
-        return self.nodes.label_group_of(self.pod)
 
     @property
     def matched_reservations(self) -> MatchedReservations | None:
@@ -96,7 +90,7 @@ class View:
 
     @property
     def reserved_key(self) -> Hashable:
-        """A key for ``lifted``: pods with different keys get different scores."""
+        """A key for ``reserved_for_pod``: pods with different keys may get different scores."""
         found = self.matched_reservations
         return None if found is None else (found.rows.tobytes(), found.slots.tobytes())
 
@@ -112,10 +106,10 @@ class View:
     def existing_terms_for(self) -> tuple[AnyTerm, ...]:
         """Return the affinity terms of existing pods that match this pod.
 
-        Depends on the epochs ``held`` and ``namespaces``.
+        Depends on the epochs ``existing_terms`` and ``namespaces``.
         """
-        held, hidden_pods = self.nodes.existing_terms_for(self.pod), self.hidden_pods
-        return held if hidden_pods is None else tuple([hidden_pods.term(term) for term in held])
+        terms, hidden_pods = self.nodes.existing_terms_for(self.pod), self.hidden_pods
+        return terms if hidden_pods is None else tuple([hidden_pods.term(term) for term in terms])
 
     @property
     def nominated(self) -> Mapping[int, Mapping[str, PodInfo]]:

@@ -97,7 +97,7 @@ class World:
         devices: Inventory | None = None,
         volumes: Volumes | None = None,
         selectors: WorkloadSelectors | None = None,
-        uncounted: Callable[[str], bool] = lambda _resource: False,
+        ignores_resource: Callable[[str], bool] = lambda _resource: False,
         auditor: Callable[[World], AttemptAuditor] | None = None,
     ) -> None:
         self.nodes = NodeTable() if nodes is None else nodes
@@ -115,7 +115,7 @@ class World:
         self.nominated_owner_rows = NominatedOwnerRows(self)
         self.evictions = Evictions(self.nodes)
         self.waiting = WaitingPods()
-        self.ignores_resource = uncounted
+        self.ignores_resource = ignores_resource
         """Whether the configuration leaves a resource to an extender, by its name."""
         self.auditor = None if auditor is None else auditor(self)
         self.caches: dict[Hashable, Any] = {}
@@ -205,7 +205,7 @@ class World:
             devices=self.devices.fork(nodes),
             volumes=self.volumes.fork(nodes),
             selectors=self.selectors.fork(nodes),
-            uncounted=self.ignores_resource,
+            ignores_resource=self.ignores_resource,
         )
         copy.budgets = dict(self.budgets)
         copy.nominations = self.nominations.fork(nodes)

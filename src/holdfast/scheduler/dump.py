@@ -100,7 +100,7 @@ def node_reservations(world: World, node: str) -> list[dict[str, Any]] | None:
                 }
                 for resource, amount in info.reserved.items()
             },
-            "pods": {uid: _named(world, draws) for uid, draws in info.allocated_by_pod.items()},
+            "pods": {uid: _named(world, amounts) for uid, amounts in info.allocated_by_pod.items()},
         }
         for info in reservations
     ]

@@ -72,7 +72,9 @@ class Scheduler:
         self.metrics = metrics = Metrics()
         self._meter = Meter(metrics, clock.monotonic)
         self.profiles = {name: self._meter.profile(found) for name, found in profiles.items()}
-        self.world = World(uncounted=self._uncounted, auditor=Auditor if check_invariants else None)
+        self.world = World(
+            ignores_resource=self._ignores_resource, auditor=Auditor if check_invariants else None
+        )
         queueing_hints = QueueingHints(
             self.profiles,
             self.world,
@@ -258,7 +260,7 @@ class Scheduler:
         if placement.nominated_node and placement.nominated_node != placement.node:
             self._event_handlers.nomination_ended(queued.pod_info, placement.nominated_node)
 
-    def _uncounted(self, resource: str) -> bool:
+    def _ignores_resource(self, resource: str) -> bool:
         return any(profile.ignores_resource(resource) for profile in self.profiles.values())
 
     def metrics_page(self) -> bytes:

@@ -53,10 +53,7 @@ def _emptiness(new: Reservation, old: Reservation | None) -> Iterator[str]:
     if old is not None or new.spec.template is None or RESIZE in new.metadata.annotations:
         return
     if not _asks(new.spec.template.spec):
-        yield (
-            f"{_AT}.containers: requests nothing, so no room is held and no pod draws on it; "
-            "give resources.requests"
-        )
+        yield f"{_AT}.containers: requests nothing, so nothing is reserved; set resources.requests"
 
 
 def _asks(spec: PodSpec) -> bool:

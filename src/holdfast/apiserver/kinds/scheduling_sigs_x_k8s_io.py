@@ -20,7 +20,8 @@ _UNIMPLEMENTED = (
     ),
     UnimplementedField(
         ("spec", "whenTryNextUnits", "policy"),
-        "whenTryNextUnits is not read: the next unit is tried when a unit has no room",
+        "whenTryNextUnits is not read: the next unit is tried when the pod fits on no node of a "
+        "unit",
         ("ExceedMax", "TimeoutOrExceedMax", "LackResourceAndNoTerminating"),
     ),
     UnimplementedField(

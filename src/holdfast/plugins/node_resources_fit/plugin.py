@@ -179,9 +179,9 @@ class NodeResourcesFit:
         """Return rows with allocated reservations: evicting an owner frees nothing there."""
         if not state.reservations:
             return None
-        drawn = np.zeros(len(state.fit.needs[0].free), np.bool_)
-        drawn[state.reservations.rows_with_allocations()] = True
-        return drawn
+        has_allocations = np.zeros(len(state.fit.needs[0].free), np.bool_)
+        has_allocations[state.reservations.rows_with_allocations()] = True
+        return has_allocations
 
     def reasons(self, state: FitState, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """Return everything that is short, pod slots first.

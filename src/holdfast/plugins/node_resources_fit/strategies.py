@@ -94,8 +94,8 @@ class Scorer:
         request.
 
         For cpu and memory, amounts and the nodes' requests are the non-zero ones. ``served`` are
-        the resources that devices provide on nodes that have none of them; ``lifted`` is what
-        reservations hold for the pod, which does not count as requested.
+        the resources that devices provide on nodes that have none of them; ``reserved_for_pod``
+        is what reservations hold for the pod, which does not count as requested.
         """
         self._amounts = amounts
         self._served = served
