@@ -49,8 +49,8 @@ class MatchedReservations(Protocol):
 class View:
     """The world as one pod sees it at one moment.
 
-    Without ``reservations`` no reservation matches, and reserved resources are in use for every pod: the
-    profile has no plugin that allocates reservations.
+    Without ``reservations`` no reservation matches, and reserved resources are in use for every
+    pod: the profile has no plugin that allocates reservations.
     """
 
     __slots__ = ("_matched", "_matched_known", "nodes", "now", "pod", "world")
