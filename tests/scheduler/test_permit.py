@@ -1,14 +1,20 @@
 """Permit: assumed pods that wait until a plugin allows or rejects them."""
 
+import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from holdfast.api.scheme import PODS
 from holdfast.columns.interner import CPU
 from holdfast.framework.plugin import ApiCall, Code, Reject, Traits, Wait
+from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
+from holdfast.scheduler.binding_cycle import AssumedPod, BindingTasks
+from holdfast.scheduler.queued_pods import QueuedPodInfo
 from holdfast.testing import a_node, a_pod, a_priority_class
+from holdfast.testing.builders import typed
 from holdfast.testing.harness import Harness
 
 
@@ -345,3 +351,23 @@ async def test_a_placement_may_activate_other_pods(cluster, wait_plugin):
     before = cluster.metric("schedule_attempts_total", **tries)
     await cluster.create(a_pod("p"))
     assert cluster.metric("schedule_attempts_total", **tries) > before
+
+
+async def test_the_end_of_a_binding_cycle_leaves_the_next_one_of_the_same_pod_running():
+    pod = typed(a_pod("a", uid="a"))
+    tasks = BindingTasks(World())
+    queued = QueuedPodInfo(tasks.world.pod_info(pod), since=0.0)
+    placement = SimpleNamespace(states={})
+    assumed = AssumedPod(queued, default_profiles()["default-scheduler"], placement, 0.0)
+    may_end = asyncio.Event()
+
+    async def requeue_and_bind_again():
+        tasks.start(assumed, may_end.wait())
+
+    tasks.start(assumed, requeue_and_bind_again())
+    await tasks.background_tasks.wait_for_one()
+    waiting = asyncio.create_task(tasks.wait_for_binding("a"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    may_end.set()
+    await waiting

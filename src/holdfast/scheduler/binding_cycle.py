@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from holdfast.clock import Clock
@@ -64,7 +65,12 @@ class BindingTasks:
         uid = assumed_pod.queued.uid
         task = self.background_tasks.start(work)
         self._by_uid[uid] = (assumed_pod, task)
-        task.add_done_callback(lambda _: self._by_uid.pop(uid, None))
+        task.add_done_callback(partial(self._forget, uid))
+
+    def _forget(self, uid: str, task: Task) -> None:
+        # The pod may have been requeued and have its next binding cycle already.
+        if uid in self._by_uid and self._by_uid[uid][1] is task:
+            del self._by_uid[uid]
 
     async def cancel(self, uid: str, why: str) -> bool:
         """Cancel a binding cycle and wait for its end; return whether the pod got no node."""
