@@ -354,11 +354,11 @@ async def test_a_placement_may_activate_other_pods(cluster, wait_plugin):
 
 
 async def test_the_end_of_a_binding_cycle_leaves_the_next_one_of_the_same_pod_running():
-    pod = typed(a_pod("a", uid="a"))
+    pod = typed(a_pod("a"))
     tasks = BindingTasks(World())
     queued = QueuedPodInfo(tasks.world.pod_info(pod), since=0.0)
-    placement = SimpleNamespace(states={})
-    assumed = AssumedPod(queued, default_profiles()["default-scheduler"], placement, 0.0)
+    without_pre_bind = SimpleNamespace(plugins_at=lambda _point: ())
+    assumed = AssumedPod(queued, without_pre_bind, None, 0.0)
     may_end = asyncio.Event()
 
     async def requeue_and_bind_again():
@@ -366,7 +366,7 @@ async def test_the_end_of_a_binding_cycle_leaves_the_next_one_of_the_same_pod_ru
 
     tasks.start(assumed, requeue_and_bind_again())
     await tasks.background_tasks.wait_for_one()
-    waiting = asyncio.create_task(tasks.wait_for_binding("a"))
+    waiting = asyncio.create_task(tasks.wait_for_binding(queued.uid))
     await asyncio.sleep(0)
     assert not waiting.done()
     may_end.set()
