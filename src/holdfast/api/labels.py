@@ -128,8 +128,8 @@ def check(key: str, operator: str, values: Iterable[str], path: str = "") -> lis
     at = child(path, "values")
     if operator not in _OPERATORS:
         causes.append(not_supported(child(path, "operator"), operator, _OPERATORS))
-    elif words := _wrong_count(operator, len(values)):
-        causes.append(invalid(at, values, words))
+    elif detail := _wrong_count(operator, len(values)):
+        causes.append(invalid(at, values, detail))
     if operator in (GREATER, LESS):
         causes += [
             invalid(f"{at}[{i}]", v, "for 'Gt', 'Lt' operators, the value must be an integer")

@@ -38,39 +38,39 @@ def with_default_domains(expression: str) -> str:
     if "device" not in expression:
         return expression
     tokens = [m for m in _TOKEN.finditer(expression) if m["blank"] is None]
-    words = [m[0] for m in tokens]
+    texts = [m[0] for m in tokens]
     edits: list[_Edit] = []
     for i in range(len(tokens) - 4):
-        if words[i : i + 2] == ["device", "."] and words[i + 2] in _MAPS and _starts(words, i):
-            edits += _edits(tokens, words, i + 3)
+        if texts[i : i + 2] == ["device", "."] and texts[i + 2] in _MAPS and _starts(texts, i):
+            edits += _edits(tokens, texts, i + 3)
     return _apply(expression, edits)
 
 
-def _starts(words: list[str], i: int) -> bool:
+def _starts(texts: list[str], i: int) -> bool:
     """Return whether this ``device`` is the variable, not a field of another value."""
-    return i == 0 or words[i - 1] not in (".", "?")
+    return i == 0 or texts[i - 1] not in (".", "?")
 
 
-def _edits(tokens: _Tokens, words: list[str], at: int) -> list[_Edit]:
-    if words[at] == "[" and words[at + 1] != "?":
-        close = _closing(words, at)
+def _edits(tokens: _Tokens, texts: list[str], at: int) -> list[_Edit]:
+    if texts[at] == "[" and texts[at + 1] != "?":
+        close = _closing(texts, at)
         if close is None:
             return []
         inside = tokens[at].end()
         return [(inside, inside, "?"), (tokens[close].end(), tokens[close].end(), _DEFAULT)]
-    if words[at] == "." and words[at + 1].isidentifier():
-        following = words[at + 2] if at + 2 < len(words) else ""
-        tests_presence = following == ")" and words[max(at - 5, 0) : at - 3] == ["has", "("]
+    if texts[at] == "." and texts[at + 1].isidentifier():
+        following = texts[at + 2] if at + 2 < len(texts) else ""
+        tests_presence = following == ")" and texts[max(at - 5, 0) : at - 3] == ["has", "("]
         if following != "(" and not tests_presence:
-            lookup = f'[?"{words[at + 1]}"]{_DEFAULT}'
+            lookup = f'[?"{texts[at + 1]}"]{_DEFAULT}'
             return [(tokens[at].start(), tokens[at + 1].end(), lookup)]
     return []
 
 
-def _closing(words: list[str], at: int) -> int | None:
+def _closing(texts: list[str], at: int) -> int | None:
     depth = 0
-    for i in range(at, len(words)):
-        depth += (words[i] in _OPEN) - (words[i] in _CLOSE)
+    for i in range(at, len(texts)):
+        depth += (texts[i] in _OPEN) - (texts[i] in _CLOSE)
         if depth == 0:
             return i
     return None

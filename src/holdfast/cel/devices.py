@@ -168,8 +168,8 @@ class DeviceSelectors:
         try:
             program = self._environment.compile(with_default_domains(expression))
         except RuntimeError as refusal:
-            words = as_cel_go_message(str(refusal))
-            raise CompileError(expression, f"compilation failed: {words}") from None
+            message = as_cel_go_message(str(refusal))
+            raise CompileError(expression, f"compilation failed: {message}") from None
         kind = program.return_type()
         if kind not in (_T.BOOL, _T.DYN):
             raise CompileError(

@@ -35,8 +35,8 @@ def check_size(expression: str) -> None:
     if len(expression.encode()) > MAX_EXPRESSION_BYTES:
         raise CompileError(expression, f"must be at most {MAX_EXPRESSION_BYTES} bytes long")
     if len(_EMPTY_LITERAL.findall(expression)) > _MAX_EMPTY_LITERALS:
-        words = f"must have at most {_MAX_EMPTY_LITERALS} empty lists and maps"
-        raise CompileError(expression, words)
+        message = f"must have at most {_MAX_EMPTY_LITERALS} empty lists and maps"
+        raise CompileError(expression, message)
 
 
 class EvaluationError(Refused):
@@ -60,10 +60,10 @@ class BudgetExceeded(Refused):
 
 def engine_error(expression: str, engine_message: str) -> EvaluationError:
     """Return the error for an evaluation that the engine aborted."""
-    words = as_cel_go_message(engine_message)
-    if words == COST_EXCEEDED:
+    message = as_cel_go_message(engine_message)
+    if message == COST_EXCEEDED:
         return CostExceeded(expression)
-    return EvaluationError(expression, words)
+    return EvaluationError(expression, message)
 
 
 def as_cel_go_message(text: str) -> str:
@@ -72,9 +72,9 @@ def as_cel_go_message(text: str) -> str:
     >>> as_cel_go_message('NOT_FOUND: Key not found in map : "memory"')
     'no such key: memory'
     """
-    words = _STATUS.sub("", text).rstrip()
-    if _BARE_DEVICE.search(words):
-        words += _HINT
+    message = _STATUS.sub("", text).rstrip()
+    if _BARE_DEVICE.search(message):
+        message += _HINT
     for engine, upstream in _REWORDED:
-        words = engine.sub(upstream, words)
-    return words
+        message = engine.sub(upstream, message)
+    return message

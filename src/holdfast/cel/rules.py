@@ -117,8 +117,8 @@ def compile_expression(text: str) -> Expression:
     try:
         program = _environment().compile(text)
     except RuntimeError as refusal:
-        words = as_cel_go_message(str(refusal))
-        raise CompileError(text, f"compilation failed: {words}") from None
+        message = as_cel_go_message(str(refusal))
+        raise CompileError(text, f"compilation failed: {message}") from None
     looks_back = bool(_OLD.search(_TEXTS.sub("", text)))
     return Expression(text, program, looks_back, read_tree(program.serialize()))
 

@@ -59,7 +59,7 @@ async def _serve(
 def _announce_failure(error: Exception) -> None:
     """Print the error for the parent; exit if it is expected, else the caller raises it."""
     expected = isinstance(error, HoldfastError)
-    words = str(error) if expected else f"the API server failed: {type(error).__name__}: {error}"
-    print(FAILED, json.dumps(words), flush=True)
+    message = str(error) if expected else f"the API server failed: {type(error).__name__}: {error}"
+    print(FAILED, json.dumps(message), flush=True)
     if expected:
         sys.exit(1)

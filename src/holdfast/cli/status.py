@@ -71,6 +71,6 @@ def _get(connection: http.client.HTTPConnection, path: str) -> bytes:
     answer = connection.getresponse()
     body = answer.read()
     if answer.status != 200:
-        words = " ".join(body.decode(errors="replace").split())
-        raise _NotReady(f"{path.partition('?')[0]} returned {answer.status}: {words[:_SHOWN]}")
+        text = " ".join(body.decode(errors="replace").split())
+        raise _NotReady(f"{path.partition('?')[0]} returned {answer.status}: {text[:_SHOWN]}")
     return body

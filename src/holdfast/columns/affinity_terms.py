@@ -90,11 +90,11 @@ def read_affinity_terms(affinity: Affinity | None, namespace: str) -> AffinityTe
     preferred_anti = weighed(
         "preferredAntiAffinityTerms", far.preferred_during_scheduling_ignored_during_execution, -1
     )
-    words = mistakes[0] if len(mistakes) == 1 else f"[{', '.join(mistakes)}]" if mistakes else ""
+    message = mistakes[0] if len(mistakes) == 1 else f"[{', '.join(mistakes)}]" if mistakes else ""
     terms = (*required_affinity, *required_anti_affinity, *preferred, *preferred_anti)
     keys = frozenset(key for term in terms for key in term.pod_selector.selector.keys)
     return AffinityTerms(
-        required_affinity, required_anti_affinity, (*preferred, *preferred_anti), words, keys
+        required_affinity, required_anti_affinity, (*preferred, *preferred_anti), message, keys
     )
 
 

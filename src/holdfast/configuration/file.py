@@ -22,10 +22,10 @@ def load(path: Path) -> Configuration:
         return read(_parsed(path), Catalog(module_dir=path.parent.absolute()))
     except (BadConfiguration, NotBuilt) as error:
         causes = error.details.causes
-        words = f" {error}"
+        message = f" {error}"
         if len(causes) > 1:
-            words = "".join(f"\n  {cause}" for cause in causes)
-        raise type(error)(f"{path}:{words}", error.details) from error
+            message = "".join(f"\n  {cause}" for cause in causes)
+        raise type(error)(f"{path}:{message}", error.details) from error
 
 
 def _parsed(path: Path) -> Any:

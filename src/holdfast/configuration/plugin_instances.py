@@ -105,8 +105,8 @@ class PluginInstances:
             self._problems.add_not_built(path or where, str(error))
         except Exception as failure:
             # A user's plugin may raise any exception.
-            words = f'initializing plugin "{name}": {type(failure).__name__}: {failure}'
-            self._problems.add_errors(Cause(path or where, words))
+            message = f'initializing plugin "{name}": {type(failure).__name__}: {failure}'
+            self._problems.add_errors(Cause(path or where, message))
         return None
 
     def _unknown(self, name: str, where: str) -> None:
@@ -122,8 +122,8 @@ class PluginInstances:
 
 def removed_plugin_error(path: str, name: str) -> Cause:
     """Return the error for a plugin that upstream has removed."""
-    words = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
-    return invalid(path, name, words)
+    message = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
+    return invalid(path, name, message)
 
 
 def read_arguments(
@@ -143,8 +143,8 @@ def read_arguments(
         return None
     if config.name not in WITH_ARGUMENTS:
         for name in sorted(args.keys() - {"apiVersion", "kind"}, key=str):
-            words = f'unknown field "{name}": {config.name} takes no arguments'
-            problems.add_errors(Cause(f"{path}.{name}", words))
+            message = f'unknown field "{name}": {config.name} takes no arguments'
+            problems.add_errors(Cause(f"{path}.{name}", message))
         return {}
     return _defaulted(config.name, args)
 
@@ -154,15 +154,15 @@ def _is_its_own(plugin: str, args: dict[str, Any], path: str, problems: Problems
     version, kind = args.get("apiVersion", API_VERSION), args.get("kind", wanted)
     if kind != wanted:
         group = str(version).rpartition("/")[0]
-        words = (
+        message = (
             f"has to match plugin args: args for plugin {plugin} were not of type "
             f"{wanted}.{GROUP}, got {kind}.{group}"
         )
-        problems.add_errors(invalid(path, kind, words))
+        problems.add_errors(invalid(path, kind, message))
         return False
     if version != API_VERSION and version not in _ALSO.get(plugin, ()):
-        words = f'no kind "{wanted}" is registered for it; write {API_VERSION}'
-        problems.add_errors(invalid(f"{path}.apiVersion", version, words))
+        message = f'no kind "{wanted}" is registered for it; write {API_VERSION}'
+        problems.add_errors(invalid(f"{path}.apiVersion", version, message))
         return False
     return True
 

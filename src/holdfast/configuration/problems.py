@@ -26,13 +26,13 @@ class Problems:
             dot = "." if cause.field and not cause.field.startswith("[") else ""
             self.add_errors(Cause(f"{path}{dot}{cause.field}", cause.message, cause.reason))
 
-    def add_not_built(self, path: str, words: str) -> None:
+    def add_not_built(self, path: str, message: str) -> None:
         """Add a valid setting that Holdfast does not support yet."""
-        self.unbuilt.append(Cause(path, words, "NotImplemented"))
+        self.unbuilt.append(Cause(path, message, "NotImplemented"))
 
-    def add_warning(self, words: str) -> None:
+    def add_warning(self, message: str) -> None:
         """Add a warning about a setting that works but is probably not intended."""
-        self.warnings.append(words)
+        self.warnings.append(message)
 
     def raise_if_any(self) -> None:
         """Raise BadConfiguration, or NotBuilt if there are no other errors, listing all of them."""

@@ -91,15 +91,15 @@ class ProfileBuilder:
                 )
         for field in ("placement_generate", "placement_score"):
             if getattr(self._sets, field).enabled:
-                words = "workload scheduling is not built; leave it out"
-                self._problems.add_not_built(f"{self._path}.{_camel(field)}", words)
+                message = "workload scheduling is not built; leave it out"
+                self._problems.add_not_built(f"{self._path}.{_camel(field)}", message)
 
     def _list(self, point: Point) -> tuple[str, ...]:
         own: PluginSet = getattr(self._sets, point.field)
         for i, ref in enumerate(own.enabled):
             if ref.name in self._plugins and not self._extends(ref.name, point):
-                words = f'plugin "{ref.name}" does not extend {point.type_name} plugin'
-                self._problems.add_errors(Cause(f"{self._path}.{point.name}.enabled[{i}]", words))
+                message = f'plugin "{ref.name}" does not extend {point.type_name} plugin'
+                self._problems.add_errors(Cause(f"{self._path}.{point.name}.enabled[{i}]", message))
         return expand_point(own, self._multi, lambda name: self._extends(name, point))
 
     def _extends(self, name: str, point: Point) -> bool:
@@ -115,8 +115,8 @@ class ProfileBuilder:
                 own = [p for p in POINTS if p.name == at]
                 own += [p for p in POINTS if ref.name in lists[p]]
                 kind = own[0].type_name if own else "plugin"
-                words = f'plugin "{ref.name}" already registered as "{kind}"'
-                self._problems.add_errors(Cause(path, words, "FieldValueDuplicate"))
+                message = f'plugin "{ref.name}" already registered as "{kind}"'
+                self._problems.add_errors(Cause(path, message, "FieldValueDuplicate"))
             seen.add((at, ref.name))
 
     def _check_ends(self, lists: Lists) -> None:
@@ -128,14 +128,14 @@ class ProfileBuilder:
                 f'scheduler name "{self._name}", but got {sorting}',
             ))  # fmt: skip
         if not lists[points.BIND]:
-            words = "at least one bind plugin is needed for profile with scheduler name"
-            self._problems.add_errors(Cause(f"{self._path}.bind", f'{words} "{self._name}"'))
+            message = "at least one bind plugin is needed for profile with scheduler name"
+            self._problems.add_errors(Cause(f"{self._path}.bind", f'{message} "{self._name}"'))
 
     def _check_names(self, plugins: Sequence[Plugin]) -> None:
         names = [plugin.name for plugin in plugins]
         for name in sorted({name for name in names if names.count(name) > 1}):
-            words = f'two plugins are named "{name}": rename one of them'
-            self._problems.add_errors(Cause(self._path, words, "FieldValueDuplicate"))
+            message = f'two plugins are named "{name}": rename one of them'
+            self._problems.add_errors(Cause(self._path, message, "FieldValueDuplicate"))
 
     def _weights(self) -> dict[str, int]:
         """Return score weights by plugin name; the score set takes precedence, 0 means 1."""
@@ -144,8 +144,8 @@ class ProfileBuilder:
             if self._extends(ref.name, points.SCORE):
                 weights.setdefault(self._plugins[ref.name].name, ref.weight or 1)
         if sum(weights.values()) * 100 > MOST_TOTAL:
-            words = "score plugins: total score of Score plugins could overflow"
-            self._problems.add_errors(Cause(f"{self._path}.score", words))
+            message = "score plugins: total score of Score plugins could overflow"
+            self._problems.add_errors(Cause(f"{self._path}.score", message))
         return weights
 
     # --- warnings ---------------------------------------------------------------------------

@@ -125,8 +125,8 @@ def _check_kind(document: KubeSchedulerConfiguration, problems: Problems) -> Non
     if document.kind not in ("", KIND):
         problems.add_errors(invalid("kind", document.kind, f"must be {KIND}"))
     elif document.api_version not in ("", API_VERSION):
-        words = f'no kind "{KIND}" is registered for this version; write {API_VERSION}'
-        problems.add_errors(invalid("apiVersion", document.api_version, words))
+        message = f'no kind "{KIND}" is registered for this version; write {API_VERSION}'
+        problems.add_errors(invalid("apiVersion", document.api_version, message))
 
 
 def _defaulted(document: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
@@ -180,20 +180,20 @@ def _check_queue_sort(profiles: tuple[ProfileDocument, ...], problems: Problems)
     first = profiles[0].plugins.queue_sort
     if len(first.enabled) > 1:
         path = "profiles[0].plugins.queueSort.enabled"
-        words = "only one queue sort plugin can be enabled"
-        problems.add_errors(invalid(path, len(first.enabled), words))
+        message = "only one queue sort plugin can be enabled"
+        problems.add_errors(invalid(path, len(first.enabled), message))
     sorting = first.enabled[0].name if first.enabled else ""
     args = _args_of(profiles[0], sorting)
     for i, profile in enumerate(profiles[1:], 1):
         own, path = profile.plugins.queue_sort, f"profiles[{i}]"
         if own != first:
-            words = "must be the same for all profiles"
+            message = "must be the same for all profiles"
             problems.add_errors(
-                invalid(f"{path}.plugins.queueSort", msgspec.to_builtins(own), words)
+                invalid(f"{path}.plugins.queueSort", msgspec.to_builtins(own), message)
             )
         if sorting and _args_of(profile, sorting) != args:
-            words = "queueSort must be the same for all profiles"
-            problems.add_errors(Cause(f"{path}.pluginConfig.args", f"Invalid value: {words}"))
+            message = "queueSort must be the same for all profiles"
+            problems.add_errors(Cause(f"{path}.pluginConfig.args", f"Invalid value: {message}"))
 
 
 def _args_of(profile: ProfileDocument, name: str) -> Any:

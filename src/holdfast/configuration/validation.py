@@ -22,8 +22,8 @@ def check_process(document: KubeSchedulerConfiguration, problems: Problems) -> N
     if document.leader_election.leader_elect:
         _check_election(document.leader_election, problems)
     if document.parallelism <= 0:
-        words = "should be an integer value greater than zero"
-        problems.add_errors(invalid("parallelism", document.parallelism, words))
+        message = "should be an integer value greater than zero"
+        problems.add_errors(invalid("parallelism", document.parallelism, message))
 
 
 def check_queue(document: KubeSchedulerConfiguration, problems: Problems) -> None:
@@ -33,8 +33,8 @@ def check_queue(document: KubeSchedulerConfiguration, problems: Problems) -> Non
     if first <= 0:
         problems.add_errors(invalid("podInitialBackoffSeconds", first, "must be greater than 0"))
     if most < first:
-        words = "must be greater than or equal to PodInitialBackoffSeconds"
-        problems.add_errors(invalid("podMaxBackoffSeconds", most, words))
+        message = "must be greater than or equal to PodInitialBackoffSeconds"
+        problems.add_errors(invalid("podMaxBackoffSeconds", most, message))
 
 
 def check_percentage(path: str, percentage: int | None, problems: Problems) -> None:
@@ -49,8 +49,8 @@ def check_extenders(extenders: tuple[ExtenderConfig, ...], problems: Problems) -
     for i, extender in enumerate(extenders):
         path = f"extenders[{i}]"
         if extender.prioritize_verb and extender.weight <= 0:
-            words = "must have a positive weight applied to it"
-            problems.add_errors(invalid(f"{path}.weight", extender.weight, words))
+            message = "must have a positive weight applied to it"
+            problems.add_errors(invalid(f"{path}.weight", extender.weight, message))
         for j, resource in enumerate(extender.managed_resources):
             name, at = resource.name, f"{path}.managedResources[{j}].name"
             _check_resource(name, at, problems)
@@ -59,13 +59,13 @@ def check_extenders(extenders: tuple[ExtenderConfig, ...], problems: Problems) -
             managed.add(name)
     binders = sum(bool(extender.bind_verb) for extender in extenders)
     if binders > 1:
-        words = f"found {binders} extenders implementing bind"
-        problems.add_errors(invalid("extenders", words, "only one extender can implement bind"))
+        message = f"found {binders} extenders implementing bind"
+        problems.add_errors(invalid("extenders", message, "only one extender can implement bind"))
 
 
 def _check_resource(name: str, path: str, problems: Problems) -> None:
     mistakes = label_key(name)
-    problems.add_errors(*(invalid(path, name, words) for words in mistakes))
+    problems.add_errors(*(invalid(path, name, message) for message in mistakes))
     if not mistakes and not is_extended(name):
         problems.add_errors(invalid(path, name, "is an invalid extended resource name"))
 
@@ -78,17 +78,17 @@ def _check_election(election: LeaderElectionConfiguration, problems: Problems) -
     }
     for name, seconds in lengths.items():
         if seconds <= 0:
-            words = "must be greater than zero"
-            problems.add_errors(invalid(f"leaderElection.{name}", _go(seconds), words))
+            message = "must be greater than zero"
+            problems.add_errors(invalid(f"leaderElection.{name}", _go(seconds), message))
     if election.lease_duration <= election.renew_deadline:
-        words = "must be greater than `RenewDeadline`"
+        message = "must be greater than `RenewDeadline`"
         problems.add_errors(
-            invalid("leaderElection.leaseDuration", _go(election.renew_deadline), words)
+            invalid("leaderElection.leaseDuration", _go(election.renew_deadline), message)
         )
     elif 0 < election.renew_deadline <= election.retry_period * JITTER:
-        words = "renewDeadline must be greater than retryPeriod*JitterFactor"
+        message = "renewDeadline must be greater than retryPeriod*JitterFactor"
         problems.add_errors(
-            invalid("leaderElection.renewDeadline", _go(election.renew_deadline), words)
+            invalid("leaderElection.renewDeadline", _go(election.renew_deadline), message)
         )
     for name, text in (
         ("resourceNamespace", election.resource_namespace),
@@ -97,8 +97,8 @@ def _check_election(election: LeaderElectionConfiguration, problems: Problems) -
         if not text:
             problems.add_errors(required(f"leaderElection.{name}"))
     if election.resource_lock != "leases":
-        words = 'resourceLock value must be "leases"'
-        problems.add_errors(invalid("leaderElection.resourceLock", election.resource_lock, words))
+        message = 'resourceLock value must be "leases"'
+        problems.add_errors(invalid("leaderElection.resourceLock", election.resource_lock, message))
 
 
 def _go(seconds: float) -> str:

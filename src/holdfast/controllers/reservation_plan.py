@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from holdfast.api import reservation_status as words
+from holdfast.api import reservation_status
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import NANO, Quantity
 from holdfast.api.requests import nanos
@@ -40,7 +40,7 @@ def plan_reservation(reservation: Reservation, usage: NodeUsage | None, now: flo
         return Plan()
     over = _end_event(reservation, usage, now)
     if over is not None:
-        status = _ended(FAILED, words.EXPIRED, reservation, now)
+        status = _ended(FAILED, reservation_status.EXPIRED, reservation, now)
         return Plan((_write(reservation, status),), events=(over,))
     requeue_after = _seconds_until_end(reservation, now)
     if usage is None or usage.node is None:
@@ -75,14 +75,14 @@ def _end_event(
     """Return the event of why it ends now, or None; its last second still counts."""
     if usage is not None and usage.node is None:
         gone = f"node {reservation.status.node_name} was deleted"
-        return PlannedEvent("Warning", words.EXPIRED, gone)
+        return PlannedEvent("Warning", reservation_status.EXPIRED, gone)
     end = reservation.ends_at
     if end is None or now <= end:
         return None
     spec = reservation.spec
     limit = f"expires {spec.expires} has passed" if spec.expires else f"ttl {spec.ttl} is over"
     found = "" if reservation.status.node_name else " before a node was found"
-    return PlannedEvent("Normal", words.EXPIRED, f"{limit}{found}")
+    return PlannedEvent("Normal", reservation_status.EXPIRED, f"{limit}{found}")
 
 
 def _seconds_until_end(reservation: Reservation, now: float) -> float | None:
@@ -93,13 +93,13 @@ def _seconds_until_end(reservation: Reservation, now: float) -> float | None:
 
 def _ended_at(reservation: Reservation) -> float | None:
     """Return when it expired or succeeded; other failures are kept for the user to read."""
-    ready = reservation.condition(words.READY)
+    ready = reservation.condition(reservation_status.READY)
     if ready is None or ready.status != "False":
         return None
     when = None
     if reservation.expired:
         when = ready.last_transition_time
-    elif reservation.phase == SUCCEEDED and ready.reason == words.SUCCEEDED:
+    elif reservation.phase == SUCCEEDED and ready.reason == reservation_status.SUCCEEDED:
         when = ready.last_probe_time or ready.last_transition_time
     try:
         return parse_rfc3339(when) if when else None
@@ -120,8 +120,8 @@ def _synced(
         return {}, ()
     if owners and reservation.spec.allocate_once:
         taken = f"allocated to {', '.join(p.key for p in owners)}"
-        status = usage_status | _ended(SUCCEEDED, words.SUCCEEDED, reservation, now)
-        return status, (PlannedEvent("Normal", words.SUCCEEDED, taken),)
+        status = usage_status | _ended(SUCCEEDED, reservation_status.SUCCEEDED, reservation, now)
+        return status, (PlannedEvent("Normal", reservation_status.SUCCEEDED, taken),)
     ready, events = _checked_for_overcommitment(reservation, usage, now)
     return usage_status | ready, events
 
@@ -155,9 +155,11 @@ def _made_available(
     """Make a waiting reservation Available once its resources are free."""
     if owners or usage.short_of(reservation):
         return {}, ()
-    status = {"phase": AVAILABLE} | _ready(reservation, "True", words.AVAILABLE, now)
+    status = {"phase": AVAILABLE} | _ready(reservation, "True", reservation_status.AVAILABLE, now)
     return status, (
-        PlannedEvent("Normal", words.AVAILABLE, "the resources it waited for are free"),
+        PlannedEvent(
+            "Normal", reservation_status.AVAILABLE, "the resources it waited for are free"
+        ),
     )
 
 
@@ -165,20 +167,22 @@ def _checked_for_overcommitment(
     reservation: Reservation, usage: NodeUsage, now: float
 ) -> tuple[Status, tuple[PlannedEvent, ...]]:
     """Set or clear the Overcommitted condition."""
-    ready = reservation.condition(words.READY)
+    ready = reservation.condition(reservation_status.READY)
     short = usage.short_of(reservation)
-    broken = ready is not None and ready.reason == words.OVERCOMMITTED
+    broken = ready is not None and ready.reason == reservation_status.OVERCOMMITTED
     if short:
         node = reservation.status.node_name
         message = f"node {node} lacks reserved {', '.join(short)}: {CAUSES}"
         if ready is not None and broken and ready.message == message:
             return {}, ()
-        status = _ready(reservation, "False", words.OVERCOMMITTED, now, message)
-        return status, (PlannedEvent("Warning", words.OVERCOMMITTED, message),)
+        status = _ready(reservation, "False", reservation_status.OVERCOMMITTED, now, message)
+        return status, (PlannedEvent("Warning", reservation_status.OVERCOMMITTED, message),)
     if not broken:
         return {}, ()
-    whole = PlannedEvent("Normal", words.AVAILABLE, "the node has all reserved resources again")
-    return _ready(reservation, "True", words.AVAILABLE, now), (whole,)
+    whole = PlannedEvent(
+        "Normal", reservation_status.AVAILABLE, "the node has all reserved resources again"
+    )
+    return _ready(reservation, "True", reservation_status.AVAILABLE, now), (whole,)
 
 
 def _ended(phase: str, reason: str, reservation: Reservation, now: float) -> Status:
@@ -189,7 +193,7 @@ def _ready(
     reservation: Reservation, status: str, reason: str, now: float, message: str = ""
 ) -> Status:
     conditions = reservation.status.conditions
-    return {"conditions": words.with_ready(conditions, status, reason, now, message)}
+    return {"conditions": reservation_status.with_ready(conditions, status, reason, now, message)}
 
 
 def _write(reservation: Reservation, status: Status) -> Patch:

@@ -62,8 +62,8 @@ def _result(
 
 def _share_id(claim: ResourceClaim, number: int, chosen: ChosenDevice) -> str:
     """Return a unique id: a claim is never allocated twice at the same resource version."""
-    words = (claim.uid, claim.metadata.resource_version, str(number), *chosen.candidate.id)
-    digest = hashlib.sha256("\0".join(words).encode()).digest()
+    parts = (claim.uid, claim.metadata.resource_version, str(number), *chosen.candidate.id)
+    digest = hashlib.sha256("\0".join(parts).encode()).digest()
     return str(uuid.UUID(bytes=digest[:16], version=4))
 
 

@@ -134,8 +134,8 @@ class NodeVolumeLimits:
 
     def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
         """Count all rows under one reason."""
-        words = REASON if state.failure is None else state.failure[1]
-        return {words: len(rows)}
+        message = REASON if state.failure is None else state.failure[1]
+        return {message: len(rows)}
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """Requeue for a higher limit, a detached volume, a deleted user or a claim of the pod."""
@@ -167,8 +167,8 @@ def _failure(pod: PodInfo, volumes: Volumes) -> tuple[Code, str] | None:
             missing = f'persistentvolumeclaim "{use.name}" not found'
             return Code.UNRESOLVABLE, f"looking up PVC {where}: {missing}"
         if use.ephemeral and not claim.belongs_to(pod.pod):
-            words = f"PVC {where} was not created for pod {pod.key} (pod is not owner)"
-            return Code.ERROR, words
+            message = f"PVC {where} was not created for pod {pod.key} (pod is not owner)"
+            return Code.ERROR, message
     return None
 
 

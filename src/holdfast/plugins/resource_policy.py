@@ -123,8 +123,8 @@ class ResourcePolicyPlugin:
             return Skip()
         if len(found) > 1:
             keys = ", ".join(policy.key for policy in found)
-            words = f"pod is matched by more than one ResourcePolicy: {keys}"
-            return Reject(Code.UNRESOLVABLE, (words,))
+            message = f"pod is matched by more than one ResourcePolicy: {keys}"
+            return Reject(Code.UNRESOLVABLE, (message,))
         group = found[0].group_selector(pod.labels)
         counter = view.nodes.counter(pod.namespace, group, real=True)
         return PolicyState(view.nodes, found[0], group, counter)

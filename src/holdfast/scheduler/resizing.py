@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api import reservation_status as words
+from holdfast.api import reservation_status
 from holdfast.api.quantity import AmountText
 from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import RESERVATIONS
@@ -27,7 +27,7 @@ from holdfast.errors import BadRequest, HoldfastError, NotFound, Retryable
 from holdfast.framework.world import World
 
 TRIES = 5
-Spawn = Callable[[Coroutine[Any, Any, None]], object]
+StartTask = Callable[[Coroutine[Any, Any, None]], object]
 
 
 @dataclass(slots=True)
@@ -42,13 +42,18 @@ class Resizer:
     """Resizes edited reservations on nodes; those that cannot grow are tried again."""
 
     def __init__(
-        self, client: Client, clock: Clock, world: World, recorder: EventRecorder, spawn: Spawn
+        self,
+        client: Client,
+        clock: Clock,
+        world: World,
+        recorder: EventRecorder,
+        start_task: StartTask,
     ) -> None:
         self._client = client
         self._clock = clock
         self._world = world
         self._recorder = recorder
-        self._spawn = spawn
+        self._start_task = start_task
         self._ready = False
         self._resizing: dict[str, Resize] = {}
         self._newest: dict[str, Reservation] = {}
@@ -78,7 +83,7 @@ class Resizer:
         try:
             amounts = wanted_amounts(reservation)
         except BadRequest as wrong:
-            self._refuse(reservation, words.INVALID, f"spec.template: {wrong}")
+            self._refuse(reservation, reservation_status.INVALID, f"spec.template: {wrong}")
             return
         info = self._world.reservations.by_uid.get(uid)
         if amounts is None or info is None:
@@ -91,12 +96,12 @@ class Resizer:
         short = shortage(self._world.nodes, info, amounts, nominated)
         if short:
             missing = ", ".join(f"Insufficient {name}" for name in short)
-            self._refuse(reservation, words.INSUFFICIENT,
+            self._refuse(reservation, reservation_status.INSUFFICIENT,
                          f"node {info.node} cannot hold the new size: {missing}")  # fmt: skip
             return
         self._resizing[uid] = Resize(amounts)
         self._world.upsert(self.as_held(reservation))
-        self._spawn(self._write(reservation, amounts))
+        self._start_task(self._write(reservation, amounts))
 
     def begin(self) -> None:
         """Start to resize, once the whole cluster has been read."""
@@ -137,7 +142,7 @@ class Resizer:
         if size is not None:
             size.written = True
         held = ", ".join(f"{name} {amount}" for name, amount in sorted(amounts.items()))
-        self._record_event(reservation, "Normal", words.RESIZED, f"holds {held} now")
+        self._record_event(reservation, "Normal", reservation_status.RESIZED, f"holds {held} now")
         newest = self._newest.get(reservation.uid)
         if newest is not None and same_amounts(newest.status.allocatable, amounts):
             # The watch event came before the response.
@@ -181,20 +186,20 @@ class Resizer:
 
     def _refuse(self, reservation: Reservation, reason: str, message: str) -> None:
         """Report once why it keeps its size."""
-        old = reservation.condition(words.RESIZED)
+        old = reservation.condition(reservation_status.RESIZED)
         if old is not None and (old.status, old.reason, old.message) == ("False", reason, message):
             return
         self._record_event(reservation, "Warning", "FailedResize", message)
-        conditions = words.with_resized(
+        conditions = reservation_status.with_resized(
             reservation.status.conditions, "False", reason, self._clock.now(), message
         )
-        self._spawn(self._write_status(reservation, {"conditions": conditions}))
+        self._start_task(self._write_status(reservation, {"conditions": conditions}))
 
     def _clear_condition(self, reservation: Reservation) -> None:
-        old = reservation.condition(words.RESIZED)
+        old = reservation.condition(reservation_status.RESIZED)
         if old is not None and old.status == "False" and reservation.active:
-            conditions = words.without_resized(reservation.status.conditions)
-            self._spawn(self._write_status(reservation, {"conditions": conditions}))
+            conditions = reservation_status.without_resized(reservation.status.conditions)
+            self._start_task(self._write_status(reservation, {"conditions": conditions}))
 
     async def _write_status(self, reservation: Reservation, status: dict[str, Any]) -> None:
         try:
@@ -224,7 +229,9 @@ def _resized_status(
 ) -> dict[str, Any]:
     status = reservation.status
     removed = dict.fromkeys(status.allocatable.keys() - amounts.keys())
-    conditions = words.with_resized(status.conditions, "True", words.RESIZED, now)
+    conditions = reservation_status.with_resized(
+        status.conditions, "True", reservation_status.RESIZED, now
+    )
     return {"allocatable": {**amounts, **removed}, "conditions": conditions}
 
 

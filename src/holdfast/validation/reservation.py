@@ -53,8 +53,8 @@ def _check_content(reservation: Reservation) -> Iterator[Cause]:
         at = "spec.template.spec"
         yield from check_template(spec.template.spec, at)
         if spec.template.spec.scheduling_gates:
-            words = "gates of a reservation can never be removed; leave them out"
-            yield field_errors.forbidden(f"{at}.schedulingGates", words)
+            message = "gates of a reservation can never be removed; leave them out"
+            yield field_errors.forbidden(f"{at}.schedulingGates", message)
     if not spec.owners:
         yield field_errors.required("spec.owners", "the reservation misses the owner spec")
     for i, owner in enumerate(spec.owners):
@@ -82,8 +82,8 @@ def _lifetime(spec: ReservationSpec) -> Iterator[Cause]:
     if spec.ttl:
         try:
             if durations.parse(spec.ttl) < 0:
-                words = "must not be negative; 0 means never"
-                yield field_errors.invalid("spec.ttl", spec.ttl, words)
+                message = "must not be negative; 0 means never"
+                yield field_errors.invalid("spec.ttl", spec.ttl, message)
         except BadRequest as wrong:
             yield field_errors.invalid("spec.ttl", spec.ttl, wrong.message)
     if spec.expires:

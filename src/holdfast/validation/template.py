@@ -74,8 +74,8 @@ def check_resources(
     yield from wrong
     for name in sorted(requests.keys() & limits.keys()) if not wrong else ():
         if Quantity.parse(requests[name]) > Quantity.parse(limits[name]):
-            words = f"must be less than or equal to {name} limit of {limits[name]}"
-            yield field_errors.invalid(f"{path}.requests", requests[name], words)
+            message = f"must be less than or equal to {name} limit of {limits[name]}"
+            yield field_errors.invalid(f"{path}.requests", requests[name], message)
 
 
 def check_selector(selector: LabelSelector | None, path: str) -> Iterator[Cause]:

@@ -39,8 +39,8 @@ def default_object(raw: Raw, now: str = "") -> None:
         if now and (group, kind) in _WITH_DEVICE_TAINTS:
             _stamp_taints(raw, now)
     except BadRequest as error:
-        words = f'{kind} in version "{version}" cannot be handled as a {kind}: {error.message}'
-        raise BadRequest(words) from error
+        message = f'{kind} in version "{version}" cannot be handled as a {kind}: {error.message}'
+        raise BadRequest(message) from error
 
 
 def _node(raw: Raw) -> None:

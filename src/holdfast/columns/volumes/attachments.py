@@ -195,8 +195,8 @@ class Attachments:
         if limits or counts:
             self._known[row] = (limits, counts)
         self._counting_errors.pop(row, None)
-        if words := self.counting_error(row, pods):
-            self._counting_errors[row] = words
+        if error := self.counting_error(row, pods):
+            self._counting_errors[row] = error
         self._mount(row, handles)
 
     def _mount(self, row: int, handles: frozenset[CSIVolumeHandle]) -> None:

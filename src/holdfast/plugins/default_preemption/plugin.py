@@ -91,12 +91,12 @@ class DefaultPreemption:
         if view.world.auditor is not None:
             view.world.auditor.note_faults(search.faults(() if found is None else found[0][:1]))
         if found is None:
-            words, errors = search.statuses()
+            counts_by_reason, errors = search.statuses()
             if errors:
                 distinct = list(dict.fromkeys(errors))
                 text = distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
                 return PostFilterResult(self.name, f"preemption: {text}", code=Code.ERROR)
-            return self._no_candidates(rejection, words)
+            return self._no_candidates(rejection, counts_by_reason)
         if rejection.extender_preemption is not None:
             return self._agreed(search.candidates(), rejection.extender_preemption, view.now)
         rows, names = found[0], view.nodes.names
@@ -124,8 +124,10 @@ class DefaultPreemption:
             candidates=tuple(candidates), tied_nodes=tuple(tied),
         )  # fmt: skip
 
-    def _no_candidates(self, rejection: Rejection, words: Mapping[str, int]) -> PostFilterResult:
-        counts = {reason: count for reason, count in words.items() if count}
+    def _no_candidates(
+        self, rejection: Rejection, counts_by_reason: Mapping[str, int]
+    ) -> PostFilterResult:
+        counts = {reason: count for reason, count in counts_by_reason.items() if count}
         return PostFilterResult(
             self.name,
             f"preemption: {fit_error_message(rejection.nodes, counts)}",

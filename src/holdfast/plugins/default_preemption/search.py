@@ -132,8 +132,8 @@ class CandidateSearch:
 
     def statuses(self) -> tuple[Mapping[str, int], list[str]]:
         """Return the reasons with their numbers of nodes, and errors; for no candidates."""
-        words: Counter[str] = Counter()
-        words[NOT_HELPFUL] = self._rejection.nodes - int(np.count_nonzero(self._tried()))
+        counts: Counter[str] = Counter()
+        counts[NOT_HELPFUL] = self._rejection.nodes - int(np.count_nonzero(self._tried()))
         errors: list[str] = []
         for row in self._dry_run_rows():
             outcome = self.outcome(row)
@@ -141,10 +141,10 @@ class CandidateSearch:
             if outcome.code is Code.ERROR:
                 errors.append(_failure(outcome.plugin, outcome.reasons))
             else:
-                words.update(outcome.reasons)
+                counts.update(outcome.reasons)
         if self._columns is not None:
-            self._exact_words(self._columns, words, errors)
-        return {reason: count for reason, count in words.items() if count}, errors
+            self._count_exact_reasons(self._columns, counts, errors)
+        return {reason: count for reason, count in counts.items() if count}, errors
 
     def _tried(self) -> Bools:
         """Return the rows where eviction may help."""
@@ -183,21 +183,23 @@ class CandidateSearch:
             return False
         return all([not _verdict(plugin, state, row) for plugin, state in self._others])
 
-    def _exact_words(self, columns: DryRunColumns, words: Counter[str], errors: list[str]) -> None:
+    def _count_exact_reasons(
+        self, columns: DryRunColumns, counts: Counter[str], errors: list[str]
+    ) -> None:
         left = self._exact()
         alone = left & (columns.lower[: self._size] == 0)
-        words[NO_VICTIMS] += int(np.count_nonzero(alone))
+        counts[NO_VICTIMS] += int(np.count_nonzero(alone))
         left &= ~alone
         for plugin, state in self._rejection.filters:
             rows = left.nonzero()[0]
             if self._in_columns(plugin):
                 short = columns.short[rows] & self._bits(columns, plugin)
                 verdicts = (short != 0).astype(np.int8)
-                words.update(self._shortages(plugin, state, rows[short != 0], short[short != 0]))
+                counts.update(self._shortages(plugin, state, rows[short != 0], short[short != 0]))
             else:
                 verdicts = plugin.filter(state, rows)
                 failing = verdicts == Code.ERROR
-                words.update(count_reasons(plugin, state, rows[(verdicts != 0) & ~failing]))
+                counts.update(count_reasons(plugin, state, rows[(verdicts != 0) & ~failing]))
                 errors += (
                     _failure(plugin.name, plugin.reasons(state, row))
                     for row in rows[failing].tolist()
@@ -208,15 +210,15 @@ class CandidateSearch:
         self, plugin: FilterPlugin, state: State, rows: Rows, short: NDArray[np.int64]
     ) -> Counter[str]:
         """Count the reasons of rows that are short even without lower-priority pods."""
-        words: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for pattern in sorted(set(short.tolist())):
             alike = rows[short == pattern]
             row = int(alike[0])
             beside = self._view.world.nominations.ahead_of(self._view.pod, row)
             change = PodChange({row: [*beside.values()]}, {row: self._context.lower_on(row)})
             for reason in plugin.reasons(state, row, change):
-                words[reason] += len(alike)
-        return words
+                counts[reason] += len(alike)
+        return counts
 
     def _bits(self, columns: DryRunColumns, plugin: Plugin) -> int:
         """Return the bits of what may be short that belong to this filter."""
@@ -347,6 +349,6 @@ def _verdict(plugin: FilterPlugin, state: State, row: int) -> int:
 
 def _failure(plugin: str, reasons: Iterable[str]) -> str:
     """Return the error with the filter's name, unless the error names what was run."""
-    words = ", ".join(reasons)
-    complete = plugin == NAME or words.startswith("running ")
-    return words if complete else f'running "{plugin}" filter plugin: {words}'
+    message = ", ".join(reasons)
+    complete = plugin == NAME or message.startswith("running ")
+    return message if complete else f'running "{plugin}" filter plugin: {message}'

@@ -84,8 +84,8 @@ def dry_run(context: DryRunContext, row: int) -> Candidate | Status:
             victims = without
     if not victims:
         # No plugin rejects the node: an extender does, and no eviction can change that.
-        words = f'expected at least one victim pod on node "{nodes.names[row]}"'
-        return Status(NAME, Code.ERROR, (words,))
+        message = f'expected at least one victim pod on node "{nodes.names[row]}"'
+        return Status(NAME, Code.ERROR, (message,))
     ordered = tuple(sorted(victims, key=lambda pod: importance_key(pod, now)))
     return Candidate(nodes.names[row], ordered, sum(p.uid in violating for p in ordered))
 

@@ -76,8 +76,8 @@ class DynamicResources:
         if timeout < 0:
             arguments.append(invalid("filterTimeout", _go(timeout), "must be zero or positive"))
         if parsed.binding_timeout < 1:
-            words = "must be at least 1 second"
-            arguments.append(invalid("bindingTimeout", _go(parsed.binding_timeout), words))
+            message = "must be at least 1 second"
+            arguments.append(invalid("bindingTimeout", _go(parsed.binding_timeout), message))
         arguments.refuse_if_wrong()
         self._steps = max(1, int(timeout * _STEPS_A_SECOND)) if timeout else 0
 

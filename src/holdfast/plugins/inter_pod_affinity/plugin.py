@@ -73,8 +73,8 @@ class InterPodAffinity:
         self._hard_weight = given.hard_pod_affinity_weight
         self._ignore = given.ignore_preferred_terms_of_existing_pods
         if not 0 <= self._hard_weight <= _MAX_WEIGHT:
-            words = f"not in valid range [0, {_MAX_WEIGHT}]"
-            wrong.append(invalid("hardPodAffinityWeight", self._hard_weight, words))
+            message = f"not in valid range [0, {_MAX_WEIGHT}]"
+            wrong.append(invalid("hardPodAffinityWeight", self._hard_weight, message))
         wrong.refuse_if_wrong()
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:

@@ -86,20 +86,20 @@ def read_args(args: Mapping[str, Any]) -> FitArgs:
 def _check_ignored(given: _Given, wrong: Arguments) -> None:
     for i, name in enumerate(given.ignored_resources):
         path = f"ignoredResources[{i}]"
-        wrong.extend(invalid(path, name, words) for words in label_key(name))
+        wrong.extend(invalid(path, name, message) for message in label_key(name))
     for i, name in enumerate(given.ignored_resource_groups):
         path = f"ignoredResourceGroups[{i}]"
         if "/" in name:
             wrong.append(invalid(path, name, "resource group name can't contain '/'"))
-        wrong.extend(invalid(path, name, words) for words in label_key(name))
+        wrong.extend(invalid(path, name, message) for message in label_key(name))
 
 
 def _resources(strategy: _Strategy, wrong: Arguments) -> tuple[tuple[str, int], ...]:
     found = tuple((r.name, r.weight) for r in strategy.resources or _DEFAULT)
     for i, (name, weight) in enumerate(found):
         if not 0 < weight <= 100:
-            words = f"resource weight of {name} not in valid range (0, 100]"
-            wrong.append(invalid(f"{_STRATEGY}.resources[{i}].weight", weight, words))
+            message = f"resource weight of {name} not in valid range (0, 100]"
+            wrong.append(invalid(f"{_STRATEGY}.resources[{i}].weight", weight, message))
     return found
 
 
@@ -107,8 +107,8 @@ def _shape(strategy: _Strategy, wrong: Arguments) -> tuple[tuple[int, int], ...]
     ratio = strategy.requested_to_capacity_ratio
     if strategy.type != RATIO:
         if ratio is not None:
-            words = "must be nil when type is not RequestedToCapacityRatio"
-            wrong.append(forbidden(_SHAPE, words))
+            message = "must be nil when type is not RequestedToCapacityRatio"
+            wrong.append(forbidden(_SHAPE, message))
         return ()
     if ratio is None:
         wrong.append(required(_SHAPE, "must be specified when type is RequestedToCapacityRatio"))
@@ -123,13 +123,13 @@ def _check_points(points: tuple[_Point, ...], wrong: Arguments) -> None:
     for i, (before, point) in enumerate(pairwise(points), 1):
         if before.utilization >= point.utilization:
             path = f"{_SHAPE}.shape[{i}].utilization"
-            words = "values must be sorted in increasing order"
-            wrong.append(invalid(path, point.utilization, words))
+            message = "values must be sorted in increasing order"
+            wrong.append(invalid(path, point.utilization, message))
             break
     for i, point in enumerate(points):
         path = f"{_SHAPE}.shape[{i}]"
         if not 0 <= point.utilization <= 100:
-            words = "not in valid range [0, 100]"
-            wrong.append(invalid(f"{path}.utilization", point.utilization, words))
+            message = "not in valid range [0, 100]"
+            wrong.append(invalid(f"{path}.utilization", point.utilization, message))
         if not 0 <= point.score <= 10:
             wrong.append(invalid(f"{path}.score", point.score, "not in valid range [0, 10]"))

@@ -200,10 +200,10 @@ class NodeResourcesFit:
         # Comparing all rows is cheaper than selecting some.
         counted = np.zeros(every.stop, np.bool_)
         counted[rows] = True
-        words = (TOO_MANY, *[f"Insufficient {state.names[r]}" for r, _ in state.request])
+        reasons = (TOO_MANY, *[f"Insufficient {state.names[r]}" for r, _ in state.request])
         counts = {
             reason: int(np.count_nonzero(counted & (remaining < 0)))
-            for reason, remaining in zip(words, state.fit.remaining(every), strict=True)
+            for reason, remaining in zip(reasons, state.fit.remaining(every), strict=True)
         }
         return {reason: count for reason, count in counts.items() if count}
 

@@ -27,8 +27,8 @@ def read_args(plugin: str, args: Mapping[str, Any]) -> Defaults:
     if defaulting not in (SYSTEM, LIST):
         wrong.append(not_supported("defaultingType", defaulting, (SYSTEM, LIST)))
     elif defaulting == SYSTEM and given.default_constraints:
-        words = "when .defaultConstraints are not empty"
-        wrong.append(invalid("defaultingType", SYSTEM, words))
+        message = "when .defaultConstraints are not empty"
+        wrong.append(invalid("defaultingType", SYSTEM, message))
     seen: set[tuple[str, str]] = set()
     for i, constraint in enumerate(given.default_constraints):
         path = f"defaultConstraints[{i}]"
@@ -49,8 +49,8 @@ def _check(constraint: TopologySpreadConstraint, path: str, wrong: Arguments) ->
     else:
         at = f"{path}.topologyKey"
         wrong.extend(
-            invalid(at, constraint.topology_key, words)
-            for words in label_key(constraint.topology_key)
+            invalid(at, constraint.topology_key, message)
+            for message in label_key(constraint.topology_key)
         )
     action = constraint.when_unsatisfiable
     if not action:
@@ -58,5 +58,5 @@ def _check(constraint: TopologySpreadConstraint, path: str, wrong: Arguments) ->
     elif action not in (HARD, SOFT):
         wrong.append(not_supported(f"{path}.whenUnsatisfiable", action, (HARD, SOFT)))
     if constraint.label_selector is not None:
-        words = "constraint must not define a selector, as they deduced for each pod"
-        wrong.append(forbidden(f"{path}.labelSelector", words))
+        message = "constraint must not define a selector, as they deduced for each pod"
+        wrong.append(forbidden(f"{path}.labelSelector", message))

@@ -77,17 +77,17 @@ def read_args(given: Mapping[str, Any]) -> ReservationArgs:
     args = wrong.read(ReservationArgs, given)
     percentage = args.min_candidate_nodes_percentage
     if not 0 <= percentage <= 100:
-        words = "not in valid range [0, 100]"
-        wrong.append(invalid("minCandidateNodesPercentage", percentage, words))
+        message = "not in valid range [0, 100]"
+        wrong.append(invalid("minCandidateNodesPercentage", percentage, message))
     names = dict(zip(args.__struct_fields__, args.__struct_encode_fields__, strict=True))
     for field in _AT_LEAST_NOTHING:
         if getattr(args, field) < 0:
-            words = "not in valid range [0, inf)"
-            wrong.append(invalid(names[field], getattr(args, field), words))
+            message = "not in valid range [0, inf)"
+            wrong.append(invalid(names[field], getattr(args, field), message))
     for i, name in enumerate(args.ignored_resources):
         if not is_extended(name):
-            words = "is an invalid extended resource name"
-            wrong.append(invalid(f"ignoredResources[{i}]", name, words))
+            message = "is an invalid extended resource name"
+            wrong.append(invalid(f"ignoredResources[{i}]", name, message))
     for i, group in enumerate(args.ignored_resource_groups):
         path = f"ignoredResourceGroups[{i}]"
         if "/" in group:

@@ -116,14 +116,14 @@ class VolumeBinding:
         given = wrong.read(_Args, args)
         self._timeout = given.bind_timeout_seconds
         if self._timeout < 0:
-            words = "invalid BindTimeoutSeconds, should not be a negative value"
-            wrong.append(invalid("bindTimeoutSeconds", self._timeout, words))
+            message = "invalid BindTimeoutSeconds, should not be a negative value"
+            wrong.append(invalid("bindTimeoutSeconds", self._timeout, message))
         if given.shape is not None:
-            words = (
+            message = (
                 "unexpected field `shape`, remove it or turn on the feature gate "
                 "StorageCapacityScoring"
             )
-            wrong.append(invalid("shape", given.shape, words))
+            wrong.append(invalid("shape", given.shape, message))
         wrong.refuse_if_wrong()
 
     def reads(self, pod: PodInfo, _view: View) -> Hashable:
@@ -151,8 +151,8 @@ class VolumeBinding:
             try:
                 _ = state.row_volumes
             except (BadRequest, Invalid) as wrong:
-                words = f"error creating internal label selector for claim: {wrong}"
-                return Reject(Code.ERROR, (words,))
+                message = f"error creating internal label selector for claim: {wrong}"
+                return Reject(Code.ERROR, (message,))
         return state
 
     def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
@@ -170,7 +170,7 @@ class VolumeBinding:
     def reasons(self, state: _State, row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """Return all faults of the row."""
         faults = int(state.row_volumes.faults[row])
-        return tuple(words for bit, words in REASONS.items() if faults & bit)
+        return tuple(message for bit, message in REASONS.items() if faults & bit)
 
     def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
         """Count the rows of each fault."""
@@ -247,8 +247,8 @@ def _split_claims(nodes: NodeTable, volumes: Volumes, claims: VolumeClaims) -> _
             continue
         found = volumes.classes.get(claim.storage_class)
         if found is not None and found.volume_binding_mode is None:
-            words = f'VolumeBindingMode not set for StorageClass "{claim.storage_class}"'
-            return Reject(Code.ERROR, (words,))
+            message = f'VolumeBindingMode not set for StorageClass "{claim.storage_class}"'
+            return Reject(Code.ERROR, (message,))
         if found is not None and found.waits_for_first_consumer and not claim.spec.volume_name:
             waiting.append(claim)
         else:

@@ -124,8 +124,8 @@ def _is_provisioned(waiting: VolumesToBind, claim: PersistentVolumeClaim) -> Pro
     try:
         raw = yield ApiCall("get", _path(claim))
     except NotFound as missing:
-        words = f"binding volumes: failed to check provisioning pvc: {missing}"
-        raise VolumesUnbound(words) from missing
+        message = f"binding volumes: failed to check provisioning pvc: {missing}"
+        raise VolumesUnbound(message) from missing
     now = convert_object(raw, PersistentVolumeClaim)
     if not now.metadata.annotations:
         raise VolumesUnbound(f'binding volumes: selectedNode annotation reset for PVC "{now.name}"')
