@@ -1,7 +1,13 @@
 """Which pods own a reservation, and which of its own reservations a pod may use."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from holdfast.capacity.annotations import affinity_of
+from holdfast.capacity.matching import allows_pre_allocation
+from holdfast.capacity.owners import compile_owners
+from holdfast.errors import BadRequest
 from holdfast.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
@@ -199,3 +205,41 @@ def test_an_exact_match_fails_where_only_one_side_names_the_resource():
 def test_a_pod_that_ignores_reservations_owns_none():
     labels = {"app": "web", f"{PREFIX}/reservation-ignored": "true"}
     assert matched(pod(labels=labels), reservation()) == set()
+
+
+@pytest.mark.parametrize("part", ["object", "controller"])
+def test_pods_of_another_namespace_cannot_be_owners(part):
+    (rule,) = compile_owners(
+        reservation(owners=[{part: {"name": "p", "namespace": "a"}}]).spec.owners
+    )
+    assert rule.may_own(SimpleNamespace(namespace="a", labels={}))
+    assert not rule.may_own(SimpleNamespace(namespace="b", labels={}))
+
+
+def test_an_error_in_a_reservation_affinity_names_its_field():
+    term = '{"matchExpressions":[{"key":"k","operator":"Wrong"}]}'
+    required = f'{{"reservationSelectorTerms":[{term}]}}'
+    text = f'{{"requiredDuringSchedulingIgnoredDuringExecution":{required}}}'
+    with pytest.raises(BadRequest) as failed:
+        affinity_of(pod(affinity=text))
+    field = "requiredDuringSchedulingIgnoredDuringExecution.reservationSelectorTerms[0].match"
+    assert f"reservation-affinity].{field}" in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("affinity", "allowed"),
+    [
+        (None, True),
+        ("{}", False),
+        (f'{{"tolerations":[{TOLERATION}]}}', True),
+        ('{"name":"r"}', True),
+        ('{"name":"other"}', False),
+    ],
+)
+def test_a_running_pod_is_pre_allocated_by_a_reservation_whose_taints_it_tolerates(
+    affinity, allowed
+):
+    world, tainted = World(), reservation(taints=[TAINT])
+    pod_info = world.pod_info(pod(affinity=affinity))
+    names = world.nodes.resources
+    assert allows_pre_allocation(pod_info, tainted, {}, {}, names) is allowed

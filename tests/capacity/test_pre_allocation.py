@@ -3,7 +3,7 @@
 import pytest
 
 from capacity.test_reservation_cache import a_world, drawing, held
-from holdfast.capacity.pre_allocation import PreAllocationResult, PreAllocationRules
+from holdfast.capacity.pre_allocation import PreAllocationResult, PreAllocationRules, choose_pods
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.testing import a_pod, a_reservation, typed
 
@@ -62,3 +62,9 @@ def test_a_node_scores_by_its_one_pod_or_by_the_number_of_pods():
     assert [PreAllocationResult(pods[:n]).score(one) for n in (0, 1)] == [0, 25]
     assert [PreAllocationResult(pods[:n]).score(several) for n in (0, 1, 3)] == [100, 50, 25]
     assert PreAllocationResult(shortfall=7).score(one) == -7
+
+
+def test_the_shortfall_of_a_resource_that_the_node_does_not_have_is_all_of_it():
+    wanted = {CPU: 4}
+    assert choose_pods(PreAllocationRules(wanted, wanted), {}, []).shortfall == 100
+    assert choose_pods(PreAllocationRules(wanted, wanted), {CPU: 3}, []).shortfall == 25

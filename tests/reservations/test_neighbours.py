@@ -138,3 +138,14 @@ async def test_a_pod_that_needs_a_neighbour_is_requeued_for_a_reserve_pod(cluste
     await cluster.create(held(labels={"app": "db"}))
     await cluster.advance(12)
     assert await cluster.node_of("stranger") == "n1"
+
+
+async def test_an_owner_does_not_count_its_own_reserve_pod_beside_another_reservation(cluster):
+    # The two reserve pods differ in what affinity sees of them.
+    other = held("other", cpu="1", labels={"app": "db"}, owner_labels={"app": "else"})
+    await cluster.create(node(), other, held(cpu="1", labels={"app": "cache"}))
+    assert (await cluster.reservation("r")).status.node_name == "n1"
+    await cluster.create(owner(affinity=far({"app": "cache"})))
+    assert await cluster.node_of("owner") == "n1"
+    await cluster.create(owner("second", affinity=far({"app": "db"})))
+    assert FAR in await cluster.why("second")
