@@ -5,7 +5,7 @@
 Reservations for pods of one workload are on the nodes, round robin. *Others* are basic pods that
 own none of them. *Owners* are pods of that workload, five to a reservation, which use reserved
 resources while some are free. *Scheduled* are pending reservations: the attempt, and the event
-that they are available. *Heirs* are pre-allocation reservations that take the resources of running
+that they are available. *Pre-allocations* are reservations that take over the resources of running
 pods, each of one of a hundred workloads; 50,000 pods are running.
 """
 
@@ -95,11 +95,11 @@ def scheduled(nodes: int, count: int, more: int = 1000) -> float:
     return more / spent
 
 
-def of_heirs(nodes: int, placed: int = PLACED, more: int = 50) -> float:
+def of_pre_allocations(nodes: int, placed: int = PLACED, more: int = 50) -> float:
     """Return attempts a second of pre-allocation reservations."""
     world = a_cluster(nodes, placed)
     profile, rng = default_profiles()["default-scheduler"], np.random.default_rng(1)
-    waiting = [_heir(i) for i in range(more)]
+    waiting = [_pre_allocating(i) for i in range(more)]
     for pending in waiting:
         world.upsert(pending)
     pod_infos = [world.pod_info(reserve_pod(pending), is_reserve_pod=True) for pending in waiting]
@@ -114,7 +114,7 @@ def of_heirs(nodes: int, placed: int = PLACED, more: int = 50) -> float:
     return (more - 1) / spent
 
 
-def _heir(i: int) -> Reservation:
+def _pre_allocating(i: int) -> Reservation:
     labels = {"app": f"placed{i % WORKLOADS}"}
     raw = a_reservation(
         f"h{i}", cpu="50m", memory="64Mi", owner_labels=labels, pre_allocation=True,
@@ -144,7 +144,7 @@ def main() -> None:
             f"{scheduled(args.nodes, count):14,.0f}",
             flush=True,
         )
-    print(f"heirs/s beside {PLACED:,} pods: {of_heirs(args.nodes):,.0f}")
+    print(f"pre-allocations/s beside {PLACED:,} pods: {of_pre_allocations(args.nodes):,.0f}")
 
 
 if __name__ == "__main__":

@@ -151,8 +151,8 @@ def measure_reservations(table: Table, *, full: bool, repeat: int) -> None:
         )
     placed = reservations.PLACED
     table.now(f"pre-allocation, {placed:,} pods running")
-    rate = max(reservations.of_heirs(nodes) for _ in range(repeat))
-    table.add(Figure("reservations", "reservations that inherit", nodes, placed, 0, rate))
+    rate = max(reservations.of_pre_allocations(nodes) for _ in range(repeat))
+    table.add(Figure("reservations", "reservations that pre-allocate", nodes, placed, 0, rate))
 
 
 def measure_preemption(table: Table, *, full: bool, repeat: int) -> None:

@@ -276,11 +276,19 @@ class ReservationMatcher:
                 self._node_table.epochs.bump("layout")
             found = self._hidden_pods[key] = HiddenReservePods(self._node_table)
         columns = self._reservations.columns
-        laden: dict[int, tuple[PodInfo, ...]] = {}
+        with_ports_or_volumes: dict[int, tuple[PodInfo, ...]] = {}
         for slot in slots[columns.has_ports_or_volumes[slots]].tolist():
             row = int(columns.row[slot])
-            laden[row] = (*laden.get(row, ()), self._reservations.at(slot).pod_info)
-        found.update(columns.row[slots], columns.shape[slots], self._reservations.shapes, laden)
+            with_ports_or_volumes[row] = (
+                *with_ports_or_volumes.get(row, ()),
+                self._reservations.at(slot).pod_info,
+            )
+        found.update(
+            columns.row[slots],
+            columns.shape[slots],
+            self._reservations.shapes,
+            with_ports_or_volumes,
+        )
         return found
 
 

@@ -45,10 +45,10 @@ def node_resources(world: World, resources: Sequence[str]) -> list[dict[str, Any
     held = _held(world)
     found = []
     for name, row in sorted(nodes.row_of.items()):
-        told: dict[str, Any] = {"node": name, "cordoned": bool(nodes.unschedulable[row])}
+        amounts: dict[str, Any] = {"node": name, "cordoned": bool(nodes.unschedulable[row])}
         for resource, id_ in ids.items():
-            told[resource] = _room(nodes, id_, row, held[row, id_])
-        found.append(told)
+            amounts[resource] = _of_resource(nodes, id_, row, held[row, id_])
+        found.append(amounts)
     return found
 
 
@@ -63,7 +63,7 @@ def _held(world: World) -> Counter[tuple[int, int]]:
     return held
 
 
-def _room(nodes: Any, resource: int, row: int, reserved: int) -> dict[str, int]:
+def _of_resource(nodes: Any, resource: int, row: int, reserved: int) -> dict[str, int]:
     if resource >= nodes.amounts.width:
         return {"has": 0, "used": 0, "reserved": 0, "free": 0}
     has, taken = int(nodes.allocatable[resource, row]), int(nodes.requested[resource, row])

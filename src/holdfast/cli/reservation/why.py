@@ -144,8 +144,8 @@ def _waiting_owners(found: Reservation, pods: Sequence[Pod]) -> list[str]:
     ]  # fmt: skip
     lines = []
     for pod in sorted(waiting, key=lambda pod: pod.key):
-        told = next((c.message for c in pod.status.conditions if c.type == "PodScheduled"), "")
+        message = next((c.message for c in pod.status.conditions if c.type == "PodScheduled"), "")
         lines.append(
-            f"  {pod.key} may use it and is pending: {told or 'it has not been tried yet'}"
+            f"  {pod.key} may use it and is pending: {message or 'it has not been tried yet'}"
         )
     return lines

@@ -240,17 +240,17 @@ class ReservationPlugin:
         requires_reservation = (
             names.AFFINITY in pod.pod.metadata.annotations and not ignores_reservations(pod)
         )
-        told = diagnosis.summary(
+        summary = diagnosis.summary(
             counts,
             diagnosis.reasons_by_row(rejection, counts),
             requires_reservation=requires_reservation,
         )
-        if not told:
+        if not summary:
             return PostFilterResult(self.name)
         return PostFilterResult(
             self.name,
-            ", ".join(told),
-            events=_event(told, rejection) if requires_reservation else (),
+            ", ".join(summary),
+            events=_event(summary, rejection) if requires_reservation else (),
         )
 
     def preemption_refusal(self, rejection: Rejection) -> str | None:
@@ -325,6 +325,6 @@ class ReservationPlugin:
         return is_registered_for(self, event)
 
 
-def _event(told: list[str], rejection: Rejection) -> tuple[tuple[str, str], ...]:
+def _event(summary: list[str], rejection: Rejection) -> tuple[tuple[str, str], ...]:
     histogram = rejection.histogram() if rejection.pre_filter_reject is None else {}
-    return ((diagnosis.EVENT, diagnosis.event_message(told, histogram)),)
+    return ((diagnosis.EVENT, diagnosis.event_message(summary, histogram)),)
