@@ -117,7 +117,7 @@ async def test_failed_writes_are_retried_and_nothing_is_stored_twice(recorder, w
     recorder.record(POD, "Normal", "Scheduled", "ok")
     await clock.advance(10)
     assert [e.count for e in await stored(wire)] == [2]
-    assert len(faulty.told) == 3
+    assert len(faulty.injected_faults) == 3
 
 
 async def test_an_event_that_cannot_be_written_is_dropped_with_a_log_line(
@@ -128,7 +128,7 @@ async def test_an_event_that_cannot_be_written_is_dropped_with_a_log_line(
     await clock.advance(60)
     assert await stored(wire) == []
     assert "event Scheduled about Pod web dropped" in caplog.text
-    assert len(faulty.told) == MAX_ATTEMPTS
+    assert len(faulty.injected_faults) == MAX_ATTEMPTS
 
 
 async def test_a_refused_event_is_not_retried(recorder, wire, clock, faulty, caplog):

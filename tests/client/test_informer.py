@@ -90,7 +90,7 @@ async def test_a_broken_watch_resumes_without_missing_or_repeated_events(scene, 
     assert await scene.reported() == [
         ("added", "a"), ("added", "b"), ("added", "c"), ("added", "d"), ("modified", "b"),
     ]  # fmt: skip
-    assert [kind for kind, *_ in scene.wire.told] == [fault]
+    assert [kind for kind, *_ in scene.wire.injected_faults] == [fault]
 
 
 async def test_a_watch_broken_during_the_initial_events_starts_again(scene):
@@ -191,9 +191,9 @@ async def test_the_delay_between_attempts_grows(scene):
     for _ in range(6):
         await scene.clock.settle()
         times.append(scene.clock.monotonic())
-        attempts = len(scene.wire.told)
+        attempts = len(scene.wire.injected_faults)
         await scene.clock.advance_until(
-            lambda n=attempts: len(scene.wire.told) > n or scene.informer.has_synced
+            lambda n=attempts: len(scene.wire.injected_faults) > n or scene.informer.has_synced
         )
     waits = [later - earlier for earlier, later in itertools.pairwise(times)]
     bounds = [0.25, 0.5, 1.0, 2.0, 4.0]

@@ -91,5 +91,5 @@ async def test_an_informer_on_a_real_server_with_faults(transport, streaming):
     await caught_up(informer, client, namespace, "last")
     truth = (await client.list(LEASES, namespace)).items
     assert dict(informer.cache) == record.replayed == {lease.key: lease for lease in truth}
-    assert len(faulty.told) > 3
+    assert len(faulty.injected_faults) > 3
     await informer.stop()

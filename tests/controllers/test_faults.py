@@ -49,7 +49,7 @@ async def test_after_random_faults_the_number_of_pods_is_right(tmp_path, seed):
             await cluster.client.patch(DEPLOYMENTS, "web", scale, "default")
         await cluster.clock.advance(20)
         faulty[0].enabled = False
-        assert len(faulty[0].told) > 30
+        assert len(faulty[0].injected_faults) > 30
         await cluster.clock.advance(400)  # longer than the timeout of expectations
 
         pods = await cluster.pods()

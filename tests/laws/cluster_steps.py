@@ -72,7 +72,7 @@ class Network:
     @property
     def told(self):
         """All injected faults."""
-        return [entry for transport in self.transports for entry in transport.told]
+        return [entry for transport in self.transports for entry in transport.injected_faults]
 
 
 class Life:

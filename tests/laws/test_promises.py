@@ -55,7 +55,7 @@ async def test_invariants_hold_through_faults_and_restarts(tmp_path, seed, repea
             await audit(cluster, nodes_of)
             await check_idle_cluster(cluster)
         except AssertionError as broken:
-            broken.add_note("\n".join([*life.log, *map(str, network.told[-12:])]))
+            broken.add_note("\n".join([*life.log, *map(str, network.injected_faults[-12:])]))
             raise
 
 

@@ -126,7 +126,7 @@ async def test_R068_a_failed_bind_releases_the_allocation(tmp_path):
         gone = {"spec": {"schedulingGates": []}}
         await cluster.client.patch(PODS, "first", gone, "default")
         await cluster.settle()
-        assert any(wire.told for wire in wires), "the binding was spoiled"
+        assert any(wire.injected_faults for wire in wires), "the binding was spoiled"
         first = await cluster.pod("first")
         assert (first.spec.node_name, ALLOCATED in first.metadata.annotations) == ("", False)
         reservation = await cluster.reservation("r")
@@ -312,7 +312,7 @@ async def test_status_writes_are_retried_after_conflicts(tmp_path):
             wire.add(Fault("conflict", "PATCH", "/reservations/r/status", times=3))
         await cluster.create(owner(cpu="4"))
         await cluster.advance(5)
-        assert sum(len(wire.told) for wire in wires) >= 3
+        assert sum(len(wire.injected_faults) for wire in wires) >= 3
         reservation = await cluster.reservation("r")
         assert (reservation.status.phase, reservation.status.allocated) == (
             "Succeeded",

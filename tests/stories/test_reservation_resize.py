@@ -227,7 +227,7 @@ async def test_the_new_size_is_written_despite_faults(tmp_path, trouble):
             wire.add(Fault(trouble, "PATCH", "/reservations/r/status", times=2))
         await edit(cluster, cpu="10")
         await cluster.advance(5)
-        assert any(wire.told for wire in wires)
+        assert any(wire.injected_faults for wire in wires)
         assert (await size(cluster), used(cluster)) == ({"cpu": "10"}, 10000)
         await edit(cluster, cpu="3")
         await cluster.advance(5)

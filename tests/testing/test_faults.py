@@ -60,7 +60,7 @@ async def test_a_write_fails_before_or_after_it_is_stored(trouble, error, writte
     assert len(inner.requests) == written
     await client.create(THINGS, {})
     assert len(inner.requests) == written + 1
-    assert transport.told == [(trouble, "POST", "/apis/x/v1/things")]
+    assert transport.injected_faults == [(trouble, "POST", "/apis/x/v1/things")]
 
 
 async def test_a_fault_applies_to_matching_requests_only():
@@ -110,7 +110,7 @@ async def test_the_same_seed_gives_the_same_faults():
         for n in range(50):
             with contextlib.suppress(Unavailable):
                 await transport.send(Request("PUT", f"/{n}"))
-        return transport.told
+        return transport.injected_faults
 
     assert await trouble(1) == await trouble(1)
     assert await trouble(1) != await trouble(2)

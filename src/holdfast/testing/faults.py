@@ -76,7 +76,7 @@ class Chances:
 
 @dataclass(slots=True)
 class FaultyTransport:
-    """Sends requests through ``inner``, of which some fail; ``told`` lists the injected faults."""
+    """Sends requests through ``inner``, of which some fail; ``injected_faults`` lists them."""
 
     inner: Transport
     faults: Iterable[Fault] = ()
@@ -84,7 +84,7 @@ class FaultyTransport:
     rng: random.Random = field(default_factory=lambda: random.Random(0))
     clock: Clock | None = None
     enabled: bool = True
-    told: list[tuple[Trouble, str, str]] = field(default_factory=list)
+    injected_faults: list[tuple[Trouble, str, str]] = field(default_factory=list)
     _left: list[tuple[Fault, int]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -134,7 +134,7 @@ class FaultyTransport:
             return None
         fault = self._scripted(request, troubles) or self._at_random(troubles)
         if fault is not None:
-            self.told.append((fault.trouble, request.method, request.path))
+            self.injected_faults.append((fault.trouble, request.method, request.path))
         return fault
 
     def _scripted(self, request: Request, troubles: tuple[Trouble, ...]) -> Fault | None:
