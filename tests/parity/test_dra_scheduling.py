@@ -135,9 +135,9 @@ class Walk:
         self.plugin.unreserve(self.state, self.placement)
         return status(None)
 
-    def promises(self):
+    def claims_in_flight(self):
         """The uids of the claims whose devices this attempt has allocated in flight."""
-        return () if self.state is None else {c.uid for c in self.state.written.promises}
+        return () if self.state is None else {c.uid for c in self.state.written.in_flight}
 
     def postfilter(self):
         effect = self.plugin.post_filter(self.state, None, self.view)
@@ -192,7 +192,7 @@ def test_every_point(record):
             assert json.loads(same_names(json.dumps(got))) == [wanted["pod"].get("status") or {}]
         if code == "Success":
             held = walk.world.devices.claims
-            uids = {"in-flight", *walk.promises()}
+            uids = {"in-flight", *walk.claims_in_flight()}
             in_flight = [uid for uid in uids if held.in_flight(uid) is not None]
             assert len(in_flight) == len(wanted.get("inFlightClaims") or ()), wanted["step"]
     if record.expected.get("normalizedScores") and not walk.skipped:
