@@ -75,7 +75,7 @@ OutputOption = Annotated[
     Output,
     typer.Option("-o", "--output", metavar="FORMAT", help="text (for people) or json."),
 ]
-Namespace = Annotated[
+NamespaceOption = Annotated[
     str, typer.Option("-n", "--namespace", metavar="NAMESPACE", help="Namespace of the object.")
 ]
 
@@ -208,7 +208,7 @@ def scheduler(
 
 def why(
     pod: Annotated[str, typer.Argument(metavar="POD", hidden=True)],
-    namespace: Namespace = "default",
+    namespace: NamespaceOption = "default",
     kubeconfig: Kubeconfig = None,
     config: SchedulerConfig = None,
     output: OutputOption = Output.text,

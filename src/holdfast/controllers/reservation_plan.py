@@ -26,7 +26,7 @@ from holdfast.controllers.planned_writes import Delete, Patch, Plan, PlannedEven
 from holdfast.controllers.reservation_usage import NodeUsage, ResourceNanos
 from holdfast.errors import BadRequest
 
-Status = dict[str, Any]
+RawStatus = dict[str, Any]
 CAUSES = "pods were bound there without this scheduler, or the node was made smaller"
 MAX_INTERVAL = 600.0
 """Reconcile at least this often: a suspended machine does not count the seconds."""
@@ -109,7 +109,7 @@ def _ended_at(reservation: Reservation) -> float | None:
 
 def _synced(
     reservation: Reservation, usage: NodeUsage, now: float
-) -> tuple[Status, tuple[PlannedEvent, ...]]:
+) -> tuple[RawStatus, tuple[PlannedEvent, ...]]:
     """Return the changed fields of the status, and events."""
     owners = usage.users(reservation)
     usage_status = _usage(reservation, owners, usage.allocated(reservation))
@@ -126,7 +126,7 @@ def _synced(
     return usage_status | ready, events
 
 
-def _usage(reservation: Reservation, owners: list[Pod], used: ResourceNanos) -> Status:
+def _usage(reservation: Reservation, owners: list[Pod], used: ResourceNanos) -> RawStatus:
     status = reservation.status
     known = {n: nanos(amount) for n, amount in status.allocated.items()}
     same_amounts = {n: a for n, a in known.items() if a} == dict(used)
@@ -151,7 +151,7 @@ def _written(reservation: Reservation, name: str, amount: int) -> str:
 
 def _made_available(
     reservation: Reservation, owners: list[Pod], usage: NodeUsage, now: float
-) -> tuple[Status, tuple[PlannedEvent, ...]]:
+) -> tuple[RawStatus, tuple[PlannedEvent, ...]]:
     """Make a waiting reservation Available once its resources are free."""
     if owners or usage.short_of(reservation):
         return {}, ()
@@ -165,7 +165,7 @@ def _made_available(
 
 def _checked_for_overcommitment(
     reservation: Reservation, usage: NodeUsage, now: float
-) -> tuple[Status, tuple[PlannedEvent, ...]]:
+) -> tuple[RawStatus, tuple[PlannedEvent, ...]]:
     """Set or clear the Overcommitted condition."""
     ready = reservation.condition(reservation_status.READY)
     short = usage.short_of(reservation)
@@ -185,18 +185,18 @@ def _checked_for_overcommitment(
     return _ready(reservation, "True", reservation_status.AVAILABLE, now), (whole,)
 
 
-def _ended(phase: str, reason: str, reservation: Reservation, now: float) -> Status:
+def _ended(phase: str, reason: str, reservation: Reservation, now: float) -> RawStatus:
     return {"phase": phase} | _ready(reservation, "False", reason, now)
 
 
 def _ready(
     reservation: Reservation, status: str, reason: str, now: float, message: str = ""
-) -> Status:
+) -> RawStatus:
     conditions = reservation.status.conditions
     return {"conditions": reservation_status.with_ready(conditions, status, reason, now, message)}
 
 
-def _write(reservation: Reservation, status: Status) -> Patch:
+def _write(reservation: Reservation, status: RawStatus) -> Patch:
     guard = {"uid": reservation.uid, "resourceVersion": reservation.metadata.resource_version}
     return Patch(
         RESERVATIONS, reservation.name, {"metadata": guard, "status": status}, subresource="status"

@@ -47,7 +47,7 @@ def exponential_buckets(start: float, factor: float, count: int) -> tuple[float,
     return tuple(start * factor**i for i in range(count))
 
 
-class Counter:
+class CounterMetric:
     """A counter, by label values; ``name`` ends in ``_total``."""
 
     __slots__ = ("_cells", "_help", "_labels", "_name")
@@ -133,7 +133,7 @@ class CallbackMetric:
         return family
 
 
-def collect_all(series: Iterable[Counter | Histogram | CallbackMetric]) -> Iterable[Metric]:
+def collect_all(series: Iterable[CounterMetric | Histogram | CallbackMetric]) -> Iterable[Metric]:
     """Return the metric families of several metrics."""
     return [each.collect() for each in series]
 
@@ -157,7 +157,7 @@ class Metrics(Collector):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
-        self.attempts = Counter(
+        self.attempts = CounterMetric(
             "scheduler_schedule_attempts_total",
             "Attempts to schedule a pod, by result.", ("result", "profile"),
         )  # fmt: skip
@@ -179,7 +179,7 @@ class Metrics(Collector):
             "Duration of one plugin at one extension point, in one cycle of ten.",
             _TINY, ("plugin", "extension_point", "status"),
         )  # fmt: skip
-        self.evaluations = Counter(
+        self.evaluations = CounterMetric(
             "scheduler_plugin_evaluation_total",
             "Pods, or pairs of pod and node, that a plugin evaluated.",
             ("plugin", "extension_point", "profile"),
@@ -193,7 +193,7 @@ class Metrics(Collector):
             "Seconds from the first attempt of a pod until it was scheduled.",
             exponential_buckets(0.01, 2, 20), ("attempts",),
         )  # fmt: skip
-        self.incoming = Counter(
+        self.incoming = CounterMetric(
             "scheduler_queue_incoming_pods_total",
             "Pods that entered a queue, by event.", ("queue", "event"),
         )  # fmt: skip
@@ -205,7 +205,7 @@ class Metrics(Collector):
             "scheduler_event_handling_duration_seconds",
             "Duration of moving pods after an event.", _SHORT, ("event",),
         )  # fmt: skip
-        self.preemption_attempts = Counter(
+        self.preemption_attempts = CounterMetric(
             "scheduler_preemption_attempts_total", "Attempts to preempt pods.",
         )  # fmt: skip
         self.preemption_victims = Histogram(
@@ -219,7 +219,7 @@ class Metrics(Collector):
             exponential_buckets(0.01, 2, 20),
             ("result",),
         )
-        self.evictions = Counter(
+        self.evictions = CounterMetric(
             "scheduler_preemption_goroutines_execution_total",
             "Preemptions executed, by result.", ("result",),
         )  # fmt: skip
@@ -227,11 +227,11 @@ class Metrics(Collector):
             "scheduler_permit_wait_duration_seconds",
             "How long pods waited on Permit.", _SECONDS, ("result",),
         )  # fmt: skip
-        self.after_flush = Counter(
+        self.after_flush = CounterMetric(
             "scheduler_pod_scheduled_after_flush_total",
             "Pods scheduled after a timeout without an event.",
         )  # fmt: skip
-        self.volume_errors = Counter(
+        self.volume_errors = CounterMetric(
             "scheduler_volume_scheduling_stage_error_total",
             "Errors in finding, reserving or binding volumes.", ("operation",),
         )  # fmt: skip
@@ -267,7 +267,11 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return the metric families of all metrics."""
-        own = [metric for metric in vars(self).values() if isinstance(metric, Counter | Histogram)]
+        own = [
+            metric
+            for metric in vars(self).values()
+            if isinstance(metric, CounterMetric | Histogram)
+        ]
         return collect_all([*own, *self._callbacks])
 
     def page(self) -> bytes:

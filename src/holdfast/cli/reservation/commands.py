@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import Kubeconfig, Namespace, Output, OutputOption, SchedulerConfig
+from holdfast.cli.commands import Kubeconfig, NamespaceOption, Output, OutputOption, SchedulerConfig
 from holdfast.cli.usage import Command, Group, at_least, parse_seconds
 
 app = typer.Typer(
@@ -35,7 +35,7 @@ def create(
         int,
         typer.Option(metavar="N", parser=at_least(1), help="How many reservations, one a pod."),
     ] = 1,
-    namespace: Namespace = "default",
+    namespace: NamespaceOption = "default",
     ttl: Annotated[
         str,
         typer.Option(

@@ -57,7 +57,7 @@ _LOWEST_WITHOUT_WAITING = 51
 _MAX_CACHED = 1024
 
 
-class RowResults(NamedTuple):
+class PreAllocationRows(NamedTuple):
     """Verdicts, scores and candidates of every row, at one version of the pods."""
 
     version: tuple[int, int]
@@ -80,9 +80,9 @@ class PreAllocationState:
     pre_allocatable: PreAllocatablePods
     reserve_state: ReserveState
     chosen: PreAllocationResult = NO_RESULT
-    _row_results: RowResults | None = field(default=None, repr=False)
+    _row_results: PreAllocationRows | None = field(default=None, repr=False)
 
-    def row_results(self) -> RowResults:
+    def row_results(self) -> PreAllocationRows:
         """Return the results of every row, computed again when pods or rows changed."""
         if self._row_results is None or self._row_results.version != self.nodes.pods_version:
             self._row_results = _evaluate_rows(self)
@@ -192,7 +192,7 @@ def scaled(raw: RawScores, low: float) -> RawScores:
     return found
 
 
-def _evaluate_rows(state: PreAllocationState) -> RowResults:
+def _evaluate_rows(state: PreAllocationState) -> PreAllocationRows:
     nodes, rules = state.nodes, state.rules
     every = slice(0, nodes.capacity)
     fit = RequestFit.of(nodes.amounts, tuple(rules.reserved.items()), frozenset())
@@ -206,7 +206,7 @@ def _evaluate_rows(state: PreAllocationState) -> RowResults:
         found[:] = Code.UNSCHEDULABLE
     scores = np.where(short, -shortfall, 100 if rules.multiple else 0).astype(np.float64)
     candidates = find_candidates(state.pre_allocatable, rules, nodes, state.reservations)
-    row_results = RowResults(nodes.pods_version, found, scores, candidates, {})
+    row_results = PreAllocationRows(nodes.pods_version, found, scores, candidates, {})
     state._row_results = row_results
     for row in candidates:
         result = row_results.results[row] = state.at(row)
