@@ -226,6 +226,11 @@ async def test_only_the_holder_of_the_lease_ever_binds(tmp_path, seed):
         for replica in replicas:
             replica.freezer.thaw()
             replica.transport.enabled = False
+        for replica in replicas:  # The leader loses the lease to the other one.
+            replica.freezer.freeze()
+            await cluster.clock.advance(60)
+            replica.freezer.thaw()
+            await cluster.clock.advance(15)
         for _ in range(20):
             await cluster.clock.advance(15)
             if not await unbound(cluster):
