@@ -161,7 +161,11 @@ def a_reservation(
 
 
 def a_unit(name: str = "pool", priority: int = 0, *, nodes: Labels = None, **fields: Any) -> Raw:
-    """A unit of a resource policy; ``nodes`` are the labels that select its nodes."""
+    """A unit of a resource policy; ``nodes`` are the labels that select its nodes.
+
+    >>> a_unit("od", 5, max_count=2, max_resources={"cpu": 3})["maxCount"]
+    2
+    """
     selector = {"matchLabels": dict(nodes if nodes is not None else {"pool": name})}
     return {"name": name, "priority": priority, "nodeSelector": selector, **camel(fields)}
 
@@ -173,15 +177,35 @@ def a_resource_policy(
     pods: Labels = None,
     units: Sequence[Mapping[str, Any]] = (),
     labels: Labels = None,
+    annotations: Labels = None,
+    status: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    when_try_next_units: str | Mapping[str, Any] | None = None,
+    timeout: str | None = None,
     **spec: Any,
 ) -> Raw:
-    """A resource policy for pods labelled ``pods`` (``app: NAME`` by default)."""
-    body = {
-        "podSelector": {"matchLabels": dict(pods or {"app": name})},
-        "units": [dict(unit) for unit in units],
-    }
+    """A resource policy for pods labelled ``pods`` (``app: NAME`` by default; {} selects all).
+
+    ``when_try_next_units`` may be the name of its policy, with a ``timeout``.
+    """
+    if isinstance(when_try_next_units, str):
+        when_try_next_units = kept(policy=when_try_next_units, timeout=timeout)
+    body = kept(
+        podSelector={"matchLabels": dict({"app": name} if pods is None else pods)},
+        units=[dict(unit) for unit in units],
+        whenTryNextUnits=when_try_next_units,
+    )
     body |= camel(spec)
-    return an_object(scheme.RESOURCE_POLICIES, name, body, namespace=namespace, labels=labels)
+    made = an_object(
+        scheme.RESOURCE_POLICIES,
+        name,
+        body,
+        namespace=namespace,
+        labels=labels,
+        annotations=annotations,
+        metadata=metadata,
+    )
+    return made | ({"status": dict(status)} if status else {})
 
 
 def a_replica_set(name: str = "rs", *, replicas: int = 1, **pod: Any) -> Raw:
