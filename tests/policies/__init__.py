@@ -1,0 +1,1 @@
+"""Resource policies in a running cluster, with the numbered scenarios of the specification."""
