@@ -121,7 +121,7 @@ class Components:
         from holdfast.agent.simulated_nodes import SimulatedNodes
         from holdfast.configuration.reading import Configuration
         from holdfast.controllers.controller_manager import ControllerManager
-        from holdfast.controllers.reservation import settings_of
+        from holdfast.controllers.profile_settings import controller_settings
         from holdfast.scheduler_process import scheduler_for
 
         chosen = configuration or Configuration()
@@ -130,7 +130,7 @@ class Components:
         )
         self.controllers = ControllerManager(
             client_for("system:kube-controller-manager"), clock,
-            reservations=settings_of(chosen.profiles.values()),
+            settings=controller_settings(chosen.profiles.values()),
         )  # fmt: skip
         self.simulated_nodes = SimulatedNodes(client_for("system:nodes"), clock)
         self.nodes = 0

@@ -17,7 +17,7 @@ from holdfast.clock import Clock
 from holdfast.configuration.document import ClientConnection, LeaderElectionConfiguration
 from holdfast.configuration.reading import Configuration
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
-from holdfast.controllers.reservation import settings_of
+from holdfast.controllers.profile_settings import controller_settings
 from holdfast.errors import HoldfastError
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.settings import SchedulerSettings
@@ -74,7 +74,7 @@ class SchedulerProcess:
         self._controllers = ControllerManager(
             self._client, clock, self.scheduler.recorder, kinds=BESIDE_KUBERNETES,
             informers=self.scheduler.informers.informer_set,
-            reservations=settings_of(configuration.profiles.values()),
+            settings=controller_settings(configuration.profiles.values()),
         )  # fmt: skip
 
     @property

@@ -110,6 +110,22 @@ class ReservationSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ResourcePolicySettings:
+    """The resource policy controller."""
+
+    drain_excess: bool = False
+    """Whether pods above the cap of their unit are removed first at a scale-in."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """The settings of the controllers, which are arguments of the scheduler's plugins."""
+
+    reservations: ReservationSettings = field(default_factory=ReservationSettings)
+    resource_policies: ResourcePolicySettings = field(default_factory=ResourcePolicySettings)
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """The embedded cluster of ``holdfast up``."""
 

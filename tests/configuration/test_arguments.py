@@ -4,7 +4,7 @@ import pytest
 
 from configuration.config_builders import config, mistakes, off, profile, wrong_args
 from holdfast.configuration.reading import read
-from holdfast.controllers.reservation import settings_of
+from holdfast.controllers.profile_settings import controller_settings
 
 SHAPE = "scoringStrategy.requestedToCapacityRatio"
 
@@ -164,7 +164,7 @@ def test_arguments_reach_the_reservation_plugin():
         "reservationSelectorIndex": {"enable": True, "keys": ["a"], "keyPrefixes": ["b"]},
     }  # fmt: skip
     found = read(config(profile("koord-scheduler", args={"Reservation": given})))
-    result = settings_of(found.profiles.values())
+    result = controller_settings(found.profiles.values()).reservations
     assert (
         result.workers,
         result.gc_enabled,

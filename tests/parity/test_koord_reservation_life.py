@@ -18,7 +18,7 @@ from holdfast.apiserver.kinds.validation.pods import check_pod
 from holdfast.capacity.annotations import affinity_of, allocated_reservation
 from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.controllers.reservation import read_settings
+from holdfast.controllers.profile_settings import reservation_settings
 from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
 from holdfast.controllers.reservation_usage import NodeUsage
 from holdfast.framework.plugin import Placement
@@ -106,7 +106,7 @@ def test_garbage_collection(record):
 
 @parity(CONTROLLER, "TestNew")
 def test_settings(record):
-    settings = read_settings(read_args(record.input.get("args") or {}))
+    settings = reservation_settings(read_args(record.input.get("args") or {}))
     want = record.expected
     assert settings.gc_after_seconds == parse_seconds(want["expectedGCDuration"])
     assert settings.gc_interval_seconds == parse_seconds(want["expectedGCInterval"])

@@ -22,7 +22,7 @@ from holdfast.controllers.replicaset import ReplicaSetController
 from holdfast.controllers.reservation import ReservationController
 from holdfast.controllers.resource_claim import ResourceClaimController
 from holdfast.errors import HoldfastError
-from holdfast.settings import ReservationSettings
+from holdfast.settings import ControllerSettings
 
 CONTROLLERS: tuple[type[Reconciler], ...] = (
     NamespaceController,
@@ -58,7 +58,7 @@ class ControllerManager:
         recorder: EventRecorder | None = None,
         *,
         kinds: tuple[type[Reconciler], ...] = CONTROLLERS,
-        reservations: ReservationSettings | None = None,
+        settings: ControllerSettings | None = None,
         informers: InformerSet | None = None,
     ) -> None:
         self._own_recorder = recorder is None
@@ -66,7 +66,7 @@ class ControllerManager:
         self._recorder = recorder or EventRecorder(client, clock, component="holdfast-controllers")
         self._context = ControllerContext(
             client, informers or InformerSet(client, clock=clock), clock, self._recorder,
-            reservations or ReservationSettings(),
+            settings or ControllerSettings(),
         )  # fmt: skip
         self._running: dict[Reconciler, asyncio.Task[None]] = {}
         self._not_started = list(kinds)

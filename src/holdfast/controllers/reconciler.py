@@ -13,7 +13,7 @@ from holdfast.client.informer_set import InformerSet
 from holdfast.client.workqueue import WorkQueue, run_workers
 from holdfast.clock import Clock
 from holdfast.errors import Conflict, HoldfastError, Retryable
-from holdfast.settings import ReservationSettings
+from holdfast.settings import ControllerSettings
 
 EVENT_AFTER_FAILURES = 5
 """An event is recorded after this many consecutive failures of an object."""
@@ -29,7 +29,7 @@ class ControllerContext:
     informers: InformerSet
     clock: Clock
     recorder: EventRecorder
-    reservations: ReservationSettings = field(default_factory=ReservationSettings)
+    settings: ControllerSettings = field(default_factory=ControllerSettings)
 
 
 class Reconciler:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -17,11 +16,7 @@ from holdfast.controllers.planned_writes import execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
 from holdfast.controllers.reservation_usage import NodeUsage
-from holdfast.engine.profile import Profile
 from holdfast.errors import HoldfastError, NotFound
-from holdfast.plugins.reservation import ReservationPlugin
-from holdfast.plugins.reservation.arguments import ReservationArgs
-from holdfast.settings import ReservationSettings
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +34,7 @@ class ReservationController(Reconciler):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._settings = context.reservations
+        self._settings = context.settings.reservations
         self.workers = self._settings.workers
         self._usages: dict[str, NodeUsage] = {}
         """Usage of nodes, cached until a pod or reservation on the node changes."""
@@ -172,30 +167,4 @@ def _same_use(old: Pod, new: Pod) -> bool:
         and old.metadata.annotations == new.metadata.annotations
         and old.metadata.labels == new.metadata.labels
         and old.metadata.generation == new.metadata.generation
-    )
-
-
-def settings_of(profiles: Iterable[Profile]) -> ReservationSettings:
-    """Read the controller's settings from the first profile that has the plugin."""
-    for profile in profiles:
-        for plugin in profile.plugins:
-            if isinstance(plugin, ReservationPlugin):
-                return read_settings(plugin.args)
-    return ReservationSettings()
-
-
-def read_settings(args: ReservationArgs) -> ReservationSettings:
-    """Read the settings from the plugin's arguments; 0 means the default.
-
-    ``resyncIntervalSeconds`` has no effect: metrics are computed when they are scraped.
-
-    >>> read_settings(ReservationArgs(gc_duration_seconds=7200, gc_interval_seconds=0))
-    ReservationSettings(workers=1, gc_enabled=True, gc_after_seconds=7200, gc_interval_seconds=60.0)
-    """
-    default = ReservationSettings()
-    return ReservationSettings(
-        workers=args.controller_workers or default.workers,
-        gc_enabled=not args.disable_garbage_collection,
-        gc_after_seconds=args.gc_duration_seconds or default.gc_after_seconds,
-        gc_interval_seconds=args.gc_interval_seconds or default.gc_interval_seconds,
     )

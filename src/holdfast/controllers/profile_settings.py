@@ -1,0 +1,39 @@
+"""Read the settings of the controllers from the profiles of the scheduler.
+
+Apart from the controllers, because a process that only runs controllers needs no plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.engine.profile import Profile
+from holdfast.plugins.reservation import ReservationPlugin
+from holdfast.plugins.reservation.arguments import ReservationArgs
+from holdfast.settings import ControllerSettings, ReservationSettings
+
+
+def controller_settings(profiles: Iterable[Profile]) -> ControllerSettings:
+    """Read the settings of each controller from the first profile that has its plugin."""
+    for profile in profiles:
+        for plugin in profile.plugins:
+            if isinstance(plugin, ReservationPlugin):
+                return ControllerSettings(reservation_settings(plugin.args))
+    return ControllerSettings()
+
+
+def reservation_settings(args: ReservationArgs) -> ReservationSettings:
+    """Read the settings from the plugin's arguments; 0 means the default.
+
+    ``resyncIntervalSeconds`` has no effect: metrics are computed when they are scraped.
+
+    >>> reservation_settings(ReservationArgs(gc_duration_seconds=7200, gc_interval_seconds=0))
+    ReservationSettings(workers=1, gc_enabled=True, gc_after_seconds=7200, gc_interval_seconds=60.0)
+    """
+    default = ReservationSettings()
+    return ReservationSettings(
+        workers=args.controller_workers or default.workers,
+        gc_enabled=not args.disable_garbage_collection,
+        gc_after_seconds=args.gc_duration_seconds or default.gc_after_seconds,
+        gc_interval_seconds=args.gc_interval_seconds or default.gc_interval_seconds,
+    )
