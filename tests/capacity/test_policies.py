@@ -1,8 +1,8 @@
-"""Which pods a resource policy selects, which nodes are in its pools, and what a group is."""
+"""Which pods a resource policy selects, which nodes are in its units, and what a group is."""
 
 import numpy as np
 
-from holdfast.capacity.policies import rows_of_pool
+from holdfast.capacity.policies import rows_of_unit
 from holdfast.framework.world import World
 from holdfast.testing import a_node, a_pod, a_resource_policy, a_unit, typed
 
@@ -66,16 +66,16 @@ def test_pods_share_a_group_by_the_label_keys_both_have():
     assert not group.matches({"app": "db", "version": "1"})
 
 
-def test_pools_follow_the_labels_of_nodes_as_they_are_now():
+def test_units_follow_the_labels_of_nodes_as_they_are_now():
     units = [a_unit("spot", nodes={"tier": "spot"}), a_unit("any", nodes={})]
     world = a_world(
         a_node("a", labels={"tier": "spot"}), a_node("b"), a_resource_policy("web", units=units)
     )
     (policy,) = world.policies
-    spot, everywhere = policy.pools
+    spot, everywhere = policy.units
 
-    def names(pool):
-        rows = rows_of_pool(world.nodes, pool).nonzero()[0]
+    def names(unit):
+        rows = rows_of_unit(world.nodes, unit).nonzero()[0]
         return {world.nodes.names[row] for row in rows}
 
     assert (names(spot), names(everywhere)) == ({"a"}, {"a", "b"})
@@ -84,7 +84,7 @@ def test_pools_follow_the_labels_of_nodes_as_they_are_now():
     assert names(spot) == {"b"}
     world.delete(typed(a_node("b")))
     assert not names(spot)
-    assert np.count_nonzero(rows_of_pool(world.nodes, everywhere)) == 1
+    assert np.count_nonzero(rows_of_unit(world.nodes, everywhere)) == 1
 
 
 def test_a_fork_and_its_original_are_independent():

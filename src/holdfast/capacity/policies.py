@@ -1,42 +1,88 @@
-"""Resource policies: which pods they select, and how many of those are in which node pool.
+"""Resource policies: the pods they select and count, and the units that a node belongs to.
 
-Nothing is counted here: the node table counts the pods of a selector, also assumed ones. Pools are
-derived from node labels: when a node is relabelled, its pods count in another pool.
+The scheduler, the controller and the CLI use the same rules. Nothing is counted here: the node
+table counts pods, also assumed ones. Units are derived from node labels: when a node is relabelled,
+its pods count in other units.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.labels import LabelRequirement, Selector, conjunction, from_selector
-from holdfast.api.resource_policy import ResourcePolicy, Unit
+from holdfast.api import resource_policy as names
+from holdfast.api.field_errors import invalid, not_supported
+from holdfast.api.labels import (
+    NOTHING,
+    LabelRequirement,
+    Selector,
+    conjunction,
+    from_selector,
+)
+from holdfast.api.meta import LabelSelector
+from holdfast.api.pod import Pod, ResourceAmounts
+from holdfast.api.quantity import NANO, Quantity
+from holdfast.api.resource_names import CPU
+from holdfast.api.resource_policy import ResourcePolicy, ResourcePolicySpec, Unit
+from holdfast.api.timestamps import parse_rfc3339
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import selected
-from holdfast.errors import HoldfastError
+from holdfast.errors import BadRequest, FieldErrors, HoldfastError
+
+log = logging.getLogger(__name__)
+
+COST_STEP = 100
+"""The deletion costs of two neighbouring priorities differ by this much."""
+_MAX_AMOUNT = 2**62
+_NEXT_UNITS = (
+    names.LACK_RESOURCE_OR_EXCEED_MAX,
+    names.EXCEED_MAX,
+    names.TIMEOUT_OR_EXCEED_MAX,
+    names.LACK_RESOURCE_AND_NO_TERMINATING,
+)
+_PREEMPT = (names.AFTER_ALL_UNITS, names.BEFORE_NEXT_UNIT)
 
 
 @dataclass(frozen=True, slots=True)
-class NodePool:
-    """One unit of a policy: its nodes, its priority and the number of pods it may have."""
+class PolicyUnit:
+    """One unit of a policy: its nodes, its priority and its caps.
+
+    ``max_resources`` are caps on summed requests: cpu in millicores, all else in whole units.
+    """
 
     name: str
     priority: int
-    limit: int | None
+    max_count: int | None
+    max_resources: Mapping[str, int]
     selector: Selector
+    pod_labels: Mapping[str, str]
+    pod_annotations: Mapping[str, str]
+
+    @property
+    def capped(self) -> bool:
+        """Whether the unit can be full."""
+        return self.max_count is not None or bool(self.max_resources)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A resource policy with its selectors compiled."""
+    """A resource policy, compiled by ``compile_policy``.
+
+    ``priorities`` are the distinct priorities of its units, ascending. ``timeout`` is in seconds.
+    ``created`` is when the policy was created, None if unknown.
+    """
 
     object: ResourcePolicy
     selector: Selector
-    pools: tuple[NodePool, ...]
+    units: tuple[PolicyUnit, ...]
+    priorities: tuple[int, ...]
+    timeout: float
+    created: float | None
 
     @property
     def key(self) -> str:
@@ -45,29 +91,125 @@ class Policy:
 
     @property
     def strict(self) -> bool:
-        """Whether nodes outside every pool are rejected; only the strategy `prefer` allows them."""
-        return self.object.spec.strategy != "prefer"
+        """Whether nodes of no unit are rejected; only the strategy `prefer` allows them."""
+        return self.object.spec.strategy != names.PREFER
 
     @property
     def counts_terminating(self) -> bool:
         """Whether terminating pods count."""
         return not self.object.spec.match_policy.ignore_terminating_pod
 
-    def group_selector(self, labels: Mapping[str, str]) -> Selector:
-        """Return a selector of the pods with the same values of matchLabelKeys.
+    @property
+    def ignores_previous(self) -> bool:
+        """Whether pods that were bound before the policy was created do not count."""
+        return self.object.spec.match_policy.ignore_previous_pod and self.created is not None
 
-        A key the pod lacks is ignored, as in topology spread.
+    @property
+    def next_units(self) -> str:
+        """The policy of whenTryNextUnits: when nodes of lower priority may be used."""
+        return self.object.spec.when_try_next_units.policy
+
+    @property
+    def preempts_before_next_unit(self) -> bool:
+        """Whether preemption in a unit is tried before nodes of lower priority."""
+        return self.object.spec.preempt_policy == names.BEFORE_NEXT_UNIT
+
+    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Return whether pods with these labels in that namespace are governed by the policy."""
+        return namespace == self.object.metadata.namespace and self.selector.matches(labels)
+
+    def group_key(self, labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        """Return the matchLabelKeys that a pod has, with their values.
+
+        Pods are counted together if they agree in the keys of the pod to be placed; a key that this
+        pod lacks is ignored, as in topology spread.
         """
-        pinned = [
-            LabelRequirement(key, "=", (labels[key],))
-            for key in self.object.spec.match_label_keys
-            if key in labels
-        ]
+        return tuple([(k, labels[k]) for k in self.object.spec.match_label_keys if k in labels])
+
+    def missing_keys(self, labels: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the matchLabelKeys that a pod lacks."""
+        return tuple([k for k in self.object.spec.match_label_keys if k not in labels])
+
+    def group_selector(self, labels: Mapping[str, str]) -> Selector:
+        """Return a selector of the pods that are counted together with a pod of these labels."""
+        pinned = [LabelRequirement(key, "=", (value,)) for key, value in self.group_key(labels)]
         return conjunction((*(self.selector.requirements or ()), *pinned))
+
+    def counts_pod(self, pod: Pod) -> bool:
+        """Return whether a pod is counted in the units of its node; the node is not regarded."""
+        if pod.finished or not self.selects(pod.metadata.namespace, pod.metadata.labels):
+            return False
+        if pod.terminating and not self.counts_terminating:
+            return False
+        return not self.is_previous(pod)
+
+    def is_previous(self, pod: Pod) -> bool:
+        """Return whether a pod is ignored because it was bound before the policy was created.
+
+        A pod without a node is assumed at most, so it is not.
+        """
+        if not self.ignores_previous or not pod.spec.node_name:
+            return False
+        bound = bound_time(pod)
+        assert self.created is not None
+        return bound is not None and bound < self.created
+
+    def units_of(self, node_labels: Mapping[str, str]) -> tuple[int, ...]:
+        """Return the indexes of the units that a node with these labels belongs to."""
+        return tuple([i for i, u in enumerate(self.units) if u.selector.matches(node_labels)])
+
+    def best_unit(self, units: Iterable[int]) -> int | None:
+        """Return the unit of the highest priority, the first of several; None for no unit."""
+        return max(units, key=lambda i: (self.units[i].priority, -i), default=None)
+
+    def deletion_cost(self, units: Iterable[int]) -> int:
+        """Return the pod deletion cost on a node of these units: 0 for none.
+
+        It grows strictly with the highest priority, in steps of ``COST_STEP``.
+        """
+        best = self.best_unit(units)
+        if best is None:
+            return 0
+        return COST_STEP * (1 + self.priorities.index(self.units[best].priority))
+
+
+def bound_time(pod: Pod) -> float | None:
+    """Return when a pod was bound, as far as the pod tells: in seconds since the epoch.
+
+    That is the transition of PodScheduled, else the start time, else the creation time.
+    """
+    scheduled = [
+        condition.last_transition_time
+        for condition in pod.status.conditions
+        if condition.type == "PodScheduled" and condition.status == "True"
+    ]
+    for text in (*scheduled, pod.status.start_time, pod.metadata.creation_timestamp):
+        if (found := _seconds(text)) is not None:
+            return found
+    return None
+
+
+def compile_policy(obj: ResourcePolicy) -> Policy:
+    """Compile a policy; raise Invalid with the fields that have no meaning.
+
+    Objects that were stored before validation are accepted where the meaning is clear: a strategy
+    other than `prefer` is `required`, a negative priority or cap is 0.
+    """
+    errors = FieldErrors()
+    spec = obj.spec
+    selector = _selector(spec.pod_selector, "spec.podSelector", errors)
+    units = tuple([_unit(i, unit, errors) for i, unit in enumerate(spec.units)])
+    timeout = _timeout(spec, errors)
+    if spec.preempt_policy not in _PREEMPT:
+        errors.causes.append(not_supported("spec.preemptPolicy", spec.preempt_policy, _PREEMPT))
+    errors.raise_if_any("ResourcePolicy", obj.key, "scheduling.sigs.x-k8s.io")
+    priorities = tuple(sorted({unit.priority for unit in units}))
+    created = _seconds(obj.metadata.creation_timestamp)
+    return Policy(obj, selector, units, priorities, timeout, created)
 
 
 class Policies:
-    """All resource policies of the cluster."""
+    """All resource policies of the cluster that can be compiled."""
 
     takes = (ResourcePolicy,)
 
@@ -75,6 +217,7 @@ class Policies:
         self._node_table = node_table
         self._by_uid: dict[str, Policy] = {}
         self._in_namespace: dict[str, dict[str, Policy]] = {}
+        self._errors: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -83,22 +226,37 @@ class Policies:
         return iter(self._by_uid.values())
 
     def upsert(self, obj: ResourcePolicy) -> None:
-        """Store a policy; one with a malformed selector selects no pods."""
-        self.delete(obj)
-        try:
-            selector = from_selector(obj.spec.pod_selector)
-            pools = tuple(_pool(i, unit) for i, unit in enumerate(obj.spec.units))
-        except HoldfastError:
-            # Holdfast's API server rejects such an object; others may not.
+        """Store a policy; one that cannot be compiled governs no pods, and is logged once."""
+        known = self._by_uid.get(obj.uid)
+        if known is not None and _is_same(known.object, obj):
+            # Its status was written, which happens as often as pods come and go.
+            self._store(replace(known, object=obj))
             return
-        policy = Policy(obj, selector, pools)
-        self._by_uid[obj.uid] = policy
-        self._in_namespace.setdefault(obj.namespace, {})[obj.uid] = policy
-        self._node_table.add_selector_keys(selector.keys | frozenset(obj.spec.match_label_keys))
+        self._remove(obj)
+        try:
+            policy = compile_policy(obj)
+        except HoldfastError as error:
+            if self._errors.get(obj.uid) != error.message:
+                self._errors[obj.uid] = error.message
+                log.warning("the policy governs no pods: %s", error.message)
+            return
+        self._errors.pop(obj.uid, None)
+        self._store(policy)
+        keys = policy.selector.keys | frozenset(obj.spec.match_label_keys)
+        self._node_table.add_selector_keys(keys)
         self._node_table.epochs.bump("policies")
+
+    def _store(self, policy: Policy) -> None:
+        uid = policy.object.uid
+        self._by_uid[uid] = policy
+        self._in_namespace.setdefault(policy.object.namespace, {})[uid] = policy
 
     def delete(self, obj: ResourcePolicy) -> None:
         """Remove a policy."""
+        self._errors.pop(obj.uid, None)
+        self._remove(obj)
+
+    def _remove(self, obj: ResourcePolicy) -> None:
         policy = self._by_uid.pop(obj.uid, None)
         if policy is None:
             return
@@ -121,16 +279,77 @@ class Policies:
         copy = Policies(node_table)
         copy._by_uid = dict(self._by_uid)
         copy._in_namespace = {ns: dict(found) for ns, found in self._in_namespace.items()}
+        copy._errors = dict(self._errors)
         return copy
 
 
-def rows_of_pool(node_table: NodeTable, pool: NodePool) -> NDArray[np.bool_]:
-    """Return a mask of the rows that belong to a pool."""
-    mask = selected(node_table, pool.selector, slice(0, node_table.capacity))
+def rows_of_unit(node_table: NodeTable, unit: PolicyUnit) -> NDArray[np.bool_]:
+    """Return a mask of the rows that belong to a unit."""
+    mask = selected(node_table, unit.selector, slice(0, node_table.capacity))
     mask &= node_table.alive
     return mask
 
 
-def _pool(index: int, unit: Unit) -> NodePool:
-    selector = from_selector(unit.node_selector)
-    return NodePool(unit.name or f"unit-{index}", unit.priority, unit.max_count, selector)
+def _is_same(old: ResourcePolicy, new: ResourcePolicy) -> bool:
+    """Return whether two versions of a policy mean the same."""
+    return (
+        old.key == new.key
+        and old.metadata.creation_timestamp == new.metadata.creation_timestamp
+        and old.spec == new.spec
+    )
+
+
+def _unit(index: int, unit: Unit, errors: FieldErrors) -> PolicyUnit:
+    path = f"spec.units[{index}]"
+    cap = unit.max_count
+    return PolicyUnit(
+        name=unit.name or f"unit-{index}",
+        priority=min(max(unit.priority, 0), _MAX_AMOUNT),
+        max_count=None if cap is None else min(max(cap, 0), _MAX_AMOUNT),
+        max_resources=_amounts(unit.max_resources, f"{path}.maxResources", errors),
+        selector=_selector(unit.node_selector, f"{path}.nodeSelector", errors),
+        pod_labels=unit.pod_labels,
+        pod_annotations=unit.pod_annotations,
+    )
+
+
+def _selector(selector: LabelSelector, path: str, errors: FieldErrors) -> Selector:
+    try:
+        return from_selector(selector)
+    except BadRequest as error:
+        errors.add(path, error.message)
+        return NOTHING
+
+
+def _amounts(caps: ResourceAmounts, path: str, errors: FieldErrors) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, text in caps.items():
+        try:
+            nanos = Quantity.parse(text).scaled(NANO)
+        except BadRequest as error:
+            errors.causes.append(invalid(f"{path}[{name}]", text, error.message))
+            continue
+        # Requests are rounded up and caps down, so that a cap is never exceeded.
+        amount = nanos // (10**6 if name == CPU else 10**9)
+        found[name] = min(max(amount, 0), _MAX_AMOUNT)
+    return found
+
+
+def _timeout(spec: ResourcePolicySpec, errors: FieldErrors) -> float:
+    path, rule = "spec.whenTryNextUnits", spec.when_try_next_units
+    if rule.policy not in _NEXT_UNITS:
+        errors.causes.append(not_supported(f"{path}.policy", rule.policy, _NEXT_UNITS))
+    if rule.policy != names.TIMEOUT_OR_EXCEED_MAX:
+        return 0.0
+    try:
+        return max(rule.timeout_seconds, 0.0)
+    except BadRequest as error:
+        errors.causes.append(invalid(f"{path}.timeout", rule.timeout, error.message))
+        return 0.0
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return None if text is None else parse_rfc3339(text)
+    except BadRequest:
+        return None

@@ -1,6 +1,6 @@
-"""resourcepolicy: ordered node pools with caps (KEP-594), filled strictly by priority.
+"""resourcepolicy: ordered units of nodes with caps (KEP-594), filled strictly by priority.
 
-Tiers are compared before any score, so a pool of higher priority is filled first however the
+Tiers are compared before any score, so a unit of higher priority is filled first however the
 other plugins score its nodes; inside a tier the scores decide.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.labels import Selector
-from holdfast.capacity.policies import Policy, rows_of_pool
+from holdfast.capacity.policies import Policy, rows_of_unit
 from holdfast.columns.counters import SelectorCount
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -46,36 +46,36 @@ class PolicyState:
     group: Selector
     counter: SelectorCount
     _seen: int = -1
-    _pools: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), np.bool_))
+    _units: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), np.bool_))
 
     @property
-    def pools(self) -> NDArray[np.bool_]:
-        """A mask (pools, rows) of the rows of each pool, computed again when a node changed."""
+    def units(self) -> NDArray[np.bool_]:
+        """A mask (units, rows) of the rows of each unit, computed again when a node changed."""
         if self._seen != self.nodes.node_journal.seq:
             self._seen = self.nodes.node_journal.seq
-            masks = [rows_of_pool(self.nodes, pool) for pool in self.policy.pools]
-            self._pools = np.stack(masks) if masks else np.zeros((0, self.nodes.capacity), np.bool_)
-        return self._pools
+            masks = [rows_of_unit(self.nodes, unit) for unit in self.policy.units]
+            self._units = np.stack(masks) if masks else np.zeros((0, self.nodes.capacity), np.bool_)
+        return self._units
 
     def counts(self, change: PodChange = NO_CHANGE) -> NDArray[np.int64]:
-        """Count the pods of the group in each pool."""
+        """Count the pods of the group in each unit."""
         on_row = self.counter.all if self.policy.counts_terminating else self.counter.live
-        found: NDArray[np.int64] = np.dot(self.pools.astype(np.int64), on_row.astype(np.int64))
+        found: NDArray[np.int64] = np.dot(self.units.astype(np.int64), on_row.astype(np.int64))
         for sign, side in ((1, change.added), (-1, change.removed)):
             for row, pods in side.items():
-                found += sign * self.pools[:, row] * sum(self._counts(pod) for pod in pods)
+                found += sign * self.units[:, row] * sum(self._counts(pod) for pod in pods)
         return found
 
     def full(self, change: PodChange = NO_CHANGE) -> NDArray[np.bool_]:
-        """Tell which pools are full."""
-        limits = [2**62 if p.limit is None else p.limit for p in self.policy.pools]
+        """Tell which units are full."""
+        limits = [2**62 if u.max_count is None else u.max_count for u in self.policy.units]
         found: NDArray[np.bool_] = np.greater_equal(self.counts(change), limits)
         return found
 
     def priorities(self, rows: Rows) -> NDArray[np.int64]:
-        """Return the highest priority among each row's pools; -1 for rows in none."""
-        priority = np.array([pool.priority for pool in self.policy.pools], np.int64)
-        found: NDArray[np.int64] = np.where(self.pools[:, rows], priority[:, None], -1).max(
+        """Return the highest priority among each row's units; -1 for rows in none."""
+        priority = np.array([unit.priority for unit in self.policy.units], np.int64)
+        found: NDArray[np.int64] = np.where(self.units[:, rows], priority[:, None], -1).max(
             axis=0, initial=-1
         )
         return found
@@ -89,7 +89,7 @@ class PolicyState:
 
 
 class ResourcePolicyPlugin:
-    """Fills the pools of a policy by priority and never beyond their caps."""
+    """Fills the units of a policy by priority and never beyond their caps."""
 
     name: ClassVar[str] = "resourcepolicy"
     traits: ClassVar[Traits] = Traits(
@@ -130,37 +130,37 @@ class ResourcePolicyPlugin:
         return PolicyState(view.nodes, found[0], group, counter)
 
     def filter(self, state: PolicyState, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject nodes of full pools; unless the strategy is `prefer`, also nodes of no pool."""
-        inside = state.pools[:, rows]
+        """Reject nodes of full units; unless the strategy is `prefer`, also nodes of no unit."""
+        inside = state.units[:, rows]
         verdicts = (state.full(change) @ inside.astype(np.int64) > 0).astype(np.int8)
         if state.policy.strict:
             verdicts[~inside.any(axis=0)] = Code.UNRESOLVABLE
         return verdicts
 
     def depends_on_pods(self, state: PolicyState) -> NDArray[np.bool_]:
-        """Return the rows with pods of the group: evicting them makes place in the pool."""
+        """Return the rows with pods of the group: evicting them makes place in the unit."""
         found: NDArray[np.bool_] = state.counter.all > 0
         return found
 
     def reasons(
         self, state: PolicyState, row: int, change: PodChange = NO_CHANGE
     ) -> tuple[str, ...]:
-        """Name the full pools, or say that the node is in none."""
-        inside = state.pools[:, row]
+        """Name the full units, or say that the node is in none."""
+        inside = state.units[:, row]
         if not inside.any():
             return (f"node matches no unit of ResourcePolicy {state.policy.key}",)
         counts, full = state.counts(change), state.full(change)
         return tuple(
-            _full(state, i, counts) for i in range(len(state.policy.pools)) if inside[i] and full[i]
+            _full(state, i, counts) for i in range(len(state.policy.units)) if inside[i] and full[i]
         )
 
     def score(self, state: PolicyState, rows: Rows) -> RawScores:
-        """Score 20 for each step of priority; 0 for nodes of no pool."""
+        """Score 20 for each step of priority; 0 for nodes of no unit."""
         found: RawScores = 20.0 * np.maximum(state.priorities(rows), 0)
         return found
 
     def normalize_score(self, state: PolicyState, rows: Rows, raw: RawScores) -> RawScores:
-        """Scale the best to 100; a pool of priority 0 stays above nodes of no pool."""
+        """Scale the best to 100; a unit of priority 0 stays above nodes of no unit."""
         highest = raw.max(initial=0.0)
         scores = np.floor(100.0 * raw / highest) if highest > 0 else raw.copy()
         outside = state.priorities(rows) < 0
@@ -169,21 +169,21 @@ class ResourcePolicyPlugin:
         return scores
 
     def tier(self, state: PolicyState, rows: Rows) -> NDArray[np.int32]:
-        """Rank pools by priority, the highest first; nodes of no pool are last."""
+        """Rank units by priority, the highest first; nodes of no unit are last."""
         priorities = state.priorities(rows)
         _, rank = np.unique(-priorities, return_inverse=True)
         return rank.astype(np.int32)
 
     def reserve(self, state: PolicyState, placement: Placement) -> Reject | None:
-        """Check the caps with this pod counted, and note the full pools of higher priority."""
+        """Check the caps with this pod counted, and note the full units of higher priority."""
         counts = state.counts()
-        for i, pool in enumerate(state.policy.pools):
-            over = pool.limit is not None and counts[i] > pool.limit
-            if state.pools[i, placement.row] and over:
+        for i, unit in enumerate(state.policy.units):
+            over = unit.max_count is not None and counts[i] > unit.max_count
+            if state.units[i, placement.row] and over:
                 return Reject(Code.UNSCHEDULABLE, (_full(state, i, counts - 1),))
         here = int(state.priorities(np.array([placement.row]))[0])
-        for i, pool in enumerate(state.policy.pools):
-            if pool.limit is not None and counts[i] >= pool.limit and pool.priority > here:
+        for i, unit in enumerate(state.policy.units):
+            if unit.max_count is not None and counts[i] >= unit.max_count and unit.priority > here:
                 placement.events.append((UNIT_FULL, _full(state, i, counts)))
         return None
 
@@ -205,5 +205,5 @@ class ResourcePolicyPlugin:
 
 
 def _full(state: PolicyState, index: int, counts: NDArray[np.int64]) -> str:
-    pool = state.policy.pools[index]
-    return f"unit {pool.name} is full ({counts[index]}/{pool.limit})"
+    unit = state.policy.units[index]
+    return f"unit {unit.name} is full ({counts[index]}/{unit.max_count})"
