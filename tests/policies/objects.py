@@ -166,10 +166,10 @@ def delay_binds(network, seconds, times=1000, name=""):
     network.add(Fault("delay", method="POST", path=path, seconds=seconds, times=times))
 
 
-def fail_binds(network, times=1, name=""):
-    """Let the next binds fail without being stored, of all pods or of one."""
+def fail_binds(network, times=1, name="", trouble="unavailable"):
+    """Let the next binds fail, of all pods or of one; with "lost" they are stored nevertheless."""
     path = f"/pods/{name}/binding" if name else "/binding"
-    network.add(Fault("unavailable", method="POST", path=path, times=times))
+    network.add(Fault(trouble, method="POST", path=path, times=times))
 
 
 class PodHistory:

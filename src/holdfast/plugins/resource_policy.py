@@ -97,7 +97,7 @@ class ResourcePolicyPlugin:
         epochs=("policies", "nodes", "labels", "counters"),
         events_to_register={
             "ResourcePolicy": (),
-            "Node": ("Add", "UpdateNodeLabel"),
+            "Node": ("Add", "Delete", "UpdateNodeLabel"),
             "AssignedPod": ("Delete", "UpdatePodLabel", "UpdatePodTerminating"),
             "UnschedulablePod": ("UpdatePodLabel",),
         },
@@ -191,11 +191,11 @@ class ResourcePolicyPlugin:
         """Do nothing: the pod counts only while it is in the node table."""
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
-        """Requeue when a pod leaves, a node is added or relabelled, or a policy changes."""
+        """Requeue when a pod leaves, a node comes, goes or is relabelled, or a policy changes."""
         if event.resource == "ResourcePolicy":
             return bool((event.new or event.old).namespace == pod.namespace)
         if event.resource == "Node":
-            return event.action in ("Add", "UpdateNodeLabel")
+            return event.action in ("Add", "Delete", "UpdateNodeLabel")
         if event.resource == "UnschedulablePod":
             return event.action == "UpdatePodLabel" and bool(event.new.uid == pod.uid)
         goes = event.action in ("Delete", "UpdatePodLabel", "UpdatePodTerminating")
