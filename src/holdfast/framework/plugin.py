@@ -13,7 +13,8 @@ The order of the calls for one pod::
                 ├─ Reject ───── no node is suitable
                 └─ state
                      filter ─── per row: passes (0), unschedulable (1), unresolvable (2)
-                     │  └─ no row passes: reasons, post_filter; later queueing_hint per event
+                     │  └─ no row passes: reasons, condition_reason, retry_at, post_filter;
+                     │     later queueing_hint per event
                      pre_score, score, normalize_score, tier
                      reserve ── reserve resources in the ledgers    ⇄ unreserve
                      permit ─── approve, wait or reject
@@ -121,6 +122,22 @@ class FilterPlugin(Plugin, Protocol):
 
     def reasons(self, state: State, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """Return why the row is rejected; called only when a message is written."""
+        ...
+
+
+class RetryAtPlugin(Plugin, Protocol):
+    """A filter whose verdicts change with time: the pod is tried again then, without an event.
+
+    What the time decides, as ``view.now`` gives it, is part of ``reads``, say as a bool; so the
+    plugin needs the trait ``reads_outside_spec``, or the scope CLUSTER.
+    """
+
+    def retry_at(self, state: State, pod: PodInfo, rows: Rows) -> float | None:
+        """Return the earliest time at which the verdict of a row may change without an event.
+
+        ``rows`` are rows that this plugin rejects. The time is after ``view.now``, in seconds since
+        the epoch; None: time changes nothing.
+        """
         ...
 
 
@@ -293,6 +310,7 @@ __all__ = [
     "RequiredResources",
     "RequiredResourcesPlugin",
     "ReservePlugin",
+    "RetryAtPlugin",
     "Rows",
     "Scope",
     "ScorePlugin",

@@ -16,6 +16,7 @@ from holdfast.framework.plugin import (
     CountReasonsPlugin,
     FilterPlugin,
     Reject,
+    RetryAtPlugin,
     Rows,
     State,
     implements,
@@ -198,6 +199,32 @@ class Rejection:
     def pending_plugins(self) -> frozenset[str]:
         """The plugins that wait for something outside the scheduler; its event skips backoff."""
         return self.unschedulable_plugins if self.code is Code.PENDING else frozenset()
+
+    @property
+    def retry_at(self) -> float | None:
+        """When the pod is to be tried again even without an event; None: it waits for one.
+
+        The earliest time that a plugin gives for the rows that it rejects, except rows that another
+        plugin rejects first and for good.
+        """
+        if self.error or not self.nodes:
+            return None
+        if self.pre_filter_reject is not None:
+            return self.pre_filter_reject[1].retry_at
+        times: list[float] = []
+        for index, (plugin, state) in enumerate(self.filters):
+            if implements(plugin, RetryAtPlugin):
+                rows = self._rows_rejected_by(index)
+                time = plugin.retry_at(state, self.pod, rows) if len(rows) else None
+                times += [] if time is None else [time]
+        return min(times, default=None)
+
+    def _rows_rejected_by(self, index: int) -> Rows:
+        """Return the rows that a filter rejects; not those that another one rejects for good."""
+        plugin, state = self.filters[index]
+        asked = (self.plugin_of == index) | (self.codes == Code.UNSCHEDULABLE)
+        rows: Rows = asked.nonzero()[0]
+        return rows[plugin.filter(state, rows) != 0] if len(rows) else rows
 
     def rows_with(self, code: Code) -> Rows:
         """Return the rows rejected with this code."""

@@ -59,10 +59,15 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """The pod is rejected; the code and the reasons hold for every node."""
+    """The pod is rejected; the code and the reasons hold for every node.
+
+    ``retry_at``, from ``pre_filter``, ``reserve`` or ``permit``, is when the pod is tried again
+    even without an event; seconds since the epoch.
+    """
 
     code: Code
     reasons: tuple[str, ...]
+    retry_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ class SchedulingFailure:
     post_filter_result: PostFilterResult | None = None
     error: bool = False
     """Whether the attempt ended in an error; then no plugin has rejected the pod."""
+    retry_at: float | None = None
+    """When the pod is tried again even without an event; seconds since the epoch."""
 
 
 def schedule_pod(
@@ -149,7 +151,7 @@ def _rejection_at(point: str, plugin: str, reject: Reject) -> SchedulingFailure:
         return SchedulingFailure(message, frozenset(), frozenset(), error=True)
     failure = rejected_on_node(plugin, *reject.reasons)
     pending = failure.unschedulable_plugins if reject.code is Code.PENDING else frozenset()
-    return replace(failure, pending_plugins=pending)
+    return replace(failure, pending_plugins=pending, retry_at=reject.retry_at)
 
 
 def fit_error(rejection: Rejection, result: PostFilterResult | None) -> str:
@@ -172,4 +174,5 @@ def scheduling_failure(
         rejection.unschedulable_plugins,
         rejection.pending_plugins,
         result,
+        retry_at=rejection.retry_at,
     )

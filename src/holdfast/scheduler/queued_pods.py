@@ -1,4 +1,6 @@
-"""The parts of the scheduling queue: pod infos, backoffQ, unschedulable and in-flight pods."""
+"""The parts of the scheduling queue: pod infos, backoffQ, retry times, unschedulable and in-flight
+pods.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +48,10 @@ class QueuedPodInfo:
     """Whether it was deleted, or was assigned to a node, while it was in flight."""
     flushed: bool = False
     """Whether it last left the unschedulable pods by timeout, not because of an event."""
+    retry_at: float | None = None
+    """When it leaves the unschedulable pods without an event; seconds since the epoch."""
+    newest_retry: float | None = None
+    """The time of its newest entry in the retry times, while that is there."""
 
     @property
     def uid(self) -> str:
@@ -112,6 +118,48 @@ class BackoffQueue:
 def _is_current(entry: HeapEntry) -> bool:
     pod = entry[-1]
     return pod.queue_name == "backoff" and pod.order == entry[3]
+
+
+@dataclass(slots=True)
+class RetryTimes:
+    """The unschedulable pods that are tried again at a time, in a heap by that time.
+
+    Times are seconds since the epoch. An entry is stale, and is skipped, if its pod has left the
+    unschedulable pods or has another ``retry_at`` by now.
+    """
+
+    _heap: list[tuple[float, int, QueuedPodInfo]] = field(default_factory=list)
+    _added: int = 0
+
+    def add(self, pod: QueuedPodInfo) -> None:
+        """Add a pod, if it has a time that was not added yet."""
+        if pod.retry_at is not None and pod.newest_retry != pod.retry_at:
+            self._added += 1
+            pod.newest_retry = pod.retry_at
+            heapq.heappush(self._heap, (pod.retry_at, self._added, pod))
+
+    @property
+    def next(self) -> float | None:
+        """The earliest time; None if no pod has one."""
+        while self._heap and not self._is_current(self._heap[0]):
+            self._pop()
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, time: float) -> Iterator[QueuedPodInfo]:
+        """Pop every pod whose time has come."""
+        while (due := self.next) is not None and due <= time:
+            yield self._pop()
+
+    def _pop(self) -> QueuedPodInfo:
+        time, _, pod = heapq.heappop(self._heap)
+        if pod.newest_retry == time:
+            pod.newest_retry = None
+        return pod
+
+    @staticmethod
+    def _is_current(entry: tuple[float, int, QueuedPodInfo]) -> bool:
+        time, _, pod = entry
+        return pod.queue_name == "unschedulable" and pod.retry_at == time
 
 
 EquivalenceKey = Callable[[QueuedPodInfo], Hashable]

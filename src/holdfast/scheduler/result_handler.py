@@ -62,7 +62,11 @@ class ResultHandler:
         # The nomination is set and the pod is gated before it is requeued.
         work = [] if result is None else self._apply(pod_info, result)
         self.queue.requeue_unschedulable(
-            queued, failure.unschedulable_plugins, failure.pending_plugins, self.clock.monotonic()
+            queued,
+            failure.unschedulable_plugins,
+            failure.pending_plugins,
+            self.clock.monotonic(),
+            retry_at=failure.retry_at,
         )
         self.reporter.failed(pod_info, failure.message)
         nominated = self.world.nominations.node_of(pod_info.uid)

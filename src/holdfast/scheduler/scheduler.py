@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 YIELD_AFTER_SECONDS = 0.002
 """How long scheduling may occupy the event loop before informers and bindings run."""
+SHORTEST_WAIT_SECONDS = 0.001
+"""How long the queue's timer sleeps at least: the time of day may lag behind the timer."""
 STOP_SECONDS = 5.0
 """How long ``stop`` waits for running writes."""
 MAX_BINDINGS = START
@@ -212,8 +214,11 @@ class Scheduler:
     async def _flush_queue(self) -> None:
         while True:
             now = self._clock.monotonic()
-            await self._clock.sleep(1.0 - now % 1.0)
-            self.queue.flush(self._clock.monotonic())
+            wait = 1.0 - now % 1.0
+            if (retry := self.queue.next_retry) is not None:
+                wait = min(wait, max(retry - self._clock.now(), SHORTEST_WAIT_SECONDS))
+            await self._clock.sleep(wait)
+            self.queue.flush(self._clock.monotonic(), self._clock.now())
             self._resizer.retry()
 
     def schedule_one(self, queued: QueuedPodInfo) -> None:

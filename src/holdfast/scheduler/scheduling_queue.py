@@ -8,7 +8,8 @@
        backoff over  │    │ hint of a pending plugin    │ rejected
                      │    │                             ▼
                   backoff ◄───────────────── unschedulable   (gated pods are here too)
-                            hint or timeout
+                            hint, retry time
+                            or timeout
 
 An in-flight pod whose attempt ended in an error, or that an event since the pop may help, moves to
 backoff at once.
@@ -17,6 +18,7 @@ backoff at once.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +33,7 @@ from holdfast.scheduler.queued_pods import (
     InFlightPods,
     QueuedPodInfo,
     QueueingStrategy,
+    RetryTimes,
     UnschedulablePods,
 )
 
@@ -42,6 +45,8 @@ ADDED, FAILED = "UnschedulablePodAdd", "ScheduleAttemptFailure"
 ACTIVATED, TIMED_OUT = "ForceActivate", "UnschedulableTimeout"
 BACKOFF_COMPLETE, POPPED_EARLY = "BackoffComplete", "PopFromBackoffQ"
 """Why a pod enters a queue, as upstream's metrics label it."""
+RETRY_TIME = "RetryTime"
+"""The same for a pod whose plugins gave a time; upstream has nothing like it."""
 
 StrategyOf = Callable[[QueuedPodInfo, ClusterEvent], QueueingStrategy]
 GatingPluginOf = Callable[[PodInfo], str]
@@ -77,6 +82,7 @@ class SchedulingQueue:
     _active: list[tuple[int, float, int, QueuedPodInfo]] = field(default_factory=list, init=False)
     _backoff: BackoffQueue = field(init=False)
     _in_flight: InFlightPods = field(default_factory=InFlightPods, init=False)
+    _retry_times: RetryTimes = field(default_factory=RetryTimes, init=False)
     _next_flush: float = field(default=0.0, init=False)
     _next_order: Iterator[int] = field(default_factory=count, init=False)
 
@@ -181,9 +187,12 @@ class SchedulingQueue:
         unschedulable_plugins: Collection[str],
         pending_plugins: Iterable[str],
         now: float,
+        *,
+        retry_at: float | None = None,
     ) -> None:
         """Requeue a pod that fits no node; the hints of ``unschedulable_plugins`` move it again.
 
+        At ``retry_at``, in seconds since the epoch, it is moved without a hint.
         Without such plugins (the cluster has no nodes) no hint could move the pod: it is requeued
         as after an error.
         """
@@ -193,7 +202,7 @@ class SchedulingQueue:
         pod.rejections += 1
         pod.errors = 0
         self._requeue_attempted(
-            pod, frozenset(unschedulable_plugins), frozenset(pending_plugins), now
+            pod, frozenset(unschedulable_plugins), frozenset(pending_plugins), now, retry_at
         )
 
     def requeue_after_error(self, pod: QueuedPodInfo, now: float) -> None:
@@ -241,11 +250,21 @@ class SchedulingQueue:
         if pod is not None and pod.gating_plugin:
             self._move_to_backoff_or_active(pod, why, now)
 
-    def flush(self, now: float) -> None:
-        """Move pods whose backoff has ended, and pods unschedulable for more than five minutes."""
+    @property
+    def next_retry(self) -> float | None:
+        """When the next pod is to be moved without an event; seconds since the epoch."""
+        return self._retry_times.next
+
+    def flush(self, now: float, time_of_day: float = -math.inf) -> None:
+        """Move pods whose backoff has ended, and pods unschedulable for more than five minutes.
+
+        Also pods whose ``retry_at`` has come at ``time_of_day``, in seconds since the epoch.
+        """
         for pod in self._backoff.pop_completed(now):
             self._push_active(pod)
             self.on_move("active", BACKOFF_COMPLETE)
+        for pod in self._retry_times.pop_due(time_of_day):
+            self._move_to_backoff_or_active(pod, RETRY_TIME, now)
         if now >= self._next_flush:
             self._next_flush = now + UNSCHEDULABLE_FLUSH_SECONDS
             self._flush_unschedulable(now)
@@ -269,6 +288,7 @@ class SchedulingQueue:
         unschedulable_plugins: frozenset[str],
         pending_plugins: frozenset[str],
         now: float,
+        retry_at: float | None = None,
     ) -> None:
         since_pop = self._in_flight.events_since_pop(pod.uid)
         self.done(pod.uid)
@@ -276,6 +296,7 @@ class SchedulingQueue:
             return
         pod.since, pod.gating_plugin, pod.flushed = now, "", False
         pod.unschedulable_plugins, pod.pending_plugins = unschedulable_plugins, pending_plugins
+        pod.retry_at = retry_at
         self._pods[pod.uid] = pod
         if not unschedulable_plugins:
             self._move_to_backoff_or_active(pod, FAILED, now)
@@ -283,6 +304,7 @@ class SchedulingQueue:
         self._move(pod, "unschedulable")
         self._requeue_if_helped(pod, since_pop, now, FAILED)
         if pod.queue_name == "unschedulable":
+            self._retry_times.add(pod)
             self.on_move("unschedulable", FAILED)
 
     def _requeue_if_helped(

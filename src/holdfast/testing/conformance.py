@@ -43,6 +43,7 @@ from holdfast.testing.plugin_laws import (
     prepare_case,
 )
 from holdfast.testing.random_cluster import RandomCluster
+from holdfast.testing.rejection_laws import check_retry_at
 from holdfast.testing.trait_laws import (
     check_comparable,
     check_declaration,
@@ -129,6 +130,7 @@ def _check_results(case: Case, cluster: RandomCluster) -> None:
         check_verdicts(case)
         check_changes(case, cluster)
         check_leaving(case, cluster.random)
+        check_retry_at(case, cluster.random)
     if case.outcome.scores:
         check_rows(case, case.scores, cluster.random, "score")
         check_scores(case, cluster.random)

@@ -70,12 +70,12 @@ class Case:
         return found
 
 
-def prepare_case(plugin: Plugin, world: World, pod: Any) -> Case:
+def prepare_case(plugin: Plugin, world: World, pod: Any, now: float = 0.0) -> Case:
     """Call ``pre_filter`` for a pod, without caches."""
     pod_info = world.pod_info(pod)
     use = PluginUse(plugin)
     return Case(
-        use.plugin, pod_info, world, run_pre_filter(use, pod_info, View(world, pod_info, 0.0), ())
+        use.plugin, pod_info, world, run_pre_filter(use, pod_info, View(world, pod_info, now), ())
     )
 
 

@@ -1,0 +1,217 @@
+"""Retry at a time: a rejected pod is tried again when a plugin says so, without an event."""
+
+import numpy as np
+import pytest
+
+from holdfast.api.timestamps import parse_rfc3339
+from holdfast.engine.profile import Profile
+from holdfast.framework.plugin import NO_CHANGE, Code, Reject, Scope, Traits
+from holdfast.plugins import default_profiles
+from holdfast.scheduler.queued_pods import QueueingStrategy
+from holdfast.testing import a_node, a_pod, check_plugin
+from holdfast.testing.harness import Harness
+from scheduler.test_queue import EVENT, a_queue, pod_info
+
+
+def opens_at(pod):
+    return parse_rfc3339(pod.pod.metadata.creation_timestamp or "1970-01-01T00:00:00Z") + 60
+
+
+class OpensLater:
+    """Rejects every node in the first minute after the pod was created."""
+
+    name = "OpensLater"
+    traits = Traits(scope=Scope.NODE, reads_outside_spec=True, events_to_register={})
+
+    def __init__(self, args=None):
+        pass
+
+    def reads(self, pod, view):
+        return view.now >= opens_at(pod)
+
+    def pre_filter(self, pod, view):
+        return view.now >= opens_at(pod)
+
+    def filter(self, state, rows, change=NO_CHANGE):
+        return np.full(len(rows), 0 if state else 2, np.int8)
+
+    def reasons(self, state, row, change=NO_CHANGE):
+        return ("node(s) open later",)
+
+    def retry_at(self, state, pod, rows):
+        assert not state and len(rows)
+        return opens_at(pod)
+
+    def queueing_hint(self, event, pod, view):
+        return False
+
+
+class RejectsAtReserve(OpensLater):
+    """The same, in ``reserve``."""
+
+    def filter(self, state, rows, change=NO_CHANGE):
+        return np.zeros(len(rows), np.int8)
+
+    def reserve(self, state, placement):
+        if state:
+            return None
+        return Reject(Code.UNSCHEDULABLE, ("too early",), retry_at=opens_at(placement.pod))
+
+    def unreserve(self, state, placement):
+        pass
+
+
+class RejectsAtPreFilter(OpensLater):
+    """The same, in ``pre_filter``."""
+
+    def pre_filter(self, pod, view):
+        opened = view.now >= opens_at(pod)
+        return opened or Reject(Code.UNRESOLVABLE, ("too early",), retry_at=opens_at(pod))
+
+
+class TooLate(OpensLater):
+    def retry_at(self, state, pod, rows):
+        return opens_at(pod) + 60
+
+
+class InThePast(OpensLater):
+    def retry_at(self, state, pod, rows):
+        return opens_at(pod) - 60
+
+
+class NeverRead(OpensLater):
+    traits = Traits(scope=Scope.NODE, events_to_register={})
+
+
+def profiles_with(plugin):
+    built_in = default_profiles()["default-scheduler"]
+    return {"default-scheduler": Profile("default-scheduler", (*built_in.plugins, plugin))}
+
+
+@pytest.mark.parametrize("plugin", [OpensLater, RejectsAtReserve, RejectsAtPreFilter])
+async def test_a_pod_is_tried_again_at_the_time_that_its_plugin_gives(tmp_path, plugin):
+    async with Harness(tmp_path, profiles=profiles_with(plugin())) as cluster:
+        await cluster.create(a_node("n"), a_pod("p"))
+        await cluster.advance(59.9)
+        assert await cluster.node_of("p") == ""
+        attempts = {"result": "unschedulable", "profile": "default-scheduler"}
+        assert cluster.metric("schedule_attempts_total", **attempts) == 1
+        await cluster.advance(0.1)
+        assert await cluster.node_of("p") == "n"
+        assert cluster.metric("schedule_attempts_total", **attempts) == 1
+        moved = {"queue": "active", "event": "RetryTime"}
+        assert cluster.metric("queue_incoming_pods_total", **moved) == 1
+
+
+async def test_the_timer_wakes_within_a_second(tmp_path):
+    async with Harness(tmp_path, profiles=profiles_with(OpensLater())) as cluster:
+        await cluster.advance(0.25)
+        await cluster.clock.step(0.5)  # the time of day is now half a second ahead of the timer
+        await cluster.create(a_node("n"), a_pod("p"))
+        await cluster.advance(59.0)
+        assert await cluster.node_of("p") == ""
+        await cluster.advance(0.25)
+        assert await cluster.node_of("p") == "n"
+
+
+async def test_a_clock_that_is_set_moves_the_pod_by_the_time_of_day(tmp_path):
+    async with Harness(tmp_path, profiles=profiles_with(OpensLater())) as cluster:
+        await cluster.create(a_node("n"), a_pod("p"))
+        await cluster.clock.step(60)
+        await cluster.advance(1)
+        assert await cluster.node_of("p") == "n"
+
+
+def test_check_plugin_proves_the_claim():
+    check_plugin(OpensLater)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "law"),
+    [
+        (TooLate, "rejected rows stay rejected until retry_at"),
+        (InThePast, "retry_at is later than now"),
+        (NeverRead, "a plugin with retry_at reads the time"),
+    ],
+)
+def test_check_plugin_finds_a_wrong_time(plugin, law):
+    with pytest.raises(AssertionError, match=law):
+        check_plugin(plugin)
+
+
+def unschedulable(queue, name="a", retry_at=100.0, now=0.0, by=("Fit",)):
+    queue.add(pod_info(name), now)
+    pod = queue.pop(now)
+    queue.requeue_unschedulable(pod, set(by), (), now, retry_at=retry_at)
+    return pod
+
+
+def test_a_pod_leaves_the_unschedulable_pods_at_its_time():
+    queue = a_queue()
+    pod = unschedulable(queue)
+    queue.flush(50.0, 99.9)
+    assert (pod.queue_name, queue.next_retry) == ("unschedulable", 100.0)
+    queue.flush(51.0, 100.0)
+    assert (pod.queue_name, queue.next_retry) == ("active", None)
+
+
+def test_it_waits_for_the_end_of_its_backoff():
+    queue = a_queue()
+    pod = unschedulable(queue, retry_at=100.0)
+    queue.flush(0.5, 100.0)
+    assert pod.queue_name == "backoff"
+    queue.flush(2.0, 101.5)
+    assert pod.queue_name == "active"
+
+
+def test_a_time_that_passed_during_the_attempt_counts():
+    queue = a_queue()
+    pod = unschedulable(queue, retry_at=100.0)
+    queue.flush(2.0, 500.0)
+    assert pod.queue_name == "active"
+
+
+def test_the_time_of_an_earlier_attempt_is_ignored():
+    queue = a_queue(QueueingStrategy.IMMEDIATELY)
+    pod = unschedulable(queue, retry_at=100.0)
+    queue.requeue_for_event(EVENT, 1.0)
+    queue.requeue_unschedulable(queue.pop(1.0), {"Fit"}, (), 1.0, retry_at=200.0)
+    queue.flush(100.0, 150.0)
+    assert (pod.queue_name, queue.next_retry) == ("unschedulable", 200.0)
+    queue.requeue_for_event(EVENT, 101.0)
+    queue.requeue_unschedulable(queue.pop(101.0), {"Fit"}, (), 101.0)
+    assert queue.next_retry is None
+    queue.flush(300.0, 300.0)
+    assert pod.queue_name == "unschedulable"
+
+
+def test_the_same_time_is_stored_once_and_counts_for_the_last_attempt():
+    queue = a_queue(QueueingStrategy.IMMEDIATELY)
+    pod = unschedulable(queue, retry_at=100.0)
+    for _ in range(5):
+        queue.requeue_for_event(EVENT, 1.0)
+        queue.requeue_unschedulable(queue.pop(1.0), {"Fit"}, (), 1.0, retry_at=100.0)
+    assert len(queue._retry_times._heap) == 1
+    queue.flush(100.0, 100.0)
+    assert pod.queue_name == "active"
+
+
+def test_a_deleted_pod_is_not_moved_and_its_successor_is():
+    queue = a_queue()
+    unschedulable(queue, retry_at=100.0)
+    queue.delete("a")
+    assert (queue.next_retry, len(queue)) == (None, 0)
+    again = unschedulable(queue, retry_at=100.0)
+    queue.flush(100.0, 100.0)
+    assert again.queue_name == "active"
+
+
+def test_a_gated_pod_stays_gated():
+    gates = [""]
+    queue = a_queue(QueueingStrategy.IMMEDIATELY, gating_plugin=lambda _: gates[0])
+    pod = unschedulable(queue, retry_at=100.0)
+    gates[0] = "Gate"
+    queue.requeue_for_event(EVENT, 1.0)
+    assert pod.queue_name == "gated"
+    queue.flush(200.0, 200.0)
+    assert pod.queue_name == "gated"
