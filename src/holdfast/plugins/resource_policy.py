@@ -206,4 +206,5 @@ class ResourcePolicyPlugin:
 
 def _full(state: PolicyState, index: int, counts: NDArray[np.int64]) -> str:
     unit = state.policy.units[index]
-    return f"unit {unit.name} is full ({counts[index]}/{unit.max_count})"
+    policy = f"ResourcePolicy {state.policy.key}"
+    return f"unit {unit.name} of {policy} is full ({counts[index]}/{unit.max_count})"
