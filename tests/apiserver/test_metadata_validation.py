@@ -3,6 +3,8 @@
 import pytest
 
 from apiserver.sample_objects import CONFIGMAPS, PODS, configmap
+from holdfast.api.deletion_cost import DELETION_COST
+from holdfast.testing import a_pod
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 
@@ -76,3 +78,20 @@ async def test_a_cluster_scoped_object_gets_no_namespace(api, part):
     assert "namespace" not in answer.json.get("metadata", {}), answer.body
     stored = await api.call("GET", "/api/v1/namespaces/x")
     assert "namespace" not in stored.json["metadata"]
+
+
+@pytest.mark.parametrize("cost", ["cheap", "", "+1", "007", "2147483648"])
+async def test_a_deletion_cost_is_a_32_bit_integer(api, cost):
+    body = a_pod("p", annotations={DELETION_COST: cost})
+    refused = await api.call("POST", PODS, body)
+    assert refused.status == 422, refused.body
+    message = f'metadata.annotations[{DELETION_COST}]: Invalid value: "{cost}": '
+    assert f"{message}must be a 32bit integer" in refused.json["message"]
+
+    body["metadata"]["annotations"][DELETION_COST] = "-2147483648"
+    assert (await api.call("POST", PODS, body)).status == 201
+    patch = {"metadata": {"annotations": {DELETION_COST: cost}}}
+    merge = {"Content-Type": "application/merge-patch+json"}
+    assert (await api.call("PATCH", f"{PODS}/p", patch, headers=merge)).status == 422
+    patch = {"metadata": {"annotations": {DELETION_COST: 5}}}
+    assert (await api.call("PATCH", f"{PODS}/p", patch, headers=merge)).status in (400, 422)

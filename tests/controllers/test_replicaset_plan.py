@@ -3,11 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
+import pytest
 
+from holdfast.api.deletion_cost import DELETION_COST
+from holdfast.api.pod import Container, ContainerStatus
 from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.planned_writes import Create, Delete
-from holdfast.controllers.pod_ranking import DELETION_COST, in_deletion_order
+from holdfast.controllers.pod_ranking import in_deletion_order
 from holdfast.controllers.replicaset import BURST_REPLICAS, ReplicaSetPlan, plan_replicaset
 from holdfast.testing import a_pod, a_replica_set, typed
 
@@ -121,11 +124,50 @@ def test_of_two_equal_pods_the_one_on_the_node_with_more_related_pods_is_deleted
     assert [d.name for d in plan.deletions] == ["crowded"]
 
 
-def test_an_invalid_deletion_cost_counts_as_zero():
+@pytest.mark.parametrize(
+    "text", ("cheap", "", "-", "+5", "007", " -9", "-1_0", "1e3", "-2147483649", "9" * 400, "−9")
+)
+def test_a_malformed_deletion_cost_counts_as_zero(text):
     rs = an_rs(0)
     cheap = owned("cheap", rs, node="a", ready=True, annotations={DELETION_COST: "-1"})
-    odd = owned("odd", rs, node="b", ready=True, annotations={DELETION_COST: "cheap"})
-    assert in_deletion_order([odd, cheap], {}, NOW) == [cheap, odd]
+    odd = owned("odd", rs, node="b", ready=True, annotations={DELETION_COST: text})
+    dear = owned("dear", rs, node="c", ready=True, annotations={DELETION_COST: "1"})
+    assert in_deletion_order([odd, dear, cheap], {}, NOW) == [cheap, odd, dear]
+
+
+def test_the_deletion_cost_is_compared_after_ready_and_before_everything_else():
+    rs = an_rs(0)
+    dear = {DELETION_COST: "2147483647"}
+    order = [
+        owned("unassigned", rs, annotations=dear),
+        owned("pending", rs, node="a", annotations=dear),
+        owned("cheap-alone", rs, node="b", ready=True, age=5000),
+        owned("dear-crowded", rs, node="c", ready=True, age=1, annotations=dear),
+        owned("dear-alone", rs, node="d", ready=True, age=1, annotations=dear),
+    ]
+    assert in_deletion_order(reversed(order), {"c": 5}, NOW) == order
+
+
+def test_of_pods_ready_since_the_same_time_those_with_more_restarts_are_deleted_first():
+    rs = an_rs(0)
+
+    def restarted(name, times, sidecar=0):
+        found = owned(name, rs, node="n", ready=True)
+        spec = msgspec.structs.replace(
+            found.spec, init_containers=(Container(name="s", restart_policy="Always"),)
+        )
+        status = msgspec.structs.replace(
+            found.status,
+            container_statuses=(ContainerStatus(name="c", restart_count=times),),
+            init_container_statuses=(
+                ContainerStatus(name="s", restart_count=sidecar),
+                ContainerStatus(name="init", restart_count=99),
+            ),
+        )
+        return msgspec.structs.replace(found, spec=spec, status=status)
+
+    order = [restarted("often", 7), restarted("sidecar", 1, sidecar=2), restarted("once", 1)]
+    assert in_deletion_order(reversed(order), {}, NOW) == order
 
 
 def test_the_status_is_written_only_if_it_changed():

@@ -202,12 +202,13 @@ class PodSpec(Struct, frozen=True):
 
 
 class ContainerStatus(Struct, frozen=True):
-    """Actual and allocated resources of a running container (in-place resize)."""
+    """State of a container, and its actual and allocated resources (in-place resize)."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceAmounts = {}
     ready: bool = False
+    restart_count: int = 0
 
 
 class PodResourceClaimStatus(Struct, frozen=True):

@@ -12,12 +12,14 @@ from typing import Any
 
 from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonObject, without_nulls
+from holdfast.api.deletion_cost import DELETION_COST
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.operation import Operation
 from holdfast.errors import CAUSE_LIMIT, Cause, FieldErrors
 from holdfast.validation.list_limits import check_lists
 
 _IMMUTABLE = "field is immutable"
+_CHECKED_ANNOTATIONS = ("annotations.", f"metadata.annotations[{DELETION_COST}]")
 
 
 def _cached(check: names.NameCheck) -> names.NameCheck:
@@ -52,14 +54,15 @@ def _kind_violations(
 ) -> Iterable[Cause]:
     """Return the violations of the checks of the kind.
 
-    Violations in an object that an older server stored are ignored while it is unchanged.
+    Violations in an object that an older server stored are ignored while it is unchanged; the
+    rules of these annotations ignore them by themselves.
     """
     found = chain.from_iterable(rule(new, old) for rule in descriptor.checks)
     if old is None:
         return found
     listed = [*found, *_immutable(descriptor.immutable_fields, new, old)]
     if listed and descriptor.storage_schema.is_unchanged(new, old):
-        return [cause for cause in listed if cause.field.startswith("annotations.")]
+        return [cause for cause in listed if cause.field.startswith(_CHECKED_ANNOTATIONS)]
     return listed
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonObject, convert_object, without_nulls
 from holdfast.api.defaults import default_object
+from holdfast.api.deletion_cost import DELETION_COST, parse_deletion_cost
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector
 from holdfast.api.reservation_names import RESERVE_POD
@@ -32,6 +33,7 @@ def check_pod_write(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
 def check_pod(pod: JsonObject) -> Iterable[Cause]:
     """Yield what is wrong with a new pod."""
     yield from _check_not_reserve_pod(pod)
+    yield from _check_deletion_cost(pod)
     yield from check_pod_spec(pod.get("spec"), "spec")
 
 
@@ -39,6 +41,13 @@ def _check_not_reserve_pod(pod: JsonObject) -> Iterable[Cause]:
     """Reject the annotation of reserve pods, which exist inside the scheduler only."""
     if RESERVE_POD in (pod["metadata"].get("annotations") or {}):
         yield field_errors.forbidden(f"annotations.{RESERVE_POD}", "cannot set in annotations")
+
+
+def _check_deletion_cost(pod: JsonObject) -> Iterable[Cause]:
+    annotations = pod["metadata"].get("annotations") or {}
+    if parse_deletion_cost(annotations) is None:
+        path = f"metadata.annotations[{DELETION_COST}]"
+        yield field_errors.invalid(path, annotations[DELETION_COST], "must be a 32bit integer")
 
 
 def check_pod_spec(spec: Any, path: str) -> Iterable[Cause]:
@@ -77,9 +86,11 @@ def _containers(spec: JsonObject, path: str) -> Iterable[tuple[str, Any]]:
 
 
 def check_pod_change(new: JsonObject, old: JsonObject) -> Iterable[Cause]:
-    """Yield forbidden changes of the spec of a pod."""
+    """Yield forbidden changes of a pod; what was stored before a rule existed stays allowed."""
     if RESERVE_POD not in (old["metadata"].get("annotations") or {}):
         yield from _check_not_reserve_pod(new)
+    if not any(_check_deletion_cost(old)):
+        yield from _check_deletion_cost(new)
     now, before = new.get("spec") or {}, old.get("spec") or {}
     if now == before:
         return
