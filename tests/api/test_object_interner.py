@@ -74,4 +74,7 @@ def test_conditions_are_removed_from_bound_pods_only():
     parts = ObjectInterner()
     waiting, standing = parts.pod(running("p")), parts.pod(running("q", "n"))
     assert waiting.status == running("p").status
-    assert [c.type for c in standing.status.conditions] == ["DisruptionTarget"]
+    kept = [c.type for c in standing.status.conditions]
+    assert kept == ["PodScheduled", "DisruptionTarget"]
+    another = parts.pod(running("r", "m"))
+    assert another.status.conditions is standing.status.conditions

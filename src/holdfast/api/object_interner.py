@@ -20,9 +20,10 @@ _encode = msgspec.msgpack.Encoder().encode
 _replace = msgspec.structs.replace
 _MAX_PARTS = 100_000
 _KUBELET_CONDITIONS = frozenset(
-    ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+    ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 )
-"""Conditions that the kubelet sets; the scheduler does not read them on bound pods."""
+"""Conditions that the kubelet sets; the scheduler does not read them on bound pods. PodScheduled
+stays: it tells when the pod was bound, which resource policies with ignorePreviousPod read."""
 
 
 class ObjectInterner:
@@ -83,7 +84,8 @@ class ObjectInterner:
     def _status(self, status: PodStatus, *, bound: bool) -> PodStatus:
         conditions = status.conditions
         if bound:
-            conditions = tuple([c for c in conditions if c.type not in _KUBELET_CONDITIONS])
+            kept = tuple([c for c in conditions if c.type not in _KUBELET_CONDITIONS])
+            conditions = self._part(kept, kept) if kept else ()
         statuses = status.container_statuses
         return _replace(
             status,
