@@ -5,10 +5,11 @@ import pytest
 from holdfast.api.scheme import DEPLOYMENTS, PODS, RESERVATIONS
 from holdfast.cli.connection import list_all
 from holdfast.cli.reservation import free, listing
-from holdfast.cli.reservation.creating import create, placed, read_workload, status_line
-from holdfast.cli.reservation.from_workload import FOR, ReservationFlags, reservation_for, workload
+from holdfast.cli.reservation.creating import create, placed, status_line
+from holdfast.cli.reservation.from_workload import FOR, ReservationFlags, reservation_for
 from holdfast.cli.reservation.why import explain
 from holdfast.cli.snapshot import build_world, built_in_profiles
+from holdfast.cli.workloads import read_workload, workload
 from holdfast.errors import Refused
 from holdfast.testing import a_deployment, a_node, a_pod, a_reservation
 from holdfast.testing.harness import Harness

@@ -62,7 +62,7 @@ def test_version_prints_the_version(holdfast):
 
 def test_help_names_every_command(holdfast):
     done = holdfast("--help")
-    for name in ("up", "down", "status", "apiserver", "scheduler", "why", "explain"):
+    for name in ("up", "down", "status", "apiserver", "scheduler", "why", "explain", "policy"):
         assert f"\n  {name} " in done.out
 
 

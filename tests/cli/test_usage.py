@@ -10,6 +10,7 @@ from holdfast.cli.app import app
 COMMANDS = (
     "", "up", "down", "status", "apiserver", "scheduler", "why", "explain", "reservation",
     "reservation create", "reservation list", "reservation why", "reservation free",
+    "policy", "policy list", "policy status", "policy why",
 )  # fmt: skip
 
 
@@ -36,7 +37,7 @@ def test_help_is_written_in_kubernetes_words(holdfast, command):
 
 
 def test_summaries_of_commands_are_not_cut_off(holdfast):
-    for group in ((), ("reservation",)):
+    for group in ((), ("reservation",), ("policy",)):
         assert "..." not in holdfast(*group, "--help").out.partition("Commands:")[2]
 
 

@@ -11,6 +11,7 @@ import typer
 
 from holdfast.cli import commands
 from holdfast.cli.log_format import LogFormatter
+from holdfast.cli.policy import commands as policy
 from holdfast.cli.reservation import commands as reservation
 from holdfast.cli.usage import Command, Group
 from holdfast.errors import HoldfastError
@@ -58,6 +59,7 @@ _SUMMARIES = (
 for _command, _summary in _SUMMARIES:
     app.command(_command.__name__, cls=Command, short_help=_summary)(_command)
 app.add_typer(reservation.app)
+app.add_typer(policy.app)
 
 
 def main() -> None:

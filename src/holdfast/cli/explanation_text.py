@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 MAX_NAMES = 8
@@ -10,10 +11,10 @@ MAX_NAMES = 8
 
 def format_explanation(answer: dict[str, Any]) -> str:
     """Format the message, the nodes rejected for each reason, and the best nodes with scores."""
-    lines = [*_current_node(answer), f"{answer['pod']}: {_headline(answer)}"]
-    lines += _reasons(answer.get("nodes") or ())
+    lines = [*current_node(answer), f"{answer['pod']}: {_headline(answer)}"]
+    lines += rejected_nodes(answer.get("nodes") or ())
     lines += _best(answer)
-    lines += _preemption(answer.get("preemption"))
+    lines += preemption_lines(answer.get("preemption"))
     lines += [
         f"  the extender at {url} was not called: it may reject nodes or prefer others"
         for url in answer.get("extendersNotAsked") or ()
@@ -21,7 +22,7 @@ def format_explanation(answer: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _current_node(answer: dict[str, Any]) -> list[str]:
+def current_node(answer: dict[str, Any]) -> list[str]:
     """Describe the node of a pod that is already bound, and whether it is still feasible."""
     name = answer.get("nodeName")
     if not name:
@@ -42,11 +43,12 @@ def _headline(answer: dict[str, Any]) -> str:
     if answer.get("error"):
         return f"scheduling fails: {answer['error']}"
     if answer.get("schedulable"):
-        return f"fits on {_names(answer['best'])}"
+        return f"fits on {join_names(answer['best'])}"
     return str(answer.get("message", ""))
 
 
-def _reasons(nodes: Any) -> list[str]:
+def rejected_nodes(nodes: Iterable[dict[str, Any]]) -> list[str]:
+    """Format the rejected nodes, those with the same reason in one line."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for node in nodes:
         if not node["feasible"]:
@@ -54,7 +56,7 @@ def _reasons(nodes: Any) -> list[str]:
                 groups[(node["plugin"] or "", reason)].append(node["name"])
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     return [
-        f"  {len(names):>5}  {reason}{f'  [{plugin}]' if plugin else ''}: {_names(names)}"
+        f"  {len(names):>5}  {reason}{f'  [{plugin}]' if plugin else ''}: {join_names(names)}"
         for (plugin, reason), names in ordered
     ]
 
@@ -73,7 +75,8 @@ def _best(answer: dict[str, Any]) -> list[str]:
     return lines[:MAX_NAMES]
 
 
-def _preemption(found: dict[str, Any] | None) -> list[str]:
+def preemption_lines(found: dict[str, Any] | None) -> list[str]:
+    """Format the result of preemption, a dry run."""
     if not found:
         return []
     if not found.get("nominatedNode"):
@@ -82,7 +85,12 @@ def _preemption(found: dict[str, Any] | None) -> list[str]:
     return [f"  preemption would make {found['nominatedNode']} feasible by evicting {victims}"]
 
 
-def _names(names: list[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
+    """Join names, sorted; only the first are written out.
+
+    >>> join_names(["b", "a"]), join_names("abcdefghijk")
+    ('a, b', 'a, b, c, d, e, f, g, h and 3 more')
+    """
     shown = ", ".join(sorted(names)[:MAX_NAMES])
     more = len(names) - MAX_NAMES
     return f"{shown} and {more} more" if more > 0 else shown

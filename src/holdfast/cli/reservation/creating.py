@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 from rich.console import Console
 
 from holdfast.api import scheme
 from holdfast.api.reservation import PENDING, Reservation
 from holdfast.cli.connection import connect
-from holdfast.cli.reservation.from_workload import ReservationFlags, reservation_for, workload
+from holdfast.cli.reservation.from_workload import ReservationFlags, reservation_for
+from holdfast.cli.workloads import read_workload
 from holdfast.client.client import Client
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import NotFound, Refused
@@ -58,20 +58,6 @@ async def _run(
             file=sys.stderr,
         )
     return 1 if waiting and timeout else 0
-
-
-async def read_workload(client: Client, target: str, namespace: str) -> dict[str, Any]:
-    """Read a workload such as ``deployment/web`` as JSON."""
-    resource, name = workload(target)
-    try:
-        text = await client.raw(resource.path(namespace, name))
-    except NotFound as missing:
-        raise Refused(
-            f'there is no {resource.kind} "{name}" in namespace "{namespace}": '
-            f"`kubectl get {resource.plural} -A` lists them; -n names the namespace"
-        ) from missing
-    raw: dict[str, Any] = msgspec.json.decode(text)
-    return {"kind": resource.kind, **raw}
 
 
 async def create(client: Client, body: dict[str, Any], replicas: int) -> list[Reservation]:

@@ -8,21 +8,10 @@ from typing import Any
 
 from holdfast.api import scheme
 from holdfast.api.names import label_value
-from holdfast.api.resource import Resource
-from holdfast.errors import Refused
 
 Raw = dict[str, Any]
 FOR = "scheduling.holdfast.dev/reserved-for"
 """The label that tells which workload a reservation was made for."""
-KINDS: dict[str, Resource[Any]] = {
-    name: resource
-    for resource, names in (
-        (scheme.DEPLOYMENTS, ("deployment", "deployments", "deploy")),
-        (scheme.REPLICASETS, ("replicaset", "replicasets", "rs")),
-        (scheme.STATEFULSETS, ("statefulset", "statefulsets", "sts")),
-    )
-    for name in names
-}
 _NOT_RESERVED = ("nodeName", "schedulingGates")
 
 
@@ -36,18 +25,6 @@ class ReservationFlags:
     policy: str = ""
     reusable: bool = False
     scheduler: str = ""
-
-
-def workload(text: str) -> tuple[Resource[Any], str]:
-    """Read ``deployment/web`` as a resource and a name."""
-    kind, slash, name = text.partition("/")
-    found = KINDS.get(kind.lower())
-    if found is None or not slash or not name:
-        raise Refused(
-            f"--for {text}: give KIND/NAME, such as deployment/web; the kinds are "
-            f"{', '.join(sorted({r.kind.lower() for r in KINDS.values()}))}"
-        )
-    return found, name
 
 
 def reservation_for(raw: Mapping[str, Any], wish: ReservationFlags) -> Raw:

@@ -1,0 +1,182 @@
+"""How full the units of a resource policy are, counted from API objects.
+
+For the status of policies and for commands. The scheduler counts in the node table instead, where
+assumed and nominated pods count as well; for bound pods the two are equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.api.requests import pod_request
+from holdfast.capacity.policies import Policy, PolicyUnit
+
+Group = tuple[tuple[str, str], ...]
+"""The matchLabelKeys that a pod has, with values. Caps apply to each group by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUsage:
+    """The pods that count against the caps of a unit for one group; ``resources`` is their sum."""
+
+    group: Group
+    pods: tuple[Pod, ...]
+    resources: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitUsage:
+    """The nodes of a unit and the pods that count there, by group."""
+
+    unit: PolicyUnit
+    nodes: tuple[str, ...]
+    pods: tuple[Pod, ...]
+    members: Mapping[Group, tuple[Pod, ...]]
+
+    @property
+    def groups(self) -> tuple[GroupUsage, ...]:
+        """The groups that have pods in the unit, the one with the most pods first."""
+        found = (self.group(key) for key in self.members)
+        return tuple(sorted(found, key=lambda usage: (-len(usage.pods), usage.group)))
+
+    @property
+    def fullest(self) -> GroupUsage:
+        """The group with the most pods."""
+        return next(iter(self.groups), GroupUsage((), (), _sum(self.unit.max_resources, ())))
+
+    def group(self, key: Group) -> GroupUsage:
+        """Return the pods that count for a pod of this group.
+
+        A pod that lacks one of the keys is compared with pods of every value of it.
+        """
+        pods = [pod for other, some in self.members.items() if {*key} <= {*other} for pod in some]
+        return GroupUsage(key, tuple(pods), _sum(self.unit.max_resources, pods))
+
+    @property
+    def headroom(self) -> int | None:
+        """How many more pods ``maxCount`` allows for the fullest group; None without a cap."""
+        most = self.unit.max_count
+        return None if most is None else max(0, most - len(self.fullest.pods))
+
+    @property
+    def over_cap(self) -> bool:
+        """Whether a group has more pods than ``maxCount``, or requests more than maxResources."""
+        most, caps = self.unit.max_count, self.unit.max_resources
+        return any(
+            (most is not None and len(group.pods) > most)
+            or any(group.resources[resource] > cap for resource, cap in caps.items())
+            for group in self.groups
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyUsage:
+    """The pods of a policy: in each unit, on nodes of no unit, and without a node."""
+
+    policy: Policy
+    units: tuple[UnitUsage, ...]
+    outside: tuple[Pod, ...]
+    outside_nodes: tuple[str, ...]
+    pending: tuple[Pod, ...]
+
+    @property
+    def headroom(self) -> int | None:
+        """How many more pods the caps of all units allow; None if a unit has no ``maxCount``."""
+        left = [unit.headroom for unit in self.units]
+        return None if None in left else sum(n for n in left if n is not None)
+
+    @property
+    def overlapping_nodes(self) -> tuple[str, ...]:
+        """The nodes that belong to more than one unit."""
+        times = Counter(name for unit in self.units for name in unit.nodes)
+        return tuple(sorted(name for name, count in times.items() if count > 1))
+
+
+def usage_of(policy: Policy, nodes: Iterable[Node], pods: Iterable[Pod]) -> PolicyUsage:
+    """Count the pods of a policy; a pod on a node that does not exist is in no unit."""
+    units_of = {node.name: policy.units_of(node.metadata.labels) for node in nodes}
+    members: list[list[Pod]] = [[] for _ in policy.units]
+    outside, pending = [], []
+    for pod in sorted(pods, key=lambda pod: pod.name):
+        if pod.finished or not policy.selects(pod.namespace, pod.metadata.labels):
+            continue
+        if not pod.spec.node_name:
+            pending.append(pod)
+        elif policy.counts_pod(pod):
+            indexes = units_of.get(pod.spec.node_name, ())
+            for index in indexes:
+                members[index].append(pod)
+            if not indexes:
+                outside.append(pod)
+    return PolicyUsage(
+        policy,
+        tuple(_unit(policy, at, units_of, tuple(members[at])) for at in range(len(policy.units))),
+        tuple(outside),
+        tuple(sorted(name for name, indexes in units_of.items() if not indexes)),
+        tuple(pending),
+    )
+
+
+def conflicts(
+    policy: Policy, others: Iterable[Policy], pods: Iterable[Pod]
+) -> dict[str, list[Pod]]:
+    """Return the pods that other policies select too, by the name of the other policy."""
+    mine = [
+        pod
+        for pod in pods
+        if not pod.finished and policy.selects(pod.namespace, pod.metadata.labels)
+    ]
+    found = {
+        other.object.name: [p for p in mine if other.selects(p.namespace, p.metadata.labels)]
+        for other in others
+        if other.object.uid != policy.object.uid
+    }
+    return {name: both for name, both in sorted(found.items()) if both}
+
+
+def usage_text(usage: PolicyUsage) -> str:
+    """Write the pods of each unit beside its cap, such as ``od 2/2, spot 1``.
+
+    Where matchLabelKeys make groups, the numbers are those of the fullest group.
+    """
+    return ", ".join(
+        f"{unit.unit.name} {count_text(len(unit.fullest.pods), unit.unit.max_count)}"
+        for unit in usage.units
+    )
+
+
+def headroom_text(usage: PolicyUsage) -> str:
+    """Write how many more pods the caps allow: a number, or ``unlimited``."""
+    return "unlimited" if usage.headroom is None else str(usage.headroom)
+
+
+def count_text(count: int, most: int | None) -> str:
+    """Write a count, with its cap if there is one."""
+    return str(count) if most is None else f"{count}/{most}"
+
+
+def _unit(
+    policy: Policy, at: int, units_of: Mapping[str, tuple[int, ...]], pods: tuple[Pod, ...]
+) -> UnitUsage:
+    members: defaultdict[Group, list[Pod]] = defaultdict(list)
+    for pod in pods:
+        members[policy.group_key(pod.metadata.labels)].append(pod)
+    nodes = tuple(sorted(name for name, indexes in units_of.items() if at in indexes))
+    return UnitUsage(
+        policy.units[at], nodes, pods, {key: tuple(some) for key, some in members.items()}
+    )
+
+
+def _sum(resources: Iterable[str], pods: Iterable[Pod]) -> dict[str, int]:
+    """Sum the requests of these resources, as the scheduler counts them."""
+    total = dict.fromkeys(resources, 0)
+    if total:
+        for pod in pods:
+            amounts = pod_request(pod).amounts
+            for resource in total:
+                total[resource] += amounts.get(resource, 0)
+    return total

@@ -1,0 +1,130 @@
+"""``holdfast policy list``: units, caps and headroom of every resource policy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.api import scheme
+from holdfast.capacity.policy_usage import PolicyUsage, headroom_text, usage_text
+from holdfast.cli.connection import connect, list_all
+from holdfast.cli.explanation_text import join_names
+from holdfast.cli.policy.reading import Compiled, compile_all
+from holdfast.cli.policy.unit_text import resources_text, selector_text, unit_data
+from holdfast.cli.table import format_table
+
+HEAD = ("NAMESPACE", "NAME", "PODS", "STRATEGY", "UNITS", "HEADROOM")
+READ = (scheme.NODES, scheme.PODS, scheme.RESOURCE_POLICIES)
+
+
+def run(namespace: str, kubeconfig: Path | None, output: str) -> None:
+    """Print the policies of a namespace, or of all if it is ""."""
+    every = asyncio.run(_read(kubeconfig))
+    found = [one for one in every if namespace in ("", one.object.namespace)]
+    if output == "json":
+        print(msgspec.json.format(msgspec.json.encode([as_data(one) for one in found])).decode())
+    elif found:
+        print(as_text(found))
+    elif every:
+        print(f"there are no resource policies in namespace {namespace}; {len(every)} in others")
+    else:
+        print("there are no resource policies; docs/resource-policies.md says how to write one")
+
+
+async def _read(kubeconfig: Path | None) -> list[Compiled]:
+    async with connect(kubeconfig, "holdfast-policy") as (client, _endpoint):
+        return compile_all(await list_all(client, READ))
+
+
+def as_text(found: Sequence[Compiled]) -> str:
+    """Format a table of policies, and below it their problems."""
+    rows = [_row(one) for one in found]
+    troubles = [f"{one.object.key}: {words}" for one in found for words in problems(one)]
+    return "\n".join([format_table(HEAD, rows), *troubles])
+
+
+def as_data(found: Compiled) -> dict[str, Any]:
+    """Return a policy as JSON data."""
+    obj, usage = found.object, found.usage
+    data: dict[str, Any] = {
+        "namespace": obj.namespace,
+        "name": obj.name,
+        "strategy": obj.spec.strategy,
+        "units": [],
+        "outside": None,
+        "pending": None,
+        "headroom": None,
+    }
+    if usage is not None:
+        data |= {
+            "units": [unit_data(unit) for unit in usage.units],
+            "outside": len(usage.outside),
+            "pending": len(usage.pending),
+            "headroom": usage.headroom,
+        }
+    return data | {"problems": problems(found)}
+
+
+def problems(found: Compiled) -> list[str]:
+    """Describe what is wrong with a policy, or keeps its pods from running."""
+    if found.usage is None:
+        return [f"it has no effect, because it is invalid: {found.error}"]
+    return [*_conflicts(found), *_caps(found.usage), *_units(found.usage), *_pending(found)]
+
+
+def _row(found: Compiled) -> tuple[str, ...]:
+    obj, usage = found.object, found.usage
+    head = (obj.namespace, obj.name)
+    if usage is None:
+        return (*head, "-", obj.spec.strategy, "-", "-")
+    return (
+        *head,
+        selector_text(usage.policy.selector),
+        obj.spec.strategy,
+        _usage(usage),
+        headroom_text(usage),
+    )
+
+
+def _usage(usage: PolicyUsage) -> str:
+    return usage_text(usage) + (f", no unit {len(usage.outside)}" if usage.outside else "")
+
+
+def _conflicts(found: Compiled) -> Iterable[str]:
+    for other, pods in found.conflicts.items():
+        yield (
+            f"policy {other} selects {join_names([pod.name for pod in pods])} too: a pod that two "
+            "policies select is not scheduled"
+        )
+
+
+def _caps(usage: PolicyUsage) -> Iterable[str]:
+    for unit in usage.units:
+        if unit.over_cap:
+            full = unit.fullest
+            count = "" if unit.unit.max_count is None else f"{len(full.pods)}/{unit.unit.max_count}"
+            parts = [count, *resources_text(unit.unit, full)]
+            yield (
+                f"unit {unit.unit.name} is over its cap ({', '.join(filter(None, parts))}): no pod "
+                "is deleted for that, and none is added until it is below"
+            )
+
+
+def _units(usage: PolicyUsage) -> Iterable[str]:
+    for unit in usage.units:
+        if not unit.nodes:
+            yield f"unit {unit.unit.name} has no node ({selector_text(unit.unit.selector)})"
+    if shared := usage.overlapping_nodes:
+        yield f"more than one unit has {join_names(shared)}: a pod there counts in each of them"
+
+
+def _pending(found: Compiled) -> Iterable[str]:
+    assert found.usage is not None
+    waiting = [pod.name for pod in found.usage.pending]
+    if waiting:
+        why = f"`holdfast policy why {found.object.key}` explains it"
+        yield f"pending: {join_names(waiting)}; {why}"

@@ -1,0 +1,65 @@
+"""Units of a policy as text and as JSON data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.api.labels import Selector
+from holdfast.capacity.policies import PolicyUnit
+from holdfast.capacity.policy_usage import Group, GroupUsage, UnitUsage
+from holdfast.cli.table import in_one_unit
+
+
+def selector_text(selector: Selector) -> str:
+    """Write a selector as kubectl does; an empty one selects all."""
+    return str(selector) or "all"
+
+
+def group_text(group: Group) -> str:
+    """Write the label values that distinguish a group."""
+    return ",".join(f"{key}={value}" for key, value in group) or "all"
+
+
+def resources_text(unit: PolicyUnit, usage: GroupUsage) -> list[str]:
+    """Write what the pods of a group request beside each cap of maxResources."""
+    texts = []
+    for resource, cap in sorted(unit.max_resources.items()):
+        used, most = in_one_unit(resource, [usage.resources[resource], cap])
+        texts.append(f"{resource} {used}/{most}")
+    return texts
+
+
+def free_places(unit: PolicyUnit, usage: GroupUsage) -> int | None:
+    """Return how many more pods of the group ``maxCount`` allows; None without it."""
+    return None if unit.max_count is None else max(0, unit.max_count - len(usage.pods))
+
+
+def unit_data(usage: UnitUsage) -> dict[str, Any]:
+    """Return a unit as JSON data; cpu is in millicores, other resources in whole units."""
+    unit = usage.unit
+    return {
+        "name": unit.name,
+        "priority": unit.priority,
+        "nodes": list(usage.nodes),
+        "pods": len(usage.pods),
+        "maxCount": unit.max_count,
+        "headroom": usage.headroom,
+        "resources": dict(usage.group(()).resources),
+        "maxResources": dict(unit.max_resources),
+        "groups": [
+            {
+                "labels": dict(group.group),
+                "pods": len(group.pods),
+                "resources": dict(group.resources),
+                "headroom": free_places(unit, group),
+            }
+            for group in usage.groups
+        ],
+        "overCap": usage.over_cap,
+    }
+
+
+def labels_text(labels: Mapping[str, str]) -> str:
+    """Write labels as a selector would name them."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "no labels"

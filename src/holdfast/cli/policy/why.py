@@ -1,0 +1,229 @@
+"""``holdfast policy why``: where the next pod of a policy is placed, unit by unit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.api.meta import Object
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.capacity.policies import Policy
+from holdfast.capacity.policy_usage import Group, PolicyUsage, UnitUsage, count_text, usage_of
+from holdfast.cli.connection import connect, list_all
+from holdfast.cli.explanation_text import (
+    current_node,
+    join_names,
+    preemption_lines,
+    rejected_nodes,
+)
+from holdfast.cli.policy.next_pod import NextPod, pod_named, pod_of_workload, usual_next_pod
+from holdfast.cli.policy.reading import compile_all, find, require_usage, split_name
+from holdfast.cli.policy.unit_text import resources_text
+from holdfast.cli.scheduler_configuration import load_configuration_of_cluster
+from holdfast.cli.snapshot import snapshot_from_objects
+from holdfast.cli.workloads import read_pod_maker
+from holdfast.clock import SystemClock
+from holdfast.configuration.reading import Configuration
+
+Json = dict[str, Any]
+
+
+def run(
+    name: str,
+    namespace: str,
+    pod: str,
+    target: str,
+    kubeconfig: Path | None,
+    config: Path | None,
+    output: str,
+) -> None:
+    """Print where the next pod of a policy is placed, and why not elsewhere."""
+    where = split_name(name, namespace)
+    now = SystemClock().now()
+    policy, next_pod, objects, configuration = asyncio.run(
+        _read(*where, pod, target, kubeconfig, config, now)
+    )
+    answer = explain(policy, next_pod, objects, configuration, now)
+    if output == "json":
+        print(msgspec.json.format(msgspec.json.encode(answer)).decode())
+    else:
+        print("\n".join(answer["lines"]))
+
+
+async def _read(
+    namespace: str,
+    name: str,
+    pod: str,
+    target: str,
+    kubeconfig: Path | None,
+    config: Path | None,
+    now: float,
+) -> tuple[Policy, NextPod, list[Object], Configuration]:
+    async with connect(kubeconfig, "holdfast-policy") as (client, endpoint):
+        configuration = load_configuration_of_cluster(endpoint.url, kubeconfig, config)
+        objects = await list_all(client)
+        policy = require_usage(find(compile_all(objects), namespace, name, endpoint.url)).policy
+        if pod:
+            chosen = pod_named(policy, objects, pod)
+        elif target:
+            maker = await read_pod_maker(client, target, namespace)
+            chosen = pod_of_workload(policy, maker, target, now)
+        else:
+            chosen = usual_next_pod(policy, objects, now)
+    return policy, chosen, objects, configuration
+
+
+def explain(
+    policy: Policy,
+    next_pod: NextPod,
+    objects: Sequence[Object],
+    configuration: Configuration,
+    now: float,
+) -> Json:
+    """Schedule the pod and return the result, unit by unit, and as lines of text."""
+    pod = next_pod.pod
+    others = [obj for obj in objects if not (isinstance(obj, Pod) and obj.key == pod.key)]
+    decision = snapshot_from_objects([*others, pod], pod.key).explain(
+        configuration.profiles, now, preempt=True, extenders=configuration.extenders
+    ) | {"nodeName": pod.spec.node_name or None}
+    usage = usage_of(
+        policy,
+        [obj for obj in others if isinstance(obj, Node)],
+        [obj for obj in others if isinstance(obj, Pod)],
+    )
+    units = [*_units(usage, pod, decision), *_outside(usage, decision)]
+    answer: Json = {
+        "policy": policy.key,
+        "pod": pod.key,
+        "exists": next_pod.exists,
+        "basis": next_pod.description,
+        "schedulable": decision["schedulable"],
+        "message": decision["message"],
+        "best": decision["best"],
+        "units": units,
+        "preemption": decision["preemption"],
+        "decision": decision,
+    }
+    return answer | {"lines": _lines(answer, policy)}
+
+
+def _units(usage: PolicyUsage, pod: Pod, decision: Json) -> Iterable[Json]:
+    """Return the units, highest priority first, with what was decided about their nodes."""
+    key = usage.policy.group_key(pod.metadata.labels)
+    for unit in sorted(usage.units, key=lambda usage: -usage.unit.priority):
+        group = unit.group(key)
+        yield {
+            "unit": unit.unit.name,
+            "priority": unit.unit.priority,
+            "pods": len(group.pods),
+            "maxCount": unit.unit.max_count,
+            "resources": resources_text(unit.unit, group),
+            "nominated": _nominated(usage, unit, key),
+            **_of_nodes(unit.nodes, decision),
+        }
+
+
+def _outside(usage: PolicyUsage, decision: Json) -> Iterable[Json]:
+    """Return the nodes of no unit in the same shape, if there are any."""
+    if usage.outside_nodes:
+        yield {
+            "unit": None,
+            "priority": None,
+            "pods": len(usage.outside),
+            "maxCount": None,
+            "resources": [],
+            "nominated": [],
+            **_of_nodes(usage.outside_nodes, decision),
+        }
+
+
+def _nominated(usage: PolicyUsage, unit: UnitUsage, key: Group) -> list[str]:
+    """Return the pending pods of the group that are nominated to nodes of the unit."""
+    return [
+        pod.name
+        for pod in usage.pending
+        if pod.status.nominated_node_name in unit.nodes
+        and {*key} <= {*usage.policy.group_key(pod.metadata.labels)}
+    ]
+
+
+def _of_nodes(names: Sequence[str], decision: Json) -> Json:
+    by_name: Mapping[str, Json] = {node["name"]: node for node in decision["nodes"]}
+    found = [by_name[name] for name in names if name in by_name]
+    return {
+        "nodes": list(names),
+        "feasible": [node["name"] for node in found if node["feasible"]],
+        "best": [node["name"] for node in found if node["name"] in decision["best"]],
+        "rejected": [node for node in found if not node["feasible"]],
+    }
+
+
+def _lines(answer: Json, policy: Policy) -> list[str]:
+    decision = answer["decision"]
+    lines = [*current_node(decision), f"{answer['policy']}: {_headline(answer)}"]
+    placed = False
+    for unit in answer["units"]:
+        lines.append(f"  {_title(unit, policy)}")
+        if not decision["preFilter"]:  # else one reason applies to all nodes
+            lines += _node_lines(unit, placed=placed)
+        placed = placed or bool(unit["best"])
+    lines += preemption_lines(answer["preemption"])
+    lines += [
+        f"  the extender at {url} was not called: it may reject nodes or prefer others"
+        for url in decision.get("extendersNotAsked") or ()
+    ]
+    return lines
+
+
+def _headline(answer: Json) -> str:
+    head = answer["basis"]
+    if answer["decision"].get("error"):
+        return f"{head} cannot be decided: {answer['decision']['error']}"
+    if not answer["schedulable"]:
+        return f"{head} fits on no node: {answer['message']}"
+    units = [unit["unit"] for unit in answer["units"] if unit["best"]]
+    named = [f"unit {name}" if name else "no unit" for name in units]
+    return f"{head} would be placed on {join_names(answer['best'])} ({', '.join(named)})"
+
+
+def _title(unit: Json, policy: Policy) -> str:
+    if unit["unit"] is None:
+        return f"no unit, strategy {policy.object.spec.strategy}, {_pods(str(unit['pods']))}"
+    parts = [
+        f"unit {unit['unit']}",
+        f"priority {unit['priority']}",
+        _pods(count_text(unit["pods"], unit["maxCount"])),
+        *unit["resources"],
+    ]
+    if unit["nominated"]:
+        parts.append(f"nominated: {join_names(unit['nominated'])}")
+    return ", ".join(parts)
+
+
+def _pods(count: str) -> str:
+    return f"{count} pod" if count == "1" else f"{count} pods"
+
+
+def _node_lines(unit: Json, *, placed: bool) -> list[str]:
+    """Format the nodes of a unit; ``placed``: a unit of higher priority gets the pod."""
+    if not unit["nodes"]:
+        return ["         the unit has no node"]
+    lines = []
+    if unit["best"]:
+        lines.append(_counted("chosen", unit["best"]))
+        others = [name for name in unit["feasible"] if name not in unit["best"]]
+        if others:
+            lines.append(_counted("feasible, with a lower score", others))
+    elif unit["feasible"]:
+        words = "feasible, not needed: a higher priority has a node" if placed else "feasible"
+        lines.append(_counted(words, unit["feasible"]))
+    return lines + [f"  {line}" for line in rejected_nodes(unit["rejected"])]
+
+
+def _counted(words: str, names: Sequence[str]) -> str:
+    return f"    {len(names):>5}  {words}: {join_names(names)}"

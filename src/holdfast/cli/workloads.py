@@ -1,0 +1,74 @@
+"""Workloads that commands name as kubectl does: ``deployment/web``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.api import scheme
+from holdfast.api.resource import Resource
+from holdfast.client.client import Client
+from holdfast.errors import NotFound, Refused
+
+Raw = dict[str, Any]
+KINDS: dict[str, Resource[Any]] = {
+    name: resource
+    for resource, names in (
+        (scheme.DEPLOYMENTS, ("deployment", "deployments", "deploy")),
+        (scheme.REPLICASETS, ("replicaset", "replicasets", "rs")),
+        (scheme.STATEFULSETS, ("statefulset", "statefulsets", "sts")),
+    )
+    for name in names
+}
+TEMPLATE_HASH = "pod-template-hash"
+
+
+def workload(text: str) -> tuple[Resource[Any], str]:
+    """Read ``deployment/web`` as a resource and a name."""
+    kind, slash, name = text.partition("/")
+    found = KINDS.get(kind.lower())
+    if found is None or not slash or not name:
+        raise Refused(
+            f"--for {text}: give KIND/NAME, such as deployment/web; the kinds are "
+            f"{', '.join(sorted({r.kind.lower() for r in KINDS.values()}))}"
+        )
+    return found, name
+
+
+async def read_workload(client: Client, target: str, namespace: str) -> Raw:
+    """Read a workload such as ``deployment/web`` as JSON."""
+    resource, name = workload(target)
+    try:
+        text = await client.raw(resource.path(namespace, name))
+    except NotFound as missing:
+        raise Refused(
+            f'there is no {resource.kind} "{name}" in namespace "{namespace}": '
+            f"`kubectl get {resource.plural} -A` lists them; -n names the namespace"
+        ) from missing
+    raw: Raw = msgspec.json.decode(text)
+    return {"kind": resource.kind, **raw}
+
+
+async def read_pod_maker(client: Client, target: str, namespace: str) -> Raw:
+    """Read the object that makes the next pod: for a Deployment its newest ReplicaSet.
+
+    A Deployment without a ReplicaSet for its template is returned itself.
+    """
+    found = await read_workload(client, target, namespace)
+    if found["kind"] != scheme.DEPLOYMENTS.kind:
+        return found
+    listed = msgspec.json.decode(await client.raw(scheme.REPLICASETS.path(namespace)))
+    for candidate in listed["items"]:
+        owners = candidate["metadata"].get("ownerReferences") or ()
+        if any(owner["uid"] == found["metadata"]["uid"] for owner in owners) and (
+            _without_hash(candidate["spec"]["template"]) == _without_hash(found["spec"]["template"])
+        ):
+            return {"kind": scheme.REPLICASETS.kind, **candidate}
+    return found
+
+
+def _without_hash(template: Raw) -> Raw:
+    metadata = template.get("metadata") or {}
+    labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != TEMPLATE_HASH}
+    return {**template, "metadata": {**metadata, "labels": labels}}
