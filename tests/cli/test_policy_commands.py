@@ -7,11 +7,13 @@ import pytest
 
 from holdfast.api.scheme import DEPLOYMENTS, PODS
 from holdfast.cli.connection import list_all
+from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.policy import listing, status
 from holdfast.cli.policy.next_pod import pod_named, pod_of_workload, usual_next_pod
 from holdfast.cli.policy.reading import compile_all, find, require_usage, split_name
 from holdfast.cli.policy.why import explain
 from holdfast.cli.scheduler_configuration import load_configuration
+from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.cli.workloads import read_pod_maker
 from holdfast.errors import Refused
 from holdfast.testing import a_deployment, a_unit, typed
@@ -292,6 +294,20 @@ async def test_a_node_of_two_units_is_shown_in_both(cluster):
     text = await lines(cluster)
     full = "        1  unit fast of ResourcePolicy web/p is full (1/1)  [resourcepolicy]: a3"
     assert text.count(full) == 2
+
+
+async def test_the_explanation_of_a_pod_names_its_policy_and_the_units(cluster):
+    await cluster.create(policy(match_label_keys=["v"]))
+    await place(cluster, 3, labels={"v": "1"})
+    await place(cluster, 1, prefix="x", labels={"v": "2"})
+    objects = await list_all(cluster.client)
+    answer = snapshot_from_objects(objects, "web/w2").explain(CONFIGURATION.profiles, 0.0)
+    text = format_explanation(answer).splitlines()
+    assert text[1] == "  ResourcePolicy web/p: pods in od 2/2, spot 0/3"
+    await cluster.create(pod("other", app="x"))
+    objects = await list_all(cluster.client)
+    answer = snapshot_from_objects(objects, "web/other").explain(CONFIGURATION.profiles, 0.0)
+    assert "resourcePolicies" not in answer
 
 
 def test_the_commands_exist_and_have_help(holdfast):

@@ -6,12 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from holdfast.capacity.policy_usage import count_text
+
 MAX_NAMES = 8
 
 
 def format_explanation(answer: dict[str, Any]) -> str:
     """Format the message, the nodes rejected for each reason, and the best nodes with scores."""
     lines = [*current_node(answer), f"{answer['pod']}: {_headline(answer)}"]
+    lines += _policies(answer.get("resourcePolicies") or ())
     lines += rejected_nodes(answer.get("nodes") or ())
     lines += _best(answer)
     lines += preemption_lines(answer.get("preemption"))
@@ -45,6 +48,18 @@ def _headline(answer: dict[str, Any]) -> str:
     if answer.get("schedulable"):
         return f"fits on {join_names(answer['best'])}"
     return str(answer.get("message", ""))
+
+
+def _policies(found: Iterable[dict[str, Any]]) -> list[str]:
+    """Format the resource policies that select the pod, with the pods and cap of each unit."""
+    lines = []
+    for policy in found:
+        counts = [
+            f"{unit['name']} {count_text(unit['pods'], unit['maxCount'])}"
+            for unit in policy["units"]
+        ]
+        lines.append(f"  ResourcePolicy {policy['policy']}: pods in {', '.join(counts)}")
+    return lines
 
 
 def rejected_nodes(nodes: Iterable[dict[str, Any]]) -> list[str]:

@@ -13,7 +13,9 @@ import msgspec
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import SYSTEM_PRIORITIES, PriorityClass
+from holdfast.capacity.policy_usage import usage_of
 from holdfast.cli.objects import Manifest, object_error, read_object
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.explanation import explain
 from holdfast.engine.profile import Profile
 from holdfast.errors import BadRequest
@@ -62,7 +64,34 @@ class Snapshot:
         skipped = [
             e.url_prefix for e in extenders if e.affects_decisions and e.interested(pod_info)
         ]
-        return answer | ({"extendersNotAsked": skipped} if skipped else {})
+        return (
+            answer
+            | _policies(self.world, pod_info)
+            | ({"extendersNotAsked": skipped} if skipped else {})
+        )
+
+
+def _policies(world: World, pod_info: PodInfo) -> dict[str, Any]:
+    """Return the resource policies that select a pod, with the pods that count in each unit."""
+    governing = world.policies.governing(pod_info)
+    if not governing:
+        return {}
+    nodes = [node for node in world.nodes.nodes if node is not None]
+    pods = [info.pod for info, _row in world.nodes.pods() if info.uid != pod_info.uid]
+    found = []
+    for policy in governing:
+        group, usage = policy.group_key(pod_info.labels), usage_of(policy, nodes, pods)
+        units = [
+            {
+                "name": unit.unit.name,
+                "priority": unit.unit.priority,
+                "pods": len(unit.group(group).pods),
+                "maxCount": unit.unit.max_count,
+            }
+            for unit in usage.units
+        ]
+        found.append({"policy": policy.key, "units": units, "outside": len(usage.outside)})
+    return {"resourcePolicies": found}
 
 
 def read_snapshot(documents: Iterable[Manifest], pod: str) -> Snapshot:
