@@ -31,6 +31,8 @@ from holdfast.engine.cached_scores import INFEASIBLE, best_of
 from holdfast.engine.decision_cache import decision_cache
 from holdfast.engine.nominated_pods import (
     NominatedPodFilter,
+    nominated_in_sets,
+    put_statuses_in_sets,
     run_filter_plugins_with_nominated_pods,
 )
 from holdfast.engine.plugin_results import PreFilterOutcome, active_filters, in_filter_order
@@ -300,9 +302,13 @@ def _statuses_with_nominated_pods(found: Feasible) -> RowStatuses:
         if found.nominated_row is not None:
             statuses.put(found.nominated_row, None)
     rows = nominations.columns.rows(found.pod.priority)
+    in_sets = nominated_in_sets(filters, found.view.world, found.pod)
     for row in rows[mask[rows] & (statuses.numbers[rows] == 0)].tolist():
         if others := nominations.ahead_of(found.pod, row):
-            statuses.put(row, run_filter_plugins_with_nominated_pods(filters, row, others))
+            status = run_filter_plugins_with_nominated_pods(filters, row, others, in_sets=in_sets)
+            statuses.put(row, status)
+    if in_sets is not None:
+        put_statuses_in_sets(filters, in_sets, mask, statuses)
     return statuses
 
 

@@ -18,6 +18,7 @@ from holdfast.framework.plugin import (
     PodChange,
     RequiredResourcesPlugin,
     Rows,
+    RowSetsPlugin,
     Scope,
     State,
     implements,
@@ -30,11 +31,20 @@ Bools = NDArray[np.bool_]
 
 
 def run_filter_plugins(
-    filters: Iterable[FilterPair], row: int, change: PodChange = NO_CHANGE
+    filters: Iterable[FilterPair],
+    row: int,
+    change_on_row: PodChange = NO_CHANGE,
+    change_in_sets: PodChange | None = None,
 ) -> Status | None:
-    """Return the status of the first filter that rejects the row, or None if it passes."""
+    """Return the status of the first filter that rejects the row, or None if it passes.
+
+    ``change_in_sets``, if given, is the change for filters with row sets.
+    """
     rows: Rows | None = None
     for plugin, state in filters:
+        change = change_on_row
+        if change_in_sets is not None and implements(plugin, RowSetsPlugin):
+            change = change_in_sets
         if implements(plugin, FilterRowPlugin):
             verdict = plugin.filter_row(state, row, change)
         else:
@@ -49,19 +59,64 @@ def run_filter_plugins_with_nominated_pods(
     filters: Sequence[FilterPair],
     row: int,
     nominated: Mapping[str, PodInfo],
-    change: PodChange = NO_CHANGE,
+    victims: Sequence[PodInfo] = (),
+    in_sets: PodChange | None = None,
 ) -> Status | None:
     """Filter a row with its nominated pods added, and then without them; both must pass.
 
     A nominated pod may use resources there, or it may run elsewhere in the end: the pod must not
-    depend on it either, for example by its affinity.
+    depend on it either, for example by its affinity. ``victims`` are removed from the row.
+    ``in_sets`` are the pods nominated to all rows (``nominated_in_sets``).
     """
-    if nominated:
-        added = {**change.added, row: (*change.added.get(row, ()), *nominated.values())}
-        status = run_filter_plugins(filters, row, PodChange(added, change.removed))
+    removed = {row: victims} if victims else {}
+    if nominated or in_sets is not None:
+        added = PodChange({row: [*nominated.values()]} if nominated else {}, removed)
+        everywhere = None if in_sets is None else PodChange(in_sets.added, removed)
+        status = run_filter_plugins(filters, row, added, everywhere)
         if status is not None:
             return status
-    return run_filter_plugins(filters, row, change)
+    return run_filter_plugins(filters, row, PodChange(removed=removed))
+
+
+def nominated_in_sets(
+    filters: Iterable[FilterPair], world: World, pod: PodInfo
+) -> PodChange | None:
+    """Return the pods nominated ahead of a pod, added to their rows; None without row sets."""
+    if not world.nominations or not any([implements(p, RowSetsPlugin) for p, _ in filters]):
+        return None
+    ahead = world.nominations.ahead_by_row(pod)
+    return PodChange({row: [*pods.values()] for row, pods in ahead.items()}) if ahead else None
+
+
+def put_statuses_in_sets(
+    filters: Iterable[FilterPair], in_sets: PodChange, passed: Bools, statuses: RowStatuses
+) -> None:
+    """Set the status of rows that fail because of pods nominated to other rows of their sets.
+
+    ``passed`` are the rows that pass otherwise; those with a status are left alone.
+    """
+    for plugin, state in filters:
+        sets = _row_sets(plugin, state)
+        if sets is None:
+            continue
+        with_added = sets[np.any(sets[:, [*in_sets.added]], axis=1), : len(passed)]
+        asked = np.any(with_added, axis=0) & passed & (statuses.numbers == 0)
+        rows: Rows = asked.nonzero()[0]
+        if not len(rows):
+            continue
+        verdicts = plugin.filter(state, rows, in_sets)
+        failed = verdicts != 0
+        # Rows in the same sets have the same reasons, and there may be thousands.
+        alike = np.concatenate([sets[:, rows[failed]], [verdicts[failed] == Code.UNSCHEDULABLE]])
+        _, first, group = np.unique(alike, axis=1, return_index=True, return_inverse=True)
+        for number, at in enumerate(first.tolist()):
+            row, code = int(rows[failed][at]), Code(int(verdicts[failed][at]))
+            status = Status(plugin.name, code, tuple(plugin.reasons(state, row, in_sets)))
+            statuses.put_all(rows[failed][group.ravel() == number], status)
+
+
+def _row_sets(plugin: FilterPlugin, state: State) -> Bools | None:
+    return plugin.row_sets(state) if implements(plugin, RowSetsPlugin) else None
 
 
 class NominatedPodFilter:

@@ -14,7 +14,11 @@ import numpy as np
 from holdfast.columns.cells import cells
 from holdfast.columns.journal import JournalReader
 from holdfast.columns.node_table import NodeTable
-from holdfast.engine.nominated_pods import NominatedPodFilter, run_filter_plugins
+from holdfast.engine.nominated_pods import (
+    NominatedPodFilter,
+    nominated_in_sets,
+    run_filter_plugins,
+)
 from holdfast.engine.plugin_results import (
     PreFilterOutcome,
     active_filters,
@@ -158,6 +162,7 @@ def _filter_with_nominated_pods(
     if len(rows) > _MAX_NOMINATED_ROWS:
         return False
     rows = rows[rejection.plugin_of[rows] >= 0]
+    in_sets = nominated_in_sets(rejection.filters, rejection.view.world, pod)
     for row in rows.tolist():
         if rejection.statuses.at(row) is not None:
             continue
@@ -166,7 +171,7 @@ def _filter_with_nominated_pods(
         else:
             others = tuple(nominations.ahead_of(pod, row).values())
             status = (
-                run_filter_plugins(rejection.filters, row, PodChange({row: others}))
+                run_filter_plugins(rejection.filters, row, PodChange({row: others}), in_sets)
                 if others
                 else None
             )

@@ -23,7 +23,8 @@ The order of the calls for one pod::
                      post_bind  the pod is bound
 
 This module is for every author. Optional methods that make a plugin faster are in ``fast_paths``;
-those that make preemption faster, in ``preemption_support``. Both can be imported from here.
+those for nominated pods and preemption, in ``preemption_support``. Both can be
+imported from here.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ from holdfast.framework.preemption_support import (
     PodLimitsPlugin,
     PreemptionRulesPlugin,
     RequiredResourcesPlugin,
+    RowSetsPlugin,
 )
 from holdfast.framework.traits import Plugin, Scope, Traits, implements
 from holdfast.framework.values import (
@@ -311,6 +313,7 @@ __all__ = [
     "RequiredResourcesPlugin",
     "ReservePlugin",
     "RetryAtPlugin",
+    "RowSetsPlugin",
     "Rows",
     "Scope",
     "ScorePlugin",

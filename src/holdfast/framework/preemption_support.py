@@ -1,7 +1,8 @@
-"""Optional methods that let preemption try all nodes at once, with pods removed.
+"""Optional methods about hypothetical pods: victims of preemption and nominated pods.
 
-A filter without them is called for every node by itself, once for each pod that might stay: the
-result is the same, and slow.
+Most let preemption try all nodes at once, with pods removed. A filter without them is called for
+every node by itself, once for each pod that might stay: the result is the same, and slow.
+``RowSetsPlugin`` changes results: a filter without it counts a nominated pod on its own node only.
 """
 
 from __future__ import annotations
@@ -98,6 +99,22 @@ class RequiredResourcesPlugin(Plugin, Protocol):
 
     def ignores_resource(self, name: str) -> bool:
         """Return whether the filter ignores a resource because an extender accounts for it."""
+        ...
+
+
+class RowSetsPlugin(Plugin, Protocol):
+    """A filter for which a pod on one row counts on every row of a set, such as a capped unit.
+
+    Its scope is DOMAIN or CLUSTER. A pod that is nominated to a row of a set counts on all rows of
+    it, for pods of no higher priority; so does a victim of preemption that is removed.
+    """
+
+    def row_sets(self, state: State) -> Bools:
+        """Return the sets: [set, row], with the capacity of the node table as number of rows.
+
+        A change of pods on a row changes no verdict outside of its sets. Rows in the same sets that
+        are rejected with a change on other rows have the same reasons.
+        """
         ...
 
 

@@ -137,6 +137,10 @@ class ResourcePolicyPlugin:
             verdicts[~inside.any(axis=0)] = Code.UNRESOLVABLE
         return verdicts
 
+    def row_sets(self, state: PolicyState) -> NDArray[np.bool_]:
+        """Return the units: a pod that is nominated to one node of a unit counts in all of it."""
+        return state.units
+
     def depends_on_pods(self, state: PolicyState) -> NDArray[np.bool_]:
         """Return the rows with pods of the group: evicting them makes place in the unit."""
         found: NDArray[np.bool_] = state.counter.all > 0

@@ -1,12 +1,24 @@
-"""Rules for what a plugin says about rows that it rejects: when to try again."""
+"""Rules for what a plugin says about rows that it rejects: when to try again, and row sets."""
 
 from __future__ import annotations
 
 from random import Random
 
+import msgspec
+import numpy as np
+
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.framework.plugin import RetryAtPlugin, Rows, Scope, implements
+from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.plugin import (
+    PodChange,
+    RetryAtPlugin,
+    Rows,
+    RowSetsPlugin,
+    Scope,
+    implements,
+)
 from holdfast.testing.plugin_laws import Case, prepare_case
+from holdfast.testing.random_cluster import RandomCluster
 
 _LONGEST = 10.0**7
 """How far the rules look ahead, in seconds."""
@@ -33,6 +45,47 @@ def check_retry_at(case: Case, random: Random) -> None:
         later = prepare_case(case.plugin, case.world, case.pod.pod, now + part * span)
         same = later.outcome.filters and (later.verdicts(rejected) == verdicts).all()
         assert same, f"{name}: rejected rows stay rejected until retry_at"
+
+
+def check_row_sets(case: Case, cluster: RandomCluster) -> None:
+    """``row_sets``: pods that are added to some rows count in the sets of these rows, only there.
+
+    The verdicts equal those of a world in which the pods are on these rows.
+    """
+    plugin, name, nodes, rows = case.plugin, case.plugin.name, case.world.nodes, case.rows
+    if not implements(plugin, RowSetsPlugin):
+        return
+    scope = plugin.traits.scope
+    assert scope in (Scope.DOMAIN, Scope.CLUSTER), f"{name}: row sets need the scope DOMAIN"
+    sets = plugin.row_sets(case.outcome.state)
+    assert sets.dtype == np.bool_, f"{name}: row_sets is an array of bools"
+    assert sets.shape[1] == nodes.capacity, f"{name}: row_sets has the capacity of the node table"
+    changed = cluster.random.sample(rows.tolist(), min(len(rows), 3))
+    added = {row: [_another(case, cluster, row)] for row in changed}
+    plain, asked = case.verdicts(rows), case.verdicts(rows, PodChange(added))
+    inside = np.any(sets[np.any(sets[:, changed], axis=1)], axis=0)[rows]
+    outside = ~inside & ~np.isin(rows, changed)
+    assert (asked == plain)[outside].all(), f"{name}: a pod counts only in the sets of its row"
+    fork = case.world.fork()
+    for row, pods in added.items():
+        fork.nodes.add_pod(pods[0], nodes.names[row])
+    real = prepare_case(case.plugin, fork, case.pod.pod)
+    same = not real.outcome.filters or (real.verdicts(rows) == asked).all()
+    assert same, f"{name}: verdicts with pods added to several rows equal those after it"
+    reasons: dict[bytes, tuple[str, ...]] = {}
+    for row in rows[(asked != 0) & ~np.isin(rows, changed) & inside & (plain == 0)].tolist():
+        found = case.plugin.reasons(case.outcome.state, row, PodChange(added))
+        same = found and reasons.setdefault(sets[:, row].tobytes(), found) == found
+        assert same, f"{name}: rows in the same sets have the same reasons"
+
+
+def _another(case: Case, cluster: RandomCluster, row: int) -> PodInfo:
+    """Return a pod to add: often a copy of the pod itself."""
+    if cluster.random.random() < 0.3:
+        return case.world.pod_info(cluster.a_waiting_pod())
+    pod, name = case.pod.pod, f"{case.pod.name}-{row}"
+    meta = msgspec.structs.replace(pod.metadata, name=name, uid=f"{pod.uid}-{row}")
+    return case.world.pod_info(msgspec.structs.replace(pod, metadata=meta))
 
 
 def _rejected(case: Case) -> Rows:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
+from holdfast.engine.nominated_pods import nominated_in_sets
 from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
     Candidate,
@@ -29,8 +30,10 @@ from holdfast.framework.plugin import (
     RequiredResources,
     RequiredResourcesPlugin,
     Rows,
+    RowSetsPlugin,
     Scope,
     State,
+    Verdicts,
     implements,
 )
 from holdfast.framework.rejection import Rejection, Status, count_reasons
@@ -61,7 +64,11 @@ class CandidateSearch:
         self._size = view.nodes.size
         self._rejection = rejection
         self._context = DryRunContext(
-            view, rejection.filters, dry_run_cache.budgets, protection_of(rejection)
+            view,
+            rejection.filters,
+            dry_run_cache.budgets,
+            protection_of(rejection),
+            nominated_in_sets(rejection.filters, view.world, view.pod),
         )
         self._outcomes: dict[int, Candidate | Status] = {}
         self._resource_filter = _requiring_resources(rejection)
@@ -166,10 +173,13 @@ class CandidateSearch:
             # A row passed all filters before the one that rejected it.
             begin = 0 if rejection.statuses else min(rejection.rejecting_filters or (0,))
             for index, (plugin, state) in enumerate(rejection.filters):
-                if index >= begin and not self._in_columns(plugin):
-                    rows = (fits & (rejection.plugin_of <= index)).nonzero()[0]
+                in_sets = self._counts_in_sets(plugin)
+                if (index >= begin or in_sets) and not self._in_columns(plugin):
+                    # A row that passed this filter may fail with the pods nominated to its sets.
+                    asked = fits if in_sets else fits & (rejection.plugin_of <= index)
+                    rows = asked.nonzero()[0]
                     if len(rows):
-                        fits[rows] = plugin.filter(state, rows) == 0
+                        fits[rows] = self._verdicts(plugin, state, rows) == 0
             self._fits = fits
         return self._fits
 
@@ -181,7 +191,7 @@ class CandidateSearch:
             return False
         if self._inexact is not None and self._inexact[row]:
             return False
-        return all([not _verdict(plugin, state, row) for plugin, state in self._others])
+        return all([not self._verdict(plugin, state, row) for plugin, state in self._others])
 
     def _count_exact_reasons(
         self, columns: DryRunColumns, counts: Counter[str], errors: list[str]
@@ -197,9 +207,9 @@ class CandidateSearch:
                 verdicts = (short != 0).astype(np.int8)
                 counts.update(self._shortages(plugin, state, rows[short != 0], short[short != 0]))
             else:
-                verdicts = plugin.filter(state, rows)
+                verdicts = self._verdicts(plugin, state, rows)
                 failing = verdicts == Code.ERROR
-                counts.update(count_reasons(plugin, state, rows[(verdicts != 0) & ~failing]))
+                counts.update(self._count_reasons(plugin, state, rows[(verdicts != 0) & ~failing]))
                 errors += (
                     _failure(plugin.name, plugin.reasons(state, row))
                     for row in rows[failing].tolist()
@@ -219,6 +229,35 @@ class CandidateSearch:
             for reason in plugin.reasons(state, row, change):
                 counts[reason] += len(alike)
         return counts
+
+    def _verdicts(self, plugin: FilterPlugin, state: State, rows: Rows) -> Verdicts:
+        """Return a filter's verdicts; for one with row sets, also with the nominated pods added."""
+        verdicts = plugin.filter(state, rows)
+        if self._counts_in_sets(plugin):
+            added = plugin.filter(state, rows, self._context.in_sets)
+            verdicts = np.where(added != 0, added, verdicts)
+        return verdicts
+
+    def _counts_in_sets(self, plugin: Plugin) -> bool:
+        """Return whether pods nominated to other rows may count for a filter."""
+        return self._context.nominated_in_sets is not None and implements(plugin, RowSetsPlugin)
+
+    def _count_reasons(self, plugin: FilterPlugin, state: State, rows: Rows) -> Mapping[str, int]:
+        """Count the reasons of rows that a filter rejects, by ``_verdicts``."""
+        if not self._counts_in_sets(plugin):
+            return count_reasons(plugin, state, rows)
+        in_sets = self._context.in_sets
+        added = plugin.filter(state, rows, in_sets) != 0
+        found = count_reasons(plugin, state, rows[~added])
+        return Counter(found) + Counter(
+            reason for row in rows[added].tolist() for reason in plugin.reasons(state, row, in_sets)
+        )
+
+    def _verdict(self, plugin: FilterPlugin, state: State, row: int) -> int:
+        """Return the same for one row."""
+        if implements(plugin, FilterAndScoreRowPlugin):
+            return int(plugin.filter_and_score_row(state, row)[0])
+        return int(self._verdicts(plugin, state, np.array([row], np.intp))[0])
 
     def _bits(self, columns: DryRunColumns, plugin: Plugin) -> int:
         """Return the bits of what may be short that belong to this filter."""
@@ -338,13 +377,6 @@ def _requiring_resources(rejection: Rejection) -> tuple[RequiredResourcesPlugin,
         if implements(plugin, RequiredResourcesPlugin):
             return plugin, state
     return None
-
-
-def _verdict(plugin: FilterPlugin, state: State, row: int) -> int:
-    """Return a filter's verdict for a row."""
-    if implements(plugin, FilterAndScoreRowPlugin):
-        return int(plugin.filter_and_score_row(state, row)[0])
-    return int(plugin.filter(state, np.array([row], np.intp))[0])
 
 
 def _failure(plugin: str, reasons: Iterable[str]) -> str:
