@@ -26,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import IO, Any
@@ -35,13 +36,16 @@ sys.path.append(str(HERE.parent / "tools"))
 
 from revisions import checkout  # noqa: E402
 
-PARTS = ("decisions", "reservations", "preemption", "server")
+PARTS = ("decisions", "reservations", "policies", "preemption", "server")
 FLOOR = 0.95
 Measures = dict[str, Callable[[], float]]
 
 
 def measures(parts: list[str], *, quick: bool) -> Measures:
-    """Return every case by name, from the benchmarks in the import path."""
+    """Return every case by name, from the benchmarks in the import path.
+
+    Cases that only one of the revisions has are not compared.
+    """
     import decisions  # noqa: PLC0415
     import preemption  # noqa: PLC0415
     import reservations  # noqa: PLC0415
@@ -63,6 +67,7 @@ def measures(parts: list[str], *, quick: bool) -> Measures:
         return found["created/s"]
 
     found: dict[str, Measures] = {
+        "policies": {},
         "decisions": {k: partial(decide, k) for k in decisions.KINDS},
         "reservations": {
             "owners of reservations": lambda: reservations.of_owners(nodes, nodes, pods),
@@ -78,6 +83,10 @@ def measures(parts: list[str], *, quick: bool) -> Measures:
             "pods created, one process": partial(create, "--single-process"),
         },
     }
+    if find_spec("policies"):  # added in November 2026
+        import policies  # noqa: PLC0415
+
+        found["policies"] = policies.measures(nodes, pods=pods)
     return {name: measure for part in parts for name, measure in found[part].items()}
 
 
