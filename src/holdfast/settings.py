@@ -93,6 +93,8 @@ class SchedulerSettings:
     the default is true. The embedded cluster has one scheduler and no leader election."""
     config: Path | None = None
     """A KubeSchedulerConfiguration."""
+    controllers: bool = True
+    """Whether ``holdfast scheduler`` also runs the controllers, in the same process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,30 @@ class ControllerSettings:
 
     reservations: ReservationSettings = field(default_factory=ReservationSettings)
     resource_policies: ResourcePolicySettings = field(default_factory=ResourcePolicySettings)
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionSettings:
+    """The leader election of a process; times are seconds."""
+
+    name: str
+    """The name of the lease."""
+    namespace: str = "kube-system"
+    leader_elect: bool = True
+    """Whether only the leader of several replicas works."""
+    lease_duration_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
+    retry_period_seconds: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Limits of the requests to the API server."""
+
+    qps: float = 0.0
+    """0: no limit."""
+    burst: int = 0
+    """0: the default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,13 @@ FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(
     [
         f"holdfast.cli.{name}"
-        for name in ("app", "up_command", "scheduler_command", "apiserver_command")
+        for name in (
+            "app",
+            "up_command",
+            "scheduler_command",
+            "controllers_command",
+            "apiserver_command",
+        )
     ]
     + ["holdfast.cluster", "holdfast.agent.simulated_nodes", "holdfast.scheduler_process"]
     + ["holdfast.controllers.controller_manager", "holdfast.apiserver.https_server"]

@@ -7,7 +7,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.api.scheme import NODES
-from holdfast.cli.health import HealthServer, SchedulerState
+from holdfast.cli.health import HealthServer
+from holdfast.cli.scheduler_pages import SchedulerState
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request
@@ -22,10 +23,16 @@ class Pages:
     def __init__(self, cluster):
         self.cluster = cluster
         self.leads, self.lease = True, ""
+        scheduler = cluster.components.scheduler
         self.subject = SchedulerState(
-            cluster.components.scheduler, cluster.clock, lambda: self.leads, lambda: self.lease,
-            effective_configuration(Configuration()), {"health-port": 10259, "seed": None},
-        )  # fmt: skip
+            scheduler=scheduler,
+            clock=cluster.clock,
+            leads=lambda: self.leads,
+            metrics=scheduler.metrics_page,
+            lease=lambda: self.lease,
+            configuration=effective_configuration(Configuration()),
+            flags={"health-port": 10259, "seed": None},
+        )
 
     async def __aenter__(self):
         with socket.socket() as probe:

@@ -28,11 +28,11 @@ def server(tmp_path_factory):
     with processes() as start:
         process = start("apiserver", "--data-dir", data, "--port", "0")
         read_until(process, "export KUBECONFIG=")
-        with_client(data / "kubeconfig", _create_node)
+        with_client(data / "kubeconfig", create_node)
         yield data / "kubeconfig"
 
 
-async def _create_node(client):
+async def create_node(client):
     await client.create(NODES, a_node("n"))
     # There is no controller that would remove the not-ready taint of a new node.
     await client.patch(NODES, "n", {"spec": {"taints": None}})

@@ -44,6 +44,7 @@ def test_quick_commands_load_nothing_heavy(command, tmp_path):
     [
         ("up_command", {"holdfast.apiserver", "aiohttp", "cryptography", "rich.console"}),
         ("apiserver_command", {"holdfast.scheduler", "holdfast.plugins", "numpy"}),
+        ("controllers_command", {"holdfast.scheduler", "holdfast.plugins", "holdfast.apiserver"}),
     ],
 )
 def test_a_process_loads_nothing_that_another_process_runs(module, foreign):
@@ -62,7 +63,10 @@ def test_version_prints_the_version(holdfast):
 
 def test_help_names_every_command(holdfast):
     done = holdfast("--help")
-    for name in ("up", "down", "status", "apiserver", "scheduler", "why", "explain", "policy"):
+    for name in (
+        *("up", "down", "status", "apiserver", "scheduler", "controllers"),
+        *("why", "explain", "policy"),
+    ):
         assert f"\n  {name} " in done.out
 
 

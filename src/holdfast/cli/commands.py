@@ -71,6 +71,22 @@ SchedulerConfig = Annotated[
         "embedded cluster was started with, else the built-in profiles.",
     ),
 ]
+LeaderElect = Annotated[
+    bool | None,
+    typer.Option(
+        "--leader-elect/--no-leader-elect",
+        help="Work only while this replica holds the lease; default: as the configuration says, "
+        "else yes.",
+    ),
+]
+HealthPort = Annotated[
+    int,
+    typer.Option(
+        metavar="PORT",
+        parser=parse_port,
+        help="Serve /healthz, /readyz and /metrics on this port of 127.0.0.1; 0: any free port.",
+    ),
+]
 OutputOption = Annotated[
     Output,
     typer.Option("-o", "--output", metavar="FORMAT", help="text (for people) or json."),
@@ -178,32 +194,51 @@ def apiserver(
 def scheduler(
     kubeconfig: Kubeconfig = None,
     config: Config = None,
-    leader_elect: Annotated[
-        bool | None,
-        typer.Option(
-            "--leader-elect/--no-leader-elect",
-            help="Schedule only while this replica holds the lease; default: as the "
-            "configuration says, else yes.",
-        ),
-    ] = None,
-    health_port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT",
-            parser=parse_port,
-            help="Serve /healthz, /readyz and /metrics on this port of 127.0.0.1; "
-            "0: any free port.",
-        ),
-    ] = 10259,
+    leader_elect: LeaderElect = None,
+    health_port: HealthPort = 10259,
     check_invariants: CheckInvariants = False,
+    controllers: Annotated[
+        bool,
+        typer.Option(
+            "--controllers/--no-controllers",
+            help="Whether to run the controllers in this process too; `holdfast controllers` runs "
+            "them alone.",
+        ),
+    ] = True,
 ) -> None:
     """Run the scheduler and its controllers against any API server, until SIGINT or SIGTERM."""
     from holdfast.cli.scheduler_command import run_scheduler
 
     settings = SchedulerSettings(
-        check_invariants=check_invariants, leader_elect=leader_elect, config=config
+        check_invariants=check_invariants,
+        leader_elect=leader_elect,
+        config=config,
+        controllers=controllers,
     )
     run_scheduler(kubeconfig, health_port, settings)
+
+
+def controllers(
+    kubeconfig: Kubeconfig = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="KubeSchedulerConfiguration of the scheduler: plugin arguments that concern the "
+            "controllers, leader election (without the lease's name) and client connection are "
+            "read; default: their defaults.",
+        ),
+    ] = None,
+    leader_elect: LeaderElect = None,
+    health_port: HealthPort = 10257,
+) -> None:
+    """Run the controllers of reservations and resource policies, until SIGINT or SIGTERM.
+
+    `holdfast scheduler` runs them too, unless it is started with --no-controllers.
+    """
+    from holdfast.cli.controllers_command import run_controllers
+
+    run_controllers(kubeconfig, health_port, config, leader_elect)
 
 
 def why(

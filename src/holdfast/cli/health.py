@@ -1,4 +1,4 @@
-"""HTTP pages of a scheduler process on loopback: health checks, metrics, configuration."""
+"""HTTP pages of a process on loopback: health checks, metrics, configuration."""
 
 from __future__ import annotations
 
@@ -6,29 +6,32 @@ import platform
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import Any, ClassVar
 
 from aiohttp import web
 
-from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.clock import Clock
 from holdfast.errors import Refused
 from holdfast.health_checks import HealthCheck, page, single
-from holdfast.scheduler.dump import node_reservations
-from holdfast.scheduler.object_metrics import resources_page
-from holdfast.scheduler.scheduler import Scheduler
 
 EMULATED_VERSION = "v1.36"
+HealthChecks = Mapping[str, HealthCheck]
 
 
-@dataclass(slots=True)
-class SchedulerState:
-    """The state that the pages show. A replica that is not the leader is healthy and ready."""
+@dataclass(slots=True, kw_only=True)
+class ProcessState:
+    """The state that the pages show. A replica that is not the leader is healthy and ready.
 
-    scheduler: Scheduler
+    Subclasses add the checks and pages of their process.
+    """
+
+    command: ClassVar[str]
+    """The command of the process, as in ``holdfast COMMAND``."""
     clock: Clock
     leads: Callable[[], bool]
+    metrics: Callable[[], bytes]
+    """Renders /metrics."""
     lease: Callable[[], str] = lambda: ""
     """Returns why the lease cannot be renewed, or ""."""
     configuration: Mapping[str, Any] = field(default_factory=dict)
@@ -36,26 +39,49 @@ class SchedulerState:
     started: float = 0.0
     stopping: Callable[[], bool] = lambda: False
 
-    def scheduling(self) -> str:
-        """Return why scheduling or watching the cluster fails, or ""."""
-        scheduler = self.scheduler
-        if self.leads() and scheduler.synced.is_set() and not self.stopping():
-            return scheduler.failure_reason
-        return ""
+    def alive_checks(self) -> HealthChecks:
+        """Return the checks of /healthz and /livez."""
+        return {"leaderElection": self.lease}
 
-    def informer_sync(self) -> str:
-        """Return why the informers are not synced, or ""."""
-        if not self.leads() or self.scheduler.synced.is_set():
-            return ""
-        return "informers are not synced yet"
-
-    def handler_sync(self) -> str:
-        """Return why the event handlers are not synced, or ""."""
-        return "handlers are not fully synchronized" if self.informer_sync() else ""
+    def ready_checks(self) -> HealthChecks:
+        """Return the checks of /readyz."""
+        return {**self.alive_checks(), "shutdown": self.shutdown}
 
     def shutdown(self) -> str:
         """Return a message while the process is shutting down, else ""."""
         return "process is shutting down" if self.stopping() else ""
+
+    def pages(self) -> list[web.RouteDef]:
+        """Return the pages besides the health checks."""
+        return [
+            web.get("/metrics", self._metrics),
+            web.get("/configz", self._configz),
+            web.get("/flagz", self._flagz),
+            web.get("/statusz", self._statusz),
+        ]
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        return plain_text(self.metrics())
+
+    async def _configz(self, _request: web.Request) -> web.Response:
+        return web.json_response(self.configuration)
+
+    async def _flagz(self, _request: web.Request) -> web.Response:
+        lines = [f"{name}={value}" for name, value in sorted(self.flags.items())]
+        return plain_text("\n".join([f"holdfast {self.command} flagz", "", *lines, ""]).encode())
+
+    async def _statusz(self, _request: web.Request) -> web.Response:
+        up = int(self.clock.now() - self.started)
+        lines = [
+            f"holdfast {self.command} statusz", "",
+            f"Started: {rfc3339(self.started)}",
+            f"Up: {up // 3600} hr {up // 60 % 60:02} min {up % 60:02} sec",
+            f"Python version: {platform.python_version()}",
+            f"Binary version: {version('holdfast')}",
+            f"Emulation version: {EMULATED_VERSION}",
+            f"Leading: {'yes' if self.leads() else 'no'}", "",
+        ]  # fmt: skip
+        return plain_text("\n".join(lines).encode())
 
 
 class HealthServer:
@@ -67,7 +93,7 @@ class HealthServer:
         self.url = f"http://{host}:{port}"
 
     @classmethod
-    async def start(cls, port: int, subject: SchedulerState) -> HealthServer:
+    async def start(cls, port: int, subject: ProcessState) -> HealthServer:
         """Start listening; raise Refused if the port is in use."""
         subject.started = subject.started or subject.clock.now()
         app = web.Application()
@@ -89,64 +115,18 @@ class HealthServer:
         await self._runner.cleanup()
 
 
-def _routes(subject: SchedulerState) -> list[web.RouteDef]:
-    alive = {"leaderElection": subject.lease, "scheduling": subject.scheduling}
-    ready = {
-        **alive, "shutdown": subject.shutdown, "informer-sync": subject.informer_sync,
-        "sched-handler-sync": subject.handler_sync,
-    }  # fmt: skip
-    pages = _Pages(subject)
+def _routes(subject: ProcessState) -> list[web.RouteDef]:
+    alive = subject.alive_checks()
     return [
-        *HealthCheckRoutes("healthz", alive).routes(), *HealthCheckRoutes("livez", alive).routes(),
-        *HealthCheckRoutes("readyz", ready).routes(),
-        web.get("/metrics", pages.metrics), web.get("/metrics/resources", pages.resources),
-        web.get("/configz", pages.configz), web.get("/flagz", pages.flagz),
-        web.get("/statusz", pages.statusz),
-        web.get("/nodeReservations/{node}", pages.reservations),
-    ]  # fmt: skip
+        *HealthCheckRoutes("healthz", alive).routes(),
+        *HealthCheckRoutes("livez", alive).routes(),
+        *HealthCheckRoutes("readyz", subject.ready_checks()).routes(),
+        *subject.pages(),
+    ]
 
 
-class _Pages:
-    def __init__(self, subject: SchedulerState) -> None:
-        self._subject = subject
-
-    async def metrics(self, _request: web.Request) -> web.Response:
-        return _plain(self._subject.scheduler.metrics_page())
-
-    async def resources(self, _request: web.Request) -> web.Response:
-        """Only the leader exports these: otherwise each pod would be counted once per replica."""
-        pods = self._subject.scheduler.informers.informer_set.get(PODS).cache
-        return _plain(resources_page(pods.values() if self._subject.leads() else ()))
-
-    async def configz(self, _request: web.Request) -> web.Response:
-        return web.json_response(self._subject.configuration)
-
-    async def flagz(self, _request: web.Request) -> web.Response:
-        lines = [f"{name}={value}" for name, value in sorted(self._subject.flags.items())]
-        return _plain("\n".join(["holdfast scheduler flagz", "", *lines, ""]).encode())
-
-    async def statusz(self, _request: web.Request) -> web.Response:
-        subject = self._subject
-        up = int(subject.clock.now() - subject.started)
-        lines = [
-            "holdfast scheduler statusz", "",
-            f"Started: {rfc3339(subject.started)}",
-            f"Up: {up // 3600} hr {up // 60 % 60:02} min {up % 60:02} sec",
-            f"Python version: {platform.python_version()}",
-            f"Binary version: {version('holdfast')}",
-            f"Emulation version: {EMULATED_VERSION}",
-            f"Leading: {'yes' if subject.leads() else 'no'}", "",
-        ]  # fmt: skip
-        return _plain("\n".join(lines).encode())
-
-    async def reservations(self, request: web.Request) -> web.Response:
-        found = node_reservations(self._subject.scheduler.world, request.match_info["node"])
-        if found is None:
-            return web.Response(status=404, text="there is no such node")
-        return web.json_response(found)
-
-
-def _plain(body: bytes) -> web.Response:
+def plain_text(body: bytes) -> web.Response:
+    """Return a page of plain text."""
     return web.Response(body=body, content_type="text/plain", charset="utf-8")
 
 
@@ -156,7 +136,7 @@ class HealthCheckRoutes:
     Each check has a page of its own, and ``?exclude=`` leaves it out.
     """
 
-    def __init__(self, name: str, checks: Mapping[str, HealthCheck]) -> None:
+    def __init__(self, name: str, checks: HealthChecks) -> None:
         self._name = name
         self._checks = {"ping": lambda: "", **checks}
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 from holdfast.cli import garbage_collection, signals
-from holdfast.cli.health import HealthServer, SchedulerState
+from holdfast.cli.elected_run import run_with_pages
 from holdfast.cli.scheduler_configuration import load_configuration
+from holdfast.cli.scheduler_pages import SchedulerState
 from holdfast.client.kubeconfig import load
-from holdfast.client.leader import LeaderElection
 from holdfast.clock import SystemClock
 from holdfast.configuration.reading import Configuration, effective_configuration
 from holdfast.scheduler.dump import log_dump
@@ -43,20 +42,14 @@ async def _schedule(
 
     process = SchedulerProcess(endpoint, configuration, settings, clock, started)
     signals.on_dump_signal(partial(log_dump, process.scheduler))
-    subject = SchedulerState(
-        process.scheduler, clock, process.leads, process.lease_problem,
+    state = SchedulerState(
+        scheduler=process.scheduler,
+        clock=clock,
+        leads=process.leads,
+        metrics=process.scheduler.metrics_page,
+        lease=process.lease_problem,
         configuration=effective_configuration(configuration),
         flags={"kubeconfig": kubeconfig or "", "health-port": health_port, **asdict(settings)},
         stopping=lambda: process.stopping,
-    )  # fmt: skip
-    page = await HealthServer.start(health_port, subject)
-    if process.leader_elect:
-        # A replica that waits for the lease should log which holder it waits for.
-        logging.getLogger(LeaderElection.__module__).setLevel(logging.INFO)
-        print(f"waiting for the lease {process.lease} as {process.identity}", flush=True)
-    try:
-        await process.run(stop)
-    finally:
-        await page.close()
-        await process.close()
-    print("stopped", flush=True)
+    )
+    await run_with_pages(process, state, health_port, stop)

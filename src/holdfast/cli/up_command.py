@@ -89,7 +89,8 @@ async def _pages(
     if settings.health_port is None or cluster.components is None:
         yield ""
         return
-    from holdfast.cli.health import HealthServer, SchedulerState  # noqa: PLC0415 - seldom needed
+    from holdfast.cli.health import HealthServer  # noqa: PLC0415 - seldom needed
+    from holdfast.cli.scheduler_pages import SchedulerState  # noqa: PLC0415
 
     flags = {
         "data-dir": settings.data_dir, "nodes": settings.nodes.count,
@@ -97,9 +98,10 @@ async def _pages(
     }  # fmt: skip
     scheduler = cluster.components.scheduler
     subject = SchedulerState(
-        scheduler,
-        SystemClock(),
-        lambda: True,
+        scheduler=scheduler,
+        clock=SystemClock(),
+        leads=lambda: True,
+        metrics=scheduler.metrics_page,
         configuration=effective_configuration(configuration),
         flags=flags,
     )

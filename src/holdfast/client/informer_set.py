@@ -86,6 +86,10 @@ class InformerSet:
         """Wait until all informers have stopped; raises at once if one fails."""
         if self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        """Raise the exception of an informer that has failed, if there is one."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 task.result()

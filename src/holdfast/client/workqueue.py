@@ -9,6 +9,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from holdfast.client.backoff import Backoff
 from holdfast.clock import Clock
@@ -28,6 +29,22 @@ class QueueClosed(Exception):
     """The queue was shut down and is empty."""
 
 
+class QueueObserver(Protocol):
+    """Told what a queue does; times are seconds of the queue's monotonic clock."""
+
+    def added(self, key: str, now: float) -> None:
+        """Note that a key was queued."""
+
+    def started(self, key: str, now: float) -> None:
+        """Note that a worker got a key."""
+
+    def finished(self, key: str, now: float) -> None:
+        """Note that a worker is done with a key."""
+
+    def retried(self) -> None:
+        """Note that a key is to be queued again, at once or after a delay."""
+
+
 class WorkQueue:
     """Keys waiting for a worker.
 
@@ -38,11 +55,17 @@ class WorkQueue:
     """
 
     def __init__(
-        self, clock: Clock, *, backoff: Backoff = RETRY, rng: random.Random | None = None
+        self,
+        clock: Clock,
+        *,
+        backoff: Backoff = RETRY,
+        rng: random.Random | None = None,
+        observer: QueueObserver | None = None,
     ) -> None:
         self.clock = clock
         self._backoff = backoff
         self._rng = rng or random.Random()
+        self._observer = observer
         self._queue: deque[str] = deque()
         self._dirty: set[str] = set()
         self._processing: set[str] = set()
@@ -81,6 +104,8 @@ class WorkQueue:
             return
         self._due.pop(key, None)
         self._dirty.add(key)
+        if self._observer is not None:
+            self._observer.added(key, self.clock.monotonic())
         self._idle.clear()
         if key not in self._processing:
             self._queue.append(key)
@@ -88,6 +113,8 @@ class WorkQueue:
 
     def add_after(self, key: str, seconds: float) -> None:
         """Queue a key after a delay; of two delays the shorter one counts."""
+        if self._observer is not None and not self._closed:
+            self._observer.retried()
         if seconds <= 0:
             self._add_now(key)
             return
@@ -145,11 +172,15 @@ class WorkQueue:
         key = self._queue.popleft()
         self._dirty.discard(key)
         self._processing.add(key)
+        if self._observer is not None:
+            self._observer.started(key, self.clock.monotonic())
         return key
 
     def done(self, key: str) -> None:
         """Mark a key as processed; it is queued again if it was added meanwhile."""
         self._processing.discard(key)
+        if self._observer is not None:
+            self._observer.finished(key, self.clock.monotonic())
         if key in self._dirty:
             self._queue.append(key)
             self._wake_one()

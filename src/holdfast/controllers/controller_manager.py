@@ -14,6 +14,7 @@ from holdfast.controllers.deployment import DeploymentController
 from holdfast.controllers.discovery import ServedResources, discover
 from holdfast.controllers.disruption import DisruptionController
 from holdfast.controllers.garbage_collector import GarbageCollector
+from holdfast.controllers.metrics import ControllerMetrics
 from holdfast.controllers.namespace import NamespaceController
 from holdfast.controllers.node_taints import NodeTaintController
 from holdfast.controllers.pod_garbage_collector import PodGarbageCollector
@@ -64,9 +65,10 @@ class ControllerManager:
         self._own_recorder = recorder is None
         self._own_informers = informers is None
         self._recorder = recorder or EventRecorder(client, clock, component="holdfast-controllers")
+        self.metrics = ControllerMetrics(clock.monotonic)
         self._context = ControllerContext(
             client, informers or InformerSet(client, clock=clock), clock, self._recorder,
-            settings or ControllerSettings(),
+            self.metrics, settings or ControllerSettings(),
         )  # fmt: skip
         self._running: dict[Reconciler, asyncio.Task[None]] = {}
         self._not_started = list(kinds)
@@ -75,11 +77,22 @@ class ControllerManager:
         self._stopped = asyncio.Event()
         self.ready = False
 
+    @property
+    def informers(self) -> InformerSet:
+        """The informers of the controllers."""
+        return self._context.informers
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The names of the controllers that were started."""
+        return tuple(each.name for each in self._running)
+
     async def start(self) -> None:
         """Start the controllers; the garbage collector last, because it shares their informers."""
         if self._own_recorder:
             self._recorder.start()
-        await self._start_served(await self._discover_resources())
+        if self._not_started:
+            await self._start_served(await self._discover_resources())
         if self._runs_garbage_collector:
             shared = {resource for each in self._running for resource in each.required_resources}
             self._start_one(GarbageCollector(self._context, shared))
@@ -116,12 +129,30 @@ class ControllerManager:
         """Whether every started controller is running."""
         return self.ready and all(each.healthy for each in self._running)
 
+    @property
+    def failure_reason(self) -> str:
+        """Which controller or informer of its own has failed and why, "" while all run."""
+        try:
+            self._raise_failure()
+        except HoldfastError as stopped:
+            return str(stopped)
+        except Exception as failure:
+            return f"{type(failure).__name__}: {failure}"
+        return ""
+
     async def failure(self) -> None:
-        """Wait until a controller fails, and raise its exception."""
-        while not (ended := [task for task in self._running.values() if task.done()]):
+        """Wait until a controller or an informer of its own fails, and raise its exception."""
+        while True:
+            self._raise_failure()
             await self._context.clock.sleep(HEALTH_CHECK_SECONDS)
-        ended[0].result()
-        raise HoldfastError(f"the {ended[0].get_name()} has stopped")
+
+    def _raise_failure(self) -> None:
+        if self._own_informers:
+            self._context.informers.raise_failure()
+        for task in self._running.values():
+            if task.done():
+                task.result()
+                raise HoldfastError(f"the {task.get_name()} has stopped")
 
     async def _discover_resources(self) -> ServedResources:
         def on_failure(failure: HoldfastError) -> None:
@@ -147,9 +178,13 @@ class ControllerManager:
 
     async def _rediscover_forever(self) -> None:
         """Start the controllers of custom resources that are installed later."""
+        for kind in self._not_started:
+            log.warning(
+                "the %s waits until %s are served here: install deploy/crds",
+                kind.name,
+                " and ".join(resource.plural for resource in kind.required_resources),
+            )
         while self._not_started:
-            missing = ", ".join(kind.name for kind in self._not_started)
-            log.info("not started because their resources are not served: %s", missing)
             await self._context.clock.sleep(REDISCOVER_SECONDS)
             try:
                 await self._start_served(await discover(self._context.client))

@@ -12,6 +12,7 @@ from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.workqueue import WorkQueue, run_workers
 from holdfast.clock import Clock
+from holdfast.controllers.metrics import ControllerMetrics
 from holdfast.errors import Conflict, HoldfastError, Retryable
 from holdfast.settings import ControllerSettings
 
@@ -29,6 +30,7 @@ class ControllerContext:
     informers: InformerSet
     clock: Clock
     recorder: EventRecorder
+    metrics: ControllerMetrics
     settings: ControllerSettings = field(default_factory=ControllerSettings)
 
 
@@ -47,7 +49,8 @@ class Reconciler:
         self.informers = context.informers
         self.clock = context.clock
         self.recorder = context.recorder
-        self.queue = WorkQueue(context.clock)
+        self._metrics = context.metrics
+        self.queue = WorkQueue(context.clock, observer=context.metrics.queues.queue(self.name))
         self._running = False
 
     async def reconcile(self, key: str) -> None:
@@ -59,10 +62,21 @@ class Reconciler:
         self._running = True
         try:
             await self.wait_for_sync()
-            await run_workers(self.queue, self.reconcile, workers=self.workers, name=self.name,
+            await run_workers(self.queue, self._measured, workers=self.workers, name=self.name,
                        failed=self._record_failure_event)  # fmt: skip
         finally:
             self._running = False
+
+    async def _measured(self, key: str) -> None:
+        """Reconcile a key, and count the result and the duration."""
+        began, failed = self.clock.monotonic(), False
+        try:
+            await self.reconcile(key)
+        except Exception:
+            failed = True
+            raise
+        finally:
+            self._metrics.reconciled(self.name, self.clock.monotonic() - began, failed=failed)
 
     async def wait_for_sync(self) -> None:
         """Wait until the informers of all required resources have synced."""

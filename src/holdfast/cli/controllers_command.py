@@ -1,0 +1,73 @@
+"""``holdfast controllers``: run the controllers in their own process, against any API server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast.cli import garbage_collection, signals
+from holdfast.cli.controllers_pages import ControllersState
+from holdfast.cli.elected_run import run_with_pages
+from holdfast.client.kubeconfig import load
+from holdfast.clock import SystemClock
+from holdfast.controllers_process import (
+    ControllersProcess,
+    ControllersProcessSettings,
+    default_settings,
+    settings_of_configuration,
+)
+
+
+def run_controllers(
+    kubeconfig: Path | None, health_port: int, config: Path | None, leader_elect: bool | None
+) -> None:
+    """Run the controllers for the cluster of a kubeconfig, or of the configuration's kubeconfig."""
+    flags = {
+        "kubeconfig": kubeconfig or "",
+        "health-port": health_port,
+        "config": config or "",
+        "leader_elect": leader_elect,
+    }
+    effective: Mapping[str, Any] = {}
+    settings = default_settings(leader_elect=leader_elect)
+    if config is not None:
+        # Reading a configuration imports every plugin; without one they are not needed.
+        from holdfast.cli.scheduler_configuration import load_configuration  # noqa: PLC0415
+        from holdfast.configuration.reading import effective_configuration  # noqa: PLC0415
+
+        configuration = load_configuration(config)
+        effective = effective_configuration(configuration)
+        settings = settings_of_configuration(configuration, leader_elect=leader_elect)
+        if kubeconfig is None and (named := configuration.client_connection.kubeconfig):
+            kubeconfig = Path(named)
+    signals.run(_control(kubeconfig, health_port, settings, effective, flags))
+
+
+async def _control(
+    kubeconfig: Path | None,
+    health_port: int,
+    settings: ControllersProcessSettings,
+    configuration: Mapping[str, Any],
+    flags: Mapping[str, Any],
+) -> None:
+    stop = signals.stop_event()
+    endpoint, clock = await load(kubeconfig), SystemClock()
+
+    def started() -> None:
+        garbage_collection.freeze_existing_objects()
+        names = ", ".join(process.running) or "no controller yet"
+        print(f"running {names} for {endpoint.url}", flush=True)
+
+    process = ControllersProcess(endpoint, settings, clock, started)
+    state = ControllersState(
+        process=process,
+        clock=clock,
+        leads=process.leads,
+        metrics=process.metrics_page,
+        lease=process.lease_problem,
+        configuration=configuration,
+        flags=flags,
+        stopping=lambda: process.stopping,
+    )
+    await run_with_pages(process, state, health_port, stop)
