@@ -126,7 +126,7 @@ async def test_status_shows_each_unit_with_its_pods(cluster):
     await cluster.create(policy(units=[spot(), od(max_resources={"cpu": "3", "memory": "1Gi"})]))
     await place(cluster, 6)
     head, titles, first, second, outside, *_ = await status_of(cluster, with_pods=True)
-    assert head == "web/p: pods app=web, strategy prefer, headroom 0, 0 pending"
+    assert head == "web/p: selects app=web, strategy prefer, headroom 0, 0 pending"
     assert cells(titles) == list(status.HEAD)
     assert cells(first) == ["od", "5", "2", "2", "2", "0", "cpu 2/3, memory 0/1Gi"]
     assert cells(second) == ["spot", "4", "2", "3", "3", "0", "-"]

@@ -18,11 +18,20 @@ def format_explanation(answer: dict[str, Any]) -> str:
     lines += rejected_nodes(answer.get("nodes") or ())
     lines += _best(answer)
     lines += preemption_lines(answer.get("preemption"))
-    lines += [
+    return "\n".join([*lines, *notes(answer)]) + "\n"
+
+
+def notes(answer: dict[str, Any]) -> list[str]:
+    """Format when the pod is tried again, and the extenders that were not called."""
+    lines = [
+        f"  it is tried again at {time}, without waiting for a change of the cluster"
+        for time in [answer.get("retryAt")]
+        if time
+    ]
+    return lines + [
         f"  the extender at {url} was not called: it may reject nodes or prefer others"
         for url in answer.get("extendersNotAsked") or ()
     ]
-    return "\n".join(lines) + "\n"
 
 
 def current_node(answer: dict[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from holdfast.api.pod import Pod
+from holdfast.api.timestamps import rfc3339
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import Feasible, feasible, run_pre_enqueue_plugins
 from holdfast.engine.post_filter import run_post_filter_plugins
@@ -91,6 +92,8 @@ def _add_rejection(
     if rejection.pre_filter_reject is not None:
         explained["preFilter"] = _status(*rejection.pre_filter_reject)
     explained["nodes"] = [_rejected(rejection, int(row)) for row in world.nodes.rows]
+    if (time := rejection.retry_at) is not None:
+        explained["retryAt"] = rfc3339(time)
     if preempt:
         result = run_post_filter_plugins(profile, rejection, world, now)
         explained["preemption"] = result and _preemption(result)

@@ -17,7 +17,7 @@ from holdfast.cli.policy.reading import Compiled, compile_all
 from holdfast.cli.policy.unit_text import resources_text, selector_text, unit_data
 from holdfast.cli.table import format_table
 
-HEAD = ("NAMESPACE", "NAME", "PODS", "STRATEGY", "UNITS", "HEADROOM")
+HEAD = ("NAMESPACE", "NAME", "SELECTS", "STRATEGY", "PODS", "HEADROOM")
 READ = (scheme.NODES, scheme.PODS, scheme.RESOURCE_POLICIES)
 
 

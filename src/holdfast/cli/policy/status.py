@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.deletion_cost import DELETION_COST
 from holdfast.api.pod import Pod
 from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.capacity.policy_usage import GroupUsage, PolicyUsage, UnitUsage, headroom_text
@@ -26,7 +27,6 @@ from holdfast.cli.table import format_table
 HEAD = ("UNIT", "PRIORITY", "NODES", "PODS", "CAP", "FREE", "RESOURCES")
 POD_HEAD = ("UNIT", "NODE", "POD", "DELETION COST")
 CONDITION_HEAD = ("CONDITION", "STATUS", "REASON", "MESSAGE")
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 NO_UNIT = "no unit"
 
 
@@ -81,7 +81,7 @@ def pods_data(usage: PolicyUsage) -> list[dict[str, Any]]:
 def _headline(usage: PolicyUsage) -> str:
     spec = usage.policy.object.spec
     parts = [
-        f"{usage.policy.key}: pods {selector_text(usage.policy.selector)}",
+        f"{usage.policy.key}: selects {selector_text(usage.policy.selector)}",
         f"strategy {spec.strategy}",
         f"headroom {headroom_text(usage)}",
         f"{len(usage.pending)} pending",

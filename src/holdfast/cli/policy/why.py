@@ -18,6 +18,7 @@ from holdfast.cli.connection import connect, list_all
 from holdfast.cli.explanation_text import (
     current_node,
     join_names,
+    notes,
     preemption_lines,
     rejected_nodes,
 )
@@ -172,12 +173,7 @@ def _lines(answer: Json, policy: Policy) -> list[str]:
         if not decision["preFilter"]:  # else one reason applies to all nodes
             lines += _node_lines(unit, placed=placed)
         placed = placed or bool(unit["best"])
-    lines += preemption_lines(answer["preemption"])
-    lines += [
-        f"  the extender at {url} was not called: it may reject nodes or prefer others"
-        for url in decision.get("extendersNotAsked") or ()
-    ]
-    return lines
+    return [*lines, *preemption_lines(answer["preemption"]), *notes(decision)]
 
 
 def _headline(answer: Json) -> str:
