@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -28,33 +29,45 @@ class GroupUsage:
     resources: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UnitUsage:
-    """The nodes of a unit and the pods that count there, by group."""
+    """The nodes of a unit and the pods that count there.
+
+    ``members`` has the pods by exactly their matchLabelKeys.
+    """
 
     unit: PolicyUnit
     nodes: tuple[str, ...]
     pods: tuple[Pod, ...]
-    members: Mapping[Group, tuple[Pod, ...]]
+    members: Mapping[Group, GroupUsage]
 
-    @property
+    @cached_property
     def groups(self) -> tuple[GroupUsage, ...]:
         """The groups that have pods in the unit, the one with the most pods first."""
-        found = (self.group(key) for key in self.members)
+        found: Iterable[GroupUsage] = self.members.values()
+        if len({tuple([name for name, _ in key]) for key in self.members}) > 1:
+            found = [self.group(key) for key in self.members]
         return tuple(sorted(found, key=lambda usage: (-len(usage.pods), usage.group)))
 
     @property
     def fullest(self) -> GroupUsage:
         """The group with the most pods."""
-        return next(iter(self.groups), GroupUsage((), (), _sum(self.unit.max_resources, ())))
+        return self.groups[0] if self.groups else _merge((), self.unit, ())
 
     def group(self, key: Group) -> GroupUsage:
         """Return the pods that count for a pod of this group.
 
         A pod that lacks one of the keys is compared with pods of every value of it.
         """
-        pods = [pod for other, some in self.members.items() if {*key} <= {*other} for pod in some]
-        return GroupUsage(key, tuple(pods), _sum(self.unit.max_resources, pods))
+        parts = [part for other, part in self.members.items() if {*key} <= {*other}]
+        return (
+            parts[0] if len(parts) == 1 and parts[0].group == key else _merge(key, self.unit, parts)
+        )
+
+    @property
+    def resources(self) -> Mapping[str, int]:
+        """What all pods of the unit request of the resources in maxResources."""
+        return _merge((), self.unit, self.members.values()).resources
 
     @property
     def headroom(self) -> int | None:
@@ -165,18 +178,33 @@ def _unit(
     members: defaultdict[Group, list[Pod]] = defaultdict(list)
     for pod in pods:
         members[policy.group_key(pod.metadata.labels)].append(pod)
+    unit = policy.units[at]
+    groups = {
+        key: GroupUsage(key, tuple(some), _sum(unit, map(partial(capped_requests, unit), some)))
+        for key, some in members.items()
+    }
     nodes = tuple(sorted(name for name, indexes in units_of.items() if at in indexes))
-    return UnitUsage(
-        policy.units[at], nodes, pods, {key: tuple(some) for key, some in members.items()}
-    )
+    return UnitUsage(unit, nodes, pods, groups)
 
 
-def _sum(resources: Iterable[str], pods: Iterable[Pod]) -> dict[str, int]:
-    """Sum the requests of these resources, as the scheduler counts them."""
-    total = dict.fromkeys(resources, 0)
+def capped_requests(unit: PolicyUnit, pod: Pod) -> Mapping[str, int]:
+    """Return what a pod requests of the resources in maxResources, as the scheduler counts it."""
+    if not unit.max_resources:
+        return {}
+    amounts = pod_request(pod).amounts
+    return {name: amounts.get(name, 0) for name in unit.max_resources}
+
+
+def _merge(key: Group, unit: PolicyUnit, parts: Iterable[GroupUsage]) -> GroupUsage:
+    parts = tuple(parts)
+    pods = tuple([pod for part in parts for pod in part.pods])
+    return GroupUsage(key, pods, _sum(unit, [part.resources for part in parts]))
+
+
+def _sum(unit: PolicyUnit, requests: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total = dict.fromkeys(unit.max_resources, 0)
     if total:
-        for pod in pods:
-            amounts = pod_request(pod).amounts
-            for resource in total:
-                total[resource] += amounts.get(resource, 0)
+        for amounts in requests:
+            for name, amount in amounts.items():
+                total[name] += amount
     return total

@@ -22,6 +22,7 @@ from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.replicaset import ReplicaSetController
 from holdfast.controllers.reservation import ReservationController
 from holdfast.controllers.resource_claim import ResourceClaimController
+from holdfast.controllers.resource_policy import ResourcePolicyController
 from holdfast.errors import HoldfastError
 from holdfast.settings import ControllerSettings
 
@@ -34,8 +35,9 @@ CONTROLLERS: tuple[type[Reconciler], ...] = (
     PodGarbageCollector,
     ResourceClaimController,
     ReservationController,
+    ResourcePolicyController,
 )
-BESIDE_KUBERNETES: tuple[type[Reconciler], ...] = (ReservationController,)
+BESIDE_KUBERNETES: tuple[type[Reconciler], ...] = (ReservationController, ResourcePolicyController)
 """The controllers to run on a cluster that has its own kube-controller-manager."""
 REDISCOVER_SECONDS = 30.0
 DISCOVERY_BACKOFF = Backoff(first=1.0, limit=1.0)

@@ -106,10 +106,14 @@ class Reconciler:
         return found
 
     def _record_failure_event(self, key: str, failure: Exception, failures: int) -> None:
+        self.record_failure(self.object_for_key(key), failure, failures)
+
+    def record_failure(
+        self, about: Object | ObjectReference | None, failure: Exception, failures: int
+    ) -> None:
         """Record an event about an object that fails repeatedly."""
         if failures < EVENT_AFTER_FAILURES or isinstance(failure, Conflict | Retryable):
             return  # the next attempt may succeed, or the controller has recorded an event
-        about = self.object_for_key(key)
         if about is not None:
             known = isinstance(failure, HoldfastError)
             message = str(failure) if known else f"{type(failure).__name__}: {failure}"

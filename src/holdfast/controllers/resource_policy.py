@@ -1,0 +1,214 @@
+"""The resource policy controller: pod deletion costs, and the status of policies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.api.resource_policy import ResourcePolicy
+from holdfast.api.scheme import EVENTS, NODES, PODS, RESOURCE_POLICIES
+from holdfast.client.informer_cache import ChangeType
+from holdfast.client.workqueue import WorkQueue, run_workers
+from holdfast.controllers.object_index import ObjectIndex
+from holdfast.controllers.planned_writes import Plan, PlannedEvent, execute_writes
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
+from holdfast.controllers.resource_policy_index import PolicyEntry, PolicyIndex
+from holdfast.controllers.resource_policy_plan import (
+    DELETION_COST_MANUAL,
+    find_excess,
+    plan_policy_status,
+)
+from holdfast.errors import HoldfastError
+
+STATUS_INTERVAL_SECONDS = 1.0
+"""A policy's status is computed at most this often while pods and nodes change."""
+YIELD_AFTER_SECONDS = 0.002
+
+log = logging.getLogger(__name__)
+
+
+class ResourcePolicyController(Reconciler):
+    """Writes the deletion costs of the pods that policies select, and the status of policies.
+
+    Pods carry what was written for them, so a restart continues where the last run stopped: also
+    the pods of a policy that was deleted meanwhile are cleaned up.
+    """
+
+    name = "resourcepolicy-controller"
+    required_resources = (RESOURCE_POLICIES, PODS, NODES)
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._settings = context.settings.resource_policies
+        self._index = PolicyIndex()
+        costs = context.metrics.queues.queue(f"{self.name}-pods")
+        self._costs = WorkQueue(context.clock, observer=costs)
+        """Pods whose deletion cost may have to be written."""
+        self._computed_at: dict[str, float] = {}
+        """When the status of each policy was computed last."""
+        self._manual: set[str] = set()
+        """The uids of the pods that an event was recorded about."""
+        self._manual_before: dict[str, frozenset[str]] = {}
+        """The same from earlier runs, by namespace, read when they are needed."""
+        self._policies = context.informers.get(RESOURCE_POLICIES)
+        self._pods = context.informers.get(PODS)
+        self._in_namespace: ObjectIndex[Pod] = ObjectIndex(lambda pod: pod.namespace)
+        self._policies.add_handler(self._on_policy)
+        self._pods.add_handler(self._in_namespace.on_change)
+        self._pods.add_handler(self._on_pod)
+        context.informers.get(NODES).add_handler(self._on_node)
+
+    async def run(self) -> None:
+        """Count all pods, then process both queues until ``stop``."""
+        self._running = True
+        await self.wait_for_sync()
+        # No cost may be removed before all policies are known.
+        for key, policy in tuple(self._policies.cache.items()):
+            await self._set_policy(key, policy)
+        costs = asyncio.create_task(
+            run_workers(
+                self._costs, self._reconcile_pod, workers=self.workers, name=self.name,
+                failed=self._record_cost_failure,
+            )
+        )  # fmt: skip
+        try:
+            await super().run()
+        finally:
+            costs.cancel()
+            await asyncio.gather(costs, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Accept no more keys; ``run`` ends when the queued ones are processed."""
+        super().stop()
+        self._costs.shutdown()
+
+    def _on_policy(
+        self, kind: ChangeType, old: ResourcePolicy | None, new: ResourcePolicy | None
+    ) -> None:
+        either = new or old
+        assert either is not None
+        if old is not None and new is not None and old.spec == new.spec:
+            self._queue_status(new.key)
+        else:
+            self.queue.add(either.key)
+
+    def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
+        if new is not None:
+            self._put_pod(new)
+        elif old is not None:
+            self._manual.discard(old.uid)
+            self._queue_statuses(self._index.remove_pod(old))
+
+    def _on_node(self, kind: ChangeType, old: Node | None, new: Node | None) -> None:
+        either = new or old
+        assert either is not None
+        labels = None if new is None else new.metadata.labels
+        if old is not None and old.metadata.labels == labels:
+            return
+        changed, pods = self._index.put_node(either.name, labels)
+        self._queue_statuses(changed)
+        for pod in pods:
+            self._queue_cost(pod)
+
+    def _put_pod(self, pod: Pod) -> None:
+        self._queue_statuses(self._index.put_pod(pod))
+        self._queue_cost(pod)
+
+    def _queue_cost(self, pod: Pod) -> None:
+        plan = self._index.plan(pod)
+        if plan.writes or (plan.events and pod.uid not in self._manual):
+            self._costs.add(pod.key)
+
+    def _queue_statuses(self, entries: list[PolicyEntry]) -> None:
+        for entry in entries:
+            self._queue_status(entry.policy.key)
+
+    def _queue_status(self, key: str) -> None:
+        computed = self._computed_at.get(key)
+        wait = 0.0
+        if computed is not None:
+            wait = computed + STATUS_INTERVAL_SECONDS - self.clock.monotonic()
+        if wait > 0:
+            self.queue.add_after(key, wait)
+        else:
+            self.queue.add(key)
+
+    async def reconcile(self, key: str) -> None:
+        """Bring one policy's status up to date, and queue pods whose cost it changes."""
+        policy = self._policies.cache.get(key)
+        await self._set_policy(key, policy)
+        if policy is None:
+            self._computed_at.pop(key, None)
+            return
+        self._computed_at[key] = self.clock.monotonic()
+        plan = self._plan_status(policy)
+        await execute_writes(self.client, plan.writes)
+
+    def _plan_status(self, policy: ResourcePolicy) -> Plan:
+        now = self.clock.now()
+        entry = self._index.entry(policy)
+        if entry is None:
+            error = self._index.error(policy)
+            return plan_policy_status(policy, None, None, now, error=error)
+        usage = entry.usage()
+        if self._settings.drain_excess:
+            before, entry.excess = entry.excess, find_excess(usage)
+            changed = before ^ entry.excess
+            for pod in [p for unit in usage.units for p in unit.pods if p.uid in changed]:
+                self._costs.add(pod.key)
+        return plan_policy_status(policy, usage, entry.conflict(), now)
+
+    async def _set_policy(self, key: str, policy: ResourcePolicy | None) -> None:
+        """Use the present spec of a policy, and count the pods of its namespace again."""
+        namespace, _, name = key.partition("/")
+        if not self._index.set_policy(namespace, name, policy):
+            return
+        now = asyncio.get_running_loop().time
+        yield_at = now() + YIELD_AFTER_SECONDS
+        for pod in self._in_namespace.of(namespace):
+            current = self._pods.cache.get(pod.key)
+            if current is not None:
+                self._put_pod(current)
+            if now() > yield_at:
+                await asyncio.sleep(0)
+                yield_at = now() + YIELD_AFTER_SECONDS
+        self._index.forget_empty(namespace)
+
+    async def _reconcile_pod(self, key: str) -> None:
+        """Write the deletion cost of one pod."""
+        pod = self._pods.cache.get(key)
+        if pod is None:
+            return
+        plan = self._index.plan(pod)
+        await execute_writes(self.client, plan.writes)
+        for event in plan.events:
+            await self._record_once(pod, event)
+
+    def _record_cost_failure(self, key: str, failure: Exception, failures: int) -> None:
+        self.record_failure(self._pods.cache.get(key), failure, failures)
+
+    async def _record_once(self, pod: Pod, event: PlannedEvent) -> None:
+        """Record an event about a pod, unless this or an earlier run did."""
+        if pod.uid in self._manual:
+            return
+        self._manual.add(pod.uid)
+        if pod.namespace not in self._manual_before:
+            self._manual_before[pod.namespace] = await self._recorded_before(pod.namespace)
+        if pod.uid not in self._manual_before[pod.namespace]:
+            self.record_event(pod, event.type, event.reason, event.message)
+
+    async def _recorded_before(self, namespace: str) -> frozenset[str]:
+        try:
+            found = await self.client.list(
+                EVENTS, namespace, fields=f"reason={DELETION_COST_MANUAL}", unreadable=_ignore
+            )
+        except HoldfastError as failure:
+            log.warning("events cannot be listed: %s; some may be recorded again", failure)
+            return frozenset()
+        return frozenset(event.involved_object.uid for event in found.items)
+
+
+def _ignore(_unreadable: object) -> None:
+    pass

@@ -1,0 +1,261 @@
+"""Plan the pod deletion costs and the status of resource policies.
+
+A deletion cost that the controller writes is marked with its value and the uid of the policy. A
+value without the marker, or one that differs from it, is the user's and is never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST, POLICY_UID
+from holdfast.api.pod import Pod
+from holdfast.api.quantity import Quantity
+from holdfast.api.resource_names import CPU
+from holdfast.api.resource_policy import GroupStatus, ResourcePolicy, Unit, UnitStatus
+from holdfast.api.scheme import PODS, RESOURCE_POLICIES
+from holdfast.api.timestamps import rfc3339
+from holdfast.capacity.policies import Policy
+from holdfast.capacity.policy_usage import (
+    GroupUsage,
+    PolicyUsage,
+    UnitUsage,
+    capped_requests,
+    headroom_text,
+    usage_text,
+)
+from holdfast.controllers import conditions
+from holdfast.controllers.planned_writes import Patch, Plan, PlannedEvent
+
+DELETION_COST_MANUAL = "DeletionCostManual"
+EXCESS_COST = -100
+"""The cost of pods above the cap of their unit, if ``drainExcess`` is set."""
+MAX_GROUPS = 20
+"""The largest number of groups that the status of a unit lists."""
+MAX_NAMED = 5
+"""The largest number of things that the message of a condition lists."""
+READY, CONFLICTING = "Ready", "Conflicting"
+OVER_CAPACITY, OVERLAPPING_UNITS = "OverCapacity", "OverlappingUnits"
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyConflict:
+    """The names of other policies that select pods of a policy, and the name of such a pod."""
+
+    policies: tuple[str, ...]
+    pod: str
+
+
+def plan_deletion_cost(
+    pod: Pod,
+    policies: Sequence[Policy],
+    units: Iterable[int] | None,
+    *,
+    excess: bool = False,
+    unusable: Container[str] = (),
+) -> Plan:
+    """Plan the annotations of a pod that these policies select.
+
+    ``units`` are those of its node, None for an unknown node. ``unusable`` has the uids of policies
+    that cannot be compiled: which pods these select is unknown, so their pods keep the last value.
+    """
+    if pod.terminating or pod.finished or not pod.spec.node_name or len(policies) > 1:
+        return Plan()
+    found = pod.metadata.annotations
+    if not policies:
+        return Plan() if found.get(POLICY_UID) in unusable else _plan_removal(pod)
+    if units is None:
+        return Plan()
+    (policy,) = policies
+    value = found.get(DELETION_COST)
+    if value is not None and value != found.get(MANAGED_DELETION_COST):
+        message = f"the pod deletion cost {value[:64]} is not changed for ResourcePolicy "
+        event = PlannedEvent(
+            "Normal", DELETION_COST_MANUAL, f"{message}{policy.key}: a user set it"
+        )
+        return Plan(
+            _annotate(pod, {MANAGED_DELETION_COST: None, POLICY_UID: None}), events=(event,)
+        )
+    cost = str(EXCESS_COST if excess else policy.deletion_cost(units))
+    wanted = {DELETION_COST: cost, MANAGED_DELETION_COST: cost, POLICY_UID: policy.object.uid}
+    return Plan(_annotate(pod, wanted))
+
+
+def _plan_removal(pod: Pod) -> Plan:
+    found = pod.metadata.annotations
+    gone: dict[str, str | None] = {MANAGED_DELETION_COST: None, POLICY_UID: None}
+    if MANAGED_DELETION_COST in found and found.get(DELETION_COST) == found[MANAGED_DELETION_COST]:
+        gone[DELETION_COST] = None
+    return Plan(_annotate(pod, gone))
+
+
+def _annotate(pod: Pod, wanted: Mapping[str, str | None]) -> tuple[Patch, ...]:
+    found = pod.metadata.annotations
+    changed = {key: value for key, value in wanted.items() if found.get(key) != value}
+    if not changed:
+        return ()
+    guard = {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version}
+    return (Patch(PODS, pod.name, {"metadata": {**guard, "annotations": changed}}, pod.namespace),)
+
+
+def find_excess(usage: PolicyUsage) -> frozenset[str]:
+    """Return the uids of the pods above the caps of a unit, the newest of each group.
+
+    Terminating pods are regarded as the newest: the place they use becomes free anyway.
+    """
+    found: set[str] = set()
+    for unit in usage.units:
+        for group in unit.groups if unit.over_cap else ():
+            exact = {pod.uid for pod in unit.members[group.group].pods}
+            found |= exact & _newest_above_caps(unit, group)
+    return frozenset(found)
+
+
+def _newest_above_caps(unit: UnitUsage, group: GroupUsage) -> set[str]:
+    count, used = len(group.pods), dict(group.resources)
+    cap = unit.unit.max_count
+    found = set()
+    for pod in sorted(group.pods, key=_age_rank, reverse=True):
+        above = [r for r, most in unit.unit.max_resources.items() if used[r] > most]
+        request = capped_requests(unit.unit, pod) if above else {}
+        if (cap is None or count <= cap) and not any(request.get(r) for r in above):
+            continue
+        found.add(pod.uid)
+        count -= 1
+        for resource, amount in request.items():
+            used[resource] -= amount
+    return found
+
+
+def _age_rank(pod: Pod) -> tuple[bool, str, str]:
+    return pod.terminating, pod.metadata.creation_timestamp or "", pod.name
+
+
+def plan_policy_status(
+    obj: ResourcePolicy,
+    usage: PolicyUsage | None,
+    conflict: PolicyConflict | None,
+    now: float,
+    *,
+    error: str = "",
+) -> Plan:
+    """Plan the status of a policy; ``usage`` is None if ``error`` tells why it cannot be used."""
+    units = () if usage is None else tuple(map(_unit_status, usage.units, obj.spec.units))
+    wanted: Raw = {
+        "observedGeneration": obj.metadata.generation,
+        "usage": "" if usage is None else usage_text(usage),
+        "headroom": "" if usage is None else headroom_text(usage),
+    }
+    status = obj.status
+    known = (status.observed_generation, status.usage, status.headroom)
+    changed = {key: value for (key, value), old in zip(wanted.items(), known, strict=True)
+               if value != old}  # fmt: skip
+    if units != status.units:
+        changed["units"] = [_raw_unit(unit) for unit in units]
+    listed = conditions.to_raw(status.conditions)
+    at = rfc3339(now)
+    each = _conditions(usage, conflict, error)
+    if any([conditions.set_condition(listed, condition, at) for condition in each]):
+        changed["conditions"] = listed
+    if not changed:
+        return Plan()
+    guard = {"uid": obj.uid, "resourceVersion": obj.metadata.resource_version}
+    patch = {"metadata": guard, "status": changed}
+    return Plan((Patch(RESOURCE_POLICIES, obj.name, patch, obj.namespace, subresource="status"),))
+
+
+def _unit_status(usage: UnitUsage, spec: Unit) -> UnitStatus:
+    groups = usage.groups[:MAX_GROUPS]
+    total = usage.resources
+    return UnitStatus(
+        name=usage.unit.name,
+        nodes=len(usage.nodes),
+        pods=len(usage.pods),
+        max_count=usage.unit.max_count,
+        max_resources=spec.max_resources,
+        resources={
+            name: _amount_text(name, total[name], cap) for name, cap in spec.max_resources.items()
+        },
+        groups=tuple(
+            GroupStatus(labels=dict(group.group), pods=len(group.pods))
+            for group in groups
+            if group.group
+        ),
+    )
+
+
+def _amount_text(name: str, amount: int, cap: str | float) -> str:
+    """Write an amount in the suffix family of its cap."""
+    return str(Quantity(amount, -3 if name == CPU else 0, Quantity.parse(cap).format))
+
+
+def _raw_unit(unit: UnitStatus) -> Raw:
+    raw: Raw = {"name": unit.name, "nodes": unit.nodes, "pods": unit.pods}
+    if unit.max_count is not None:
+        raw["maxCount"] = unit.max_count
+    if unit.max_resources:
+        raw |= {"resources": unit.resources, "maxResources": unit.max_resources}
+    if unit.groups:
+        raw["groups"] = [{"labels": g.labels, "pods": g.pods} for g in unit.groups]
+    return raw
+
+
+def _conditions(
+    usage: PolicyUsage | None, conflict: PolicyConflict | None, error: str
+) -> Iterable[Raw]:
+    """Return the conditions; each has a message, so that a change replaces the last one."""
+    if usage is None:
+        yield _condition(READY, "False", "InvalidSpec", error)
+    else:
+        yield _condition(READY, "True", "ValidSpec", "the policy can be used")
+    if conflict is None:
+        yield _condition(CONFLICTING, "False", "NoConflict", "no other policy selects its pods")
+    else:
+        others = _listed(conflict.policies, ", ")
+        message = f"pods such as {conflict.pod} are also selected by ResourcePolicy {others}"
+        yield _condition(CONFLICTING, "True", "PodsOfSeveralPolicies", message)
+    over = [] if usage is None else list(_above_caps(usage))
+    if over:
+        yield _condition(OVER_CAPACITY, "True", "AboveCap", _listed(over, "; "))
+    else:
+        yield _condition(OVER_CAPACITY, "False", "WithinCaps", "no unit is above its caps")
+    shared = () if usage is None else usage.overlapping_nodes
+    if usage is not None and shared:
+        units = [unit.unit.name for unit in usage.units if shared[0] in unit.nodes]
+        message = f"nodes such as {shared[0]} belong to the units {_listed(units, ', ')}"
+        yield _condition(OVERLAPPING_UNITS, "True", "NodesInSeveralUnits", message)
+    else:
+        message = "no node belongs to more than one unit"
+        yield _condition(OVERLAPPING_UNITS, "False", "NoOverlap", message)
+
+
+def _above_caps(usage: PolicyUsage) -> Iterable[str]:
+    for at, unit in enumerate(usage.units):
+        caps = usage.policy.object.spec.units[at].max_resources
+        for group in unit.groups if unit.over_cap else ():
+            labels = ", ".join(f"{key}={value}" for key, value in group.group)
+            of = f" with {labels}" if labels else ""
+            count, most = len(group.pods), unit.unit.max_count
+            if most is not None and count > most:
+                yield f"unit {unit.unit.name} has {count} pods{of}, maxCount is {most}"
+            for name, cap in unit.unit.max_resources.items():
+                if group.resources[name] > cap:
+                    amount = _amount_text(name, group.resources[name], caps[name])
+                    yield (
+                        f"the pods{of} in unit {unit.unit.name} request {name} {amount}, "
+                        f"maxResources is {caps[name]}"
+                    )
+
+
+def _listed(items: Sequence[str], separator: str) -> str:
+    more = len(items) - MAX_NAMED
+    shown = separator.join(items[:MAX_NAMED])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _condition(type_: str, status: str, reason: str, message: str) -> Raw:
+    return {"type": type_, "status": status, "reason": reason, "message": message[:1024]}
