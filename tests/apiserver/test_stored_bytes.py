@@ -2,6 +2,7 @@
 
 ``recorded/store.tar.xz`` contains a data directory with one object of every kind at that time. This
 build must open it, return every object unchanged, and store the same bytes for the same requests.
+Only the CRDs that Holdfast ships change: they are those of this build.
 ``--record`` writes the archive only if it does not exist.
 """
 
@@ -18,11 +19,14 @@ from apiserver.recorded_lifecycle import MARKED, renamed, with_label
 from apiserver.recorder import Recorder
 from apiserver.server_fixture import start_server
 from apiserver.test_custom_resources import CRDS
+from holdfast.apiserver.schema.structural import shipped_crds
 from holdfast.testing import VirtualClock
 
 RECORDED = Path(__file__).parent / "recorded"
 ARCHIVE = RECORDED / "store.tar.xz"
 SHOWN = RECORDED / "store.shown"
+DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions", "")
+SHIPPED = {(*DEFINITIONS, crd["metadata"]["name"]) for crd in shipped_crds()}
 OWN = re.compile(rb'"(uid|resourceVersion)":"[^"]*"')
 
 
@@ -67,9 +71,13 @@ async def earlier(tmp_path, request):
     return tmp_path / "earlier"
 
 
+def without_shipped(values):
+    return {key: value for key, value in values.items() if key not in SHIPPED}
+
+
 async def test_the_same_requests_write_the_same_bytes(tmp_path, earlier):
     await write_all(tmp_path)
-    now, before = stored_values(tmp_path), stored_values(earlier)
+    now, before = stored_values(tmp_path), without_shipped(stored_values(earlier))
     assert {key: now.get(key) for key in before} == before
 
 
@@ -81,7 +89,37 @@ async def test_objects_of_an_earlier_build_are_returned_unchanged(earlier, reque
         for kind in await read_kinds(api):
             if (await api.call("GET", kind.path(""), **MARKED)).json["items"]:
                 await to.ask(kind.plural, "GET", kind.path(""), **MARKED)
-    assert stored_values(earlier) == before
+    assert without_shipped(stored_values(earlier)) == without_shipped(before)
     if request.config.getoption("--record"):
         SHOWN.write_text(to.text)
     assert to.text == SHOWN.read_text()
+
+
+POLICIES = "resourcepolicies.scheduling.sigs.x-k8s.io"
+NOTE = "holdfast.dev/shipped-generation"
+
+
+async def definition(directory, patch=None):
+    """Return the spec and metadata of our CRD; change it first if there is a patch."""
+    async with start_server(directory, clock=VirtualClock()) as api:
+        if patch is not None:
+            merge = {"content-type": "application/merge-patch+json"}
+            done = await api.call("PATCH", f"{CRDS}/{POLICIES}", patch, headers=merge)
+            assert done.status == 200, done.json
+        found = (await api.call("GET", f"{CRDS}/{POLICIES}")).json
+    return found["spec"], found["metadata"]
+
+
+async def test_the_definitions_of_an_earlier_build_become_those_of_this_one(tmp_path, earlier):
+    fresh, _ = await definition(tmp_path / "new")
+    spec, meta = await definition(earlier)
+    assert (spec, meta["generation"], meta["annotations"]) == (fresh, 2, {NOTE: "2"})
+    again, unchanged = await definition(earlier)
+    assert (again, unchanged["resourceVersion"]) == (fresh, meta["resourceVersion"])
+
+
+async def test_a_definition_that_a_client_changed_stays(earlier):
+    names = {"spec": {"names": {"shortNames": ["rsp", "policy"]}}}
+    await definition(earlier, names)
+    spec, meta = await definition(earlier)
+    assert (spec["names"]["shortNames"], meta["generation"]) == (["rsp", "policy"], 3)

@@ -67,6 +67,34 @@ _HOOK = {
     "rules": [{"apiGroups": ["example.com"], "apiVersions": ["*"], "operations": ["CREATE"],
                "resources": ["*"]}],
 }  # fmt: skip
+
+
+def _policy(values: Values) -> Raw:
+    """A resource policy with every field of its spec."""
+    first = build.a_unit(
+        "one",
+        values.pick((0, 1, 1_000_000)),
+        nodes={"zone": "a"},
+        max_count=values.pick((0, 1, 2**31 - 1, None)),
+        max_resources={"cpu": values.pick((1, "1500m", "1e99")), "example.com/gpu": 0},
+        pod_labels={"unit": "one"},
+        pod_annotations={"example.com/unit": "one"},
+    )
+    policies = ("LackResourceOrExceedMax", "ExceedMax", "LackResourceAndNoTerminating")
+    waits = {"policy": "TimeoutOrExceedMax", "timeout": values.pick(("0", "1s", "1h30m"))}
+    tries = waits if values.chance(0.5) else {"policy": values.pick(policies)}
+    return build.a_resource_policy(
+        "policy",
+        pods={"app": "web"},
+        units=[first, build.a_unit("two", 1, nodes={"zone": "b"})],
+        match_label_keys=["pod-template-hash"],
+        match_policy={"ignoreTerminatingPod": values.chance(0.5), "ignorePreviousPod": True},
+        strategy=values.pick(("prefer", "required")),
+        when_try_next_units=tries,
+        preempt_policy=values.pick(("AfterAllUnits", "BeforeNextUnit")),
+    )
+
+
 _REFERENCE = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
 SEEDS: dict[str, Callable[[Values], Raw]] = {
@@ -77,9 +105,7 @@ SEEDS: dict[str, Callable[[Values], Raw]] = {
     "reservations": lambda values: build.a_reservation(
         "r", cpu="1", owner_labels={"app": values.pick(("web", "a"))}
     ),
-    "resourcepolicies": lambda _values: build.a_resource_policy(
-        "policy", pods={"app": "web"}, units=[build.a_unit("one", 1, nodes={"zone": "a"})]
-    ),
+    "resourcepolicies": _policy,
     "replicasets": lambda values: build.a_replica_set("web", replicas=values.pick((0, 1, 2))),
     "deployments": lambda values: build.a_deployment("web", replicas=values.pick((0, 1, 2))),
     "deviceclasses": lambda _values: devices.a_device_class("gpu"),

@@ -65,7 +65,16 @@ FULL = {
                    "currentOwners": [{"name": "p", "namespace": "default", "uid": "z"}]}},
     "pending reservations": a_reservation("m", owners=[{"labelSelector": SELECTOR}]),
     "resource policies": a_resource_policy("m", units=[
-        a_unit("a", 2, max_count=1), a_unit("b", 1)], match_label_keys=["k"]),
+        a_unit("a", 2, max_count=1, max_resources={"cpu": "1", "example.com/gpu": 1},
+               pod_labels={"unit": "a"}, pod_annotations={"unit": "a"}), a_unit("b", 1)],
+        match_label_keys=["k"], match_policy={"ignoreTerminatingPod": True,
+                                              "ignorePreviousPod": True},
+        when_try_next_units="TimeoutOrExceedMax", timeout="1m", strategy="prefer",
+        preempt_policy="BeforeNextUnit") | {"status": {
+            "observedGeneration": 1, "usage": "a 1/1", "headroom": "0", "units": [
+                {"name": "a", "nodes": 1, "pods": 1, "maxCount": 1, "resources": {"cpu": "1"},
+                 "groups": [{"labels": {"k": "v"}, "pods": 1}]}],
+            "conditions": [{"type": "Ready", "status": "True"}]}},
     "device classes": a_device_class("m", extended_resource_name="example.com/gpu"),
     "slices": a_slice("m", node="sound", pool="m", devices=[
         a_device("gpu-0", attributes={"model": "a"}, capacity={"memory": "1Gi"},

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.workloads import SYSTEM_PRIORITIES
 from holdfast.apiserver.access.bootstrap_roles import BINDINGS, ROLES
 from holdfast.apiserver.schema.structural import shipped_crds
@@ -17,6 +19,8 @@ from holdfast.apiserver.wire.responses import StreamResponse
 from holdfast.client.transport import Request, Response
 from holdfast.errors import from_status
 
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_SHIPPED_GENERATION = "holdfast.dev/shipped-generation"
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _CRITICAL = {
     "system-cluster-critical": "Used for system critical pods that must run in the cluster, but "
@@ -24,6 +28,7 @@ _CRITICAL = {
     "system-node-critical": "Used for system critical pods that must not be moved from their "
     "current node.",
 }
+log = logging.getLogger(__name__)
 
 
 class RequestHandler(Protocol):
@@ -52,17 +57,51 @@ def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
     for binding in BINDINGS:
         yield f"{rbac}/clusterrolebindings", binding
     for definition in shipped_crds():
-        yield "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
+        yield _DEFINITIONS, definition
 
 
 async def create_bootstrap_objects(server: RequestHandler) -> None:
-    """Create the missing objects by requests to the server; existing ones stay unchanged."""
+    """Create the missing objects by requests to the server; existing ones stay unchanged.
+
+    Only our own CRDs are replaced when another build stored them and no client changed them.
+    """
     await asyncio.gather(*(_create(server, path, body) for path, body in _requests()))
 
 
 async def _create(server: RequestHandler, path: str, body: bytes) -> None:
-    request = Request("POST", path, {"fieldValidation": "Ignore"}, {}, body)
+    response = await _send(server, "POST", path, body)
+    if response.status == 409 and path == _DEFINITIONS:
+        await _replace_definition(server, msgspec.json.decode(body))
+    elif response.status not in (201, 409):
+        raise from_status(response.status, msgspec.json.decode(response.body))
+
+
+async def _replace_definition(server: RequestHandler, shipped: JsonObject) -> None:
+    """Store the spec that this build ships, if the stored one is unchanged since Holdfast wrote it.
+
+    An annotation has the generation that Holdfast wrote; without it that was the first.
+    """
+    path = f"{_DEFINITIONS}/{shipped['metadata']['name']}"
+    stored = msgspec.json.decode((await _send(server, "GET", path)).body)
+    meta = stored.get("metadata") or {}
+    notes, generation = meta.get("annotations") or {}, meta.get("generation", 0)
+    if str(generation) != notes.get(_SHIPPED_GENERATION, "1") or "deletionTimestamp" in meta:
+        return
+    new = {**stored, "spec": shipped["spec"]}
+    response = await _send(server, "PUT", path, msgspec.json.encode(new), dryRun="All")
+    if response.status == 200:
+        if msgspec.json.decode(response.body)["metadata"]["generation"] == generation:
+            return
+        meta["annotations"] = {**notes, _SHIPPED_GENERATION: str(generation + 1)}
+        response = await _send(server, "PUT", path, msgspec.json.encode(new))
+    if response.status != 200:
+        log.warning("%s stays as an earlier build stored it: %s", path, response.body.decode())
+
+
+async def _send(
+    server: RequestHandler, method: str, path: str, body: bytes = b"", **query: str
+) -> Response:
+    request = Request(method, path, {"fieldValidation": "Ignore", **query}, {}, body)
     response = await server.handle(request, ADMIN)
     assert isinstance(response, Response)
-    if response.status not in (201, 409):
-        raise from_status(response.status, msgspec.json.decode(response.body))
+    return response

@@ -133,6 +133,8 @@ RESOURCE_POLICY: Table = {
     "spec.matchLabelKeys": 64,
     "spec.units": 32,
     "spec.units[].maxResources": 256,
+    "spec.units[].podLabels": 256,
+    "spec.units[].podAnnotations": 256,
     **_under("spec.units[].nodeSelector", SELECTOR),
 }
 WORKLOAD: Table = {

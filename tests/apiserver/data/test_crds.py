@@ -180,9 +180,3 @@ def test_the_example_policy_of_the_proposal_is_accepted():
 def test_the_error_of_an_invalid_policy_contains_the_field(spec, field):
     _, wrong, _ = judged(POLICY, spec)
     assert field in [at for at, _ in wrong], wrong
-
-
-def test_exists_takes_no_values():
-    expression = {"key": "a", "operator": "Exists", "values": ["x"]}
-    _, wrong, _ = judged(POLICY, {"units": [{}], "podSelector": {"matchExpressions": [expression]}})
-    assert any("anyOf" in message for _, message in wrong)

@@ -54,7 +54,7 @@ def test_rules_apply_to_list_items_and_map_values():
         l={"type": "array", "items": short}, m={"type": "object", "additionalProperties": short}
     )
     found = wrong(compiled, {"l": ["a", "long"], "m": {"k": "long"}})
-    assert [field for field, _ in found] == ["spec.l[1]", "spec.m.k"]
+    assert [field for field, _ in found] == ["spec.l[1]", "spec.m[k]"]
 
 
 def test_a_rule_with_old_self_is_evaluated_only_for_updates():

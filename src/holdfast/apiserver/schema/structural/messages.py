@@ -13,6 +13,7 @@ _GO_TYPES = {
     bool: "bool", int: "int64", float: "float64", str: "string", dict: "map[string]interface {}",
     list: "[]interface {}", type(None): "nil",
 }  # fmt: skip
+_EXACT = 2**53  # as upstream: larger floats may not be the number that was written
 
 
 def required(path: str) -> Cause:
@@ -74,16 +75,18 @@ def combined(message: str) -> Cause:
 
 
 def type_name(value: Any) -> str:
-    """Return the JSON type of a value.
+    """Return the JSON type of a value; a float is an integer as far as it is exact.
 
-    >>> [type_name(v) for v in (None, True, 1, 1.5, 2.0, "", [], {})]
-    ['null', 'boolean', 'integer', 'number', 'integer', 'string', 'array', 'object']
+    >>> [type_name(v) for v in (None, True, 1, 1.5, 2.0, 1e19, "", [], {})]
+    ['null', 'boolean', 'integer', 'number', 'integer', 'number', 'string', 'array', 'object']
     """
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "boolean"
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+    if isinstance(value, int) or (
+        isinstance(value, float) and value.is_integer() and abs(value) < _EXACT
+    ):
         return "integer"
     if isinstance(value, float):
         return "number"
@@ -93,6 +96,16 @@ def type_name(value: Any) -> str:
 def quoted(value: Any) -> str:
     """Return a value as JSON, for messages."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def limit_for(value: float, limit: float) -> str:
+    """Format a limit as Go prints it beside a value, which may be an integer.
+
+    >>> limit_for(1000001, 1000000), limit_for(1000001.5, 1000000), limit_for(2, 1.5)
+    ('1000000', '1e+06', '1.5')
+    """
+    whole = isinstance(value, int) and float(limit).is_integer()
+    return repr(int(limit)) if whole else go_number(limit)
 
 
 def go_number(value: float) -> str:

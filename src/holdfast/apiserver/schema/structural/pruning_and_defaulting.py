@@ -8,10 +8,11 @@ import msgspec
 
 from holdfast.apiserver.schema.field_validation import OBJECT_META, prune_type
 from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode
-from holdfast.errors import TooLarge
+from holdfast.errors import BadRequest, TooLarge
 from holdfast.store import MAX_VALUE
 
 _FIELD_BYTES = 5  # bytes that the shortest field name adds to a value
+_LARGEST_INT = 2**63
 _META = ("apiVersion", "kind", "metadata")
 
 
@@ -22,6 +23,8 @@ def prune(node: SchemaNode, value: Any, path: str, dropped: list[str]) -> Any:
             item if node.items is None else prune(node.items, item, f"{path}[{i}]", dropped)
             for i, item in enumerate(value)
         ]
+    if isinstance(value, int | float):
+        return _as_go_reads(node, value, path)
     if not isinstance(value, dict):
         return value
     out: dict[str, Any] = {}
@@ -38,6 +41,22 @@ def prune(node: SchemaNode, value: Any, path: str, dropped: list[str]) -> Any:
         else:
             dropped.append(where)
     return out
+
+
+def _as_go_reads(node: SchemaNode, value: float, path: str) -> float:
+    """Return a number as Go reads it and writes it again.
+
+    ``2.0`` in an integer field becomes 2; an integer that no int64 has becomes a float.
+    """
+    if isinstance(value, float):
+        whole = node.type == "integer" and abs(value) < _LARGEST_INT and value.is_integer()
+        return int(value) if whole else value
+    if -_LARGEST_INT <= value < _LARGEST_INT:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        raise BadRequest(f"{path}: the number has too many digits") from None
 
 
 def _prune_meta(name: str, value: Any, path: str, dropped: list[str]) -> Any:

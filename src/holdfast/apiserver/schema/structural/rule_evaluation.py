@@ -53,13 +53,20 @@ def _broken_rules(
         for name, one in value.items():
             child = node.child(name)
             if child is not None and not isinstance(child, bool):
-                where = f"{path}.{name}" if path else name
+                where = _child_path(node, path, name)
                 yield from _broken_rules(child, one, where, before.get(name, ABSENT), budget)
     elif isinstance(value, list) and node.items is not None:
         known = _by_key(node, old)
         for i, one in enumerate(value):
             old_item = known.get(_key(node, one), ABSENT) if known else ABSENT
             yield from _broken_rules(node.items, one, f"{path}[{i}]", old_item, budget)
+
+
+def _child_path(node: SchemaNode, path: str, name: str) -> str:
+    """Return the path of a field or, as upstream has it for rules alone, ``[key]`` of a map."""
+    if name not in node.properties:
+        return f"{path}[{name}]"
+    return f"{path}.{name}" if path else name
 
 
 def _evaluate_node(

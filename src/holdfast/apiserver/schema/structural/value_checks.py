@@ -60,12 +60,12 @@ def _maximum(schema: Mapping[str, Any]) -> Check | None:
     limit, strict = schema.get("maximum"), schema.get("exclusiveMaximum")
     if limit is None:
         return None
-    rule = f"should be less than {'' if strict else 'or equal to '}{messages.go_number(limit)}"
+    rule = f"should be less than {'' if strict else 'or equal to '}"
 
     def check(value: Any, path: str) -> Cause | None:
         if not is_number(value) or value < limit or (value == limit and not strict):
             return None
-        return messages.broken(path, value, rule)
+        return messages.broken(path, value, rule + messages.limit_for(value, limit))
 
     return check
 
@@ -74,12 +74,12 @@ def _minimum(schema: Mapping[str, Any]) -> Check | None:
     limit, strict = schema.get("minimum"), schema.get("exclusiveMinimum")
     if limit is None:
         return None
-    rule = f"should be greater than {'' if strict else 'or equal to '}{messages.go_number(limit)}"
+    rule = f"should be greater than {'' if strict else 'or equal to '}"
 
     def check(value: Any, path: str) -> Cause | None:
         if not is_number(value) or value > limit or (value == limit and not strict):
             return None
-        return messages.broken(path, value, rule)
+        return messages.broken(path, value, rule + messages.limit_for(value, limit))
 
     return check
 

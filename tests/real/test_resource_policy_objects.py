@@ -1,0 +1,113 @@
+"""The CRD of ResourcePolicy on a real kube-apiserver: it refuses what the embedded server refuses.
+
+Both get the same objects; their answers must agree in status, field paths and stored spec.
+"""
+
+import asyncio
+import json
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from apiserver.server_fixture import start_server
+from holdfast.testing import a_resource_policy, a_unit
+from policies.policy_objects import BAD, GOOD, policy
+
+pytestmark = pytest.mark.real
+CRDS = Path(__file__).parents[2] / "deploy" / "crds"
+PATH = "/apis/scheduling.sigs.x-k8s.io/v1alpha1/namespaces/default/resourcepolicies"
+TEST = "?dryRun=All&fieldValidation=Strict"
+
+
+@pytest.fixture(scope="module")
+def plane(control_plane):
+    control_plane.kubectl("apply", "-f", str(CRDS))
+    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    yield control_plane
+    control_plane.kubectl("delete", "resourcepolicies", "--all")
+
+
+@pytest.fixture
+async def embedded(tmp_path):
+    async with start_server(tmp_path) as running:
+        yield running
+
+
+def send(plane, method, path, body=None):
+    """Send a request to the real API server; return its status and body."""
+    request = urllib.request.Request(
+        plane.url + path,
+        data=None if body is None else json.dumps(body).encode(),
+        method=method,
+        headers={"Authorization": f"Bearer {plane.token}", "Content-Type": "application/json"},
+    )
+    try:
+        context = ssl._create_unverified_context()
+        with urllib.request.urlopen(request, context=context, timeout=30) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code, json.loads(refusal.read())
+
+
+async def send_to_both(plane, embedded, body):
+    status, real = await asyncio.to_thread(send, plane, "POST", PATH + TEST, body)
+    answer = await embedded.call("POST", PATH + TEST, body)
+    assert answer.status == status, (real, answer.json)
+    return status, real, answer.json
+
+
+def errors(answer):
+    """Return field and reason of every cause; without the remark that rules were not evaluated."""
+    causes = answer["details"]["causes"]
+    return {(cause["field"], cause["reason"]) for cause in causes if cause["field"] != "<nil>"}
+
+
+async def test_P049_both_servers_refuse_the_same_objects_with_the_same_fields(plane, embedded):
+    for name, (obj, field) in BAD.items():
+        status, real, ours = await send_to_both(plane, embedded, obj)
+        assert (status, errors(real)) == (422, errors(ours)), name
+        assert field in {at for at, _ in errors(real)}, name
+
+
+async def test_both_servers_give_the_same_messages_for_broken_rules(plane, embedded):
+    """Where schema and rules are valid CEL, not only the field but the message is the same."""
+    compared = 0
+    for name, (obj, field) in BAD.items():
+        _, real, ours = await send_to_both(plane, embedded, obj)
+        said = {c["message"] for c in real["details"]["causes"] if c["field"] == field}
+        if all("in body" not in message for message in said):
+            assert said == {c["message"] for c in ours["details"]["causes"] if c["field"] == field}
+            compared += name in BAD
+    assert compared > 30
+
+
+async def test_both_servers_accept_the_same_objects_and_set_the_same_defaults(plane, embedded):
+    for name, obj in GOOD.items():
+        status, real, ours = await send_to_both(plane, embedded, obj)
+        assert (status, real["spec"]) == (201, ours["spec"]), name
+
+
+def test_kubectl_shows_strategy_usage_and_headroom(plane):
+    shown = a_resource_policy("shown", units=[a_unit("od", max_count=2)], strategy="prefer")
+    plane.kubectl("create", "-f", "-", text=json.dumps(shown))
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"usage": "od 2/2, spot 1/3", "headroom": "2", "conditions": ready}
+    patch = json.dumps({"status": status})
+    plane.kubectl("patch", "rsp", "shown", "--subresource=status", "--type=merge", "-p", patch)
+    head, row = plane.kubectl("get", "resourcepolicies", "shown").splitlines()
+    assert head.split() == ["NAME", "STRATEGY", "PODS", "HEADROOM", "AGE"]
+    assert row.split()[:-1] == ["shown", "prefer", "od", "2/2,", "spot", "1/3", "2"]
+    head, row = plane.kubectl("get", "rsp", "shown", "-o", "wide").splitlines()
+    assert (head.split()[4], row.split()[7]) == ("READY", "True")
+
+
+def test_an_update_may_not_make_an_object_invalid(plane):
+    status, stored = send(plane, "POST", PATH, {**policy(), "metadata": {"name": "changed"}})
+    assert status == 201
+    invalid, field = BAD["duplicate unit names"]
+    changed = {**stored, "spec": invalid["spec"]}
+    status, refusal = send(plane, "PUT", f"{PATH}/changed", changed)
+    assert (status, errors(refusal)) == (422, {(field, "FieldValueInvalid")})
