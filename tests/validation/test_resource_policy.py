@@ -1,0 +1,66 @@
+"""What is wrong with a stored ResourcePolicy, and whether it is followed nevertheless."""
+
+import pytest
+
+from holdfast.capacity.policies import compile_policy
+from holdfast.errors import Invalid, aggregate_message
+from holdfast.testing import a_resource_policy, a_unit, typed
+
+
+def policy(*units, **spec):
+    return typed(a_resource_policy("p", pods={"app": "web"}, units=units, **spec))
+
+
+@pytest.mark.parametrize(
+    ("unit", "text"),
+    [
+        ({"pod_labels": {"app": "x"}},
+         'spec.units[0].podLabels: Forbidden: "app" may not be in podSelector or matchLabelKeys'),
+        ({"pod_labels": {"team": "x"}},
+         'spec.units[0].podLabels: Forbidden: "team" may not be in podSelector or matchLabelKeys'),
+        ({"pod_labels": {"hash": "x"}},
+         'spec.units[0].podLabels: Forbidden: "hash" may not be in podSelector or matchLabelKeys'),
+        ({"pod_labels": {"a b": "x"}}, 'spec.units[0].podLabels: Invalid value: "a b": '),
+        ({"pod_labels": {"a": "x y"}}, 'spec.units[0].podLabels[a]: Invalid value: "x y": '),
+        ({"pod_annotations": {"a b": "x"}}, 'spec.units[0].podAnnotations: Invalid value: "a b": '),
+        ({"pod_annotations": {"controller.kubernetes.io/pod-deletion-cost": "1"}},
+         "spec.units[0].podAnnotations: Forbidden: the controller of resource policies writes"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_would_write_wrong_metadata_is_not_followed(unit, text):
+    selector = {
+        "matchLabels": {"app": "web"},
+        "matchExpressions": [{"key": "team", "operator": "Exists"}],
+    }
+    obj = policy(a_unit("od", **unit), pod_selector=selector, match_label_keys=["hash"])
+    with pytest.raises(Invalid) as refusal:
+        compile_policy(obj)
+    assert text in refusal.value.message
+
+
+@pytest.mark.parametrize(
+    ("obj", "text"),
+    [
+        (policy(a_unit("od"), a_unit("spot"), a_unit("od"), {}, {}),
+         'spec.units[2].name: Duplicate value: "od"'),
+        (policy(a_unit("od"), match_label_keys=["hash", "app"]),
+         'spec.matchLabelKeys[1]: Invalid value: "app": may not be in podSelector as well'),
+        (policy(a_unit("od"), match_label_keys=["hash", "hash"]),
+         'spec.matchLabelKeys[1]: Duplicate value: "hash"'),
+        (policy(a_unit("od"), strategy="maybe"),
+         'spec.strategy: Unsupported value: "maybe": supported values: "prefer", "required"'),
+        (policy(a_unit("od", -1)),
+         "spec.units[0].priority: Invalid value: -1: must be greater than or equal to 0"),
+        (policy(a_unit("od", max_count=-3)),
+         "spec.units[0].maxCount: Invalid value: -3: must be greater than or equal to 0"),
+    ],
+)  # fmt: skip
+def test_a_policy_whose_meaning_is_clear_is_followed_and_has_problems(obj, text):
+    assert aggregate_message(compile_policy(obj).problems) == text
+
+
+def test_a_valid_policy_has_no_problems():
+    labels = {"tier": "od", "example.com/x": ""}
+    notes = {"Example.com/note": "any text"}
+    unit = a_unit("od", max_count=0, pod_labels=labels, pod_annotations=notes)
+    assert compile_policy(policy(unit, {}, {}, match_label_keys=["hash"])).problems == ()
