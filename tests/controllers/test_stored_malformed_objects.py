@@ -33,6 +33,8 @@ from holdfast.testing import (
     a_priority_class,
     a_replica_set,
     a_reservation,
+    a_resource_policy,
+    a_unit,
 )
 from soak_size import some_of
 
@@ -94,6 +96,13 @@ FULL: list[tuple[Resource[Any], dict[str, Any]]] = [
         "status": {"phase": "Available", "nodeName": "sound", "allocatable": {"cpu": "1"},
                    "currentOwners": [{"name": "p", "namespace": "default", "uid": "z"}],
                    "conditions": [CONDITION]}}),
+    (scheme.RESOURCE_POLICIES, a_resource_policy(
+        "m", pods={}, match_label_keys=["k"], match_policy={"ignoreTerminatingPod": True},
+        units=[a_unit("u", 3, nodes={"a": "b"}, max_count=1, max_resources={"cpu": "1"},
+                      pod_labels={"l": "v"})]) | {
+        "status": {"usage": "u 0/1", "headroom": "1", **STATUS,
+                   "units": [{"name": "u", "nodes": 0, "pods": 0, "maxCount": 1,
+                              "groups": [{"labels": {"k": "v"}, "pods": 1}]}]}}),
 ]  # fmt: skip
 
 
@@ -143,7 +152,7 @@ async def free(cluster, resource, body, path, what):
     change = {"metadata": {"finalizers": None, "ownerReferences": None}}
     media = "application/merge-patch+json"
     answer = await send(cluster, "PATCH", path, change, content_type=media)
-    if resource is scheme.RESERVATIONS and answer.status in (400, 422):
+    if resource in (scheme.RESERVATIONS, scheme.RESOURCE_POLICIES) and answer.status in (400, 422):
         found = msgspec.json.decode((await send(cluster, "GET", path)).body)["metadata"]
         kept = {key: found[key] for key in ("name", "resourceVersion")}
         answer = await send(cluster, "PUT", path, {**body, "metadata": kept})
