@@ -8,7 +8,7 @@ its pods count in other units.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 COST_STEP = 100
 """The deletion costs of two neighbouring priorities differ by this much."""
 _MAX_AMOUNT = 2**62
+_NO_POLICIES: Mapping[str, Policy] = {}
 _NEXT_UNITS = (
     names.LACK_RESOURCE_OR_EXCEED_MAX,
     names.EXCEED_MAX,
@@ -195,6 +196,11 @@ def bound_time(pod: Pod) -> float | None:
     return None
 
 
+def creation_time(pod: Pod) -> float:
+    """Return when a pod was created, in seconds since the epoch; 0 if that is unknown."""
+    return _seconds(pod.metadata.creation_timestamp) or 0.0
+
+
 def compile_policy(obj: ResourcePolicy) -> Policy:
     """Compile a policy; raise Invalid with the fields that have no meaning.
 
@@ -225,6 +231,7 @@ class Policies:
         self._by_uid: dict[str, Policy] = {}
         self._in_namespace: dict[str, dict[str, Policy]] = {}
         self._errors: dict[str, str] = {}
+        self._with_timeouts: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -251,7 +258,7 @@ class Policies:
         self._store(policy)
         keys = policy.selector.keys | frozenset(obj.spec.match_label_keys)
         self._node_table.add_selector_keys(keys)
-        self._node_table.epochs.bump("policies")
+        self._changed()
 
     def _store(self, policy: Policy) -> None:
         uid = policy.object.uid
@@ -271,7 +278,23 @@ class Policies:
         del of_namespace[obj.uid]
         if not of_namespace:
             del self._in_namespace[policy.object.namespace]
+        self._changed()
+
+    def _changed(self) -> None:
+        self._with_timeouts = frozenset(
+            policy.object.namespace
+            for policy in self._by_uid.values()
+            if policy.next_units == names.TIMEOUT_OR_EXCEED_MAX
+        )
         self._node_table.epochs.bump("policies")
+
+    def in_namespace(self, namespace: str) -> Collection[Policy]:
+        """Return the policies of a namespace."""
+        return self._in_namespace.get(namespace, _NO_POLICIES).values()
+
+    def have_timeouts(self, namespace: str) -> bool:
+        """Return whether any policy of a namespace waits for a time-out."""
+        return namespace in self._with_timeouts
 
     def governing(self, pod_info: PodInfo) -> list[Policy]:
         """Return the policies that select this pod, by name; more than one is a conflict."""
@@ -287,6 +310,7 @@ class Policies:
         copy._by_uid = dict(self._by_uid)
         copy._in_namespace = {ns: dict(found) for ns, found in self._in_namespace.items()}
         copy._errors = dict(self._errors)
+        copy._with_timeouts = self._with_timeouts
         return copy
 
 

@@ -3,6 +3,7 @@
 A counter belongs to what it counts (namespaces and selector, and below that topology key and
 eligible nodes) and is shared by all classes of pods that use it. With one counter for each class,
 every placement would pay for all classes. Adding or removing a pod changes one cell of a counter.
+``PodSum`` adds up amounts of the same pods.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from holdfast.columns.affinity_terms import PodSelector
 from holdfast.columns.cells import cells
 from holdfast.columns.journal import Journal
 from holdfast.columns.node_labels import LabelColumn
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.row_buckets import RowBuckets
 
 Eligible = Callable[[], NDArray[np.bool_]]
 """Returns which rows count; called again when a node's labels, taints or flags change."""
+Measure = Callable[[PodInfo], tuple[int, ...]]
+"""Returns what a pod adds to each sum; depends on nothing but this version of the pod."""
 
 
 class DomainCount:
@@ -87,14 +91,40 @@ class DomainCount:
         return int(self._counts_at[self.label.at[row]])
 
 
+class PodSum:
+    """Sums of amounts over the pods of a counter: ``values[i, row]``."""
+
+    __slots__ = ("_cells", "measure", "values")
+
+    def __init__(self, measure: Measure, width: int, capacity: int) -> None:
+        self.measure = measure
+        self.values: NDArray[np.int64] = np.zeros((width, capacity), np.int64)
+        self._cells = [cells(of_row) for of_row in self.values]
+
+    def move(self, pod_info: PodInfo, row: int, by: int) -> None:
+        """Add (+1) or remove (-1) a pod."""
+        for column, amount in zip(self._cells, self.measure(pod_info), strict=True):
+            if amount:
+                column[row] += by * amount
+
+    def replace(self, old: PodInfo, new: PodInfo, row: int) -> bool:
+        """Replace a pod by another version of it; return whether a sum changed."""
+        if self.measure(old) == self.measure(new):
+            return False
+        self.move(old, row, -1)
+        self.move(new, row, 1)
+        return True
+
+
 class SelectorCount:
     """The number of pods on each row that match all ``pod_selectors``.
 
-    ``live`` leaves out terminating pods. Reserve pods are counted unless ``real`` is set.
+    ``live`` leaves out terminating pods. Reserve pods are counted unless ``real`` is set. ``sums``
+    are sums over the same pods, by their keys.
     """
 
     __slots__ = ("_all_at", "_all_domains", "_buckets", "_live_at", "_live_domains", "all",
-                 "live", "pod_selectors", "real")  # fmt: skip
+                 "live", "pod_selectors", "real", "sums")  # fmt: skip
 
     def __init__(
         self, pod_selectors: tuple[PodSelector, ...], capacity: int, *, real: bool = False
@@ -108,6 +138,7 @@ class SelectorCount:
         self._all_domains: dict[tuple[str, Hashable], DomainCount] = {}
         self._live_domains: dict[tuple[str, Hashable], DomainCount] = {}
         self._buckets: dict[LabelColumn, RowBuckets] = {}
+        self.sums: dict[Hashable, PodSum] = {}
 
     @property
     def by_namespace_labels(self) -> bool:
@@ -134,6 +165,11 @@ class SelectorCount:
                 domain.move(row, by)
             for buckets in self._buckets.values():
                 buckets.move(row, before, before + by)
+
+    def move_sums(self, pod_info: PodInfo, row: int, by: int) -> None:
+        """Add (+1) a matching pod to the sums, or remove it (-1)."""
+        for total in self.sums.values():
+            total.move(pod_info, row, by)
 
     def by_domain(
         self, key: str, eligibility: Hashable, label: LabelColumn, eligible: Eligible | None,

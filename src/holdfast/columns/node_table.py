@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.api.labels import Selector
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.columns.affinity_terms import PodSelector
-from holdfast.columns.counters import SelectorCount
+from holdfast.columns.counters import Measure, PodSum, SelectorCount
 from holdfast.columns.existing_terms import ExistingTerm, ExistingTerms
 from holdfast.columns.interner import CPU, MEMORY, ResourceNames
 from holdfast.columns.journal import Journal
@@ -156,6 +156,18 @@ class NodeTable(NodeRows):
             self.epochs.bump("counters")
         return counter
 
+    def pod_sum(
+        self, counter: SelectorCount, key: Hashable, measure: Measure, width: int
+    ) -> PodSum:
+        """Return the sums of a measure, ``width`` amounts, over the pods of a counter.
+
+        Measures with equal keys must be equal. Depends on the epochs layout and counters.
+        """
+        found, dropped = self._placements.pod_sum(counter, key, measure, width)
+        if dropped:
+            self.epochs.bump("counters")
+        return found
+
     @property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
         """The labels of all known namespaces."""
@@ -216,7 +228,8 @@ class NodeTable(NodeRows):
                     self.order_journal.log(row)
                 if self._is_relabelled(placed.pod_info, pod_info, row):
                     self.epochs.bump("pod_labels")
-                self._placements.confirm(placed, pod_info)
+                if self._placements.confirm(placed, pod_info):
+                    self.journal.log(placed.row)
                 self._unlogged += 1
                 return
             self._remove(uid)

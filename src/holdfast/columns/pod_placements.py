@@ -9,11 +9,11 @@ because plugins see no difference and every placement is confirmed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from holdfast.columns.affinity_terms import PodSelector
-from holdfast.columns.counters import SelectorCount
+from holdfast.columns.counters import Measure, PodSum, SelectorCount
 from holdfast.columns.existing_terms import ExistingTerms
 from holdfast.columns.label_groups import LabelGroup, LabelGroups
 from holdfast.columns.mounts import MountIndex
@@ -21,6 +21,7 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.ports import PortIndex
 
 _MAX_COUNTERS = 1024
+_MAX_SUMS = 4
 _NO_PODS: Mapping[str, PodInfo] = {}
 PodSelectors = tuple[PodSelector, ...]
 Namespaces = dict[str, Mapping[str, str]]
@@ -98,6 +99,8 @@ class PodPlacements:
         for counter in group.counters:
             if not (counter.real and pod_info.is_reserve_pod):
                 counter.move(row, 1, live=not pod_info.terminating)
+                if counter.sums:
+                    counter.move_sums(pod_info, row, 1)
 
     def add_reserve_pod(self, pod_info: PodInfo, row: int) -> None:
         """Add a reserve pod to the row; it must not be on a row yet."""
@@ -138,6 +141,8 @@ class PodPlacements:
         for counter in placed.group.counters:
             if not (counter.real and pod_info.is_reserve_pod):
                 counter.move(row, -1, live=not pod_info.terminating)
+                if counter.sums:
+                    counter.move_sums(pod_info, row, -1)
 
     def is_unchanged(self, placed: PlacedPod, pod_info: PodInfo) -> bool:
         """Return whether a newer version of a pod makes no difference to scheduling.
@@ -150,11 +155,20 @@ class PodPlacements:
             was.labels == pod_info.labels or self.label_group_of(pod_info) is placed.group
         )
 
-    def confirm(self, placed: PlacedPod, pod_info: PodInfo) -> None:
-        """Store a newer, equivalent version of a pod and mark it as confirmed."""
+    def confirm(self, placed: PlacedPod, pod_info: PodInfo) -> bool:
+        """Store a newer, equivalent version of a pod and mark it as confirmed.
+
+        Return whether a sum over pods changed nevertheless.
+        """
+        was, changed = placed.pod_info, False
         placed.pod_info = pod_info
         placed.assumed = False
         self._of_row[placed.row][pod_info.uid] = pod_info
+        for counter in placed.group.counters:
+            if counter.sums:
+                for total in counter.sums.values():
+                    changed |= total.replace(was, pod_info, placed.row)
+        return changed
 
     def add_selector_keys(self, keys: frozenset[str]) -> bool:
         """Add selector keys; return whether pods were regrouped.
@@ -194,6 +208,28 @@ class PodPlacements:
                 self._move_all(counter, group, 1)
         return counter
 
+    def pod_sum(
+        self, counter: SelectorCount, key: Hashable, measure: Measure, width: int
+    ) -> tuple[PodSum, bool]:
+        """Return the sums of a measure over a counter's pods, and whether old ones were dropped."""
+        found, dropped = counter.sums.pop(key, None), False
+        if found is None:
+            if len(counter.sums) >= _MAX_SUMS:
+                del counter.sums[next(iter(counter.sums))]
+                dropped = True
+            found = PodSum(measure, width, self._capacity)
+            for group in self.label_groups:
+                if counter in group.counters:
+                    self._sum_up(found, counter, group)
+        counter.sums[key] = found
+        return found, dropped
+
+    def _sum_up(self, total: PodSum, counter: SelectorCount, group: LabelGroup) -> None:
+        for uid, row in group.rows.items():
+            pod_info = (self.by_uid.get(uid) or self.reserve_pods[uid]).pod_info
+            if not (counter.real and pod_info.is_reserve_pod):
+                total.move(pod_info, row, 1)
+
     def _labels_of(self, group: LabelGroup) -> Mapping[str, str]:
         return self.namespaces.get(group.namespace, {})
 
@@ -202,6 +238,8 @@ class PodPlacements:
             pod_info = (self.by_uid.get(uid) or self.reserve_pods[uid]).pod_info
             if not (counter.real and pod_info.is_reserve_pod):
                 counter.move(row, by, live=not pod_info.terminating)
+                if counter.sums:
+                    counter.move_sums(pod_info, row, by)
 
     def _drop(self, key: tuple[PodSelectors, bool]) -> None:
         counter = self._counters.pop(key)

@@ -1,0 +1,143 @@
+"""Queueing hints: which events may let a policy accept a pod that it rejected.
+
+The world already contains the change. What the units were before is computed from the old objects,
+and a pod is requeued if some node got a better verdict, so that pods of other groups and unrelated
+updates of nodes requeue nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from holdfast.api import resource_policy as names
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.api.reservation_names import RESERVE_POD
+from holdfast.api.resource_policy import ResourcePolicy
+from holdfast.capacity.policies import Policy, compile_policy
+from holdfast.capacity.unit_usage import Combination, minus, plus
+from holdfast.columns.pod_info import PodInfo
+from holdfast.errors import HoldfastError
+from holdfast.framework.plugin import ClusterEvent
+from holdfast.framework.view import View
+from holdfast.plugins.resource_policy.state import PolicyState, UnitStates
+
+Amounts = Iterable[int]
+Step = tuple[Callable[[list[int], Amounts], list[int]], Combination, Amounts]
+"""Amounts that are added to, or subtracted from, the totals of some units."""
+
+
+def policy_may_help(event: ClusterEvent, pod: PodInfo) -> bool:
+    """Return whether a policy that selects the pod was added, deleted or given another spec."""
+    old: ResourcePolicy | None = event.old
+    new: ResourcePolicy | None = event.new
+    some = new or old
+    if some is None or some.namespace != pod.namespace:
+        return False
+    if old is not None and new is not None and old.spec == new.spec:
+        return False
+    return any(obj is not None and _selects(obj, pod) for obj in (old, new))
+
+
+def own_update_may_help(event: ClusterEvent, pod: PodInfo, policies: Iterable[Policy]) -> bool:
+    """Return whether the pod's own change makes a difference to the policies of its namespace."""
+    old: Pod | None = event.old
+    new: Pod | None = event.new
+    if new is None or new.uid != pod.pod.uid:
+        return False
+    if old is None or old.spec != new.spec:
+        return True
+    before, after = old.metadata.labels, new.metadata.labels
+    if before == after:
+        return False
+    return any(
+        policy.selector.matches(before) != policy.selector.matches(after)
+        or policy.group_key(before) != policy.group_key(after)
+        for policy in policies
+    )
+
+
+def node_may_help(event: ClusterEvent, state: PolicyState) -> bool:
+    """Return whether a node that was added, deleted or relabelled gives some node a better verdict.
+
+    A deleted node's pods are not known any more: any of them may have been counted.
+    """
+    old: Node | None = event.old
+    new: Node | None = event.new
+    before = () if old is None else state.policy.units_of(old.metadata.labels)
+    after = () if new is None else state.policy.units_of(new.metadata.labels)
+    if new is None:
+        return bool(before) and 0 in _present(state, state.units())
+    if old is None:
+        return state.code(after, state.units()) == 0
+    row = state.nodes.row_of.get(new.name)
+    if before == after or row is None:
+        return False
+    there = state.usage.values_at(row)
+    was = _with(state, [(minus, after, there), (plus, before, there)])
+    return state.code(after, state.units()) < state.code(before, was) or _improved(state, was)
+
+
+def pod_may_help(event: ClusterEvent, state: PolicyState, view: View) -> bool:
+    """Return whether an assigned pod that was added, deleted or changed gives a better verdict.
+
+    A pod counts from its assumption on, for which there is no event. So a pod that was added helps
+    if its unit is full now and nodes of lower priority may have waited for that.
+    """
+    old, new = _in_group(event.old, state, view), _in_group(event.new, state, view)
+    if old is None and new is None:
+        return False
+    row = state.nodes.row_of.get((new or old or view.pod).pod.spec.node_name)
+    units: Combination = () if row is None else state.usage.units.units_at(row)
+    if not units:
+        return False
+    if event.old is None and new is not None:
+        waits = state.policy.next_units in (names.EXCEED_MAX, names.TIMEOUT_OR_EXCEED_MAX)
+        is_full = any(state.units().full[unit] for unit in units)
+        return state.policy.is_previous(new.pod) or (waits and is_full)
+    steps: list[Step] = [(plus, units, state.usage.measure(old))] if old is not None else []
+    if new is not None:
+        steps.append((minus, units, state.usage.measure(new)))
+    return _improved(state, _with(state, steps))
+
+
+def _in_group(pod: Pod | None, state: PolicyState, view: View) -> PodInfo | None:
+    """Return a pod of an event if it belongs to the group; reserve pods belong to none."""
+    if pod is None or RESERVE_POD in pod.metadata.annotations:
+        return None
+    if not state.policy.selects(pod.metadata.namespace, pod.metadata.labels):
+        return None
+    pod_info = view.world.pod_info(pod)
+    return pod_info if state.usage.counts(pod_info) else None
+
+
+def _with(state: PolicyState, steps: Iterable[Step]) -> UnitStates:
+    """Return the states of the units with some amounts added or subtracted."""
+    totals = list(state.units().totals)
+    for step, units, amounts in steps:
+        for unit in units:
+            totals[unit] = step(totals[unit], amounts)
+    return state.states_of(totals)
+
+
+def _improved(state: PolicyState, was: UnitStates) -> bool:
+    """Return whether the verdict of some node is better than it was."""
+    now = _present(state, state.units())
+    return any(a < b for a, b in zip(now, _present(state, was), strict=True))
+
+
+def _present(state: PolicyState, states: UnitStates) -> list[int]:
+    """Return the verdicts of the combinations of units that nodes have."""
+    numbers = np.unique(state.combination_numbers(state.nodes.rows)).tolist()
+    codes = state.codes(states)
+    return [codes[number] for number in numbers]
+
+
+def _selects(obj: ResourcePolicy, pod: PodInfo) -> bool:
+    """Return whether a policy selects a pod; one that cannot be compiled may have."""
+    try:
+        return compile_policy(obj).selector.matches(pod.labels)
+    except HoldfastError:
+        return True

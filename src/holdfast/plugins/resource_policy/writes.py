@@ -1,0 +1,47 @@
+"""What is written on a pod when it is placed in a unit: labels, annotations, the deletion cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.api.scheme import PODS
+from holdfast.framework.plugin import ApiCall, ApiCalls, Placement
+from holdfast.plugins.resource_policy.state import PolicyState
+
+MERGE = "application/merge-patch+json"
+
+
+def annotate(state: PolicyState, placement: Placement) -> None:
+    """Add the annotations of the unit to those that are sent with the Binding.
+
+    Annotations of other plugins are not replaced: they say what the pod has allocated.
+    """
+    unit = _best_unit(state, placement.row)
+    for key, value in {} if unit is None else state.policy.units[unit].pod_annotations.items():
+        placement.annotations.setdefault(key, value)
+
+
+def write_labels(state: PolicyState, placement: Placement) -> ApiCalls:
+    """Write the labels of the unit on the pod."""
+    unit = _best_unit(state, placement.row)
+    wanted = {} if unit is None else state.policy.units[unit].pod_labels
+    labels = {k: v for k, v in wanted.items() if placement.pod.labels.get(k) != v}
+    if labels:
+        yield _patch(placement, labels)
+
+
+def restore_labels(state: PolicyState, placement: Placement) -> ApiCalls:
+    """Restore the labels that any unit of the policy may have written."""
+    written = {key for unit in state.policy.units for key in unit.pod_labels}
+    if written:
+        yield _patch(placement, {key: placement.pod.labels.get(key) for key in sorted(written)})
+
+
+def _best_unit(state: PolicyState, row: int) -> int | None:
+    return state.policy.best_unit(state.usage.units.units_at(row))
+
+
+def _patch(placement: Placement, labels: Mapping[str, str | None]) -> ApiCall:
+    pod = placement.pod.pod
+    body = {"metadata": {"uid": pod.metadata.uid, "labels": dict(labels)}}
+    return ApiCall("patch", PODS.path(pod.namespace, pod.name), body, MERGE)
