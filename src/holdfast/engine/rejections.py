@@ -27,6 +27,7 @@ from holdfast.engine.plugin_results import (
     pre_filtered_plugins,
     states_of,
 )
+from holdfast.engine.tiers import active_tiers
 from holdfast.framework.plugin import (
     AnyRows,
     Code,
@@ -101,6 +102,7 @@ def reject_by_row(
         restricting = [p for p in outcomes if p.allowed_rows is not None]
         rejection.restricting_plugins = tuple(p.plugin.name for p in restricting)
         _run_filters_in_order(rejection, view, outcomes, restricting)
+    rejection.tiers = active_tiers(outcomes)
     refiltered = False
     if statuses or view.world.nominations:
         rejection.statuses = statuses.resized(size)

@@ -19,6 +19,7 @@ from holdfast.framework.plugin import (
     RetryAtPlugin,
     Rows,
     State,
+    TierPlugin,
     implements,
 )
 from holdfast.framework.view import View
@@ -165,6 +166,8 @@ class Rejection:
     """Where to store the number of rows per reason; shared by the rejections of a pod class."""
     extender_preemption: ExtenderPreemption | None = None
     """The candidates for preemption that extenders accepted, if they were called."""
+    tiers: tuple[tuple[TierPlugin, State], ...] = ()
+    """The plugins that divide the rows into tiers for this pod."""
 
     @property
     def code(self) -> Code:

@@ -98,7 +98,7 @@ class DefaultPreemption:
                 return PostFilterResult(self.name, f"preemption: {text}", code=Code.ERROR)
             return self._no_candidates(rejection, counts_by_reason)
         if rejection.extender_preemption is not None:
-            return self._agreed(search.candidates(), rejection.extender_preemption, view.now)
+            return self._agreed(search, rejection.extender_preemption, view)
         rows, names = found[0], view.nodes.names
         best = search.candidate(rows[0])
         return PostFilterResult(
@@ -108,15 +108,16 @@ class DefaultPreemption:
         )  # fmt: skip
 
     def _agreed(
-        self, found: Sequence[Candidate], agreement: ExtenderPreemption, now: float
+        self, search: CandidateSearch, agreement: ExtenderPreemption, view: View
     ) -> PostFilterResult:
         """Return the best of the candidates that extenders agreed to."""
         if agreement.error:
             return PostFilterResult(self.name, f"preemption: {agreement.error}", code=Code.ERROR)
-        candidates = agreement.still_accepted(found)
+        candidates = agreement.still_accepted(search.candidates())
         if not candidates:
             return PostFilterResult(self.name, NO_CANDIDATE)
-        costs = [cost_of(candidate, now) for candidate in candidates]
+        tiers = [search.tier(view.nodes.row_of[candidate.node]) for candidate in candidates]
+        costs = [cost_of(c, view.now, tier) for c, tier in zip(candidates, tiers, strict=True)]
         best = candidates[costs.index(min(costs))]
         tied = [c.node for c, cost in zip(candidates, costs, strict=True) if cost == min(costs)]
         return PostFilterResult(

@@ -30,29 +30,31 @@ _KEPT_ROWS = 64
 class PreemptionCost(NamedTuple):
     """The cost of a row's victims, compared field by field; smaller is better.
 
-    Violated budgets, the highest priority, the sum of priorities, the number of victims, and minus
-    the earliest start among the victims of highest priority: a later start is better.
+    Violated budgets, the highest priority, the sum of priorities, the number of victims, the rank
+    of the row's tier, and minus the earliest start among the victims of highest priority: a later
+    start is better. All but the tier are upstream's, in its order; without tiers it is 0.
     """
 
     violations: int
     highest: int
     total: int
     victims: int
+    tier: int
     minus_start: float
 
 
-LOWEST_COST = PreemptionCost(0, -SHIFT, 0, 0, -math.inf)
+LOWEST_COST = PreemptionCost(0, -SHIFT, 0, 0, 0, -math.inf)
 """No victims cost less than this."""
 
 
-def cost_of(candidate: Candidate, now: float) -> PreemptionCost:
-    """Return the cost of a candidate."""
+def cost_of(candidate: Candidate, now: float, tier: int = 0) -> PreemptionCost:
+    """Return the cost of a candidate in a tier."""
     victims = candidate.victims
     highest = max((v.priority for v in victims), default=-SHIFT)
     starts = (v.start_time_or(now) for v in victims if v.priority == highest)
     return PreemptionCost(
         candidate.violations, highest, sum(v.priority + SHIFT for v in victims), len(victims),
-        -min(starts, default=now),
+        tier, -min(starts, default=now),
     )  # fmt: skip
 
 
@@ -64,7 +66,7 @@ def lower_bound(cost: PreemptionCost) -> PreemptionCost:
     """
     if cost.violations:
         return LOWEST_COST._replace(violations=1)
-    return PreemptionCost(0, cost.highest, cost.highest + SHIFT, 1, cost.minus_start)
+    return PreemptionCost(0, cost.highest, cost.highest + SHIFT, 1, cost.tier, cost.minus_start)
 
 
 class CostColumns:
@@ -112,12 +114,12 @@ class CostColumns:
         self.total[rows] = (total + count * SHIFT) * _VICTIM + count
         self.start[rows] = start
 
-    def cost(self, row: int, now: float) -> PreemptionCost:
-        """Return the cost of a row that has victims."""
+    def cost(self, row: int, now: float, tier: int = 0) -> PreemptionCost:
+        """Return the cost of a row that has victims and is in a tier."""
         start, weight, total = float(self.start[row]), int(self.weight[row]), int(self.total[row])
         violations, highest = divmod(weight, _VIOLATION)
         started = now if start == NOT_STARTED else start
-        return PreemptionCost(violations, highest - SHIFT, *divmod(total, _VICTIM), -started)
+        return PreemptionCost(violations, highest - SHIFT, *divmod(total, _VICTIM), tier, -started)
 
     def cheapest(self, is_among: Callable[[int], bool], among: Callable[[], Bools]) -> list[int]:
         """Return the rows with the lowest cost, ascending; none if no row has victims.
@@ -126,7 +128,7 @@ class CostColumns:
         order suffice; else all rows are compared.
         """
         found = self._cheapest_rows.first(is_among) if self._cheapest_rows is not None else None
-        return self._cheapest_of_all(among()) if found is None else found
+        return self.cheapest_of_all(among()) if found is None else found
 
     def keep_cheapest_rows(self, size: int) -> None:
         """Keep the cheapest of ``size`` rows in order from now on, if they are not yet."""
@@ -148,7 +150,8 @@ class CostColumns:
         if self._cheapest_rows is not None:
             yield from self._cheapest_rows.faults({row: self._key(row) for row in used.tolist()})
 
-    def _cheapest_of_all(self, among: Bools) -> list[int]:
+    def cheapest_of_all(self, among: Bools, tiers: Ints | None = None) -> list[int]:
+        """Return the rows ``among`` with the lowest cost, ascending, by comparing all of them."""
         weights = np.where(among, self.weight[: len(among)], NOT_A_CANDIDATE)
         least = weights.min(initial=NOT_A_CANDIDATE)
         if least == NOT_A_CANDIDATE:
@@ -156,6 +159,8 @@ class CostColumns:
         # Usually many rows have this weight: comparing all is cheaper than selecting them.
         totals = np.where(weights == least, self.total[: len(among)], NOT_A_CANDIDATE)
         rows: Rows = (totals == totals.min()).nonzero()[0]
+        if tiers is not None:
+            rows = rows[tiers[rows] == tiers[rows].min()]
         if len(rows) > 1:
             starts = self.start[rows]
             rows = rows[starts == starts.max()]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.nominated_pods import nominated_in_sets
+from holdfast.engine.tiers import row_tiers
 from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
     Candidate,
@@ -85,26 +86,36 @@ class CandidateSearch:
         self._without_bound = self._rows_without_bound()
         self._inexact = self._find_inexact()
         self._fits: Bools | None = None
+        self._tiers = row_tiers(rejection.tiers, view.nodes) if rejection.tiers else None
 
     def best(self) -> tuple[list[int], PreemptionCost] | None:
         """Return the rows with the lowest cost, ascending, and the cost; None if there are none."""
         best: PreemptionCost | None = None
         rows: list[int] = []
         if self._columns is not None:
-            rows = self._columns.costs.cheapest(self._is_passing, self._passing)
+            costs = self._columns.costs
+            rows = (
+                costs.cheapest(self._is_passing, self._passing)
+                if self._tiers is None
+                else costs.cheapest_of_all(self._passing(), self._tiers)
+            )
             if rows:
-                best = self._columns.costs.cost(rows[0], self._view.now)
+                best = costs.cost(rows[0], self._view.now, self.tier(rows[0]))
         for bound, row in self._bounds():
             if best is not None and bound > best:
                 break
             outcome = self.outcome(row)
             if isinstance(outcome, Candidate):
-                cost = cost_of(outcome, self._view.now)
+                cost = cost_of(outcome, self._view.now, self.tier(row))
                 if best is None or cost < best:
                     best, rows = cost, []
                 if cost == best:
                     rows.append(row)
         return None if best is None else (sorted(rows), best)
+
+    def tier(self, row: int) -> int:
+        """Return the rank of a row's tier; 0 without tiers."""
+        return 0 if self._tiers is None else int(self._tiers[row])
 
     def candidate(self, row: int) -> Candidate:
         """Return a candidate row's victims."""
@@ -340,7 +351,8 @@ class CandidateSearch:
             if columns is None or columns.no_victims_needed[row]:
                 bounds.append((LOWEST_COST, row))
             elif columns.costs.weight[row] != NOT_A_CANDIDATE:
-                bounds.append((lower_bound(columns.costs.cost(row, self._view.now)), row))
+                cost = columns.costs.cost(row, self._view.now, self.tier(row))
+                bounds.append((lower_bound(cost), row))
         return sorted(bounds)
 
     def outcome(self, row: int) -> Candidate | Status:
