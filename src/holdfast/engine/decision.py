@@ -45,7 +45,15 @@ from holdfast.engine.rejections import (
     reject_by_row,
 )
 from holdfast.engine.scoring import best_tier, score_rows, total, weighted_scores
-from holdfast.framework.plugin import AnyRows, Code, Placement, PreEnqueuePlugin, Reject, Rows
+from holdfast.framework.plugin import (
+    AnyRows,
+    Code,
+    Placement,
+    PreEnqueuePlugin,
+    Reject,
+    Rows,
+    State,
+)
 from holdfast.framework.rejection import NO_STATUSES, Rejection, RowStatuses
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -95,6 +103,13 @@ class Feasible:
     def nominated_row(self) -> int | None:
         """The row of the node that the pod is nominated to, or None."""
         return self.view.nodes.row_of.get(self.view.world.nominations.node_of(self.pod.uid))
+
+    @property
+    def states(self) -> dict[str, State]:
+        """The state of each plugin that takes part, by name; do not modify it."""
+        if self.outcomes is self.pod_class.outcomes:
+            return self.pod_class.states
+        return {p.plugin.name: p.state for p in self.outcomes if not p.skip}
 
     def restricted_to(self, rows: Rows) -> Feasible:
         """Return the same with only these rows, which extenders have chosen."""
@@ -347,10 +362,7 @@ def rank(
     row = found.preselected_row
     if row is None:
         row = _best_row(profile, found, rng, extender_scores)
-    states = found.pod_class.states
-    if found.outcomes is not found.pod_class.outcomes:
-        states = {p.plugin.name: p.state for p in found.outcomes if not p.skip}
-    return Placement(found.pod, row, found.view.nodes.names[row], states)
+    return Placement(found.pod, row, found.view.nodes.names[row], found.states)
 
 
 def _best_row(

@@ -13,6 +13,7 @@ import numpy as np
 from holdfast.engine.cached_scores import best_of
 from holdfast.engine.decision import Feasible, feasible, scored_rows
 from holdfast.engine.decision_cache import decision_cache
+from holdfast.engine.next_tier import BetterTierPreemption, preempt_in_better_tiers
 from holdfast.engine.plugin_results import differences
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import InvalidScore, best_tier, score_rows, total
@@ -60,6 +61,25 @@ def rejection_faults(profile: Profile, rejection: Rejection) -> Iterator[str]:
             or rejection.histogram() != fresh.histogram()
         ):
             yield f"{rejection.message()!r} is {fresh.message()!r} without caches"
+
+
+def better_tier_faults(
+    profile: Profile, found: Feasible, preemption: BetterTierPreemption
+) -> Iterator[str]:
+    """Describe what is wrong with preemption in a better tier, instead of a placement."""
+    fresh = _decide_again(profile, found)
+    again = (
+        None
+        if isinstance(fresh, Rejection)
+        else preempt_in_better_tiers(profile, fresh, found.view.now)
+    )
+    if again is None:
+        yield f"{found.pod.key} does not preempt in a better tier without caches"
+    elif (again.message(), again.result.victims) != (
+        preemption.message(),
+        preemption.result.victims,
+    ):
+        yield f"{preemption.message()!r} is {again.message()!r} without caches"
 
 
 def _decide_again(profile: Profile, decided: Feasible | Rejection) -> Feasible | Rejection:

@@ -15,7 +15,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.timestamps import rfc3339
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import Feasible, feasible, run_pre_enqueue_plugins
-from holdfast.engine.post_filter import run_post_filter_plugins
+from holdfast.engine.next_tier import preempt_in_better_tiers, run_post_filter_plugins_by_tier
 from holdfast.engine.profile import Profile
 from holdfast.engine.rejections import reject_by_row
 from holdfast.engine.scoring import InvalidScore, Score, best_tier, score_rows, total
@@ -58,6 +58,11 @@ def explain(
         _add_scores(explained, profile, found)
     except InvalidScore as wrong:
         explained["error"] = explained["message"] = str(wrong)
+    preemption = preempt_in_better_tiers(profile, found, now)
+    if preemption is not None:
+        # Part of the decision, whether or not preemption is to be shown.
+        explained |= {"schedulable": False, "best": [], "message": preemption.message()}
+        explained["preemption"] = _preemption(preemption.result)
     return explained
 
 
@@ -95,7 +100,7 @@ def _add_rejection(
     if (time := rejection.retry_at) is not None:
         explained["retryAt"] = rfc3339(time)
     if preempt:
-        result = run_post_filter_plugins(profile, rejection, world, now)
+        result = run_post_filter_plugins_by_tier(profile, rejection, now)
         explained["preemption"] = result and _preemption(result)
 
 

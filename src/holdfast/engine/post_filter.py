@@ -76,4 +76,5 @@ def _merged(results: list[PostFilterResult]) -> PostFilterResult:
         calls=calls,
         code=last.code,
         events=events,
+        victims_terminating=any(r.victims_terminating for r in results),
     )

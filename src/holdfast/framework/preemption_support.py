@@ -118,6 +118,18 @@ class RowSetsPlugin(Plugin, Protocol):
         ...
 
 
+class PreemptBeforeNextTierPlugin(Plugin, Protocol):
+    """A plugin with tiers that wants preemption in a tier before rows of the next one are used."""
+
+    def preempts_before_next_tier(self, state: State) -> bool:
+        """Return whether to preempt in better tiers before the pod is placed in a lower one.
+
+        If preemption helps in a better tier, the pod is nominated there and waits; else it is
+        placed in the same attempt.
+        """
+        ...
+
+
 class PreemptionRulesPlugin(Plugin, Protocol):
     """Restrict preemption: whether a pod may preempt, and which pods are never victims."""
 

@@ -201,6 +201,8 @@ class PostFilterResult:
     """The candidates that are as good as the chosen one; computed like ``candidates``."""
     events: tuple[tuple[str, str], ...] = ()
     """(reason, message) of warning events to record for the pod."""
+    victims_terminating: bool = False
+    """Nothing is to be done: victims of an earlier preemption still terminate."""
 
 
 @dataclass(slots=True)

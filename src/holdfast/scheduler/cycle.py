@@ -15,9 +15,14 @@ from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import Feasible, feasible, rank
-from holdfast.engine.decision_check import placement_faults, rejection_faults
-from holdfast.engine.post_filter import run_post_filter_plugins
+from holdfast.engine.decision_check import (
+    better_tier_faults,
+    placement_faults,
+    rejection_faults,
+)
+from holdfast.engine.next_tier import preempt_in_better_tiers, run_post_filter_plugins_by_tier
 from holdfast.engine.profile import Profile
+from holdfast.framework.extender import ExtenderPreemption
 from holdfast.framework.plugin import (
     Code,
     PermitPlugin,
@@ -51,7 +56,39 @@ def schedule_pod(
     profile: Profile, pod_info: PodInfo, world: World, now: float, rng: np.random.Generator
 ) -> Placement | SchedulingFailure:
     """Select a node and assume the pod there, or return why not."""
-    return select_and_assume(profile, feasible(profile, pod_info, world, now), world, now, rng)
+    found = feasible(profile, pod_info, world, now)
+    if isinstance(found, Feasible):
+        failure = failure_before_next_tier(profile, found, now)
+        if failure is not None:
+            return failure
+    return select_and_assume(profile, found, world, now, rng)
+
+
+def failure_before_next_tier(
+    profile: Profile,
+    found: Feasible,
+    now: float,
+    extender_preemption: ExtenderPreemption | None = None,
+    *,
+    extended: bool = False,
+) -> SchedulingFailure | None:
+    """Return the failure of a pod that preempts in a better tier instead of being placed.
+
+    ``extended``: extenders were called, so feasible rows may be missing.
+    """
+    preemption = preempt_in_better_tiers(profile, found, now, extender_preemption)
+    if preemption is None:
+        return None
+    rejection, auditor = preemption.rejection, found.view.world.auditor
+    if auditor is not None and not extended:
+        auditor.note_faults(better_tier_faults(profile, found, preemption))
+    return SchedulingFailure(
+        preemption.message(),
+        rejection.unschedulable_plugins,
+        rejection.pending_plugins,
+        preemption.result,
+        retry_at=rejection.retry_at,
+    )
 
 
 def select_and_assume(
@@ -67,7 +104,7 @@ def select_and_assume(
     if isinstance(found, Rejection):
         if world.auditor is not None:
             world.auditor.note_faults(rejection_faults(profile, found))
-        return scheduling_failure(profile, found, world, now)
+        return scheduling_failure(profile, found, now)
     placement = rank(profile, found, rng, points)
     placement.now = now
     if world.auditor is None:
@@ -160,13 +197,11 @@ def fit_error(rejection: Rejection, result: PostFilterResult | None) -> str:
     return f"{message} {result.message}" if result is not None and result.message else message
 
 
-def scheduling_failure(
-    profile: Profile, rejection: Rejection, world: World, now: float
-) -> SchedulingFailure:
+def scheduling_failure(profile: Profile, rejection: Rejection, now: float) -> SchedulingFailure:
     """Run the PostFilter plugins for a pod that fits no node, and return the failure."""
     if rejection.code is Code.ERROR:
         return SchedulingFailure(rejection.message(), frozenset(), frozenset(), error=True)
-    result = run_post_filter_plugins(profile, rejection, world, now)
+    result = run_post_filter_plugins_by_tier(profile, rejection, now)
     if not rejection.nodes:
         result = CLEAR_NOMINATION
     return SchedulingFailure(

@@ -26,11 +26,16 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import Feasible, feasible
 from holdfast.engine.extender_results import ExtenderResults, Points, apply_extender_results
 from holdfast.engine.profile import Profile
-from holdfast.framework.extender import ExtenderFailed
+from holdfast.framework.extender import ExtenderFailed, ExtenderPreemption
 from holdfast.framework.plugin import Placement
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
-from holdfast.scheduler.cycle import SchedulingFailure, scheduling_failure, select_and_assume
+from holdfast.scheduler.cycle import (
+    SchedulingFailure,
+    failure_before_next_tier,
+    scheduling_failure,
+    select_and_assume,
+)
 from holdfast.scheduler.extenders import Extenders
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 
@@ -41,6 +46,8 @@ MAX_ROUNDS = 5
 CHANGED_TOO_FAST = "the cluster changed faster than the extenders responded"
 
 Outcome = Placement | SchedulingFailure
+Narrowed = tuple[Feasible, Points] | Rejection
+"""The rows that extenders allow, with their scores; or why there are none."""
 HandleResult = Callable[[QueuedPodInfo, Outcome | None, float], None]
 """Called with the pod, the result (None: it needs no node any more) and the seconds taken."""
 
@@ -103,10 +110,9 @@ class ExtenderQueue:
             if not _unchanged(queued, pod_info):
                 continue
             narrowed = self._narrow(queued, opinion)
-            if isinstance(narrowed, Rejection):
-                outcome = await self._post_filter(queued, opinion, narrowed)
-            else:
-                outcome = None if narrowed is None else self._place(queued, *narrowed)
+            outcome = None
+            if narrowed is not None:
+                outcome = await self._place_or_preempt(queued, opinion, narrowed)
             if outcome is not None:
                 return outcome
         return None if _needs_no_node(queued) else _failed(CHANGED_TOO_FAST)
@@ -114,41 +120,61 @@ class ExtenderQueue:
     def _feasible(self, queued: QueuedPodInfo) -> Feasible | Rejection:
         return feasible(self._profile(queued), queued.pod_info, self.world, self.clock.now())
 
-    def _narrow(
-        self, queued: QueuedPodInfo, opinion: ExtenderResults | None
-    ) -> tuple[Feasible, Points] | Rejection | None:
+    def _narrow(self, queued: QueuedPodInfo, opinion: ExtenderResults | None) -> Narrowed | None:
         """Narrow the nodes feasible now by the extenders' results; None: call them again."""
         found = self._feasible(queued)
         if isinstance(found, Rejection):
             return found
         return None if opinion is None else apply_extender_results(found, opinion)
 
-    def _place(self, queued: QueuedPodInfo, found: Feasible, points: Points) -> Outcome:
+    async def _place_or_preempt(
+        self, queued: QueuedPodInfo, opinion: ExtenderResults | None, narrowed: Narrowed
+    ) -> Outcome | None:
+        """Place the pod, or preempt; extenders may change the choice of victims."""
+        pod_info, failure = queued.pod_info, self._failure(queued, narrowed)
+        if not _evicts(failure) or not self.extenders.supports_preemption(pod_info):
+            return failure or self._place(queued, narrowed)
+        assert failure is not None
+        assert failure.post_filter_result is not None
+        agreement = await self.extenders.process_preemption(
+            pod_info, failure.post_filter_result.candidates
+        )
+        again = self._narrow(queued, opinion) if _unchanged(queued, pod_info) else None
+        if again is None or isinstance(again, Rejection) is not isinstance(narrowed, Rejection):
+            return None
+        failure = self._failure(queued, again, agreement)
+        if agreement.accepted and not _evicts(failure):
+            return None
+        return failure or self._place(queued, again)
+
+    def _failure(
+        self,
+        queued: QueuedPodInfo,
+        narrowed: Narrowed,
+        agreement: ExtenderPreemption | None = None,
+    ) -> SchedulingFailure | None:
+        """Run the PostFilter plugins, if the pod fits nowhere or preempts in a better tier."""
+        profile, now = self._profile(queued), self.clock.now()
+        if isinstance(narrowed, Rejection):
+            narrowed.extender_preemption = agreement
+            return scheduling_failure(profile, narrowed, now)
+        return failure_before_next_tier(profile, narrowed[0], now, agreement, extended=True)
+
+    def _place(self, queued: QueuedPodInfo, narrowed: Narrowed) -> Outcome:
+        assert not isinstance(narrowed, Rejection)
+        found, points = narrowed
         now = self.clock.now()
         return select_and_assume(
             self._profile(queued), found, self.world, now, self.rng, points=points
         )
 
-    async def _post_filter(
-        self, queued: QueuedPodInfo, opinion: ExtenderResults | None, rejection: Rejection
-    ) -> Outcome | None:
-        """Run the PostFilter plugins; extenders may change their choice of victims."""
-        profile, pod_info = self._profile(queued), queued.pod_info
-        outcome = scheduling_failure(profile, rejection, self.world, self.clock.now())
-        result = outcome.post_filter_result
-        if result is None or not result.victims or not self.extenders.supports_preemption(pod_info):
-            return outcome
-        agreement = await self.extenders.process_preemption(pod_info, result.candidates)
-        again = self._narrow(queued, opinion) if _unchanged(queued, pod_info) else None
-        if not isinstance(again, Rejection):
-            return None
-        again.extender_preemption = agreement
-        outcome = scheduling_failure(profile, again, self.world, self.clock.now())
-        evicts = outcome.post_filter_result is not None and bool(outcome.post_filter_result.victims)
-        return None if agreement.accepted and not evicts else outcome
-
     def _profile(self, queued: QueuedPodInfo) -> Profile:
         return self.profiles[queued.pod_info.scheduler_name]
+
+
+def _evicts(failure: SchedulingFailure | None) -> bool:
+    result = None if failure is None else failure.post_filter_result
+    return result is not None and bool(result.victims)
 
 
 def _needs_no_node(queued: QueuedPodInfo) -> bool:

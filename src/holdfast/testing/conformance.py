@@ -43,7 +43,7 @@ from holdfast.testing.plugin_laws import (
     prepare_case,
 )
 from holdfast.testing.random_cluster import RandomCluster
-from holdfast.testing.rejection_laws import check_retry_at, check_row_sets
+from holdfast.testing.rejection_laws import check_retry_at, check_row_sets, check_tiers
 from holdfast.testing.trait_laws import (
     check_comparable,
     check_declaration,
@@ -136,6 +136,7 @@ def _check_results(case: Case, cluster: RandomCluster) -> None:
         check_rows(case, case.scores, cluster.random, "score")
         check_scores(case, cluster.random)
         check_table(case)
+    check_tiers(case, cluster.random)
     check_twin(case)
     check_promise(case, cluster.random)
 

@@ -1,4 +1,4 @@
-"""Rules for what a plugin says about rows that it rejects: when to try again, and row sets."""
+"""Rules for what a plugin says about rejected rows: when to try again, row sets, tiers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from holdfast.api.timestamps import parse_rfc3339
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     PodChange,
+    PreemptBeforeNextTierPlugin,
     RetryAtPlugin,
     Rows,
     RowSetsPlugin,
     Scope,
+    TierPlugin,
     implements,
 )
 from holdfast.testing.plugin_laws import Case, prepare_case
@@ -77,6 +79,25 @@ def check_row_sets(case: Case, cluster: RandomCluster) -> None:
         found = case.plugin.reasons(case.outcome.state, row, PodChange(added))
         same = found and reasons.setdefault(sets[:, row].tobytes(), found) == found
         assert same, f"{name}: rows in the same sets have the same reasons"
+
+
+def check_tiers(case: Case, random: Random) -> None:
+    """``tier`` orders rows whatever other rows there are; only then preemption may go by tiers."""
+    plugin, name, rows, state = case.plugin, case.plugin.name, case.rows, case.outcome.state
+    if implements(plugin, PreemptBeforeNextTierPlugin):
+        wanted = plugin.preempts_before_next_tier(state)
+        assert isinstance(wanted, bool), f"{name}: preempts_before_next_tier returns a bool"
+        assert implements(plugin, TierPlugin), f"{name}: there is no next tier without tier"
+    if not case.outcome.tiers:
+        return
+    tiers = case.plugin.tier(state, rows)
+    assert len(tiers) == len(rows), f"{name}: tier returns a value per row"
+    some = sorted(random.sample(range(len(rows)), 1 + len(rows) // 2))
+    ranks = [
+        np.unique(found, return_inverse=True)[1].tolist()
+        for found in (tiers[some], case.plugin.tier(state, rows[some]))
+    ]
+    assert ranks[0] == ranks[1], f"{name}: the order of tiers does not depend on other rows"
 
 
 def _another(case: Case, cluster: RandomCluster, row: int) -> PodInfo:

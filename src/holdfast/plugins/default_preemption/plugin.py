@@ -77,7 +77,8 @@ class DefaultPreemption:
         pod = view.pod
         refusal = self._not_eligible(pod, rejection, view)
         if refusal is not None:
-            return PostFilterResult(self.name, refusal)
+            waiting = refusal == VICTIM_TERMINATING
+            return PostFilterResult(self.name, refusal, victims_terminating=waiting)
         if not view.nodes.has_pods_below(pod.priority):
             # The common case: no pod has a lower priority, so no node needs a dry run.
             tried = int(np.count_nonzero(rejection.codes == Code.UNSCHEDULABLE))

@@ -1,0 +1,141 @@
+"""Preempt tier by tier, for plugins that want preemption in a tier before the next one is tried.
+
+A pod that fits only on rows of a lower tier is not placed there if preemption helps in a better
+tier: it is nominated there, and waits while its victims terminate. If preemption helps in no better
+tier, the pod is placed. A pod that fits nowhere is nominated in the best tier where it helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.engine.decision import Feasible
+from holdfast.engine.post_filter import run_post_filter_plugins
+from holdfast.engine.profile import Profile
+from holdfast.engine.rejections import reject_by_row
+from holdfast.engine.tiers import Tiers, active_tiers, row_tiers
+from holdfast.framework.extender import ExtenderPreemption
+from holdfast.framework.plugin import (
+    Code,
+    PostFilterResult,
+    PreemptBeforeNextTierPlugin,
+    State,
+)
+from holdfast.framework.rejection import PASSED, Rejection
+
+
+class BetterTierPreemption(NamedTuple):
+    """A pod that is not placed, because of preemption in a better tier.
+
+    ``rejection`` says why it does not fit on the rows of better tiers than its best feasible row.
+    """
+
+    rejection: Rejection
+    result: PostFilterResult
+
+    def message(self) -> str:
+        """Return why the pod does not fit on these rows, and that it is not placed elsewhere."""
+        fit = self.rejection.message()
+        return f"{fit} Nodes of lower tiers are used only if preemption fails: {self._state()}."
+
+    def _state(self) -> str:
+        if self.result.victims_terminating:
+            return "waiting for preempted pods to terminate"
+        return f"nominated node {self.result.nominated_node}"
+
+
+def preempt_in_better_tiers(
+    profile: Profile,
+    found: Feasible,
+    now: float,
+    extender_preemption: ExtenderPreemption | None = None,
+) -> BetterTierPreemption | None:
+    """Preempt in better tiers than that of the best feasible row, if a plugin wants that.
+
+    None: the pod is placed. A pod that is nominated to a feasible row is placed there.
+    """
+    if found.preselected_row is not None or not _wanted(profile, found.states):
+        return None
+    tiers = row_tiers(active_tiers(found.outcomes), found.view.nodes)
+    if tiers is None:
+        return None
+    best = int(tiers[found.rows].min())
+    better = tiers < best
+    if not better.any():
+        return None
+    whole = reject_by_row(found.view, found.outcomes, found.statuses)
+    whole.extender_preemption = extender_preemption
+    result = _preempt_by_tier(profile, whole, tiers, now, best)
+    return None if result is None else BetterTierPreemption(_only(whole, better), result)
+
+
+def run_post_filter_plugins_by_tier(
+    profile: Profile, rejection: Rejection, now: float
+) -> PostFilterResult | None:
+    """Run the PostFilter plugins for a pod that fits nowhere; tier by tier if a plugin wants that.
+
+    As ``run_post_filter_plugins``.
+    """
+    if rejection.tiers and rejection.pre_filter_reject is None and not rejection.error:
+        tiers = row_tiers(rejection.tiers, rejection.view.nodes)
+        if tiers is not None and _wanted(profile, rejection.states):
+            result = _preempt_by_tier(profile, rejection, tiers, now, int(tiers.max()) + 1)
+            if result is not None:
+                return result
+    return run_post_filter_plugins(profile, rejection, rejection.view.world, now)
+
+
+def _wanted(profile: Profile, states: Mapping[str, State]) -> bool:
+    """Return whether a plugin wants preemption before the next tier for this pod."""
+    return any(
+        plugin.name in states and plugin.preempts_before_next_tier(states[plugin.name])
+        for plugin in profile.plugins_at(PreemptBeforeNextTierPlugin)
+    )
+
+
+def _preempt_by_tier(
+    profile: Profile, rejection: Rejection, tiers: Tiers, now: float, end: int
+) -> PostFilterResult | None:
+    """Preempt in the tiers before ``end``, the best first; None if it helps in none of them.
+
+    While victims terminate on the node that the pod is nominated to, no others are evicted.
+    """
+    nodes, pod = rejection.view.nodes, rejection.pod
+    for tier in _tiers_to_try(rejection, tiers, end):
+        only = _only(rejection, tiers == tier)
+        result = run_post_filter_plugins(profile, only, rejection.view.world, now)
+        if result is None:
+            continue
+        if result.victims_terminating:
+            # They may terminate on a row that is no better than those where the pod fits.
+            nominated = rejection.view.world.nominations.node_of(pod.uid)
+            row = nodes.row_of.get(nominated or pod.pod.status.nominated_node_name)
+            return result if row is not None and tiers[row] < end else None
+        if result.code is Code.PASS and result.nominated_node:
+            return result
+    return None
+
+
+def _tiers_to_try(rejection: Rejection, tiers: Tiers, end: int) -> Iterator[int]:
+    yield from np.unique(tiers[(rejection.codes == Code.UNSCHEDULABLE) & (tiers < end)]).tolist()
+
+
+def _only(rejection: Rejection, rows: NDArray[np.bool_]) -> Rejection:
+    """Return the rejection of these rows alone; the others count as if they passed."""
+    nodes = rejection.view.nodes
+    statuses = rejection.statuses.resized(nodes.size)
+    statuses.put_all((~rows).nonzero()[0], None)
+    return replace(
+        rejection,
+        nodes=int(np.count_nonzero(rows & nodes.alive[: nodes.size])),
+        codes=np.where(rows, rejection.codes, 0).astype(np.int8),
+        plugin_of=np.where(rows, rejection.plugin_of, PASSED).astype(np.int8),
+        statuses=statuses,
+        rejecting_filters=None,
+        reason_counts=None,
+    )
