@@ -137,6 +137,17 @@ async def test_status_shows_each_unit_with_its_pods(cluster):
     assert {rows[f"w{i}"][0] for i in range(2)} == {"od"}
 
 
+async def test_status_shows_the_conditions_in_one_line(cluster):
+    await cluster.create(policy())
+    await cluster.advance(5)
+    wanted = "Ready=True, Conflicting=False, OverCapacity=False, OverlappingUnits=False"
+    assert (await status_of(cluster))[-1] == f"conditions: {wanted}"
+    obj = typed(policy(metadata={"generation": 2}, status={"conditions": [{"type": "Ready"}]}))
+    late, unseen = (status.as_text(compile_all([o])[0]) for o in (obj, typed(policy())))
+    assert "conditions: Ready= (written before the last change of the policy)" in late
+    assert "no conditions yet: `holdfast scheduler` or `holdfast controllers` writes them" in unseen
+
+
 async def test_status_shows_the_groups_of_match_label_keys(cluster):
     await cluster.create(policy(match_label_keys=["v"], strategy="required"))
     await place(cluster, 2, labels={"v": "1"})

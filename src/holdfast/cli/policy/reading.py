@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -29,21 +30,25 @@ def compile_all(objects: Iterable[Object]) -> list[Compiled]:
     """Compile all resource policies among the objects, by namespace and name."""
     listed = list(objects)
     nodes = [obj for obj in listed if isinstance(obj, Node)]
-    pods = [obj for obj in listed if isinstance(obj, Pod)]
+    pods: defaultdict[str, list[Pod]] = defaultdict(list)
+    for obj in listed:
+        if isinstance(obj, Pod):
+            pods[obj.namespace].append(obj)
     found = sorted(
         (obj for obj in listed if isinstance(obj, ResourcePolicy)),
         key=lambda policy: (policy.namespace, policy.name),
     )
     compiled = {policy.key: _compiled(policy) for policy in found}
-    policies = [policy for policy, _ in compiled.values() if policy is not None]
     answer = []
     for obj in found:
         policy, error = compiled[obj.key]
         if policy is None:
             answer.append(Compiled(obj, None, error, {}))
         else:
-            usage = usage_of(policy, nodes, pods)
-            answer.append(Compiled(obj, usage, "", conflicts(policy, policies, pods)))
+            there = pods[obj.namespace]
+            others = [p for p, _ in compiled.values() if p and p.object.namespace == obj.namespace]
+            usage = usage_of(policy, nodes, there)
+            answer.append(Compiled(obj, usage, "", conflicts(policy, others, there)))
     return answer
 
 

@@ -26,7 +26,6 @@ from holdfast.cli.table import format_table
 
 HEAD = ("UNIT", "PRIORITY", "NODES", "PODS", "CAP", "FREE", "RESOURCES")
 POD_HEAD = ("UNIT", "NODE", "POD", "DELETION COST")
-CONDITION_HEAD = ("CONDITION", "STATUS", "REASON", "MESSAGE")
 NO_UNIT = "no unit"
 
 
@@ -55,11 +54,7 @@ def as_text(found: Compiled, *, with_pods: bool = False) -> str:
     parts = [f"{_headline(usage)}\n{format_table(HEAD, _rows(usage))}"]
     if with_pods:
         parts.append(format_table(POD_HEAD, map(_pod_row, pods_data(usage))))
-    if conditions(found.object):
-        rows = [tuple(c.values()) for c in conditions(found.object)]
-        parts.append(format_table(CONDITION_HEAD, rows))
-    if wrong := problems(found):
-        parts.append("\n".join(wrong))
+    parts.append("\n".join([_conditions(found.object), *problems(found)]))
     return "\n\n".join(parts)
 
 
@@ -76,6 +71,16 @@ def pods_data(usage: PolicyUsage) -> list[dict[str, Any]]:
     rows = [_pod(unit.unit.name, pod) for unit in usage.units for pod in unit.pods]
     rows += [_pod(None, pod) for pod in (*usage.outside, *usage.pending)]
     return rows
+
+
+def _conditions(policy: ResourcePolicy) -> str:
+    """Write the conditions in one line; what is wrong is described from the objects themselves."""
+    written = [f"{c['type']}={c['status']}" for c in conditions(policy)]
+    if not written:
+        return "no conditions yet: `holdfast scheduler` or `holdfast controllers` writes them"
+    behind = policy.status.observed_generation < policy.metadata.generation
+    note = " (written before the last change of the policy)" if behind else ""
+    return f"conditions: {', '.join(written)}{note}"
 
 
 def _headline(usage: PolicyUsage) -> str:
