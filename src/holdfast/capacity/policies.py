@@ -32,7 +32,8 @@ from holdfast.api.timestamps import parse_rfc3339
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import selected
-from holdfast.errors import BadRequest, FieldErrors, HoldfastError
+from holdfast.errors import BadRequest, Cause, FieldErrors, HoldfastError
+from holdfast.validation.resource_policy import check_ambiguity, check_written_metadata
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +115,11 @@ class Policy:
     def preempts_before_next_unit(self) -> bool:
         """Whether preemption in a unit is tried before nodes of lower priority."""
         return self.object.spec.preempt_policy == names.BEFORE_NEXT_UNIT
+
+    @property
+    def problems(self) -> tuple[Cause, ...]:
+        """What our CRD refuses although the policy can be followed."""
+        return tuple(check_ambiguity(self.object.spec))
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Return whether pods with these labels in that namespace are governed by the policy."""
@@ -208,6 +214,7 @@ def compile_policy(obj: ResourcePolicy) -> Policy:
     timeout = _timeout(spec, errors)
     if spec.preempt_policy not in _PREEMPT:
         errors.causes.append(not_supported("spec.preemptPolicy", spec.preempt_policy, _PREEMPT))
+    errors.causes.extend(check_written_metadata(spec))
     errors.raise_if_any("ResourcePolicy", obj.key, "scheduling.sigs.x-k8s.io")
     priorities = tuple(sorted({unit.priority for unit in units}))
     created = _seconds(obj.metadata.creation_timestamp)

@@ -28,6 +28,7 @@ from holdfast.capacity.policy_usage import (
 )
 from holdfast.controllers import conditions
 from holdfast.controllers.planned_writes import Patch, Plan, PlannedEvent
+from holdfast.errors import aggregate_message
 
 DELETION_COST_MANUAL = "DeletionCostManual"
 EXCESS_COST = -100
@@ -210,6 +211,9 @@ def _conditions(
     """Return the conditions; each has a message, so that a change replaces the last one."""
     if usage is None:
         yield _condition(READY, "False", "InvalidSpec", error)
+    elif usage.policy.problems:
+        problems = aggregate_message(usage.policy.problems)
+        yield _condition(READY, "False", "InvalidSpec", f"the policy is used, but: {problems}")
     else:
         yield _condition(READY, "True", "ValidSpec", "the policy can be used")
     if conflict is None:

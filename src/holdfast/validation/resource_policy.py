@@ -1,0 +1,79 @@
+"""Validation of ResourcePolicies that an API server stored without the rules of our CRD."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from holdfast.api import field_errors, names
+from holdfast.api import resource_policy as values
+from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST, POLICY_UID
+from holdfast.api.resource_policy import ResourcePolicySpec, Unit
+from holdfast.errors import Cause
+
+_OF_THE_CONTROLLER = (DELETION_COST, MANAGED_DELETION_COST, POLICY_UID)
+
+
+def check_written_metadata(spec: ResourcePolicySpec) -> Iterator[Cause]:
+    """Yield the labels and annotations of units that must not be written on pods.
+
+    A label that the policy selects by would take pods away from it and from their ReplicaSet; pods
+    with malformed ones would never be bound.
+    """
+    selected = _selected_keys(spec) | set(spec.match_label_keys)
+    for i, unit in enumerate(spec.units):
+        yield from _check_labels(f"spec.units[{i}].podLabels", unit, selected)
+        yield from _check_annotations(f"spec.units[{i}].podAnnotations", unit)
+
+
+def _check_labels(path: str, unit: Unit, selected: set[str]) -> Iterator[Cause]:
+    for key, value in unit.pod_labels.items():
+        if key in selected:
+            message = f'"{key}" may not be in podSelector or matchLabelKeys'
+            yield field_errors.forbidden(path, message)
+        for error in names.label_key(key):
+            yield field_errors.invalid(path, key, error)
+        for error in names.label_value(value):
+            yield field_errors.invalid(f"{path}[{key}]", value, error)
+
+
+def _check_annotations(path: str, unit: Unit) -> Iterator[Cause]:
+    for key in unit.pod_annotations:
+        if key in _OF_THE_CONTROLLER:
+            message = f'the controller of resource policies writes "{key}" itself'
+            yield field_errors.forbidden(path, message)
+        for error in names.label_key(key.lower()):
+            yield field_errors.invalid(path, key, error)
+
+
+def check_ambiguity(spec: ResourcePolicySpec) -> Iterator[Cause]:
+    """Yield what our CRD refuses although its meaning is clear, so that the policy is followed."""
+    yield from _check_unit_names(spec.units)
+    selected = _selected_keys(spec)
+    for i, key in enumerate(spec.match_label_keys):
+        if key in selected:
+            message = "may not be in podSelector as well"
+            yield field_errors.invalid(f"spec.matchLabelKeys[{i}]", key, message)
+        if key in spec.match_label_keys[:i]:
+            yield field_errors.duplicate(f"spec.matchLabelKeys[{i}]", key)
+    known = (values.PREFER, values.REQUIRED)
+    if spec.strategy not in known:
+        yield field_errors.not_supported("spec.strategy", spec.strategy, known)
+    for i, unit in enumerate(spec.units):
+        for field, number in (("priority", unit.priority), ("maxCount", unit.max_count or 0)):
+            if number < 0:
+                message = "must be greater than or equal to 0"
+                yield field_errors.invalid(f"spec.units[{i}].{field}", number, message)
+
+
+def _check_unit_names(units: Sequence[Unit]) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for i, unit in enumerate(units):
+        if unit.name in seen:
+            yield field_errors.duplicate(f"spec.units[{i}].name", unit.name)
+        if unit.name:
+            seen.add(unit.name)
+
+
+def _selected_keys(spec: ResourcePolicySpec) -> set[str]:
+    expressions = spec.pod_selector.match_expressions
+    return {*spec.pod_selector.match_labels, *(one.key for one in expressions)}
