@@ -5,11 +5,27 @@ from real.control_plane import ControlPlane, program
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory):
+    """A control plane for all tests; it logs what service accounts do."""
     missing = [name for name in ("etcd", "kube-apiserver", "kubectl") if program(name) is None]
     if missing:
         pytest.fail(f"{', '.join(missing)} not found: run `make binaries` (needs Go) first")
-    plane = ControlPlane(tmp_path_factory.mktemp("real")).start()
+    plane = ControlPlane(tmp_path_factory.mktemp("real"), audit=True).start()
     try:
         yield plane
+        refused = plane.refused()
     finally:
         plane.stop()
+    # A controller that lacks a right tries again, so that no other test may notice.
+    assert not refused, "rights that deploy/rbac lacks:\n" + "\n".join(refused)
+
+
+@pytest.fixture(scope="session")
+def scheduler_kubeconfig(control_plane):
+    """A kubeconfig with the rights in deploy/rbac/scheduler.yaml."""
+    return control_plane.service_account("holdfast-scheduler")
+
+
+@pytest.fixture(scope="session")
+def controllers_kubeconfig(control_plane):
+    """A kubeconfig with the rights in deploy/rbac/controllers.yaml."""
+    return control_plane.service_account("holdfast-controllers")

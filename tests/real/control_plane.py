@@ -22,6 +22,15 @@ import kubectl_program
 
 VERSION = "v1.36.2"
 START_SECONDS = 120
+RBAC = Path(__file__).parents[2] / "deploy" / "rbac"
+SERVICE_ACCOUNT = "system:serviceaccount:kube-system:"
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+        {"level": "None"},
+    ],
+}  # fmt: skip
 
 
 def binaries() -> Path:
@@ -58,6 +67,8 @@ class ControlPlane:
     fsync: bool = False
     disabled: tuple[str, ...] = ("ServiceAccount",)
     """Disabled admission plugins; no controller manager creates the default service account."""
+    audit: bool = False
+    """Whether the requests of service accounts are logged, for ``requests_of``."""
     processes: list[subprocess.Popen] = field(default_factory=list)
     url: str = ""
     token: str = ""
@@ -109,13 +120,43 @@ class ControlPlane:
             "--service-account-issuer", "https://kubernetes.default.svc",
             "--service-account-signing-key-file", key, "--service-account-key-file", key,
             "--disable-admission-plugins", ",".join(self.disabled),
-            "--endpoint-reconciler-type", "none",
+            "--endpoint-reconciler-type", "none", *self._audit_flags(),
         )  # fmt: skip
         self.url = f"https://127.0.0.1:{port}"
         self._await_ready()
         self.kubeconfig = self.directory / "kubeconfig"
         self.kubeconfig.write_text(yaml.safe_dump(self._kubeconfig()))
         self.kubeconfig.chmod(0o600)
+
+    def _audit_flags(self) -> list[object]:
+        if not self.audit:
+            return []
+        policy = self.directory / "audit-policy.yaml"
+        policy.write_text(yaml.safe_dump(AUDIT_POLICY))
+        return ["--audit-policy-file", policy, "--audit-log-path", self.directory / "audit.log"]
+
+    def service_account(self, name: str) -> Path:
+        """Apply deploy/rbac and return a kubeconfig of one of its service accounts."""
+        self.kubectl("apply", "-f", str(RBAC))
+        token = self.kubectl("create", "token", name, "-n", "kube-system", "--duration=4h").strip()
+        path = self.directory / f"{name}.kubeconfig"
+        path.write_text(yaml.safe_dump(self._kubeconfig(token)))
+        path.chmod(0o600)
+        return path
+
+    def requests(self) -> list[dict]:
+        """Return the audit log: the requests of service accounts so far."""
+        lines = (self.directory / "audit.log").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def refused(self) -> list[str]:
+        """Return the requests of service accounts that RBAC has refused."""
+        return [
+            f"{entry['user']['username'].removeprefix(SERVICE_ACCOUNT)}: {entry['verb']} "
+            f"{entry['requestURI']}: {entry['responseStatus'].get('message', '')}"
+            for entry in self.requests()
+            if entry["responseStatus"]["code"] == 403
+        ]
 
     def _run(self, name: str, *arguments: object) -> None:
         command = [program(name), *map(str, arguments)]
@@ -140,12 +181,12 @@ class ControlPlane:
                     return
             time.sleep(0.1)
 
-    def _kubeconfig(self) -> dict:
+    def _kubeconfig(self, token: str = "") -> dict:
         return {
             "apiVersion": "v1", "kind": "Config", "current-context": "real",
             "clusters": [{"name": "real", "cluster": {
                 "server": self.url, "insecure-skip-tls-verify": True}}],
-            "users": [{"name": "admin", "user": {"token": self.token}}],
+            "users": [{"name": "admin", "user": {"token": token or self.token}}],
             "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
         }  # fmt: skip
 

@@ -24,11 +24,11 @@ NAMES = ("x1", "x2", "x3")
 HERE = {"extended": "yes"}
 
 
-def config(plane, extender, path):
+def config(kubeconfig, extender, path):
     path.write_text(
         yaml.safe_dump({
             "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": str(plane.kubeconfig)},
+            "clientConnection": {"kubeconfig": str(kubeconfig)},
             "leaderElection": {"leaderElect": False},
             "profiles": [{"schedulerName": "extended"}],
             "extenders": [{
@@ -196,13 +196,15 @@ async def play(client, extender):
     }  # fmt: skip
 
 
-async def test_extenders_get_the_requests_of_kube_scheduler(control_plane, client, tmp_path):
+async def test_extenders_get_the_requests_of_kube_scheduler(
+    control_plane, scheduler_kubeconfig, client, tmp_path
+):
     if program("kube-scheduler") is None:
         pytest.fail("kube-scheduler not found: run `make binaries` (needs Go) first")
     seen = {}
-    for who in (theirs, ours):
+    for who, kubeconfig in ((theirs, control_plane.kubeconfig), (ours, scheduler_kubeconfig)):
         async with FakeExtender() as extender:
-            path = config(control_plane, extender, tmp_path / f"{who.__name__}.yaml")
+            path = config(kubeconfig, extender, tmp_path / f"{who.__name__}.yaml")
             async with scheduling(who(path), tmp_path / f"{who.__name__}.log"):
                 seen[who.__name__] = await play(client, extender)
     differing = {

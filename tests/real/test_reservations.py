@@ -117,8 +117,8 @@ def plane(control_plane):
 
 
 @pytest.fixture(scope="module")
-def scheduler(plane, tmp_path_factory):
-    running = Scheduler(plane.kubeconfig, tmp_path_factory.mktemp("scheduler"))
+def scheduler(plane, scheduler_kubeconfig, tmp_path_factory):
+    running = Scheduler(scheduler_kubeconfig, tmp_path_factory.mktemp("scheduler"))
     running.start()
     yield running
     running.stop()

@@ -38,11 +38,11 @@ def cluster(control_plane):
 
 
 @contextlib.contextmanager
-def scheduling(cluster, log):
+def scheduling(kubeconfig, log):
     """Run `holdfast scheduler` in its own process."""
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", "scheduler", "--kubeconfig", cluster.kubeconfig,
+            [sys.executable, "-m", "holdfast", "scheduler", "--kubeconfig", kubeconfig,
              "--health-port", str(free_port())],
             stdout=out, stderr=out,
         )  # fmt: skip
@@ -55,9 +55,9 @@ def scheduling(cluster, log):
 
 
 @pytest.fixture
-def scheduler(cluster, tmp_path):
+def scheduler(cluster, scheduler_kubeconfig, tmp_path):
     log = tmp_path / "scheduler.log"
-    with scheduling(cluster, log) as process:
+    with scheduling(scheduler_kubeconfig, log) as process:
         # Signals are handled only after the start.
         until(lambda: "scheduling for" in log.read_text())
         yield process
@@ -101,18 +101,18 @@ def test_a_pod_and_the_guides_reservation(cluster, scheduler):
     assert columns == ["NAME", "PHASE", "AGE", "NODE", "TTL", "EXPIRES"]
 
 
-def test_a_restarted_scheduler_knows_the_reservations(cluster, tmp_path):
+def test_a_restarted_scheduler_knows_the_reservations(cluster, scheduler_kubeconfig, tmp_path):
     everything = a_reservation("all", cpu="15", owner_labels={"app": "big"}, allocate_once=False)
     log = tmp_path / "scheduler.log"
     names = ("all-0", "all-1", "all-2")
-    with scheduling(cluster, log) as process:
+    with scheduling(scheduler_kubeconfig, log) as process:
         for name in names:
             everything["metadata"]["name"] = name
             cluster.kubectl("create", "-f", "-", text=json.dumps(everything))
         until(lambda: all(phase(cluster, n) == "Available" for n in names))
         process.send_signal(signal.SIGKILL)
         process.wait()
-    with scheduling(cluster, log):
+    with scheduling(scheduler_kubeconfig, log):
         cluster.kubectl("create", "-f", "-", text=json.dumps(a_pod("stranger", cpu="2")))
         said = until(lambda: cluster.kubectl(
             "get", "pod", "stranger",
