@@ -112,6 +112,12 @@ async def test_an_invalid_policy_is_listed_with_its_field(cluster):
         require_usage(compiled[0])
 
 
+async def test_what_a_server_that_checks_would_refuse_is_listed(cluster):
+    old = typed(policy("old", units=[od(), od()]))
+    words = "web/old: it is used, but a server that checks it refuses it: spec.units[1].name: "
+    assert words in listing.as_text(compile_all([old]))
+
+
 async def test_a_missing_policy_is_reported_with_those_that_exist(cluster):
     with pytest.raises(Refused, match=r'no resource policy "p".*there are no resource policies'):
         await found(cluster)
@@ -223,6 +229,29 @@ async def test_why_says_which_pods_preemption_would_evict(cluster):
     await cluster.create(high)
     text = await lines(cluster, target="deployment/web")
     assert re.search(r"preemption would make a[12] feasible by evicting web/w[01]", text[-1])
+
+
+async def test_why_explains_preemption_before_the_next_unit(cluster):
+    rules = policy(preempt_policy="BeforeNextUnit")
+    await cluster.create(*classes(high=1000), rules)
+    await place(cluster, 2)
+    high = a_deployment("web", namespace="web", replicas=0, priority_class_name="high")
+    await cluster.create(high)
+    text = await lines(cluster, target="deployment/web")
+    assert re.match(r"web/p: one more pod of deployment/web would be nominated to a[12]: ", text[0])
+    assert "        2  feasible, not needed: a higher priority is preempted: b1, b2" in text
+    assert re.search(r"preemption would make a[12] feasible by evicting web/w[01]", text[-1])
+
+
+async def test_why_says_for_which_unit_a_pod_waits_and_until_when(cluster):
+    rules = policy(when_try_next_units="TimeoutOrExceedMax", timeout="60s")
+    await cluster.create(rules, *[pod(f"x{i}", app="x", cpu="8", node=f"a{i}") for i in (1, 2)])
+    await cluster.create(pod("w"))
+    text = await lines(cluster)
+    assert text[0].startswith("web/p: pending pod w fits on no node: 0/5 nodes are available: ")
+    assert "        2  Insufficient cpu  [NodeResourcesFit]: a1, a2" in text
+    assert any("waiting up to 1m0s for unit od of ResourcePolicy web/p" in line for line in text)
+    assert re.match(r"  it is tried again at \S+Z, without waiting for a change", text[-1])
 
 
 async def test_why_explains_a_bound_pod_without_counting_it(cluster):

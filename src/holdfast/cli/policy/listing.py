@@ -73,7 +73,11 @@ def problems(found: Compiled) -> list[str]:
     """Describe what is wrong with a policy, or keeps its pods from running."""
     if found.usage is None:
         return [f"it has no effect, because it is invalid: {found.error}"]
-    return [*_conflicts(found), *_caps(found.usage), *_units(found.usage), *_pending(found)]
+    usage = found.usage
+    stored = [
+        f"it is used, but a server that checks it refuses it: {c}" for c in usage.policy.problems
+    ]
+    return [*stored, *_conflicts(found), *_caps(usage), *_units(usage), *_pending(usage)]
 
 
 def _row(found: Compiled) -> tuple[str, ...]:
@@ -122,9 +126,8 @@ def _units(usage: PolicyUsage) -> Iterable[str]:
         yield f"more than one unit has {join_names(shared)}: a pod there counts in each of them"
 
 
-def _pending(found: Compiled) -> Iterable[str]:
-    assert found.usage is not None
-    waiting = [pod.name for pod in found.usage.pending]
+def _pending(usage: PolicyUsage) -> Iterable[str]:
+    waiting = [pod.name for pod in usage.pending]
     if waiting:
-        why = f"`holdfast policy why {found.object.key}` explains it"
+        why = f"`holdfast policy why {usage.policy.key}` explains it"
         yield f"pending: {join_names(waiting)}; {why}"

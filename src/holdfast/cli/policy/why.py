@@ -180,6 +180,9 @@ def _headline(answer: Json) -> str:
     head = answer["basis"]
     if answer["decision"].get("error"):
         return f"{head} cannot be decided: {answer['decision']['error']}"
+    preemption = answer["preemption"] or {}
+    if preemption.get("nominatedNode") and any(unit["feasible"] for unit in answer["units"]):
+        return f"{head} would be nominated to {preemption['nominatedNode']}: {answer['message']}"
     if not answer["schedulable"]:
         return f"{head} fits on no node: {answer['message']}"
     units = [unit["unit"] for unit in answer["units"] if unit["best"]]
@@ -216,7 +219,8 @@ def _node_lines(unit: Json, *, placed: bool) -> list[str]:
         if others:
             lines.append(_counted("feasible, with a lower score", others))
     elif unit["feasible"]:
-        words = "feasible, not needed: a higher priority has a node" if placed else "feasible"
+        why = "a higher priority has a node" if placed else "a higher priority is preempted"
+        words = f"feasible, not needed: {why}"
         lines.append(_counted(words, unit["feasible"]))
     return lines + [f"  {line}" for line in rejected_nodes(unit["rejected"])]
 
