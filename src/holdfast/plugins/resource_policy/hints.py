@@ -17,7 +17,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation_names import RESERVE_POD
 from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.capacity.policies import Policy, compile_policy
-from holdfast.capacity.unit_usage import Combination, minus, plus
+from holdfast.capacity.unit_totals import Combination, minus, plus
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent

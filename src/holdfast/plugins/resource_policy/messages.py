@@ -10,7 +10,7 @@ import numpy as np
 from holdfast.api import durations
 from holdfast.api import resource_policy as names
 from holdfast.api.quantity import BINARY_SI, MILLI, Quantity
-from holdfast.capacity.unit_usage import Combination
+from holdfast.capacity.unit_totals import Combination
 from holdfast.columns.interner import CPU, EPHEMERAL, MEMORY
 from holdfast.framework.plugin import Rows
 from holdfast.plugins.resource_policy.state import PolicyState, UnitStates

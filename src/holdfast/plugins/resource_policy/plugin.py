@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.capacity.policies import Policy
-from holdfast.capacity.unit_usage import GroupUsages, amounts_of, limited_resources, minus
+from holdfast.capacity.unit_totals import UnitTotalsCache, amounts_of, limited_resources, minus
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -251,11 +251,11 @@ class ResourcePolicyPlugin:
         return hints.pod_may_help(event, state, view)
 
 
-def _usages(world: World) -> GroupUsages:
-    found = world.caches.get(GroupUsages)
+def _usages(world: World) -> UnitTotalsCache:
+    found = world.caches.get(UnitTotalsCache)
     if found is None:
-        found = world.caches[GroupUsages] = GroupUsages(world.nodes)
-    assert isinstance(found, GroupUsages)
+        found = world.caches[UnitTotalsCache] = UnitTotalsCache(world.nodes)
+    assert isinstance(found, UnitTotalsCache)
     return found
 
 

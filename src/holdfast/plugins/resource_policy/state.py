@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from holdfast.api import resource_policy as names
 from holdfast.capacity.policies import Policy, creation_time
 from holdfast.capacity.reserved_resources import ReservedForPod
-from holdfast.capacity.unit_usage import Combination, GroupUsage, Totals, minus, plus
+from holdfast.capacity.unit_totals import Combination, Totals, UnitTotals, minus, plus
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import NO_CHANGE, AnyRows, Code, PodChange, Rows, Verdicts
@@ -49,7 +49,7 @@ class PolicyState:
     """
 
     def __init__(
-        self, nodes: NodeTable, policy: Policy, usage: GroupUsage, amounts: tuple[int, ...],
+        self, nodes: NodeTable, policy: Policy, usage: UnitTotals, amounts: tuple[int, ...],
         *, timeouts: int = 0, ordered: bool = True, reserved: ReservedForPod | None = None,
         requested: tuple[int, ...] = (),
     ) -> None:  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST, POLICY_UID
 from holdfast.api.scheme import PODS
 from holdfast.framework.plugin import ApiCall, ApiCalls, Placement
 from holdfast.plugins.resource_policy.state import PolicyState
@@ -12,13 +13,19 @@ MERGE = "application/merge-patch+json"
 
 
 def annotate(state: PolicyState, placement: Placement) -> None:
-    """Add the annotations of the unit to those that are sent with the Binding.
+    """Add the unit's annotations and the deletion cost to those that are sent with the Binding.
 
-    Annotations of other plugins are not replaced: they say what the pod has allocated.
+    Annotations of other plugins are not replaced: they say what the pod has allocated. The deletion
+    cost is marked as the controller marks it, so that it is not written again; one that the pod
+    has already is the user's.
     """
-    unit = _best_unit(state, placement.row)
+    unit, sent = _best_unit(state, placement.row), placement.annotations
     for key, value in {} if unit is None else state.policy.units[unit].pod_annotations.items():
-        placement.annotations.setdefault(key, value)
+        sent.setdefault(key, value)
+    if DELETION_COST not in placement.pod.pod.metadata.annotations and DELETION_COST not in sent:
+        cost = str(state.policy.deletion_cost(state.usage.units.units_at(placement.row)))
+        sent[DELETION_COST] = sent[MANAGED_DELETION_COST] = cost
+        sent[POLICY_UID] = state.policy.object.uid
 
 
 def write_labels(state: PolicyState, placement: Placement) -> ApiCalls:

@@ -1,8 +1,8 @@
 """What the pods of a group use of each unit of a policy, updated by the journals.
 
 ``UnitRows`` numbers the *combinations* of units that nodes belong to: there are few, so results are
-computed by combination and looked up by row. ``GroupUsage`` adds up the counted pods of one group,
-and their requests, by unit.
+computed by combination and looked up by row. ``UnitTotals`` adds up the counted pods of one group,
+and their requests, by unit; ``policy_usage`` does the same from objects, for a report.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class UnitRows:
         self.renumbered += 1
 
 
-class GroupUsage:
+class UnitTotals:
     """What the pods of one group use of each unit: ``totals``, after ``refresh``.
 
     ``resources`` are the ids of the resources that any unit limits, in the order of the amounts.
@@ -191,20 +191,20 @@ class GroupUsage:
         self.version += 1
 
 
-class GroupUsages:
-    """The usage of every group that was asked for lately; one for each world."""
+class UnitTotalsCache:
+    """The totals of the groups that were asked for lately; one cache for each world."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._units: dict[str, tuple[Policy, UnitRows]] = {}
-        self._groups: dict[tuple[str, Selector], GroupUsage] = {}
+        self._groups: dict[tuple[str, Selector], UnitTotals] = {}
 
-    def of(self, policy: Policy, labels: Mapping[str, str]) -> GroupUsage:
+    def of(self, policy: Policy, labels: Mapping[str, str]) -> UnitTotals:
         """Return the usage of the group that a pod with these labels belongs to."""
         key = (policy.object.uid, policy.group_selector(labels))
         found = self._groups.pop(key, None)
         if found is None or found.policy.units is not policy.units or not found.is_current():
-            found = GroupUsage(self._nodes, policy, key[1], self._unit_rows(policy))
+            found = UnitTotals(self._nodes, policy, key[1], self._unit_rows(policy))
         _put(self._groups, key, found)
         return found
 
