@@ -13,6 +13,7 @@ by ``decision_check`` under ``--check-invariants``::
     pod_class.remaining_after   equal verdicts of uncached filters leave the same rows
     pod_class.best_rows         exactly the feasible rows with the highest total
     pod_class.uniform           the totals are also right for a subset of the feasible rows
+    pod_class.tier_classes      the rows that a plugin with tiers lets pass, the best tier first
     pod_class.first_rejections  for each row, the first filter that rejects it
     NominatedPodFilter.refresh  for each row, the filters' result with its nominated pods added
 """
@@ -72,7 +73,8 @@ class Feasible:
     ``outcomes`` is the list ``pod_class.outcomes`` itself, unless a plugin that is called for every
     pod takes part. ``mask`` is None while it equals ``pod_class.feasible_mask``.
     ``preselected_row`` is the row of the node that the pod is nominated to, if that is feasible: it
-    is chosen without scoring.
+    is chosen without scoring. ``best_tier`` has the feasible rows of the best tier, if they were
+    found without the others: then all ``rows`` are computed when they are read.
     """
 
     pod: PodInfo
@@ -83,10 +85,14 @@ class Feasible:
     preselected_row: int | None = None
     statuses: RowStatuses = NO_STATUSES
     remaining: RemainingRows | None = None
+    best_tier: Feasible | None = None
 
     @property
     def rows(self) -> Rows:
         """The feasible rows, ascending; a shared array, do not modify it."""
+        if self.best_tier is not None and self.mask is None:
+            self.pod_class.refresh()
+            _run_uncached_filters(self)
         if self.mask is None:
             return self.pod_class.rows()
         if self.remaining is not None and self.mask is self.remaining.mask:
@@ -150,7 +156,8 @@ def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasib
 
     1. Look up the pod's class: the PreFilter results of the plugins, and the rows that pass every
        cached filter. Call ``pre_filter`` of the uncached plugins. Each may reject the pod.
-    2. Run the filters that are not cached.
+    2. Run the filters that are not cached. If a plugin lists the rows of each tier, the best tier
+       that has a feasible row is sufficient.
     3. Remove rows on which the pod does not fit together with the pods nominated to them.
     4. If the pod itself is nominated to one of the remaining rows, that row is chosen unscored.
     """
@@ -166,6 +173,8 @@ def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasib
             rejected = _pre_filter_reject(found.outcomes)
             if rejected is not None:
                 return pre_filter_rejection(view, found.outcomes, *rejected)
+    if pod_class.tiered is not None and _find_best_tier(found):
+        return found
     pod_class.refresh()
     error = ""
     if pod_class.uncached_filters or found.outcomes is not pod_class.outcomes:
@@ -179,12 +188,36 @@ def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasib
     return found if found.count else _reject(found)
 
 
+def _find_best_tier(found: Feasible) -> bool:
+    """Find the feasible rows of the best tier that has any, without evaluating the others.
+
+    Nominated pods, and plugins that are called for every pod, need all rows.
+    """
+    pod, view = found.pod, found.view
+    if (
+        found.outcomes is not found.pod_class.outcomes
+        or pod.pod.status.nominated_node_name
+        or view.world.nominations
+    ):
+        return False
+    for tier_class in found.pod_class.tier_classes():
+        tier_class.refresh()
+        tier = Feasible(pod, view, tier_class, tier_class.outcomes)
+        if tier_class.uncached_filters:
+            _run_uncached_filters(tier)
+        if tier.count:
+            found.best_tier = tier
+            return True
+    return False
+
+
 def _reject(found: Feasible) -> Rejection:
     """Reject a pod for which no row is feasible."""
     view, pod_class = found.view, found.pod_class
     if found.outcomes is not pod_class.outcomes:
         return reject_by_row(view, found.outcomes, found.statuses)
-    cached, nominated = pod_class.first_rejections(), pod_class.nominated_filter
+    verdicts = [] if found.remaining is None else found.remaining.verdicts
+    cached, nominated = pod_class.first_rejections(verdicts), pod_class.nominated_filter
     return reject_by_row(view, found.outcomes, found.statuses, cached, nominated)
 
 
@@ -361,7 +394,8 @@ def rank(
     """
     row = found.preselected_row
     if row is None:
-        row = _best_row(profile, found, rng, extender_scores)
+        compared = found if found.best_tier is None else found.best_tier
+        row = _best_row(profile, compared, rng, extender_scores)
     return Placement(found.pod, row, found.view.nodes.names[row], found.states)
 
 
@@ -405,6 +439,7 @@ def _best_in_mask(found: Feasible) -> Sequence[int] | Rows:
 
 def scored_rows(profile: Profile, found: Feasible) -> tuple[AnyRows, NDArray[np.float64]]:
     """Return the rows of the best tier and their totals, from the cache where that is valid."""
+    found = found if found.best_tier is None else found.best_tier
     pod_class = found.pod_class
     cached = pod_class.has_totals and found.outcomes is pod_class.outcomes
     if not (cached and (found.mask is None or pod_class.uniform)):

@@ -114,7 +114,8 @@ class DecisionCache:
     def faults(self) -> Iterator[str]:
         """Describe what is wrong with the classes that are up to date."""
         for pod_class in self._classes:
-            yield from pod_class.faults()
+            for found in (pod_class, *pod_class.known_tiers.values()):
+                yield from found.faults()
 
     def pre_filter(self, plugin: Plugin, pod: PodInfo, view: View) -> PreFilterOutcome:
         """Return the outcome of ``pre_filter`` of a plugin whose scope is not CLUSTER."""

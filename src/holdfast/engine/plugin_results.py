@@ -268,6 +268,10 @@ class NodeFilterMask:
         self.mask: NDArray[np.bool_] = np.zeros(nodes.capacity, np.bool_)
         self.at: Cells[bool] = cells(self.mask)
 
+    def restricted_to(self, rows: Rows) -> NodeFilterMask:
+        """Return the same with only these rows."""
+        return NodeFilterMask(self._nodes, self._row_results, (*self._allowed, rows))
+
     def refresh(self) -> None:
         """Compute the mask again, if a node changed."""
         seq, size = self._nodes.node_journal.seq, self._nodes.size

@@ -25,6 +25,7 @@ from holdfast.framework.plugin import (
     Skip,
     State,
     TierPlugin,
+    TierRowsPlugin,
     Verdicts,
     implements,
 )
@@ -42,6 +43,7 @@ class CyclePlugin(
     NormalizeByRangePlugin,
     ScoreTablePlugin,
     TierPlugin,
+    TierRowsPlugin,
     Protocol,
 ):
     """All methods of a plugin that are called in a decision; ``PluginUse`` tells which it has.
@@ -81,7 +83,7 @@ class PluginUse:
     """
 
     __slots__ = ("accepts_slices", "bounded_scores", "cacheable", "comparable_states", "epochs",
-                 "filter_order", "filters", "has_score_table", "ignores_requests",
+                 "filter_order", "filters", "has_score_table", "has_tier_rows", "ignores_requests",
                  "key_outside_spec", "name", "node_scope", "normalizes", "normalizes_by_range",
                  "normalizes_itself", "per_pod", "plugin", "pre_filter_enabled", "pre_filters",
                  "pre_scores", "scores", "tiers")  # fmt: skip
@@ -101,6 +103,7 @@ class PluginUse:
         self.normalizes = implements(plugin, NormalizeScorePlugin)
         self.pre_scores = implements(plugin, PreScorePlugin)
         self.has_score_table = implements(plugin, ScoreTablePlugin)
+        self.has_tier_rows = self.tiers and implements(plugin, TierRowsPlugin)
         self.normalizes_itself = self.normalizes or self.pre_scores
         self.per_pod = traits.scope is Scope.CLUSTER
         self.cacheable = traits.scope.cacheable

@@ -69,6 +69,10 @@ class PodClass:
     - ``uniform``: every normalized score is the same for all feasible rows, so the totals are also
       right for a subset of the rows. Otherwise scores must be normalized over that subset.
     - ``single_row_changes`` tells only whether caching the best rows is worthwhile.
+
+    ``tiered`` is the plugin that lists the rows of each tier, if the best tier alone can be
+    evaluated: ``tier_classes`` restrict the class to the rows of a tier. In such a class the
+    verdicts of that plugin are those of its rows, and its score is the same for all of them.
     """
 
     def __init__(
@@ -78,16 +82,20 @@ class PodClass:
         outcomes: list[PreFilterOutcome],
         rejected: PreFilterOutcome | None,
         node_mask: NodeFilterMask,
+        *,
+        in_tier: bool = False,
     ) -> None:
         self.outcomes = outcomes
         self.rejected = rejected
         self.stamp = nodes.epochs.stamp
         self._nodes = nodes
         self._journal, self._node_journal = nodes.journal, nodes.node_journal
-        self._node_mask = node_mask
-        self._sort_outcomes(profile)
+        self._profile, self._node_mask = profile, node_mask
+        self._sort_outcomes(profile, in_tier=in_tier)
         self.pre_filter_passed = rejected is None and len(self.restricting) < 2
-        self.totals_complete = self.has_totals and not self.uncached_scores
+        self.totals_complete = self.has_totals and all(p.tiers for p in self.uncached_scores)
+        self.known_tiers: dict[int, PodClass] = {}
+        """The class restricted to a tier, by the id of the array of rows, which it holds."""
         self.feasible_mask: NDArray[np.bool_] = np.zeros(nodes.capacity, np.bool_)
         self.totals: NDArray[np.float64] = np.empty(nodes.capacity)
         self.totals[nodes.size :] = INFEASIBLE
@@ -106,7 +114,7 @@ class PodClass:
         self._feasible_at, self._total_at = cells(self.feasible_mask), cells(self.totals)
         self._cursor = self._node_cursor = -1
 
-    def _sort_outcomes(self, profile: Profile) -> None:
+    def _sort_outcomes(self, profile: Profile, *, in_tier: bool) -> None:
         """Group the outcomes by how they are filtered and scored."""
         self.states: dict[str, Any] = {}
         self.per_pod: list[PreFilterOutcome] = []
@@ -133,18 +141,51 @@ class PodClass:
                 self.per_pod.append(p)
             elif not p.skip and p.reject is None:
                 self.states[p.use.name] = p.state
-                if p.row_results is None:
+                if p.row_results is not None:
+                    self._sort_verdicts(p.row_results, node_scope=p.use.node_scope)
+                elif not (p.tiers and in_tier):
                     if p.filters:
                         self.uncached_filters.append(p)
                         self.accepts_slices &= p.use.accepts_slices
                     self.accepts_slices &= p.allowed_rows is None
-                else:
-                    self._sort_verdicts(p.row_results, node_scope=p.use.node_scope)
-                if p.tiers:
-                    self.has_totals = False
                 if p.scores:
                     self._sort_scores(p, profile.weight(p.use.name))
         self._find_dominant_score()
+        self._find_tiers(in_tier=in_tier)
+
+    def _find_tiers(self, *, in_tier: bool) -> None:
+        """Find out whether rows must be compared tier by tier, and if the best tier is enough."""
+        self.tiered: PreFilterOutcome | None = None
+        tiered = [p for p in self.outcomes if p.tiers]
+        if tiered and not in_tier:
+            first = tiered[0]
+            if (
+                len(tiered) == 1
+                and self.has_totals
+                and self.accepts_slices
+                and (first.use.has_tier_rows and first.filters and first.row_results is None)
+            ):
+                self.tiered = first
+            self.has_totals = False
+
+    def tier_classes(self) -> Iterator[PodClass]:
+        """Return the class restricted to the rows of each tier, the best first; refresh them.
+
+        There are none if the plugin does not list the rows now.
+        """
+        assert self.tiered is not None
+        tiers = self.tiered.plugin.tier_rows(self.tiered.state) or ()
+        known = self.known_tiers
+        for rows in tiers:
+            found = known.get(id(rows))
+            if found is None:
+                if len(known) >= 2 * len(tiers):
+                    known.clear()
+                mask = self._node_mask.restricted_to(rows)
+                found = known[id(rows)] = PodClass(
+                    self._profile, self._nodes, self.outcomes, None, mask, in_tier=True
+                )
+            yield found
 
     def _sort_verdicts(self, row_results: RowResults, *, node_scope: bool) -> None:
         if node_scope:
@@ -188,14 +229,20 @@ class PodClass:
             )
             self.normalized_scores = rest
 
-    def first_rejections(self) -> FirstRejections | None:
-        """Return each row's first rejection, or None if it cannot be cached; call after refresh."""
-        if self._first_rejections is None:
-            if not FirstRejections.possible(self.outcomes):
+    def first_rejections(self, uncached: list[Verdicts]) -> FirstRejections | None:
+        """Return each row's first rejection, or None if it cannot be cached; call after refresh.
+
+        ``uncached`` are the verdicts of the uncached filters. The result is cached while the
+        filters return the same arrays.
+        """
+        found = self._first_rejections
+        if found is None or not all(map(is_, found.uncached, uncached)):
+            if self.restricting or len(uncached) != len(self.uncached_filters):
                 return None
-            self._first_rejections = FirstRejections(self._nodes, self.outcomes)
-        self._first_rejections.refresh()
-        return self._first_rejections
+            found = FirstRejections(self._nodes, self.outcomes, uncached)
+            self._first_rejections = found
+        found.refresh()
+        return found
 
     @property
     def uniform(self) -> bool:

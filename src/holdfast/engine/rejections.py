@@ -198,30 +198,44 @@ def common_allowed_rows(restricting: list[PreFilterOutcome]) -> Rows:
     return common
 
 
+def _in_filter_order(outcomes: list[PreFilterOutcome], uncached: list[Verdicts]) -> list[Verdicts]:
+    """Return the verdicts of all filters; ``uncached`` has those that are not in row results."""
+    cached = {p.use.name: p.row_results.verdicts for p in outcomes if p.row_results is not None}
+    rest = (p.use.name for p in outcomes if p.filters and p.row_results is None)
+    verdicts = cached | dict(zip(rest, uncached, strict=True))
+    found = [verdicts[p.use.name] for p in in_filter_order(outcomes)]
+    return [of_filter for of_filter in found if of_filter is not None]
+
+
 class FirstRejections:
     """Each row's first rejection, recomputed for changed rows only.
 
-    For a class whose verdicts are all cached, and whose rows no plugin restricts at PreFilter.
+    For a class whose rows no plugin restricts at PreFilter. ``uncached`` are the verdicts of the
+    filters that are called for every pod; a new object is needed when one of them has changed.
 
     Invariant after ``refresh``, until the node table changes: ``codes`` and ``plugin_of`` have the
     verdict and the index of the first filter that rejects a row, ``_counts`` the number of rows
     that each filter rejects first; ``reason_counts``, unless empty, the number of rows per reason.
     """
 
-    def __init__(self, nodes: NodeTable, outcomes: list[PreFilterOutcome]) -> None:
+    def __init__(
+        self, nodes: NodeTable, outcomes: list[PreFilterOutcome], uncached: list[Verdicts]
+    ) -> None:
         self.filters, self.states = active_filters(outcomes), states_of(outcomes)
         self.pre_filtered = pre_filtered_plugins(outcomes)
         self._nodes = nodes
         self._journal_reader = JournalReader(nodes.journal)
-        results = [p.row_results for p in in_filter_order(outcomes)]
-        self._verdicts = [r.verdicts for r in results if r is not None and r.verdicts is not None]
+        self.uncached = uncached
+        self._verdicts = _in_filter_order(outcomes, uncached)
         self._verdicts_at = [cells(verdicts) for verdicts in self._verdicts]
         self._counts: list[int] = []
         self.reason_counts: list[Mapping[str, int]] = []
         """Empty, or the number of rows per reason; shared with the rejections of the class."""
         self._groups_reasons = [
-            implements(plugin, ReasonGroupsPlugin) for plugin, _ in self.filters
+            p.row_results is not None and implements(p.plugin, ReasonGroupsPlugin)
+            for p in in_filter_order(outcomes)
         ]
+        """Whether the reasons of a row are those of its group until that row changes."""
         self._single_row_changes = False
         """Whether single rows have changed since all were computed: then caching reasons is
         worthwhile."""
@@ -229,11 +243,6 @@ class FirstRejections:
         """The reasons of rows that are rejected by plugins with ``reason_groups``."""
         self.codes: Verdicts = np.zeros(nodes.capacity, np.int8)
         self.plugin_of: Verdicts = np.full(nodes.capacity, PASSED, np.int8)
-
-    @staticmethod
-    def possible(outcomes: Iterable[PreFilterOutcome]) -> bool:
-        """Return whether first rejections can be cached for a class."""
-        return all(p.allowed_rows is None and (not p.filters or p.row_results) for p in outcomes)
 
     def refresh(self) -> None:
         """Update changed rows; the row results must be up to date."""
@@ -304,7 +313,7 @@ class FirstRejections:
         statuses = RowStatuses(self._nodes.capacity)
         for index in self.rejecting_filters:
             plugin, state = self.filters[index]
-            if implements(plugin, ReasonGroupsPlugin):
+            if self._groups_reasons[index] and implements(plugin, ReasonGroupsPlugin):
                 rows = (self.plugin_of[: self._nodes.size] == index).nonzero()[0]
                 groups = plugin.reason_groups(state, rows)
                 for group in sorted(set(groups.tolist())):

@@ -6,7 +6,7 @@ ordinary one that it replaces.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -62,6 +62,21 @@ class ScoreTablePlugin(Plugin, Protocol):
         """Return an index per row into a table of normalized scores, and the table.
 
         ``rows`` are all feasible rows. None: use ``score`` and ``normalize_score``.
+        """
+        ...
+
+
+class TierRowsPlugin(Plugin, Protocol):
+    """List the rows of each tier, where tiers change more rarely than pods do.
+
+    Results are then cached by tier; this replaces ``filter`` and ``tier`` for pods that fit.
+    """
+
+    def tier_rows(self, state: State) -> Sequence[Rows] | None:
+        """Return the rows that pass ``filter``, an array a tier, the best first.
+
+        Rows are ascending, and those of one tier have the same score. An array is the same object
+        as before unless its rows have changed. None: use ``filter`` and ``tier``.
         """
         ...
 

@@ -44,6 +44,7 @@ from holdfast.framework.fast_paths import (
     OutsideSpecKeyPlugin,
     ReasonGroupsPlugin,
     ScoreTablePlugin,
+    TierRowsPlugin,
 )
 from holdfast.framework.preemption_support import (
     DependsOnPodsPlugin,
@@ -323,6 +324,7 @@ __all__ = [
     "Skip",
     "State",
     "TierPlugin",
+    "TierRowsPlugin",
     "Traits",
     "Verdicts",
     "Wait",

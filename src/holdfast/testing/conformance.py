@@ -38,6 +38,7 @@ from holdfast.testing.plugin_laws import (
     check_promise,
     check_rows,
     check_table,
+    check_tier_rows,
     check_twin,
     check_verdicts,
     prepare_case,
@@ -137,6 +138,7 @@ def _check_results(case: Case, cluster: RandomCluster) -> None:
         check_scores(case, cluster.random)
         check_table(case)
     check_tiers(case, cluster.random)
+    check_tier_rows(case, case.outcome)
     check_twin(case)
     check_promise(case, cluster.random)
 
@@ -152,6 +154,7 @@ def _check_incremental(case: Case, cache: DecisionCache, cluster: RandomCluster,
     assert (cached.skip, cached.reject) == (computed.outcome.skip, computed.outcome.reject), law
     if cached.skip or cached.reject is not None:
         return
+    check_tier_rows(case, cached)
     if cached.row_results is not None:
         cached.row_results.refresh()
     if cached.filters:

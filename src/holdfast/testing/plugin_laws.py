@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import is_
 from random import Random
 from typing import Any
 
@@ -27,6 +28,7 @@ from holdfast.framework.plugin import (
     DependsOnPodsPlugin,
     FilterAndScoreRowPlugin,
     FilterRowPlugin,
+    NormalizeScorePlugin,
     Placement,
     Plugin,
     PodChange,
@@ -38,6 +40,7 @@ from holdfast.framework.plugin import (
     ReservePlugin,
     Rows,
     ScoreTablePlugin,
+    TierRowsPlugin,
     implements,
 )
 from holdfast.framework.view import View
@@ -225,6 +228,31 @@ def check_table(case: Case) -> None:
         assert (found[1][found[0]] == final).all(), (
             f"{plugin.name}: score_table equals normalize_score"
         )
+
+
+def check_tier_rows(case: Case, outcome: PreFilterOutcome) -> None:
+    """``tier_rows`` equals ``filter`` and ``tier``; the rows of a tier have the same score."""
+    plugin, state, rows, name = case.plugin, outcome.state, case.rows, case.plugin.name
+    if not (implements(plugin, TierRowsPlugin) and outcome.filters and outcome.tiers):
+        return
+    found = plugin.tier_rows(state)
+    if found is None:
+        return
+    passed = rows[case.plugin.filter(state, rows) == 0]
+    tiers = case.plugin.tier(state, passed)
+    expected = [passed[tiers == tier].tolist() for tier in np.unique(tiers)]
+    listed = [of_tier for of_tier in found if len(of_tier)]
+    law = f"{name}: tier_rows equals filter and tier"
+    assert [of_tier.tolist() for of_tier in listed] == expected, law
+    again = plugin.tier_rows(state)
+    assert again is not None and all(map(is_, again, found)), (
+        f"{name}: tier_rows returns the same arrays unless their rows changed"
+    )
+    for of_tier in listed if outcome.scores else ():
+        scores = case.plugin.score(state, of_tier)
+        if implements(case.plugin, NormalizeScorePlugin):
+            scores = case.plugin.normalize_score(state, of_tier, scores)
+        assert (scores == scores[0]).all(), f"{name}: rows of a tier have the same score"
 
 
 def check_twin(case: Case) -> None:
