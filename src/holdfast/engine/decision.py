@@ -117,6 +117,13 @@ class Feasible:
             return self.pod_class.states
         return {p.plugin.name: p.state for p in self.outcomes if not p.skip}
 
+    @property
+    def has_tiers(self) -> bool:
+        """Whether a plugin divides the rows into tiers for this pod."""
+        if self.outcomes is self.pod_class.outcomes:
+            return self.pod_class.has_tiers
+        return any(p.tiers for p in self.outcomes)
+
     def restricted_to(self, rows: Rows) -> Feasible:
         """Return the same with only these rows, which extenders have chosen."""
         mask = np.zeros(self.view.nodes.size, np.bool_)

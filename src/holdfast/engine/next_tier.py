@@ -59,7 +59,9 @@ def preempt_in_better_tiers(
 
     None: the pod is placed. A pod that is nominated to a feasible row is placed there.
     """
-    if found.preselected_row is not None or not _wanted(profile, found.states):
+    if found.preselected_row is not None or not found.has_tiers:
+        return None
+    if not _wanted(profile, found.states):
         return None
     tiers = row_tiers(active_tiers(found.outcomes), found.view.nodes)
     if tiers is None:
