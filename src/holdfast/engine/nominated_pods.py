@@ -16,6 +16,7 @@ from holdfast.framework.plugin import (
     FilterPlugin,
     FilterRowPlugin,
     PodChange,
+    ReasonGroupsPlugin,
     RequiredResourcesPlugin,
     Rows,
     RowSetsPlugin,
@@ -105,18 +106,24 @@ def put_statuses_in_sets(
         if not len(rows):
             continue
         verdicts = plugin.filter(state, rows, in_sets)
-        failed = verdicts != 0
-        # Rows in the same sets have the same reasons, and there may be thousands.
-        alike = np.concatenate([sets[:, rows[failed]], [verdicts[failed] == Code.UNSCHEDULABLE]])
-        _, first, group = np.unique(alike, axis=1, return_index=True, return_inverse=True)
-        for number, at in enumerate(first.tolist()):
-            row, code = int(rows[failed][at]), Code(int(verdicts[failed][at]))
-            status = Status(plugin.name, code, tuple(plugin.reasons(state, row, in_sets)))
-            statuses.put_all(rows[failed][group.ravel() == number], status)
+        rows, verdicts = rows[verdicts != 0], verdicts[verdicts != 0]
+        # There may be thousands of rows, but few groups of them.
+        groups = _reason_groups(plugin, state, rows)
+        for group, code in sorted(set(zip(groups.tolist(), verdicts.tolist(), strict=True))):
+            alike = rows[(groups == group) & (verdicts == code)]
+            reasons = tuple(plugin.reasons(state, int(alike[0]), in_sets))
+            statuses.put_all(alike, Status(plugin.name, Code(code), reasons))
 
 
 def _row_sets(plugin: FilterPlugin, state: State) -> Bools | None:
     return plugin.row_sets(state) if implements(plugin, RowSetsPlugin) else None
+
+
+def _reason_groups(plugin: FilterPlugin, state: State, rows: Rows) -> NDArray[np.int64]:
+    """Return a number for each row; rows with the same number have the same reasons."""
+    if implements(plugin, ReasonGroupsPlugin):
+        return plugin.reason_groups(state, rows)
+    return np.arange(len(rows))
 
 
 class NominatedPodFilter:

@@ -145,6 +145,17 @@ class RetryAtPlugin(Plugin, Protocol):
         ...
 
 
+class ConditionReasonPlugin(Plugin, Protocol):
+    """Give the PodScheduled condition another reason than Unschedulable, say for autoscalers."""
+
+    def condition_reason(self, state: State, rows: Rows) -> str:
+        """Return the reason for a pod that this plugin alone rejects, on all nodes; "" for none.
+
+        An event of that reason is recorded as well. ``rows`` are those of all nodes.
+        """
+        ...
+
+
 class PostFilterPlugin(Plugin, Protocol):
     """Try to make a pod schedulable that fits on no node."""
 
@@ -282,6 +293,7 @@ __all__ = [
     "Candidate",
     "ClusterEvent",
     "Code",
+    "ConditionReasonPlugin",
     "CountReasonsPlugin",
     "DependsOnPodsPlugin",
     "FilterAndScoreRowPlugin",

@@ -112,8 +112,8 @@ class RowSetsPlugin(Plugin, Protocol):
     def row_sets(self, state: State) -> Bools:
         """Return the sets: [set, row], with the capacity of the node table as number of rows.
 
-        A change of pods on a row changes no verdict outside of its sets. Rows in the same sets that
-        are rejected with a change on other rows have the same reasons.
+        A change of pods on a row changes no verdict outside of its sets. With ``reason_groups``,
+        rows of one group also have the same reasons with a change on other rows.
         """
         ...
 

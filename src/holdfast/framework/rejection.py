@@ -13,6 +13,7 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.extender import ExtenderPreemption
 from holdfast.framework.plugin import (
     Code,
+    ConditionReasonPlugin,
     CountReasonsPlugin,
     FilterPlugin,
     Reject,
@@ -228,6 +229,18 @@ class Rejection:
         asked = (self.plugin_of == index) | (self.codes == Code.UNSCHEDULABLE)
         rows: Rows = asked.nonzero()[0]
         return rows[plugin.filter(state, rows) != 0] if len(rows) else rows
+
+    @property
+    def condition_reason(self) -> str:
+        """The reason of the pod's condition, if one plugin rejects every node and gives it."""
+        if self.pre_filter_reject is not None or len(self.unschedulable_plugins) != 1:
+            return ""
+        for plugin, state in self.filters:
+            if plugin.name in self.unschedulable_plugins:
+                if implements(plugin, ConditionReasonPlugin):
+                    return plugin.condition_reason(state, self.view.nodes.rows)
+                break
+        return ""
 
     def rows_with(self, code: Code) -> Rows:
         """Return the rows rejected with this code."""

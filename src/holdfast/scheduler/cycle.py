@@ -50,6 +50,8 @@ class SchedulingFailure:
     """Whether the attempt ended in an error; then no plugin has rejected the pod."""
     retry_at: float | None = None
     """When the pod is tried again even without an event; seconds since the epoch."""
+    condition_reason: str = ""
+    """The reason of the pod's condition, if it is not Unschedulable."""
 
 
 def schedule_pod(
@@ -210,4 +212,5 @@ def scheduling_failure(profile: Profile, rejection: Rejection, now: float) -> Sc
         rejection.pending_plugins,
         result,
         retry_at=rejection.retry_at,
+        condition_reason=rejection.condition_reason,
     )

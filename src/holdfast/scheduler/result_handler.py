@@ -69,10 +69,15 @@ class ResultHandler:
             retry_at=failure.retry_at,
         )
         self.reporter.failed(pod_info, failure.message)
+        if failure.condition_reason:
+            self.reporter.warn(pod_info, failure.condition_reason, failure.message)
         nominated = self.world.nominations.node_of(pod_info.uid)
         self.background_tasks.start(
             self.reporter.mark_unscheduled(
-                pod_info, "Unschedulable", failure.message, nominated=nominated
+                pod_info,
+                failure.condition_reason or "Unschedulable",
+                failure.message,
+                nominated=nominated,
             )
         )
         for part in work:

@@ -44,7 +44,12 @@ from holdfast.testing.plugin_laws import (
     prepare_case,
 )
 from holdfast.testing.random_cluster import RandomCluster
-from holdfast.testing.rejection_laws import check_retry_at, check_row_sets, check_tiers
+from holdfast.testing.rejection_laws import (
+    check_condition_reason,
+    check_retry_at,
+    check_row_sets,
+    check_tiers,
+)
 from holdfast.testing.trait_laws import (
     check_comparable,
     check_declaration,
@@ -133,6 +138,7 @@ def _check_results(case: Case, cluster: RandomCluster) -> None:
         check_leaving(case, cluster.random)
         check_retry_at(case, cluster.random)
         check_row_sets(case, cluster)
+        check_condition_reason(case)
     if case.outcome.scores:
         check_rows(case, case.scores, cluster.random, "score")
         check_scores(case, cluster.random)

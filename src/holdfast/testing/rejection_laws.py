@@ -1,4 +1,4 @@
-"""Rules for what a plugin says about rejected rows: when to try again, row sets, tiers."""
+"""Rules for what a plugin says about rejected rows: retry time, row sets, reason, tiers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
+    ConditionReasonPlugin,
     PodChange,
     PreemptBeforeNextTierPlugin,
+    ReasonGroupsPlugin,
     RetryAtPlugin,
     Rows,
     RowSetsPlugin,
@@ -74,11 +76,25 @@ def check_row_sets(case: Case, cluster: RandomCluster) -> None:
     real = prepare_case(case.plugin, fork, case.pod.pod)
     same = not real.outcome.filters or (real.verdicts(rows) == asked).all()
     assert same, f"{name}: verdicts with pods added to several rows equal those after it"
-    reasons: dict[bytes, tuple[str, ...]] = {}
-    for row in rows[(asked != 0) & ~np.isin(rows, changed) & inside & (plain == 0)].tolist():
+    rejected = rows[(asked != 0) & (plain == 0)]
+    groups = rejected
+    if implements(plugin, ReasonGroupsPlugin):
+        groups = plugin.reason_groups(case.outcome.state, rejected)
+    reasons: dict[int, tuple[str, ...]] = {}
+    for row, group in zip(rejected.tolist(), groups.tolist(), strict=True):
         found = case.plugin.reasons(case.outcome.state, row, PodChange(added))
-        same = found and reasons.setdefault(sets[:, row].tobytes(), found) == found
-        assert same, f"{name}: rows in the same sets have the same reasons"
+        assert found, f"{name}: a rejection with pods added has reasons"
+        law = f"{name}: rows of one group have the same reasons with pods added"
+        assert reasons.setdefault(group, found) == found, law
+
+
+def check_condition_reason(case: Case) -> None:
+    """``condition_reason`` returns "" or a word that the API accepts as the reason of an event."""
+    plugin, rejected = case.plugin, _rejected(case)
+    if implements(plugin, ConditionReasonPlugin) and len(rejected) == len(case.rows):
+        reason = plugin.condition_reason(case.outcome.state, case.rows)
+        valid = reason == "" or (reason.isascii() and reason.isalnum() and len(reason) <= 128)
+        assert valid, f"{plugin.name}: condition_reason is one word of letters and digits, or empty"
 
 
 def check_tiers(case: Case, random: Random) -> None:

@@ -1,0 +1,48 @@
+"""The reason of a waiting pod's condition tells an autoscaler whether more nodes would help."""
+
+from holdfast.api.scheme import NODES
+from policies.objects import (
+    condition,
+    delete_gone,
+    event_messages,
+    node_of,
+    od,
+    place,
+    pod,
+    policy,
+    spot,
+)
+
+UNIT_FULL = "ResourcePolicyUnitFull"
+
+
+async def test_a_pod_that_only_full_units_reject_gets_a_reason_of_its_own(required):
+    await place(required, 5)
+    await required.create(pod("x"))
+    found = await condition(required, "x")
+    assert (found.status, found.reason) == ("False", UNIT_FULL)
+    assert await event_messages(required, UNIT_FULL, "x") == [found.message]
+    assert await event_messages(required, "FailedScheduling", "x") == [found.message]
+    await delete_gone(required, "w0")
+    await required.advance(2)
+    assert (await node_of(required, "x"))[0] == "a"
+
+
+async def test_if_nodes_lack_resources_too_it_is_unschedulable(cluster):
+    await cluster.create(policy(strategy="required", units=[od(), spot(max_count=9)]))
+    await place(cluster, 2)
+    await cluster.create(pod("x", cpu="9"))
+    assert (await condition(cluster, "x")).reason == "Unschedulable"
+    assert await event_messages(cluster, UNIT_FULL, "x") == []
+
+
+async def test_the_reason_follows_the_last_attempt(required):
+    await required.client.patch(NODES, "b1", {"spec": {"unschedulable": True}})
+    await place(required, 5)
+    await required.create(pod("x"))
+    first = await condition(required, "x")
+    assert first.reason == "Unschedulable"
+    await required.client.patch(NODES, "b1", {"spec": {"unschedulable": None}})
+    await required.advance(5)
+    second = await condition(required, "x")
+    assert (second.reason, second.last_transition_time) == (UNIT_FULL, first.last_transition_time)
