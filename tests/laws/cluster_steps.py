@@ -65,9 +65,13 @@ class Network:
 
     def heal(self):
         """Inject no more faults."""
-        self.troubled = False
+        self.trouble(False)
+
+    def trouble(self, troubled):
+        """Inject faults from now on, or none."""
+        self.troubled = troubled
         for transport in self.transports:
-            transport.enabled = False
+            transport.enabled = troubled
 
     @property
     def told(self):
