@@ -31,7 +31,7 @@ def unit(**fields):
 MANY_LABELS = {f"example.com/label-{i}": "v" for i in range(64)}
 MANY_EXPRESSIONS = [
     {"key": f"example.com/key-{i}", "operator": "In", "values": [f"v{j}" for j in range(8)]}
-    for i in range(64)
+    for i in range(32)
 ]
 LARGEST = policy(
     *(
@@ -39,7 +39,7 @@ LARGEST = policy(
             "name": f"unit{i}",
             "priority": 1_000_000,
             "maxCount": 2**31 - 1,
-            "maxResources": {f"example.com/{'r' * 50}-{j}": "1e3" for j in range(64)},
+            "maxResources": {f"example.com/{'r' * 50}-{j}": "1e3" for j in range(32)},
             "nodeSelector": {"matchLabels": MANY_LABELS, "matchExpressions": MANY_EXPRESSIONS},
             "podLabels": {f"example.com/written-{j}": "v" * 63 for j in range(32)},
             "podAnnotations": {f"example.com/written-{j}": "v" * 100 for j in range(32)},

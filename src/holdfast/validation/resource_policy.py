@@ -7,9 +7,12 @@ from collections.abc import Iterator, Sequence
 from holdfast.api import field_errors, names
 from holdfast.api import resource_policy as values
 from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST, POLICY_UID
+from holdfast.api.quantity import Quantity
+from holdfast.api.resource_names import is_counted
 from holdfast.api.resource_policy import ResourcePolicySpec, Unit
 from holdfast.errors import Cause
 
+_NEGATIVE = "must be greater than or equal to 0"
 _OF_THE_CONTROLLER = (DELETION_COST, MANAGED_DELETION_COST, POLICY_UID)
 
 
@@ -46,7 +49,7 @@ def _check_annotations(path: str, unit: Unit) -> Iterator[Cause]:
 
 
 def check_ambiguity(spec: ResourcePolicySpec) -> Iterator[Cause]:
-    """Yield what our CRD refuses although its meaning is clear, so that the policy is followed."""
+    """Yield what our CRD refuses in a compiled policy, which is followed: its meaning is clear."""
     yield from _check_unit_names(spec.units)
     selected = _selected_keys(spec)
     for i, key in enumerate(spec.match_label_keys):
@@ -59,17 +62,33 @@ def check_ambiguity(spec: ResourcePolicySpec) -> Iterator[Cause]:
     if spec.strategy not in known:
         yield field_errors.not_supported("spec.strategy", spec.strategy, known)
     for i, unit in enumerate(spec.units):
-        for field, number in (("priority", unit.priority), ("maxCount", unit.max_count or 0)):
-            if number < 0:
-                message = "must be greater than or equal to 0"
-                yield field_errors.invalid(f"spec.units[{i}].{field}", number, message)
+        yield from _check_caps(f"spec.units[{i}]", unit)
+    rule = spec.when_try_next_units
+    if rule.policy != values.TIMEOUT_OR_EXCEED_MAX and rule.timeout != values.DEFAULT_TIMEOUT:
+        message = f"may not be specified unless `policy` is '{values.TIMEOUT_OR_EXCEED_MAX}'"
+        yield field_errors.forbidden("spec.whenTryNextUnits.timeout", message)
+
+
+def _check_caps(path: str, unit: Unit) -> Iterator[Cause]:
+    for field, number in (("priority", unit.priority), ("maxCount", unit.max_count or 0)):
+        if number < 0:
+            yield field_errors.invalid(f"{path}.{field}", number, _NEGATIVE)
+    for name, text in unit.max_resources.items():
+        at = f"{path}.maxResources[{name}]"
+        if not is_counted(name):
+            yield field_errors.invalid(at, name, "must be a resource that pods request")
+        elif Quantity.parse(text) < Quantity(0):
+            yield field_errors.invalid(at, text, _NEGATIVE)
 
 
 def _check_unit_names(units: Sequence[Unit]) -> Iterator[Cause]:
     seen: set[str] = set()
     for i, unit in enumerate(units):
+        at = f"spec.units[{i}].name"
         if unit.name in seen:
-            yield field_errors.duplicate(f"spec.units[{i}].name", unit.name)
+            yield field_errors.duplicate(at, unit.name)
+        for error in names.label_value(unit.name):
+            yield field_errors.invalid(at, unit.name, error)
         if unit.name:
             seen.add(unit.name)
 

@@ -73,6 +73,13 @@ def test_rules_of_unchanged_values_are_not_evaluated():
     assert wrong(compiled, {"a": 5, "b": 1}, {"a": 5}) != []
 
 
+def test_rules_of_the_items_of_an_unchanged_list_are_not_evaluated():
+    small = {**NUMBER, "x-kubernetes-validations": [rule("self < 2")]}
+    compiled = schema(l={"type": "array", "items": small}, b=NUMBER)
+    assert wrong(compiled, {"l": [5], "b": 1}, {"l": [5]}) == []
+    assert wrong(compiled, {"l": [5, 1]}, {"l": [5]}) != []
+
+
 def test_names_that_are_not_valid_in_cel_are_escaped():
     compiled = schema(
         [rule("self.__namespace__ == self.a__dash__b")], **{"namespace": TEXT, "a-b": TEXT}

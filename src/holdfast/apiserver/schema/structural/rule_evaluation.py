@@ -37,29 +37,38 @@ def broken_rules(
 
 
 def _broken_rules(
-    node: SchemaNode, value: Any, path: str, old: Any, budget: CostBudget
+    node: SchemaNode,
+    value: Any,
+    path: str,
+    old: Any,
+    budget: CostBudget,
+    *,
+    unchanged: bool = False,
 ) -> Iterator[Cause]:
     """Yield the rules that a value breaks; rules of unchanged values are not evaluated.
 
     A rule with ``oldSelf`` is evaluated only if there is an old value. List items have an old value
-    only if the list type is map.
+    only if the list type is map; ``unchanged``: the whole list, for example, has not changed.
     """
     if not node.has_rules or value is None:
         return
+    unchanged = unchanged or (old is not ABSENT and value == old)
     if node.rules:
-        yield from _evaluate_node(node, value, path, old, budget)
+        yield from _evaluate_node(node, value, path, old, budget, unchanged=unchanged)
     if isinstance(value, dict):
         before = old if isinstance(old, dict) else {}
         for name, one in value.items():
             child = node.child(name)
             if child is not None and not isinstance(child, bool):
-                where = _child_path(node, path, name)
-                yield from _broken_rules(child, one, where, before.get(name, ABSENT), budget)
+                where, old_field = _child_path(node, path, name), before.get(name, ABSENT)
+                yield from _broken_rules(child, one, where, old_field, budget, unchanged=unchanged)
     elif isinstance(value, list) and node.items is not None:
         known = _by_key(node, old)
         for i, one in enumerate(value):
             old_item = known.get(_key(node, one), ABSENT) if known else ABSENT
-            yield from _broken_rules(node.items, one, f"{path}[{i}]", old_item, budget)
+            yield from _broken_rules(
+                node.items, one, f"{path}[{i}]", old_item, budget, unchanged=unchanged
+            )
 
 
 def _child_path(node: SchemaNode, path: str, name: str) -> str:
@@ -70,11 +79,10 @@ def _child_path(node: SchemaNode, path: str, name: str) -> str:
 
 
 def _evaluate_node(
-    node: SchemaNode, value: Any, path: str, old: Any, budget: CostBudget
+    node: SchemaNode, value: Any, path: str, old: Any, budget: CostBudget, *, unchanged: bool
 ) -> Iterator[Cause]:
     cel_value = _cel_value(node, value, root=not path)
     before = None if old is ABSENT else _cel_value(node, old, root=not path)
-    unchanged = old is not ABSENT and value == old
     rule_input = RuleInput(cel_value, before, budget)
     for rule in node.rules:
         if rule.not_evaluated_because:
