@@ -25,7 +25,7 @@ VARYING = [
     (re.compile(r"\b\d+\.\d+\.\d+\.\d+\b"), "ADDRESS"),
     (re.compile(r"\b(?:\d+[smhd])+\b(?=\s|$)"), "AGE"),
     (re.compile(r"\bnode-\d{4}\b"), "NODE"),
-    (re.compile(r"\b(web|demo|app-demo)-[a-z0-9]{8,10}-[a-z0-9]{5}\b"), r"\1-HASH-ID"),
+    (re.compile(r"\b(web|demo|app-demo|shop)-[a-z0-9]{8,10}-[a-z0-9]{5}\b"), r"\1-HASH-ID"),
     (re.compile(r"\bweb-[a-z0-9]{5}\b"), "web-ID"),
     (re.compile(r"(-extended-resources)-[a-z0-9]{5}\b"), r"\1-ID"),
     # kubectl 1.33 and later say from which namespace they delete.

@@ -1,7 +1,7 @@
-"""Reservations (who owns them, what is left of them) and resource policies (caps on node pools).
+"""Reservations (their owners, what is left of them) and resource policies (units with caps).
 
 Lives here: the reservation cache, matching pods with reservations, and counting the pods of a
-policy in each node pool. May not live here: how a plugin words a rejection, anything that waits or
+policy in each unit. May not live here: how a plugin words a rejection, anything that waits or
 writes. What reservations hold is entered into the node table, so that "free" has one meaning.
 
 Other packages use: ``PodInfo.is_reserve_pod``, ``World.reserve_pod_info`` (makes a reserve pod),

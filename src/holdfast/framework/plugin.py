@@ -207,7 +207,7 @@ class NormalizeScorePlugin(Plugin, Protocol):
 
 
 class TierPlugin(Plugin, Protocol):
-    """Divide nodes into strict pools: the lowest tier wins whatever the scores are."""
+    """Divide nodes into strict tiers: the lowest tier wins whatever the scores are."""
 
     def tier(self, state: State, rows: Rows) -> NDArray[np.int32]:
         """Return the tier of each row; only rows of the lowest feasible tier are compared."""
