@@ -187,12 +187,11 @@ class ResourcePolicyPlugin:
         return found
 
     def normalize_score(self, state: PolicyState, rows: AnyRows, raw: RawScores) -> RawScores:
-        """Scale the best to 100; a unit of priority 0 stays above nodes of no unit."""
+        """Scale the best to 100; a unit of priority 0 stays above nodes of no unit, if any."""
         highest = raw.max(initial=0.0)
         scores = np.floor(100.0 * raw / highest) if highest > 0 else raw.copy()
-        outside = state.priorities(rows) == NO_UNIT
-        if outside.any():
-            scores[(scores == 0) & ~outside] = 1.0
+        if state.has_nodes_outside and not state.policy.strict:
+            scores[(scores == 0) & (state.priorities(rows) != NO_UNIT)] = 1.0
         return scores
 
     def tier(self, state: PolicyState, rows: Rows) -> NDArray[np.int32]:

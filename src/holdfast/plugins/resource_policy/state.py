@@ -72,7 +72,9 @@ class PolicyState:
         self._codes: list[int] = []
         self._verdicts: Verdicts = np.zeros(0, np.int8)
         self._first_rows: Verdicts = self._verdicts
-        self._priorities: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
+        self._priorities: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._priorities_seen = -1
+        self._has_nodes_outside = False
 
     # --- units ------------------------------------------------------------------------------
 
@@ -177,13 +179,24 @@ class PolicyState:
 
     def priorities(self, rows: AnyRows) -> NDArray[np.int64]:
         """Return the highest priority among each row's units; ``NO_UNIT`` for rows in none."""
+        self._refresh_priorities()
+        found: NDArray[np.int64] = self._priorities[rows]
+        return found
+
+    @property
+    def has_nodes_outside(self) -> bool:
+        """Whether any node belongs to no unit."""
+        self._refresh_priorities()
+        return self._has_nodes_outside
+
+    def _refresh_priorities(self) -> None:
         units = self.usage.units
         units.refresh()
-        if self._priorities[0] != units.version:
+        if self._priorities_seen != units.version:
+            self._priorities_seen = units.version
             table = np.array([self.priority(c) for c in units.combinations], np.int64)
-            self._priorities = (units.version, table[units.of_row])
-        found: NDArray[np.int64] = self._priorities[1][rows]
-        return found
+            self._priorities = table[units.of_row]
+            self._has_nodes_outside = bool((units.of_row[self.nodes.rows] == 0).any())
 
     def shortest_wait(self, rows: Rows) -> int:
         """Return the lowest number of time-outs that any of the rows waits for, 0 for none."""
