@@ -227,3 +227,21 @@ async def test_a_wrong_status_is_refused_with_the_field(api, status, field):
     await api.create(PATH, policy())
     answer = await api.call("PATCH", f"{ONE}/status", {"status": status}, headers=MERGE)
     assert (answer.status, fields(answer)[0]) == (422, field)
+
+
+async def test_P047_the_table_shows_strategy_pods_of_each_unit_and_headroom(api):
+    stored = await api.create(PATH, policy(strategy="prefer"))
+    as_table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+
+    async def table():
+        found = (await api.call("GET", PATH, headers=as_table)).json
+        return found["columnDefinitions"], [row["cells"] for row in found["rows"]]
+
+    columns, rows = await table()
+    shown = ["Name", "Strategy", "Pods", "Headroom", "Ready", "Age"]
+    assert [column["name"] for column in columns] == shown
+    assert [column["name"] for column in columns if column["priority"]] == ["Ready"]
+    assert rows[0][:5] == ["p", "prefer", None, None, None]
+    await api.call("PUT", f"{ONE}/status", {**stored, "status": STATUS})
+    _, rows = await table()
+    assert rows[0][:5] == ["p", "prefer", "od 2/2, spot 1/3", "2", "True"]
