@@ -5,6 +5,7 @@ from policies.objects import (
     condition,
     delete_gone,
     event_messages,
+    node,
     node_of,
     od,
     place,
@@ -21,11 +22,26 @@ async def test_a_pod_that_only_full_units_reject_gets_a_reason_of_its_own(requir
     await required.create(pod("x"))
     found = await condition(required, "x")
     assert (found.status, found.reason) == ("False", UNIT_FULL)
-    assert await event_messages(required, UNIT_FULL, "x") == [found.message]
+    assert await event_messages(required, UNIT_FULL, "x") == [
+        "node matches no unit of ResourcePolicy web/p, "
+        "unit od of ResourcePolicy web/p is full (2/2), "
+        "unit spot of ResourcePolicy web/p is full (3/3)"
+    ]
     assert await event_messages(required, "FailedScheduling", "x") == [found.message]
     await delete_gone(required, "w0")
     await required.advance(2)
     assert (await node_of(required, "x"))[0] == "a"
+
+
+async def test_the_event_of_a_waiting_pod_is_recorded_once_for_the_same_units(required):
+    await place(required, 5)
+    await required.create(pod("x"))
+    for number in range(3, 6):  # the condition's message has the number of nodes
+        await required.create(node(f"a{number}"))
+        await required.advance(400)
+    tries = await event_messages(required, "FailedScheduling", "x")
+    assert len(tries) > 1
+    assert len(await event_messages(required, UNIT_FULL, "x")) == 1
 
 
 async def test_if_nodes_lack_resources_too_it_is_unschedulable(cluster):

@@ -52,6 +52,8 @@ class SchedulingFailure:
     """When the pod is tried again even without an event; seconds since the epoch."""
     condition_reason: str = ""
     """The reason of the pod's condition, if it is not Unschedulable."""
+    condition_event: str = ""
+    """The message of the event of that reason: every distinct reason once, without node counts."""
 
 
 def schedule_pod(
@@ -206,11 +208,13 @@ def scheduling_failure(profile: Profile, rejection: Rejection, now: float) -> Sc
     result = run_post_filter_plugins_by_tier(profile, rejection, now)
     if not rejection.nodes:
         result = CLEAR_NOMINATION
+    reason = rejection.condition_reason
     return SchedulingFailure(
         fit_error(rejection, result),
         rejection.unschedulable_plugins,
         rejection.pending_plugins,
         result,
         retry_at=rejection.retry_at,
-        condition_reason=rejection.condition_reason,
+        condition_reason=reason,
+        condition_event=", ".join(sorted(rejection.histogram())) if reason else "",
     )

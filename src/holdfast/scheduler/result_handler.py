@@ -70,7 +70,7 @@ class ResultHandler:
         )
         self.reporter.failed(pod_info, failure.message)
         if failure.condition_reason:
-            self.reporter.warn(pod_info, failure.condition_reason, failure.message)
+            self.reporter.warn(pod_info, failure.condition_reason, failure.condition_event)
         nominated = self.world.nominations.node_of(pod_info.uid)
         self.background_tasks.start(
             self.reporter.mark_unscheduled(
