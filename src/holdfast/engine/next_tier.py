@@ -66,7 +66,8 @@ def preempt_in_better_tiers(
     tiers = row_tiers(active_tiers(found.outcomes), found.view.nodes)
     if tiers is None:
         return None
-    best = int(tiers[found.rows].min())
+    compared = found if found.best_tier is None else found.best_tier
+    best = int(tiers[compared.rows].min())
     better = tiers < best
     if not better.any():
         return None

@@ -233,13 +233,14 @@ class Rejection:
     @property
     def condition_reason(self) -> str:
         """The reason of the pod's condition, if one plugin rejects every node and gives it."""
-        if self.pre_filter_reject is not None or len(self.unschedulable_plugins) != 1:
+        if self.pre_filter_reject is not None:
             return ""
         for plugin, state in self.filters:
-            if plugin.name in self.unschedulable_plugins:
-                if implements(plugin, ConditionReasonPlugin):
-                    return plugin.condition_reason(state, self.view.nodes.rows)
-                break
+            if (
+                implements(plugin, ConditionReasonPlugin)
+                and {plugin.name} == self.unschedulable_plugins
+            ):
+                return plugin.condition_reason(state, self.view.nodes.rows)
         return ""
 
     def rows_with(self, code: Code) -> Rows:

@@ -14,7 +14,8 @@ import numpy as np
 from holdfast.api.labels import from_selector
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.plugin import Code, PodChange
+from holdfast.engine.tiers import row_tiers
+from holdfast.framework.plugin import Code, PodChange, RowSetsPlugin, implements
 from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.view import View
 
@@ -34,6 +35,7 @@ class Found:
 
 def preempt(rejection: Rejection, view: View, is_protected: IsProtected = lambda _: False) -> Found:
     """Dry-run preemption on every node where it may help; protected pods are no victims."""
+    tiers = row_tiers(rejection.tiers, view.nodes)
     victims: dict[str, tuple[tuple[str, ...], int]] = {}
     costs: dict[str, tuple[float, ...]] = {}
     counts: Counter[str] = Counter()
@@ -46,7 +48,8 @@ def preempt(rejection: Rejection, view: View, is_protected: IsProtected = lambda
         if code is Code.PASS:
             name = view.nodes.names[row]
             victims[name] = (tuple(pod.name for pod in victims_here), violations)
-            costs[name] = _cost(victims_here, violations, view.now)
+            tier = 0 if tiers is None else int(tiers[row])
+            costs[name] = _cost(victims_here, violations, tier, view.now)
         elif code is Code.ERROR:
             errors.extend(reasons)
         else:
@@ -94,13 +97,18 @@ def _verdict(
     rejection: Rejection, view: View, row: int, victims_here: Sequence[PodInfo]
 ) -> tuple[Code, Sequence[str]]:
     """Filter a row without some pods, with its nominated pods added and then without them."""
-    beside = [
-        pod for pod in view.world.nominations.on(view.nodes.names[row]).values()
-        if pod.uid != view.pod.uid and pod.priority >= view.pod.priority
-    ]  # fmt: skip
-    changes = [PodChange({row: beside}, {row: victims_here})] if beside else []
-    for change in (*changes, PodChange(removed={row: victims_here})):
+    nominated = {
+        at: [
+            pod
+            for pod in view.world.nominations.on(name).values()
+            if pod.uid != view.pod.uid and pod.priority >= view.pod.priority
+        ]
+        for name, at in view.nodes.row_of.items()
+    }
+    for here, everywhere in (({row: nominated[row]}, nominated), ({}, {})):
         for plugin, state in rejection.filters:
+            added = everywhere if implements(plugin, RowSetsPlugin) else here
+            change = PodChange(added, {row: victims_here})
             code = Code(int(plugin.filter(state, np.array([row], np.intp), change)[0]))
             if code is not Code.PASS:
                 return code, plugin.reasons(state, row, change)
@@ -126,8 +134,8 @@ def _violating(victims: Iterable[PodInfo], budgets: Iterable[PodDisruptionBudget
     return violating
 
 
-def _cost(victims: Sequence[PodInfo], violations: int, now: float) -> tuple[float, ...]:
+def _cost(victims: Sequence[PodInfo], violations: int, tier: int, now: float) -> tuple[float, ...]:
     highest = max((pod.priority for pod in victims), default=-_SHIFT)
     starts = [pod.start_time_or(now) for pod in victims if pod.priority == highest]
     total = sum(pod.priority + _SHIFT for pod in victims)
-    return (violations, highest, total, len(victims), -min(starts, default=now))
+    return (violations, highest, total, len(victims), tier, -min(starts, default=now))
