@@ -74,7 +74,7 @@ class Network:
             transport.enabled = troubled
 
     @property
-    def told(self):
+    def injected_faults(self):
         """All injected faults."""
         return [entry for transport in self.transports for entry in transport.injected_faults]
 

@@ -155,9 +155,8 @@ class ResourcePolicyController(Reconciler):
         usage = entry.usage()
         if self._settings.drain_excess:
             before, entry.excess = entry.excess, find_excess(usage)
-            changed = before ^ entry.excess
-            for pod in [p for unit in usage.units for p in unit.pods if p.uid in changed]:
-                self._costs.add(pod.key)
+            for _, pod in before.items() ^ entry.excess.items():
+                self._costs.add(pod)
         return plan_policy_status(policy, usage, entry.conflict(), now)
 
     async def _set_policy(self, key: str, policy: ResourcePolicy | None) -> None:

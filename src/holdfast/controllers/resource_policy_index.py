@@ -112,8 +112,8 @@ class PolicyEntry:
     def __init__(self, policy: Policy, nodes: UnitNodes) -> None:
         self.policy = policy
         self.nodes = nodes
-        self.excess: frozenset[str] = frozenset()
-        """The uids of the pods above the caps, if these are drained."""
+        self.excess: Mapping[str, str] = {}
+        """The keys of the pods above the caps by uid, if these are drained."""
         self._counted: dict[str, _Counted] = {}
         self._units: list[dict[Group, _GroupPods]] = [{} for _ in policy.units]
         self._conflicts: dict[str, tuple[str, tuple[PolicyEntry, ...]]] = {}

@@ -103,17 +103,18 @@ def _annotate(pod: Pod, wanted: Mapping[str, str | None]) -> tuple[Patch, ...]:
     return (Patch(PODS, pod.name, {"metadata": {**guard, "annotations": changed}}, pod.namespace),)
 
 
-def find_excess(usage: PolicyUsage) -> frozenset[str]:
-    """Return the uids of the pods above the caps of a unit, the newest of each group.
+def find_excess(usage: PolicyUsage) -> dict[str, str]:
+    """Return the keys of the pods above the caps of a unit by uid, the newest of each group.
 
     Terminating pods are regarded as the newest: the place they use becomes free anyway.
     """
-    found: set[str] = set()
+    found: dict[str, str] = {}
     for unit in usage.units:
         for group in unit.groups if unit.over_cap else ():
-            exact = {pod.uid for pod in unit.members[group.group].pods}
-            found |= exact & _newest_above_caps(unit, group)
-    return frozenset(found)
+            above = _newest_above_caps(unit, group)
+            exact = unit.members[group.group].pods
+            found |= {pod.uid: pod.key for pod in exact if pod.uid in above}
+    return found
 
 
 def _newest_above_caps(unit: UnitUsage, group: GroupUsage) -> set[str]:
