@@ -228,6 +228,14 @@ BAD = {
         unit(pod_annotations={"controller.kubernetes.io/pod-deletion-cost": "1"}),
         "spec.units[1].podAnnotations",
     ),
+    "a reserve pod by podAnnotations": (
+        unit(pod_annotations={"scheduling.koordinator.sh/reserve-pod": "true"}),
+        "spec.units[1].podAnnotations",
+    ),
+    "a label of reservations in podLabels": (
+        unit(pod_labels={"scheduling.koordinator.sh/reservation-ignored": "true"}),
+        "spec.units[1].podLabels",
+    ),
     # whenTryNextUnits and preemptPolicy
     "an unknown policy": (policy(when_try_next_units="Never"), "spec.whenTryNextUnits.policy"),
     "a timeout without a policy": (

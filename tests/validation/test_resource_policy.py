@@ -24,7 +24,11 @@ def policy(*units, **spec):
         ({"pod_labels": {"a": "x y"}}, 'spec.units[0].podLabels[a]: Invalid value: "x y": '),
         ({"pod_annotations": {"a b": "x"}}, 'spec.units[0].podAnnotations: Invalid value: "a b": '),
         ({"pod_annotations": {"controller.kubernetes.io/pod-deletion-cost": "1"}},
-         "spec.units[0].podAnnotations: Forbidden: the controller of resource policies writes"),
+         'spec.units[0].podAnnotations: Forbidden: "controller.kubernetes.io/pod-deletion-cost"'),
+        ({"pod_annotations": {"scheduling.koordinator.sh/reserve-pod": "true"}},
+         'spec.units[0].podAnnotations: Forbidden: "scheduling.koordinator.sh/reserve-pod" has a'),
+        ({"pod_labels": {"scheduling.koordinator.sh/reservation-ignored": "true"}},
+         'spec.units[0].podLabels: Forbidden: "scheduling.koordinator.sh/reservation-ignored" has'),
     ],
 )  # fmt: skip
 def test_a_policy_that_would_write_wrong_metadata_is_not_followed(unit, text):
@@ -61,6 +65,6 @@ def test_a_policy_whose_meaning_is_clear_is_followed_and_has_problems(obj, text)
 
 def test_a_valid_policy_has_no_problems():
     labels = {"tier": "od", "example.com/x": ""}
-    notes = {"Example.com/note": "any text"}
+    notes = {"example.com/note": "any text"}
     unit = a_unit("od", max_count=0, pod_labels=labels, pod_annotations=notes)
     assert compile_policy(policy(unit, {}, {}, match_label_keys=["hash"])).problems == ()

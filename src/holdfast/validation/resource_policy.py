@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from holdfast.api import field_errors, names
 from holdfast.api import resource_policy as values
-from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST, POLICY_UID
+from holdfast.api.deletion_cost import DELETION_COST
 from holdfast.api.quantity import Quantity
 from holdfast.api.resource_names import is_counted
 from holdfast.api.resource_policy import ResourcePolicySpec, Unit
 from holdfast.errors import Cause
 
 _NEGATIVE = "must be greater than or equal to 0"
-_OF_THE_CONTROLLER = (DELETION_COST, MANAGED_DELETION_COST, POLICY_UID)
+_OWN_DOMAINS = (
+    "resourcepolicy.scheduling.sigs.x-k8s.io/",
+    "scheduling.koordinator.sh/",
+    "scheduling.holdfast.dev/",
+)
+"""What the scheduler and the controllers write on pods: how much a pod takes of a reservation."""
 
 
 def check_written_metadata(spec: ResourcePolicySpec) -> Iterator[Cause]:
@@ -25,26 +30,24 @@ def check_written_metadata(spec: ResourcePolicySpec) -> Iterator[Cause]:
     selected = _selected_keys(spec) | set(spec.match_label_keys)
     for i, unit in enumerate(spec.units):
         yield from _check_labels(f"spec.units[{i}].podLabels", unit, selected)
-        yield from _check_annotations(f"spec.units[{i}].podAnnotations", unit)
+        yield from _check_keys(f"spec.units[{i}].podAnnotations", unit.pod_annotations)
 
 
 def _check_labels(path: str, unit: Unit, selected: set[str]) -> Iterator[Cause]:
+    yield from _check_keys(path, unit.pod_labels)
     for key, value in unit.pod_labels.items():
         if key in selected:
             message = f'"{key}" may not be in podSelector or matchLabelKeys'
             yield field_errors.forbidden(path, message)
-        for error in names.label_key(key):
-            yield field_errors.invalid(path, key, error)
         for error in names.label_value(value):
             yield field_errors.invalid(f"{path}[{key}]", value, error)
 
 
-def _check_annotations(path: str, unit: Unit) -> Iterator[Cause]:
-    for key in unit.pod_annotations:
-        if key in _OF_THE_CONTROLLER:
-            message = f'the controller of resource policies writes "{key}" itself'
-            yield field_errors.forbidden(path, message)
-        for error in names.label_key(key.lower()):
+def _check_keys(path: str, keys: Iterable[str]) -> Iterator[Cause]:
+    for key in keys:
+        if key == DELETION_COST or key.startswith(_OWN_DOMAINS):
+            yield field_errors.forbidden(path, f'"{key}" has a meaning of its own')
+        for error in names.label_key(key):
             yield field_errors.invalid(path, key, error)
 
 
