@@ -231,7 +231,8 @@ class Policies:
         self._by_uid: dict[str, Policy] = {}
         self._in_namespace: dict[str, dict[str, Policy]] = {}
         self._errors: dict[str, str] = {}
-        self._with_timeouts: frozenset[str] = frozenset()
+        self.timeout_namespaces: frozenset[str] = frozenset()
+        """The namespaces with a policy that waits for a time-out."""
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -281,7 +282,7 @@ class Policies:
         self._changed()
 
     def _changed(self) -> None:
-        self._with_timeouts = frozenset(
+        self.timeout_namespaces = frozenset(
             policy.object.namespace
             for policy in self._by_uid.values()
             if policy.next_units == names.TIMEOUT_OR_EXCEED_MAX
@@ -291,10 +292,6 @@ class Policies:
     def in_namespace(self, namespace: str) -> Collection[Policy]:
         """Return the policies of a namespace."""
         return self._in_namespace.get(namespace, _NO_POLICIES).values()
-
-    def have_timeouts(self, namespace: str) -> bool:
-        """Return whether any policy of a namespace waits for a time-out."""
-        return namespace in self._with_timeouts
 
     def governing(self, pod_info: PodInfo) -> list[Policy]:
         """Return the policies that select this pod, by name; more than one is a conflict."""
@@ -310,7 +307,7 @@ class Policies:
         copy._by_uid = dict(self._by_uid)
         copy._in_namespace = {ns: dict(found) for ns, found in self._in_namespace.items()}
         copy._errors = dict(self._errors)
-        copy._with_timeouts = self._with_timeouts
+        copy.timeout_namespaces = self.timeout_namespaces
         return copy
 
 

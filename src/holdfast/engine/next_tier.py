@@ -84,9 +84,10 @@ def run_post_filter_plugins_by_tier(
 
     As ``run_post_filter_plugins``.
     """
-    if rejection.tiers and rejection.pre_filter_reject is None and not rejection.error:
+    ended_early = rejection.pre_filter_reject is not None or rejection.error
+    if rejection.tiers and not ended_early and _wanted(profile, rejection.states):
         tiers = row_tiers(rejection.tiers, rejection.view.nodes)
-        if tiers is not None and _wanted(profile, rejection.states):
+        if tiers is not None:
             result = _preempt_by_tier(profile, rejection, tiers, now, int(tiers.max()) + 1)
             if result is not None:
                 return result

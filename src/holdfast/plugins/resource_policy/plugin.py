@@ -62,6 +62,7 @@ class ResourcePolicyPlugin:
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self.args = read_args(args or {})
+        self._reservations_first = self.args.reservations_first
 
     # --- which policy -----------------------------------------------------------------------
 
@@ -81,15 +82,14 @@ class ResourcePolicyPlugin:
     def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
         """Return what decides outside the spec: time-outs, and the pod's reservations."""
         policies = view.world.policies
-        if not policies or not policies.in_namespace(pod.namespace):
-            return None
-        if not (policies.have_timeouts(pod.namespace) or self.args.reservations_first):
+        # Asked for every pod: all but a few leave here.
+        if not (self._reservations_first or pod.namespace in policies.timeout_namespaces):
             return None
         keys = [self._outside(policy, pod, view) for policy in policies.governing(pod)]
         return tuple(keys) if any(any(key) for key in keys) else None
 
     def _outside(self, policy: Policy, pod: PodInfo, view: View) -> tuple[int, Hashable]:
-        reserved = view.reserved_key if self.args.reservations_first else None
+        reserved = view.reserved_key if self._reservations_first else None
         return timeouts_passed(policy, pod, view.now), reserved
 
     def pre_filter(self, pod: PodInfo, view: View) -> PolicyState | Skip | Reject:
@@ -115,7 +115,7 @@ class ResourcePolicyPlugin:
 
     def _state(self, policy: Policy, pod: PodInfo, view: View) -> PolicyState:
         usage = _usages(view.world).of(policy, pod.labels)
-        first = self.args.reservations_first
+        first = self._reservations_first
         return PolicyState(
             view.nodes, policy, usage, amounts_of(pod, usage.resources),
             timeouts=timeouts_passed(policy, pod, view.now), ordered=self.args.strict_order,
@@ -197,6 +197,10 @@ class ResourcePolicyPlugin:
     def tier(self, state: PolicyState, rows: Rows) -> NDArray[np.int32]:
         """Rank units by priority, the highest first; nodes of no unit are last."""
         return state.tiers(rows) if state.ordered else np.zeros(len(rows), np.int32)
+
+    def tier_rows(self, state: PolicyState) -> list[Rows] | None:
+        """Return the rows that pass, by priority, the highest first."""
+        return state.tier_rows() if state.ordered else None
 
     def preempts_before_next_tier(self, state: PolicyState) -> bool:
         """Return whether the policy prefers preemption to nodes of lower priority."""

@@ -33,6 +33,10 @@ class UnitStates:
     waits_for: tuple[int, ...]
     passed_over: int
 
+    def is_open_as(self, other: UnitStates) -> bool:
+        """Return whether the same nodes may be used."""
+        return self.full == other.full and self.waits_for == other.waits_for
+
     def waits(self, priority: int) -> int:
         """Return for how many priorities nodes of this priority wait, 0 if they may be used."""
         above = sum(1 for other in self.waits_for if other > priority)
@@ -75,6 +79,8 @@ class PolicyState:
         self._priorities: NDArray[np.int64] = np.zeros(0, np.int64)
         self._priorities_seen = -1
         self._has_nodes_outside = False
+        self._tiers: tuple[int, list[Rows]] | None = None
+        self._known_rows: dict[tuple[int, ...], Rows] = {}
 
     # --- units ------------------------------------------------------------------------------
 
@@ -190,10 +196,10 @@ class PolicyState:
         return self._has_nodes_outside
 
     def _refresh_priorities(self) -> None:
-        units = self.usage.units
+        units, seq = self.usage.units, self.nodes.node_journal.seq
         units.refresh()
-        if self._priorities_seen != units.version:
-            self._priorities_seen = units.version
+        if self._priorities_seen != seq:  # a new node of no unit does not change the units
+            self._priorities_seen = seq
             table = np.array([self.priority(c) for c in units.combinations], np.int64)
             self._priorities = table[units.of_row]
             self._has_nodes_outside = bool((units.of_row[self.nodes.rows] == 0).any())
@@ -241,19 +247,49 @@ class PolicyState:
             found[positions[held]] -= len(descending) + 1
         return found
 
+    def tier_rows(self) -> list[Rows] | None:
+        """Return the rows of each tier that pass the filter; None unless only priorities count.
+
+        A tier is the open combinations of one priority. Its array stays until a node changes, and
+        then if its rows are the same.
+        """
+        if self._reserved is not None:
+            return None
+        self._refresh()
+        if self._tiers is None or self._tiers[0] != self.nodes.node_journal.seq:
+            open_ones: dict[int, list[int]] = {}
+            for number, units in enumerate(self.usage.units.combinations):
+                if not self._codes[number]:
+                    open_ones.setdefault(self.priority(units), []).append(number)
+            rows = [self._rows_of(tuple(open_ones[p])) for p in sorted(open_ones, reverse=True)]
+            self._tiers = (self.nodes.node_journal.seq, rows)
+        return self._tiers[1]
+
+    def _rows_of(self, combinations: tuple[int, ...]) -> Rows:
+        """Return the rows of some combinations; the same array as before if it is equal."""
+        rows = self.nodes.rows
+        found: Rows = rows[np.isin(self.usage.units.of_row[rows], combinations)]
+        known = self._known_rows.get(combinations)
+        if known is not None and np.array_equal(known, found):
+            return known
+        if len(self._known_rows) > 2 * len(self.usage.units.combinations):
+            self._known_rows.clear()
+        self._known_rows[combinations] = found
+        return found
+
     def _refresh(self) -> None:
         usage, units = self.usage, self.usage.units
         usage.refresh()
         if self._seen == (usage.version, units.version):
             return
-        moved = self._seen[1] != units.version
+        moved, before = self._seen[1] != units.version, self._units
         self._seen = (usage.version, units.version)
         self._units = self.states_of(list(usage.totals))
-        codes = self.codes(self._units)
-        if moved or codes != self._codes:
-            self._codes = codes
-            self._verdicts = np.array(codes, np.int8)[units.of_row]
+        if moved or before is None or not self._units.is_open_as(before):
+            self._codes = self.codes(self._units)
+            self._verdicts = np.array(self._codes, np.int8)[units.of_row]
             self._first_rows = self._verdicts[:0]
+            self._tiers = None
 
 
 def timeouts_passed(policy: Policy, pod: PodInfo, now: float) -> int:
