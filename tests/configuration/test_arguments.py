@@ -157,6 +157,14 @@ def test_arguments_of_a_plugin_may_occur_only_once():
     ]
 
 
+@pytest.mark.parametrize("drains", (True, False))
+def test_the_first_profile_with_the_plugin_decides_whether_excess_is_drained(drains):
+    first = profile("other", args={"resourcepolicy": {"drainExcess": drains}})
+    second = profile("koord-scheduler", args={"resourcepolicy": {"drainExcess": not drains}})
+    found = controller_settings(read(config(first, second)).profiles.values())
+    assert found.resource_policies.drain_excess == drains
+
+
 def test_arguments_reach_the_reservation_plugin():
     given = {
         "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "ReservationArgs",

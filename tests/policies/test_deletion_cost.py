@@ -201,3 +201,49 @@ async def test_a_policy_without_a_cap_has_unlimited_headroom(cluster):
     await place(cluster, 2)
     found = await status(cluster)
     assert (found.usage, found.headroom) == ("od 2, spot 0/3", "unlimited")
+
+
+async def shrunk_after_lowering_the_cap(cluster):
+    """Run a Deployment of 4, lower the cap of od to 1, scale to 3; return costs and pods."""
+    await cluster.create(policy())
+    await cluster.create(a_deployment("web", replicas=2, namespace=WEB, cpu="1"))
+    await cluster.advance(10)  # pods of od differ in age
+    await scale(cluster, 4)
+    assert await pods_by_letter(cluster) == {"a": 2, "b": 2}
+    await edit_policy(cluster, units=[od(max_count=1), spot()])
+    await cluster.advance(2)
+    found = await costs(cluster)
+    await scale(cluster, 3)
+    return found, await pods_by_letter(cluster)
+
+
+async def test_P046_a_lowered_cap_changes_no_cost_by_default(cluster):
+    found, left = await shrunk_after_lowering_the_cap(cluster)
+    assert found == {"a": ["200"] * 2, "b": ["100"] * 2}
+    assert left == {"a": 2, "b": 1}
+
+
+async def test_P046_drain_excess_removes_the_newest_pods_above_the_cap_first(start):
+    cluster = await start(args={"drainExcess": True})
+    found, left = await shrunk_after_lowering_the_cap(cluster)
+    assert found == {"a": ["-100", "200"], "b": ["100"] * 2}
+    assert left == {"a": 1, "b": 2}
+    await cluster.advance(2)
+    assert await costs(cluster) == {"a": ["200"], "b": ["100"] * 2}
+
+
+async def test_P046_the_newest_pods_of_each_group_are_drained(start):
+    cluster = await start(args={"drainExcess": True})
+    for name in ("old1", "new1", "old2"):
+        await cluster.create(pod(name, node="a1", labels={"hash": name[-1]}))
+        await cluster.advance(60)
+    await cluster.create(policy(units=[od(max_count=1)], match_label_keys=["hash"]))
+    await cluster.advance(2)
+    names = ("old1", "new1", "old2")
+    assert [(await marks(cluster, name))[0] for name in names] == ["100", "-100", "100"]
+    await edit_policy(cluster, units=[od(max_count=0)])
+    await cluster.advance(2)
+    assert await costs(cluster) == {"a": ["-100"] * 3}
+    await relabel_node(cluster, "a1", tier=None)
+    await cluster.advance(2)
+    assert await costs(cluster) == {"a": ["0"] * 3}

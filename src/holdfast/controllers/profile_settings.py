@@ -10,16 +10,19 @@ from collections.abc import Iterable
 from holdfast.engine.profile import Profile
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.arguments import ReservationArgs
-from holdfast.settings import ControllerSettings, ReservationSettings
+from holdfast.plugins.resource_policy import ResourcePolicyPlugin
+from holdfast.settings import ControllerSettings, ReservationSettings, ResourcePolicySettings
 
 
 def controller_settings(profiles: Iterable[Profile]) -> ControllerSettings:
     """Read the settings of each controller from the first profile that has its plugin."""
-    for profile in profiles:
-        for plugin in profile.plugins:
-            if isinstance(plugin, ReservationPlugin):
-                return ControllerSettings(reservation_settings(plugin.args))
-    return ControllerSettings()
+    plugins = [plugin for profile in profiles for plugin in profile.plugins]
+    reservation = next((p for p in plugins if isinstance(p, ReservationPlugin)), None)
+    policy = next((p for p in plugins if isinstance(p, ResourcePolicyPlugin)), None)
+    return ControllerSettings(
+        reservation_settings(ReservationArgs() if reservation is None else reservation.args),
+        ResourcePolicySettings(policy is not None and policy.args.drain_excess),
+    )
 
 
 def reservation_settings(args: ReservationArgs) -> ReservationSettings:
