@@ -53,3 +53,22 @@ def pytest_runtest_setup(item):
     path = find_kubectl()
     if problem := problem_of(path):
         (pytest.fail if path else pytest.skip)(problem)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def the_scheduler_has_only_its_rights():
+    """Refuse the scheduler of every Harness what deploy/rbac does not grant it."""
+    from holdfast.testing.harness import Harness
+    from rights import RestrictedTransport
+
+    unrestricted = Harness._server_transport
+
+    def server_transport(harness, user):
+        transport = unrestricted(harness, user)
+        if user != "system:kube-scheduler":
+            return transport
+        return RestrictedTransport(transport, "holdfast-scheduler", harness.failures.append)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Harness, "_server_transport", server_transport)
+        yield

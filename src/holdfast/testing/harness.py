@@ -219,7 +219,11 @@ class Harness:
             task.cancel()
 
     def _component_client(self, user: str) -> Client:
-        transport: Transport = InProcessTransport(self.server)
+        transport = self._server_transport(user)
         if self._wrap is not None:
             transport = self._wrap(transport, self.clock)
         return Client(transport, user)
+
+    def _server_transport(self, user: str) -> Transport:
+        """Return a component's transport to the server, before faults are added."""
+        return InProcessTransport(self.server)
