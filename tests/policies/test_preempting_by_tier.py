@@ -6,6 +6,7 @@ from policies.objects import (
     WEB,
     classes,
     create_each,
+    edit_policy,
     node_of,
     pod,
     policy,
@@ -49,6 +50,18 @@ async def test_a_candidate_with_fewer_victims_wins_over_a_better_unit(cluster):
         )
     await cluster.create(high(cpu="8"))
     assert (await nominated(cluster))[0] == "b"
+
+
+async def test_a_waiting_pod_is_placed_when_the_policy_no_longer_wants_preemption(cluster):
+    await cluster.create(*classes(low=1, high=1000), policy(preempt_policy="BeforeNextUnit"))
+    await fill(cluster, "a1", "a2")
+    await cluster.create(high())
+    assert (await nominated(cluster))[0] == "a"
+    await cluster.advance(3)
+    assert await node_of(cluster, "x") == ""
+    await edit_policy(cluster, preemptPolicy="AfterAllUnits")
+    await cluster.advance(2)
+    assert (await node_of(cluster, "x"))[0] == "b"
 
 
 async def test_pods_without_a_policy_are_not_concerned(cluster):

@@ -8,7 +8,7 @@ from holdfast.engine.explanation import explain
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Skip, Traits
 from holdfast.plugins import default_profiles
-from holdfast.testing import a_node, a_pod, a_priority_class, check_plugin, typed
+from holdfast.testing import FakeCluster, a_node, a_pod, a_priority_class, check_plugin, typed
 from holdfast.testing.harness import Harness
 
 TIERS = {"a": 0, "b": 1, "c": 2}
@@ -18,7 +18,7 @@ class ByLetter:
     """The first letter of a node's name is its tier; only pods of an app have tiers."""
 
     name = "ByLetter"
-    traits = Traits()
+    traits = Traits(events_to_register={})
 
     def pre_filter(self, pod, view):
         return view.nodes if pod.labels.get("app") else Skip()
@@ -28,6 +28,9 @@ class ByLetter:
 
     def preempts_before_next_tier(self, nodes):
         return True
+
+    def queueing_hint(self, event, pod, view):
+        return False
 
 
 class Relative(ByLetter):
@@ -230,6 +233,15 @@ async def test_victims_that_terminate_in_a_tier_that_is_no_better_do_not_hold_it
     await cluster.settle()
     await cluster.advance(2)
     assert await cluster.node_of("x") == "b1"
+
+
+def test_a_fake_cluster_does_not_place_it_either():
+    nodes = [a_node(name, cpu="4") for name in ("a1", "b1")]
+    fake = FakeCluster(
+        *nodes, a_pod("low", cpu="4", node="a1"), profile=profiles()["default-scheduler"]
+    )
+    assert fake.place(preemptor(priority=10)) == ""
+    assert fake.place(preemptor("y", priority=0)) == "b1"
 
 
 async def test_explain_shows_it(cluster):

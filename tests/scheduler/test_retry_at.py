@@ -122,6 +122,20 @@ async def test_a_clock_that_is_set_moves_the_pod_by_the_time_of_day(tmp_path):
         assert await cluster.node_of("p") == "n"
 
 
+@pytest.mark.parametrize("time", [float("nan"), float("inf"), -float("inf")])
+async def test_a_time_that_never_comes_is_ignored(tmp_path, time):
+    class Never(OpensLater):
+        def retry_at(self, state, pod, rows):
+            return time
+
+    async with Harness(tmp_path, profiles=profiles_with(Never())) as cluster:
+        await cluster.create(a_node("n"), a_pod("p"))
+        await cluster.advance(200)
+        assert await cluster.node_of("p") == ""
+        await cluster.advance(200)
+        assert await cluster.node_of("p") == "n"
+
+
 def test_check_plugin_proves_the_claim():
     check_plugin(OpensLater)
 

@@ -33,10 +33,20 @@ class BetterTierPreemption(NamedTuple):
     """A pod that is not placed, because of preemption in a better tier.
 
     ``rejection`` says why it does not fit on the rows of better tiers than its best feasible row.
+    ``plugins`` want preemption there.
     """
 
     rejection: Rejection
     result: PostFilterResult
+    plugins: frozenset[str]
+
+    @property
+    def unschedulable_plugins(self) -> frozenset[str]:
+        """The plugins whose queueing hints decide when the pod is tried again.
+
+        One that wants preemption is among them: it may want that no longer.
+        """
+        return self.rejection.unschedulable_plugins | self.plugins
 
     def message(self) -> str:
         """Return why the pod does not fit on these rows, and that it is not placed elsewhere."""
@@ -61,7 +71,8 @@ def preempt_in_better_tiers(
     """
     if found.preselected_row is not None or not found.has_tiers:
         return None
-    if not _wanted(profile, found.states):
+    wanting = _wanting_plugins(profile, found.states)
+    if not wanting:
         return None
     tiers = row_tiers(active_tiers(found.outcomes), found.view.nodes)
     if tiers is None:
@@ -74,7 +85,7 @@ def preempt_in_better_tiers(
     whole = reject_by_row(found.view, found.outcomes, found.statuses)
     whole.extender_preemption = extender_preemption
     result = _preempt_by_tier(profile, whole, tiers, now, best)
-    return None if result is None else BetterTierPreemption(_only(whole, better), result)
+    return None if result is None else BetterTierPreemption(_only(whole, better), result, wanting)
 
 
 def run_post_filter_plugins_by_tier(
@@ -84,8 +95,7 @@ def run_post_filter_plugins_by_tier(
 
     As ``run_post_filter_plugins``.
     """
-    ended_early = rejection.pre_filter_reject is not None or rejection.error
-    if rejection.tiers and not ended_early and _wanted(profile, rejection.states):
+    if rejection.tiers and _wanting_plugins(profile, rejection.states):
         tiers = row_tiers(rejection.tiers, rejection.view.nodes)
         if tiers is not None:
             result = _preempt_by_tier(profile, rejection, tiers, now, int(tiers.max()) + 1)
@@ -94,11 +104,12 @@ def run_post_filter_plugins_by_tier(
     return run_post_filter_plugins(profile, rejection, rejection.view.world, now)
 
 
-def _wanted(profile: Profile, states: Mapping[str, State]) -> bool:
-    """Return whether a plugin wants preemption before the next tier for this pod."""
-    return any(
-        plugin.name in states and plugin.preempts_before_next_tier(states[plugin.name])
+def _wanting_plugins(profile: Profile, states: Mapping[str, State]) -> frozenset[str]:
+    """Return the plugins that want preemption before the next tier for this pod."""
+    return frozenset(
+        plugin.name
         for plugin in profile.plugins_at(PreemptBeforeNextTierPlugin)
+        if plugin.name in states and plugin.preempts_before_next_tier(states[plugin.name])
     )
 
 

@@ -77,6 +77,7 @@ from holdfast.framework.values import (
     State,
     Verdicts,
     Wait,
+    finite_time,
 )
 
 if TYPE_CHECKING:
@@ -340,6 +341,7 @@ __all__ = [
     "Traits",
     "Verdicts",
     "Wait",
+    "finite_time",
     "implements",
     "is_registered_for",
     "runs_for",

@@ -21,6 +21,7 @@ from holdfast.framework.plugin import (
     Rows,
     State,
     TierPlugin,
+    finite_time,
     implements,
 )
 from holdfast.framework.view import View
@@ -214,12 +215,12 @@ class Rejection:
         if self.error or not self.nodes:
             return None
         if self.pre_filter_reject is not None:
-            return self.pre_filter_reject[1].retry_at
+            return finite_time(self.pre_filter_reject[1].retry_at)
         times: list[float] = []
         for index, (plugin, state) in enumerate(self.filters):
             if implements(plugin, RetryAtPlugin):
                 rows = self._rows_rejected_by(index)
-                time = plugin.retry_at(state, self.pod, rows) if len(rows) else None
+                time = finite_time(plugin.retry_at(state, self.pod, rows)) if len(rows) else None
                 times += [] if time is None else [time]
         return min(times, default=None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -68,6 +69,15 @@ class Reject:
     code: Code
     reasons: tuple[str, ...]
     retry_at: float | None = None
+
+
+def finite_time(time: float | None) -> float | None:
+    """Return the time of a plugin, or None if it will never come.
+
+    >>> finite_time(12), finite_time(float("inf")), finite_time(None)
+    (12.0, None, None)
+    """
+    return float(time) if time is not None and math.isfinite(time) else None
 
 
 @dataclass(frozen=True, slots=True)

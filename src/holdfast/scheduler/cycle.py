@@ -30,6 +30,7 @@ from holdfast.framework.plugin import (
     PostFilterResult,
     Reject,
     ReservePlugin,
+    finite_time,
 )
 from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.world import World
@@ -88,7 +89,7 @@ def failure_before_next_tier(
         auditor.note_faults(better_tier_faults(profile, found, preemption))
     return SchedulingFailure(
         preemption.message(),
-        rejection.unschedulable_plugins,
+        preemption.unschedulable_plugins,
         rejection.pending_plugins,
         preemption.result,
         retry_at=rejection.retry_at,
@@ -192,7 +193,7 @@ def _rejection_at(point: str, plugin: str, reject: Reject) -> SchedulingFailure:
         return SchedulingFailure(message, frozenset(), frozenset(), error=True)
     failure = rejected_on_node(plugin, *reject.reasons)
     pending = failure.unschedulable_plugins if reject.code is Code.PENDING else frozenset()
-    return replace(failure, pending_plugins=pending, retry_at=reject.retry_at)
+    return replace(failure, pending_plugins=pending, retry_at=finite_time(reject.retry_at))
 
 
 def fit_error(rejection: Rejection, result: PostFilterResult | None) -> str:

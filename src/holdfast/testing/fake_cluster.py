@@ -21,6 +21,7 @@ from holdfast.engine.decision import feasible, rank
 from holdfast.engine.decision_check import placement_faults, rejection_faults
 from holdfast.engine.explanation import explain
 from holdfast.engine.invariants import check_invariants
+from holdfast.engine.next_tier import preempt_in_better_tiers
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Placement
 from holdfast.framework.rejection import Rejection
@@ -68,6 +69,8 @@ class FakeCluster:
         found = feasible(self.profile, pod_info, self.world, self.now)
         if isinstance(found, Rejection):
             self._auditor.note_faults(rejection_faults(self.profile, found))
+            return None
+        if preempt_in_better_tiers(self.profile, found, self.now) is not None:
             return None
         placement = rank(self.profile, found, self._rng)
         self._auditor.note_faults(placement_faults(self.profile, found, placement))
