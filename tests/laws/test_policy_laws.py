@@ -23,6 +23,12 @@ _SEEDS = os.environ.get("HOLDFAST_SEEDS", f"{SEED}:{SEED + 3 * TIMES}")
 SEEDS = range(*map(int, _SEEDS.split(":")))
 """Use other seeds: ``HOLDFAST_SEEDS=1000:1100 pytest tests/laws/test_policy_laws.py``."""
 STEPS = 30
+RULES = (
+    "LackResourceOrExceedMax",
+    "ExceedMax",
+    "TimeoutOrExceedMax",
+    "LackResourceAndNoTerminating",
+)
 BACKOFF = 11.0
 """Longer than the longest backoff of a pod; seconds."""
 
@@ -101,6 +107,15 @@ async def test_no_placement_takes_a_unit_beyond_its_cap(tmp_path, seed, repeatab
     Every placement goes to the best tier, and no pod that fits is left waiting.
     """
     async with a_life(tmp_path, seed) as life:
+        await run(*life)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_the_laws_hold_for_every_rule_of_trying_the_next_units(
+    tmp_path, seed, repeatable, no_flush
+):
+    """With caps on resources, and pods that wait for units of higher priority or for a time-out."""
+    async with a_life(tmp_path, seed, resources=True, rules=RULES) as life:
         await run(*life)
 
 
