@@ -7,10 +7,13 @@ specification over lists of pods, nodes and policies.
 from dataclasses import dataclass, field
 
 from holdfast.api.durations import parse_seconds
+from holdfast.api.pod import Pod
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
 from holdfast.api.timestamps import parse_rfc3339
 
+NOBODY = Pod()
+"""A pod without labels, which agrees with all pods of a policy."""
 OUTSIDE = -1
 """The priority of a node that is in no unit."""
 
@@ -79,6 +82,13 @@ class Recount:
             if used + amount(asking, name) > most:
                 return f"{unit.name} has {used} {name} of {most}: {[p.name for p in there]}"
         return ""
+
+    def headroom(self, policy, unit):
+        """Return (counted pods, pods that are left for the group with the least, or None)."""
+        alone = [Recount(self.nodes, [pod], []) for pod in self.pods]
+        there = [one.pods[0] for one in alone if one.counted(policy, unit, NOBODY)]
+        most = max([len(self.counted(policy, unit, pod)) + 1 for pod in there], default=0)
+        return len(there), None if unit.max_count is None else max(0, unit.max_count - most)
 
     def refusal(self, asking, node):
         """Return why the policies do not allow a pod on a node, or ""."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.api.scheme import NODES, PODS, RESOURCE_POLICIES
+from holdfast.capacity.unit_headroom import UnitHeadrooms
 from holdfast.client.informer import Informer
 from holdfast.configuration.reading import Configuration
 from holdfast.plugins import default_profiles
@@ -94,10 +95,24 @@ async def check_no_pod_is_left_waiting(cluster):
     """Wait for backoffs; what a pod that has stopped meanwhile leaves needs another backoff."""
     for _ in range(4):
         await cluster.advance(BACKOFF)
-        waiting = [*left_waiting(await read(cluster))]
+        recount = await read(cluster)
+        waiting = [*left_waiting(recount)]
         if not waiting:
+            check_counts(cluster, recount)
             return
     raise AssertionError(waiting)
+
+
+def check_counts(cluster, recount):
+    """Compare the scheduler's counts, as its metrics list them, with the recount."""
+    found = {
+        policy.key: [(unit.pods, unit.pods_left) for unit in units]
+        for policy, units in UnitHeadrooms(cluster.world.nodes).of(cluster.world.policies)
+    }
+    assert found == {
+        policy.key: [recount.headroom(policy, unit) for unit in policy.spec.units]
+        for policy in recount.policies
+    }
 
 
 @pytest.mark.parametrize("seed", SEEDS)

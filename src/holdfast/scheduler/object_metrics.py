@@ -1,7 +1,7 @@
-"""Metrics of pods and reservations, computed from the objects when a page is requested.
+"""Metrics of pods, reservations and resource policies, computed when a page is requested.
 
 /metrics/resources lists the requests and limits of every pod, as upstream does; /metrics lists
-reservations under Koordinator's metric names.
+reservations under Koordinator's metric names, and the units of resource policies.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from holdfast.api.pod import Pod
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.api.requests import Nanos, PodResourcesOptions, limit_nanos, request_nanos
 from holdfast.api.reservation import PHASES, WAITING, Reservation
+from holdfast.capacity.unit_headroom import UnitHeadrooms
 from holdfast.errors import BadRequest, HoldfastError
+from holdfast.framework.world import World
 
 _LABELS = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
 _BYTES = frozenset({"memory", "storage", "ephemeral-storage"})
@@ -31,6 +33,11 @@ _RESOURCE_HELP = (
     "Resource metrics for a reservation, including allocatable, allocated, and utilization "
     "with unit."
 )
+UNIT_PODS = "holdfast_resource_policy_pods"
+UNIT_MAX_PODS = "holdfast_resource_policy_max_pods"
+UNIT_HEADROOM = "holdfast_resource_policy_headroom"
+UNIT_RESOURCE_HEADROOM = "holdfast_resource_policy_resource_headroom"
+_UNIT_LABELS = ("namespace", "policy", "unit")
 _UNITS = {"cpu": ("core", 1.0), "memory": ("Gi", 2.0**30)}
 """Unit of a resource and its size in base units; other resources are listed in base units."""
 
@@ -120,6 +127,53 @@ def _add_amounts(family: GaugeMetricFamily, reservation: Reservation) -> None:
         family.add_metric([reservation.name, name, "allocated", unit], used)
         if held > 0:
             family.add_metric([reservation.name, name, "utilization", "ratio"], used / held)
+
+
+class PolicyMetrics(Collector):
+    """Collects the pods and the headroom of every unit of a resource policy.
+
+    A unit without ``maxCount`` has no maximum and no headroom: the series are left out.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._headrooms = UnitHeadrooms(world.nodes)
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Return no metrics in advance: there may be no policies yet."""
+        return ()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Return the counted pods, the maximum and what is left of each unit."""
+        pods = GaugeMetricFamily(
+            UNIT_PODS, "Pods that count in a unit of a ResourcePolicy.", labels=_UNIT_LABELS
+        )
+        most = GaugeMetricFamily(
+            UNIT_MAX_PODS, "maxCount of a unit of a ResourcePolicy.", labels=_UNIT_LABELS
+        )
+        left = GaugeMetricFamily(
+            UNIT_HEADROOM,
+            "Pods that maxCount of a unit of a ResourcePolicy still allows; with matchLabelKeys "
+            "for the group of pods with the least.",
+            labels=_UNIT_LABELS,
+        )
+        resources_left = GaugeMetricFamily(
+            UNIT_RESOURCE_HEADROOM,
+            "Requests that maxResources of a unit of a ResourcePolicy still allow, cpu in cores; "
+            "with matchLabelKeys for the group of pods with the least.",
+            labels=(*_UNIT_LABELS, "resource"),
+        )
+        for policy, units in self._headrooms.of(self._world.policies):
+            for found in units:
+                labels = (policy.object.namespace, policy.object.name, found.unit.name)
+                pods.add_metric(labels, found.pods)
+                if found.unit.max_count is not None and found.pods_left is not None:
+                    most.add_metric(labels, found.unit.max_count)
+                    left.add_metric(labels, found.pods_left)
+                for resource, amount in sorted(found.resources_left.items()):
+                    size = 1000.0 if resource == "cpu" else 1.0
+                    resources_left.add_metric((*labels, resource), amount / size)
+        yield from (pods, most, left, resources_left)
 
 
 def _number(amount: AmountText) -> float:

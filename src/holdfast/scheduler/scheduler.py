@@ -26,7 +26,7 @@ from holdfast.scheduler.extender_queue import ExtenderQueue
 from holdfast.scheduler.extenders import Extenders
 from holdfast.scheduler.informers import SchedulerInformers
 from holdfast.scheduler.metrics import DurationRecorder, Metrics, register_callback_metrics
-from holdfast.scheduler.object_metrics import ReservationMetrics
+from holdfast.scheduler.object_metrics import PolicyMetrics, ReservationMetrics
 from holdfast.scheduler.plugin_metrics import Meter
 from holdfast.scheduler.preemption import PreemptionExecutor
 from holdfast.scheduler.queued_pods import QueuedPodInfo
@@ -139,6 +139,7 @@ class Scheduler:
             self._bindings.wait_for_binding,
         )  # fmt: skip
         metrics.registry.register(ReservationMetrics(self.informers.reservations))
+        metrics.registry.register(PolicyMetrics(self.world))
         register_callback_metrics(
             metrics,
             self.queue,
