@@ -5,17 +5,17 @@ import re
 import msgspec
 import pytest
 
-from holdfast.api.scheme import DEPLOYMENTS, PODS
+from holdfast.api.scheme import DEPLOYMENTS, NODES, PODS
 from holdfast.cli.connection import list_all
 from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.policy import listing, status
 from holdfast.cli.policy.next_pod import pod_named, pod_of_workload, usual_next_pod
-from holdfast.cli.policy.reading import compile_all, find, require_usage, split_name
+from holdfast.cli.policy.reading import compile_all, compile_one, require_usage, split_name
 from holdfast.cli.policy.why import explain
 from holdfast.cli.scheduler_configuration import load_configuration
 from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.cli.workloads import read_pod_maker
-from holdfast.errors import Refused
+from holdfast.errors import BadRequest, Refused
 from holdfast.testing import a_deployment, a_unit, typed
 from holdfast.testing.harness import Harness
 from policies.objects import classes, common_nodes, node, od, place, pod, policy, spot
@@ -40,7 +40,7 @@ async def listed(cluster):
 
 
 async def found(cluster, name="p"):
-    return find(compile_all(await list_all(cluster.client)), "web", name)
+    return compile_one(await list_all(cluster.client), "web", name)
 
 
 async def status_of(cluster, name="p", **options):
@@ -49,7 +49,7 @@ async def status_of(cluster, name="p", **options):
 
 async def why(cluster, name="p", pod="", target=""):
     objects = await list_all(cluster.client)
-    governing = require_usage(find(compile_all(objects), "web", name)).policy
+    governing = require_usage(compile_one(objects, "web", name)).policy
     now = cluster.clock.now()
     if pod:
         chosen = pod_named(governing, objects, pod)
@@ -119,7 +119,7 @@ async def test_what_a_server_that_checks_would_refuse_is_listed(cluster):
 
 
 async def test_a_missing_policy_is_reported_with_those_that_exist(cluster):
-    with pytest.raises(Refused, match=r'no resource policy "p".*there are no resource policies'):
+    with pytest.raises(Refused, match=r'no resource policy "p".*there are none'):
         await found(cluster)
     await cluster.create(policy("one"), policy("two", pods={"app": "other"}))
     with pytest.raises(Refused, match='"p" in namespace "web": there are web/one, web/two; -n'):
@@ -213,11 +213,7 @@ async def test_why_explains_the_pending_pod_that_is_tried_first(cluster):
     answer = await why(cluster)
     assert (answer["pod"], answer["exists"], answer["schedulable"]) == ("web/late", True, False)
     text = await lines(cluster, pod="w5")
-    assert text[0] == (
-        "web/p: pod w5 fits on no node: 0/5 nodes are available: 1 node matches no unit of "
-        "ResourcePolicy web/p, 2 unit od of ResourcePolicy web/p is full (2/2), 2 unit spot of "
-        "ResourcePolicy web/p is full (3/3)."
-    )
+    assert text[0] == "web/p: pod w5 fits on none of 5 nodes"
     assert "  no unit, strategy required, 0 pods" in text
     assert "Preemption is not helpful" in text[-1] or "No preemption victims" in text[-1]
 
@@ -248,7 +244,7 @@ async def test_why_says_for_which_unit_a_pod_waits_and_until_when(cluster):
     await cluster.create(rules, *[pod(f"x{i}", app="x", cpu="8", node=f"a{i}") for i in (1, 2)])
     await cluster.create(pod("w"))
     text = await lines(cluster)
-    assert text[0].startswith("web/p: pending pod w fits on no node: 0/5 nodes are available: ")
+    assert text[0] == "web/p: pending pod w fits on none of 5 nodes"
     assert "        2  Insufficient cpu  [NodeResourcesFit]: a1, a2" in text
     assert any("waiting up to 1m0s for unit od of ResourcePolicy web/p" in line for line in text)
     assert re.match(r"  it is tried again at \S+Z, without waiting for a change", text[-1])
@@ -310,6 +306,21 @@ async def test_why_refuses_pods_that_the_policy_does_not_select(cluster):
     await cluster.client.patch(PODS, "w", done, "web", subresource="status")
     with pytest.raises(Refused, match="pod w has finished"):
         await why(cluster, pod="w")
+
+
+async def test_why_without_nodes_gates_and_other_schedulers(cluster):
+    await cluster.create(policy(), pod("gated", scheduling_gates=[{"name": "g"}]))
+    text = await lines(cluster)
+    assert text[0].startswith("web/p: pending pod gated fits on no node: waiting for scheduling")
+    await cluster.create(pod("theirs", scheduler_name="other"))
+    with pytest.raises(BadRequest, match='no profile is named "other"; there are default-'):
+        await why(cluster, pod="theirs")
+    for name in ("a1", "a2", "b1", "b2", "c1"):
+        await cluster.delete(NODES, name)
+    await cluster.create(pod("w"))
+    text = await lines(cluster, pod="w")
+    assert text[0] == "web/p: pod w fits on no node: no nodes available to schedule pods"
+    assert text.count("         the unit has no node") == 2
 
 
 async def test_why_needs_a_pod_or_a_workload(cluster):

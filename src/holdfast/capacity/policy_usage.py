@@ -111,12 +111,15 @@ class PolicyUsage:
 
 def usage_of(policy: Policy, nodes: Iterable[Node], pods: Iterable[Pod]) -> PolicyUsage:
     """Count the pods of a policy; a pod on a node that does not exist is in no unit."""
-    units_of = {node.name: policy.units_of(node.metadata.labels) for node in nodes}
+    units_of = _units_of_nodes(policy, nodes)
     members: list[list[Pod]] = [[] for _ in policy.units]
     outside, pending = [], []
-    for pod in sorted(pods, key=lambda pod: pod.name):
-        if pod.finished or not policy.selects(pod.namespace, pod.metadata.labels):
-            continue
+    selected = [
+        pod
+        for pod in pods
+        if not pod.finished and policy.selects(pod.namespace, pod.metadata.labels)
+    ]
+    for pod in sorted(selected, key=lambda pod: pod.name):
         if not pod.spec.node_name:
             pending.append(pod)
         elif policy.counts_pod(pod):
@@ -125,30 +128,32 @@ def usage_of(policy: Policy, nodes: Iterable[Node], pods: Iterable[Pod]) -> Poli
                 members[index].append(pod)
             if not indexes:
                 outside.append(pod)
-    return PolicyUsage(
-        policy,
-        tuple(_unit(policy, at, units_of, tuple(members[at])) for at in range(len(policy.units))),
-        tuple(outside),
-        tuple(sorted(name for name, indexes in units_of.items() if not indexes)),
-        tuple(pending),
-    )
-
-
-def conflicts(
-    policy: Policy, others: Iterable[Policy], pods: Iterable[Pod]
-) -> dict[str, list[Pod]]:
-    """Return the pods that other policies select too, by the name of the other policy."""
-    mine = [
-        pod
-        for pod in pods
-        if not pod.finished and policy.selects(pod.namespace, pod.metadata.labels)
+    nodes_of: list[list[str]] = [[] for _ in policy.units]
+    outside_nodes = []
+    for name in sorted(units_of):
+        for index in units_of[name]:
+            nodes_of[index].append(name)
+        if not units_of[name]:
+            outside_nodes.append(name)
+    units = [
+        _unit(policy, unit, tuple(nodes_of[at]), tuple(members[at]))
+        for at, unit in enumerate(policy.units)
     ]
-    found = {
-        other.object.name: [p for p in mine if other.selects(p.namespace, p.metadata.labels)]
-        for other in others
-        if other.object.uid != policy.object.uid
-    }
-    return {name: both for name, both in sorted(found.items()) if both}
+    return PolicyUsage(policy, tuple(units), tuple(outside), tuple(outside_nodes), tuple(pending))
+
+
+def _units_of_nodes(policy: Policy, nodes: Iterable[Node]) -> dict[str, tuple[int, ...]]:
+    """Return the units of each node; nodes that agree in the selectors' labels are matched once."""
+    keys = sorted({key for unit in policy.units for key in unit.selector.keys})
+    known: dict[tuple[str | None, ...], tuple[int, ...]] = {}
+    found = {}
+    for node in nodes:
+        labels = node.metadata.labels
+        values = tuple([labels.get(key) for key in keys])
+        if values not in known:
+            known[values] = policy.units_of(labels)
+        found[node.name] = known[values]
+    return found
 
 
 def usage_text(usage: PolicyUsage) -> str:
@@ -173,17 +178,15 @@ def count_text(count: int, most: int | None) -> str:
 
 
 def _unit(
-    policy: Policy, at: int, units_of: Mapping[str, tuple[int, ...]], pods: tuple[Pod, ...]
+    policy: Policy, unit: PolicyUnit, nodes: tuple[str, ...], pods: tuple[Pod, ...]
 ) -> UnitUsage:
     members: defaultdict[Group, list[Pod]] = defaultdict(list)
     for pod in pods:
         members[policy.group_key(pod.metadata.labels)].append(pod)
-    unit = policy.units[at]
     groups = {
         key: GroupUsage(key, tuple(some), _sum(unit, map(partial(capped_requests, unit), some)))
         for key, some in members.items()
     }
-    nodes = tuple(sorted(name for name, indexes in units_of.items() if at in indexes))
     return UnitUsage(unit, nodes, pods, groups)
 
 

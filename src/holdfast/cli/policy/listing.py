@@ -111,7 +111,7 @@ def _caps(usage: PolicyUsage) -> Iterable[str]:
         if unit.over_cap:
             full = unit.fullest
             count = "" if unit.unit.max_count is None else f"{len(full.pods)}/{unit.unit.max_count}"
-            parts = [count, *resources_text(unit.unit, full)]
+            parts = [count, *resources_text(full.resources, unit.unit.max_resources)]
             yield (
                 f"unit {unit.unit.name} is over its cap ({', '.join(filter(None, parts))}): no pod "
                 "is deleted for that, and none is added until it is below"

@@ -11,7 +11,8 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.capacity.policies import Policy, compile_policy
-from holdfast.capacity.policy_usage import PolicyUsage, conflicts, usage_of
+from holdfast.capacity.policy_usage import PolicyUsage, usage_of
+from holdfast.cli.explanation_text import join_names
 from holdfast.errors import HoldfastError, Refused, aggregate_message
 
 
@@ -26,51 +27,79 @@ class Compiled:
     """Pods that other policies select too, by the name of the other policy."""
 
 
-def compile_all(objects: Iterable[Object]) -> list[Compiled]:
-    """Compile all resource policies among the objects, by namespace and name."""
+def compile_all(objects: Iterable[Object], key: str = "") -> list[Compiled]:
+    """Compile the resource policies among the objects, by namespace and name; or only that key."""
     listed = list(objects)
     nodes = [obj for obj in listed if isinstance(obj, Node)]
-    pods: defaultdict[str, list[Pod]] = defaultdict(list)
-    for obj in listed:
-        if isinstance(obj, Pod):
-            pods[obj.namespace].append(obj)
-    found = sorted(
-        (obj for obj in listed if isinstance(obj, ResourcePolicy)),
-        key=lambda policy: (policy.namespace, policy.name),
-    )
-    compiled = {policy.key: _compiled(policy) for policy in found}
+    compiled = [(policy, *_compiled(policy)) for policy in _policies(listed)]
+    pods = [obj for obj in listed if isinstance(obj, Pod)]
+    selection = _select([policy for _, policy, _ in compiled if policy is not None], pods)
     answer = []
-    for obj in found:
-        policy, error = compiled[obj.key]
+    for obj, policy, error in compiled:
+        if key not in ("", obj.key):
+            continue
         if policy is None:
             answer.append(Compiled(obj, None, error, {}))
         else:
-            there = pods[obj.namespace]
-            others = [p for p, _ in compiled.values() if p and p.object.namespace == obj.namespace]
-            usage = usage_of(policy, nodes, there)
-            answer.append(Compiled(obj, usage, "", conflicts(policy, others, there)))
+            mine = selection[obj.key]
+            usage = usage_of(policy, nodes, [pod for pod, _ in mine])
+            answer.append(Compiled(obj, usage, "", _conflicts(policy, mine)))
     return answer
+
+
+def _select(
+    policies: Sequence[Policy], pods: Iterable[Pod]
+) -> dict[str, list[tuple[Pod, tuple[Policy, ...]]]]:
+    """Return the pods of each policy by its key, each with all policies that select it.
+
+    Pods of a namespace that agree in the labels of the selectors are matched once.
+    """
+    in_namespace: defaultdict[str, list[Policy]] = defaultdict(list)
+    for policy in policies:
+        in_namespace[policy.object.namespace].append(policy)
+    keys = sorted({key for policy in policies for key in policy.selector.keys})
+    known: dict[tuple[str | None, ...], tuple[Policy, ...]] = {}
+    found: dict[str, list[tuple[Pod, tuple[Policy, ...]]]] = {p.key: [] for p in policies}
+    for pod in pods:
+        labels, namespace = pod.metadata.labels, pod.namespace
+        if pod.finished or namespace not in in_namespace:
+            continue
+        values = (namespace, *[labels.get(key) for key in keys])
+        if values not in known:
+            selecting = [p for p in in_namespace[namespace] if p.selects(namespace, labels)]
+            known[values] = tuple(selecting)
+        for policy in known[values]:
+            found[policy.key].append((pod, known[values]))
+    return found
+
+
+def _conflicts(
+    policy: Policy, pods: Iterable[tuple[Pod, tuple[Policy, ...]]]
+) -> dict[str, list[Pod]]:
+    found: defaultdict[str, list[Pod]] = defaultdict(list)
+    for pod, selecting in pods:
+        for other in selecting if len(selecting) > 1 else ():
+            if other is not policy:
+                found[other.object.name].append(pod)
+    return dict(sorted(found.items()))
+
+
+def compile_one(objects: Sequence[Object], namespace: str, name: str, url: str = "") -> Compiled:
+    """Compile one policy; raise Refused with the policies that there are if it does not exist."""
+    for compiled in compile_all(objects, f"{namespace}/{name}"):
+        return compiled
+    where = f" at {url}" if url else ""
+    keys = [policy.key for policy in _policies(objects)]
+    there = f"there are {join_names(keys)}; -n names the namespace" if keys else "there are none"
+    raise Refused(
+        f'there is no resource policy "{name}" in namespace "{namespace}"{where}: {there}'
+    )
 
 
 def split_name(name: str, namespace: str) -> tuple[str, str]:
     """Read NAME or NAMESPACE/NAME as a namespace and a name."""
     left, slash, right = name.partition("/")
     return (left, right) if slash else (namespace, name)
-
-
-def find(found: Sequence[Compiled], namespace: str, name: str, url: str = "") -> Compiled:
-    """Return one policy; raise Refused with the policies that there are if it does not exist."""
-    for compiled in found:
-        if (compiled.object.namespace, compiled.object.name) == (namespace, name):
-            return compiled
-    where = f" at {url}" if url else ""
-    keys = [compiled.object.key for compiled in found]
-    there = f"there are {', '.join(keys[:8])}" if keys else "there are no resource policies"
-    more = f" and {len(keys) - 8} more" if len(keys) > 8 else ""
-    raise Refused(
-        f'there is no resource policy "{name}" in namespace "{namespace}"{where}: {there}{more}; '
-        "-n names the namespace"
-    )
 
 
 def require_usage(found: Compiled) -> PolicyUsage:
@@ -81,6 +110,11 @@ def require_usage(found: Compiled) -> PolicyUsage:
             f"{found.error}"
         )
     return found.usage
+
+
+def _policies(objects: Iterable[Object]) -> list[ResourcePolicy]:
+    found = [obj for obj in objects if isinstance(obj, ResourcePolicy)]
+    return sorted(found, key=lambda policy: (policy.namespace, policy.name))
 
 
 def _compiled(policy: ResourcePolicy) -> tuple[Policy | None, str]:

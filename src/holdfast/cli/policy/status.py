@@ -15,7 +15,7 @@ from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.capacity.policy_usage import GroupUsage, PolicyUsage, UnitUsage, headroom_text
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.policy.listing import READ, as_data, problems
-from holdfast.cli.policy.reading import Compiled, compile_all, find, require_usage, split_name
+from holdfast.cli.policy.reading import Compiled, compile_one, require_usage, split_name
 from holdfast.cli.policy.unit_text import (
     free_places,
     group_text,
@@ -45,7 +45,7 @@ def run(
 
 async def _read(namespace: str, name: str, kubeconfig: Path | None) -> Compiled:
     async with connect(kubeconfig, "holdfast-policy") as (client, endpoint):
-        return find(compile_all(await list_all(client, READ)), namespace, name, endpoint.url)
+        return compile_one(await list_all(client, READ), namespace, name, endpoint.url)
 
 
 def as_text(found: Compiled, *, with_pods: bool = False) -> str:
@@ -116,7 +116,7 @@ def _counts(unit: UnitUsage, group: GroupUsage) -> tuple[str, str, str, str]:
         str(len(group.pods)),
         "-" if most is None else str(most),
         "-" if free is None else str(free),
-        ", ".join(resources_text(unit.unit, group)) or "-",
+        ", ".join(resources_text(group.resources, unit.unit.max_resources)) or "-",
     )
 
 

@@ -21,11 +21,15 @@ def group_text(group: Group) -> str:
     return ",".join(f"{key}={value}" for key, value in group) or "all"
 
 
-def resources_text(unit: PolicyUnit, usage: GroupUsage) -> list[str]:
-    """Write what the pods of a group request beside each cap of maxResources."""
+def resources_text(resources: Mapping[str, int], caps: Mapping[str, int]) -> list[str]:
+    """Write what pods request beside each cap of maxResources.
+
+    >>> resources_text({"cpu": 2500, "memory": 0}, {"memory": 2**30, "cpu": 3000})
+    ['cpu 2.5/3', 'memory 0/1Gi']
+    """
     texts = []
-    for resource, cap in sorted(unit.max_resources.items()):
-        used, most = in_one_unit(resource, [usage.resources[resource], cap])
+    for resource, cap in sorted(caps.items()):
+        used, most = in_one_unit(resource, [resources[resource], cap])
         texts.append(f"{resource} {used}/{most}")
     return texts
 

@@ -23,7 +23,7 @@ from holdfast.cli.explanation_text import (
     rejected_nodes,
 )
 from holdfast.cli.policy.next_pod import NextPod, pod_named, pod_of_workload, usual_next_pod
-from holdfast.cli.policy.reading import compile_all, find, require_usage, split_name
+from holdfast.cli.policy.reading import compile_one, require_usage, split_name
 from holdfast.cli.policy.unit_text import resources_text
 from holdfast.cli.scheduler_configuration import load_configuration_of_cluster
 from holdfast.cli.snapshot import snapshot_from_objects
@@ -68,7 +68,7 @@ async def _read(
     async with connect(kubeconfig, "holdfast-policy") as (client, endpoint):
         configuration = load_configuration_of_cluster(endpoint.url, kubeconfig, config)
         objects = await list_all(client)
-        policy = require_usage(find(compile_all(objects), namespace, name, endpoint.url)).policy
+        policy = require_usage(compile_one(objects, namespace, name, endpoint.url)).policy
         if pod:
             chosen = pod_named(policy, objects, pod)
         elif target:
@@ -123,7 +123,8 @@ def _units(usage: PolicyUsage, pod: Pod, decision: Json) -> Iterable[Json]:
             "priority": unit.unit.priority,
             "pods": len(group.pods),
             "maxCount": unit.unit.max_count,
-            "resources": resources_text(unit.unit, group),
+            "resources": dict(group.resources),
+            "maxResources": dict(unit.unit.max_resources),
             "nominated": _nominated(usage, unit, key),
             **_of_nodes(unit.nodes, decision),
         }
@@ -137,7 +138,8 @@ def _outside(usage: PolicyUsage, decision: Json) -> Iterable[Json]:
             "priority": None,
             "pods": len(usage.outside),
             "maxCount": None,
-            "resources": [],
+            "resources": {},
+            "maxResources": {},
             "nominated": [],
             **_of_nodes(usage.outside_nodes, decision),
         }
@@ -184,7 +186,10 @@ def _headline(answer: Json) -> str:
     if preemption.get("nominatedNode") and any(unit["feasible"] for unit in answer["units"]):
         return f"{head} would be nominated to {preemption['nominatedNode']}: {answer['message']}"
     if not answer["schedulable"]:
-        return f"{head} fits on no node: {answer['message']}"
+        nodes = answer["decision"]["nodes"]
+        if answer["decision"]["preFilter"] or not nodes:
+            return f"{head} fits on no node: {answer['message']}"
+        return f"{head} fits on none of {len(nodes)} nodes"  # the reasons follow, unit by unit
     units = [unit["unit"] for unit in answer["units"] if unit["best"]]
     named = [f"unit {name}" if name else "no unit" for name in units]
     return f"{head} would be placed on {join_names(answer['best'])} ({', '.join(named)})"
@@ -197,7 +202,7 @@ def _title(unit: Json, policy: Policy) -> str:
         f"unit {unit['unit']}",
         f"priority {unit['priority']}",
         _pods(count_text(unit["pods"], unit["maxCount"])),
-        *unit["resources"],
+        *resources_text(unit["resources"], unit["maxResources"]),
     ]
     if unit["nominated"]:
         parts.append(f"nominated: {join_names(unit['nominated'])}")
