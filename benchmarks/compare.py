@@ -86,7 +86,10 @@ def measures(parts: list[str], *, quick: bool) -> Measures:
     if find_spec("policies"):  # added in November 2026
         import policies  # noqa: PLC0415
 
-        found["policies"] = policies.measures(nodes, pods=pods)
+        found["policies"] = {
+            case.words: partial(policies.measure, name, nodes, pods=pods)
+            for name, case in policies.CASES.items()
+        }
     return {name: measure for part in parts for name, measure in found[part].items()}
 
 

@@ -1,87 +1,102 @@
 """Measure scheduling with resource policies: pods that none governs, governed and rejected pods.
 
-    python benchmarks/policies.py [--nodes 5000] [--placed 10000] [--repeat 5]
+    python benchmarks/policies.py [--nodes 5000] [--placed 10000] [--case capped ...]
     python benchmarks/policies.py --profile capped     where the time of one case goes
 
-The nodes are in three zones. A policy has a unit for each of two zones and prefers them to the
+The nodes are in three zones. A policy has a unit for each of two zones; most prefer them to the
 third. ``--placed`` pods that the first policy governs are on the nodes of its first unit already.
-Rates are per second of CPU time of this process, the best of ``--repeat`` runs; the cases are
-measured in turn, so that the ratio to the first one is of runs next to each other.
+
+The cases are measured in turn, a hundred pods of each, in CPU time of this process. The rate is the
+median of these rounds, the ratio that of the ratios to the first case in the same round: the load
+of other processes changes more slowly than that.
 """
 
 from __future__ import annotations
 
 import argparse
 import cProfile
+import gc
 import pstats
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from statistics import median
 from typing import Any
 
+import numpy as np
+
 from clusters import ZONE, a_cluster, assigned
-from decisions import PODS, decide_all
+from decisions import NOW, PODS, decide_all
 from holdfast.api.pod import Pod
+from holdfast.cli import garbage_collection
+from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+from holdfast.scheduler.cycle import schedule_pod
 from holdfast.testing import a_pod, a_resource_policy, typed
 from kinds import web
 
-PLACED, WAITING = 10_000, 1000
-"""Governed pods on the nodes, and governed pods that fit no node."""
+PLACED, REJECTED = 10_000, 1000
+"""Governed pods on the nodes, and pods that fit no node."""
 MANY = 50
+ROUND = 100
+PROFILE = default_profiles()["default-scheduler"]
 HASH = "pod-template-hash"
 _made: dict[tuple[int, int], World] = {}
 
 
+@dataclass(frozen=True)
+class Case:
+    """Pods of the first ``apps`` of some policies in turn; 0: pods that no policy governs."""
+
+    words: str
+    policies: int = 1
+    apps: int = 1
+    hashes: int = 1
+    caps: tuple[int | None, ...] = (1_000_000, 1_000_000)
+    """Of the units; -1: the pods that are placed already fill the unit."""
+    elsewhere: bool = False
+    """Whether each policy is in a namespace of its own, without pods."""
+    rejected: bool = False
+    spec: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = {
+    "none": Case("beside no policies", 0, 0),
+    "two": Case("beside 2 policies", 2, 0),
+    "many": Case(f"beside {MANY} policies", MANY, 0),
+    "elsewhere": Case(f"{MANY} policies in other namespaces", MANY, 0, elsewhere=True),
+    "uncapped": Case("governed, units without caps", caps=(None, None)),
+    "capped": Case("governed, units with caps"),
+    "full": Case("governed, first unit full", caps=(-1, 1_000_000)),
+    "keys": Case("governed, two revisions in turn", hashes=2, spec={"match_label_keys": [HASH]}),
+    "policies": Case(f"governed, {MANY} policies in turn", MANY, MANY),
+    "rejected": Case(
+        "rejected, all units full", caps=(-1, 0), rejected=True, spec={"strategy": "required"}
+    ),
+}
+
+
 def governed(count: int, *, apps: int = 1, hashes: int = 1) -> Iterator[Pod]:
-    """Pods of the first policies, and of several revisions, in turn."""
+    """Pods of some policies, and of some revisions, in turn."""
     for i in range(count):
         labels = {"app": f"governed{i % apps}", HASH: f"h{i % hashes}"}
         yield typed(a_pod(f"g{i}", cpu="100m", memory="128Mi", labels=labels))
 
 
-def policy(i: int, caps: tuple[int | None, ...], namespace: str = "default", **spec: Any) -> Any:
+def policy(i: int, case: Case, placed: int) -> Any:
     """A policy for pods labelled ``app: governedI``, with a unit for each of the first zones."""
     units = [
-        {"name": f"z{zone}", "priority": 9 - zone, "maxCount": cap,
+        {"name": f"z{zone}", "priority": 9 - zone, "maxCount": placed if cap == -1 else cap,
          "nodeSelector": {"matchLabels": {ZONE: f"z{zone}"}}}
-        for zone, cap in enumerate(caps)
+        for zone, cap in enumerate(case.caps)
     ]  # fmt: skip
-    spec = {"strategy": "prefer", **spec}
-    pods = {"app": f"governed{i}"}
+    spec = {"strategy": "prefer", **case.spec}
+    namespace, pods = f"other{i}" if case.elsewhere else "default", {"app": f"governed{i}"}
     return typed(
         a_resource_policy(f"policy{i}", namespace=namespace, pods=pods, units=units, **spec)
     )
-
-
-@dataclass(frozen=True)
-class Case:
-    """Governed pods of ``apps`` policies whose units have these caps."""
-
-    words: str
-    caps: tuple[int | None, ...] = (1_000_000, 1_000_000)
-    apps: int = 1
-    hashes: int = 1
-    full: bool = False
-    """Whether the pods that are placed already fill the first unit."""
-    spec: dict[str, Any] = field(default_factory=dict)
-
-
-CASES = {
-    "uncapped": Case("governed, units without caps", (None, None)),
-    "capped": Case("governed, units with caps"),
-    "keys": Case("governed, two revisions in turn", hashes=2, spec={"match_label_keys": [HASH]}),
-    "full": Case("governed, first unit full", full=True),
-    "policies": Case("governed, 50 policies in turn", apps=MANY),
-    "rejected": Case("rejected, all units full", (1, 0), full=True, spec={"strategy": "required"}),
-}
-OTHERS = (
-    ("beside no policies", 0, "default"),
-    ("beside 2 policies", 2, "default"),
-    ("beside 50 policies", MANY, "default"),
-    ("50 policies in other namespaces", MANY, ""),
-)
-"""Pods that no policy governs: the number of policies, and their namespace ("": one each)."""
 
 
 def a_governed_cluster(nodes: int, placed: int) -> World:
@@ -97,58 +112,60 @@ def a_governed_cluster(nodes: int, placed: int) -> World:
     return _made[key].fork()
 
 
-def of_others(
-    nodes: int,
-    policies: int = 0,
-    namespace: str = "default",
-    placed: int = PLACED,
-    pods: int = PODS,
-) -> float:
-    """Return decisions a second for pods that no policy governs, in the namespace ``default``."""
-    world = a_governed_cluster(nodes, placed)
-    for i in range(policies):
-        world.upsert(policy(i, (1_000_000, 1_000_000), namespace or f"other{i}"))
-    pod_infos = [world.pod_info(pod) for pod in web(pods)]
-    return (pods - 1) / decide_all(world, pod_infos)[0]
-
-
-def waiting(name: str, nodes: int, placed: int, pods: int) -> tuple[World, list[Any]]:
+def waiting(
+    name: str, nodes: int, placed: int = PLACED, pods: int = PODS
+) -> tuple[World, list[PodInfo]]:
     """Return a cluster with the policies of a case, and pods to schedule."""
     case, world = CASES[name], a_governed_cluster(nodes, placed)
-    pods = min(pods, WAITING) if name == "rejected" else pods
-    caps = (placed, *case.caps[1:]) if case.full else case.caps
-    for i in range(case.apps):
-        world.upsert(policy(i, caps, **case.spec))
-    made = governed(pods, apps=case.apps, hashes=case.hashes)
+    for i in range(case.policies):
+        world.upsert(policy(i, case, placed))
+    count = min(pods, REJECTED) if case.rejected else pods
+    made = governed(count, apps=case.apps, hashes=case.hashes) if case.apps else web(count)
     return world, [world.pod_info(pod) for pod in made]
 
 
-def of_governed(name: str, nodes: int, placed: int = PLACED, pods: int = PODS) -> float:
-    """Return attempts a second for governed pods."""
+def measure(name: str, nodes: int, placed: int = PLACED, pods: int = PODS) -> float:
+    """Return attempts a second of one case, measured by itself."""
     world, pod_infos = waiting(name, nodes, placed, pods)
-    cpu, _, rejected = decide_all(world, pod_infos)
-    assert rejected == (len(pod_infos) - 1 if name == "rejected" else 0), rejected
-    return (len(pod_infos) - 1) / cpu
+    return (len(pod_infos) - 1) / decide_all(world, pod_infos)[0]
 
 
-def measures(nodes: int, placed: int = PLACED, pods: int = PODS) -> dict[str, Callable[[], float]]:
-    """Return every case; the first is pods that no policy governs, without policies."""
-    found: dict[str, Callable[[], float]] = {
-        words: partial(of_others, nodes, count, namespace, placed, pods)
-        for words, count, namespace in OTHERS
+@dataclass(frozen=True)
+class Result:
+    per_second: float
+    of_first: float
+
+
+def measure_in_turn(
+    names: Sequence[str], nodes: int, placed: int = PLACED, pods: int = PODS
+) -> dict[str, Result]:
+    """Measure cases in turn, a round of each."""
+    scenes = {name: waiting(name, nodes, placed, pods) for name in names}
+    times: dict[str, list[float]] = {name: [] for name in names}
+    garbage_collection.freeze_existing_objects()
+    for start in range(0, pods, ROUND):
+        for name, (world, pod_infos) in scenes.items():
+            if some := pod_infos[start : start + ROUND]:
+                times[name].append(_seconds(world, some, rejected=CASES[name].rejected) / len(some))
+    gc.unfreeze()
+    first = times[names[0]]
+    return {
+        name: Result(1 / median(spent), median(_ratios(first, spent)))
+        for name, spent in times.items()
     }
-    for name, case in CASES.items():
-        found[case.words] = partial(of_governed, name, nodes, placed, pods)
-    return found
 
 
-def best(cases: dict[str, Callable[[], float]], repeat: int) -> dict[str, float]:
-    """Return the best rate of each case, measured in turn: other load only makes a run slower."""
-    rates: dict[str, float] = dict.fromkeys(cases, 0.0)
-    for _ in range(repeat):
-        for words, measure in cases.items():
-            rates[words] = max(rates[words], measure())
-    return rates
+def _ratios(before: Iterable[float], after: Iterable[float]) -> list[float]:
+    return [b / a for b, a in zip(before, after, strict=False)]
+
+
+def _seconds(world: World, pod_infos: list[PodInfo], *, rejected: bool) -> float:
+    rng = np.random.default_rng(1)
+    began = time.process_time()
+    for pod_info in pod_infos:
+        outcome = schedule_pod(PROFILE, pod_info, world, NOW, rng)
+        assert isinstance(outcome, Placement) is not rejected, outcome
+    return time.process_time() - began
 
 
 def main() -> None:
@@ -156,7 +173,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--placed", type=int, default=PLACED)
     parser.add_argument("--pods", type=int, default=PODS)
-    parser.add_argument("--repeat", type=int, default=5, help="keep the best of N runs")
+    parser.add_argument("--case", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--profile", choices=list(CASES), help="profile one case instead")
     args = parser.parse_args()
     if args.profile:
@@ -164,11 +181,10 @@ def main() -> None:
         profiler.runcall(decide_all, *waiting(args.profile, args.nodes, args.placed, args.pods))
         pstats.Stats(profiler).strip_dirs().sort_stats("tottime").print_stats(30)
         return
-    rates = best(measures(args.nodes, args.placed, args.pods), args.repeat)
-    first = next(iter(rates.values()))
     print(f"{'pods':36}{'per s':>10}{'of the first':>14}")
-    for words, rate in rates.items():
-        print(f"{words:36}{rate:>10,.0f}{rate / first:>14.2f}")
+    results = measure_in_turn(args.case, args.nodes, args.placed, args.pods)
+    for name, found in results.items():
+        print(f"{CASES[name].words:36}{found.per_second:>10,.0f}{found.of_first:>14.2f}")
 
 
 if __name__ == "__main__":

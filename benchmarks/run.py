@@ -159,18 +159,15 @@ def measure_reservations(table: Table, *, full: bool, repeat: int) -> None:
 
 def measure_policies(table: Table, *, full: bool, repeat: int) -> None:
     """Measure pods that no policy governs, and governed ones, beside 10,000 governed pods."""
-    del full
+    del full, repeat
     nodes, placed = TARGET_NODES, policies.PLACED
     table.now(f"resource policies, {placed:,} governed pods placed")
-    # A share of 5 % is less than two runs differ by: more runs, in turn.
-    rates = policies.best(policies.measures(nodes), repeat + 3)
-    without = next(iter(rates.values()))
-    least = dict.fromkeys(rates, GOVERNED) | {
-        words: SHARE_BESIDE_POLICIES * without for words, _, _ in policies.OTHERS
-    }
-    for words, rate in rates.items():
-        share, target = rate / without, least[words]
-        table.add(Figure("policies", words, nodes, placed, 0, rate, share, target))
+    found = policies.measure_in_turn(list(policies.CASES), nodes)
+    without = found["none"].per_second
+    for name, case in policies.CASES.items():
+        rate, share = found[name].per_second, found[name].of_first
+        target = GOVERNED if case.apps else SHARE_BESIDE_POLICIES * without
+        table.add(Figure("policies", case.words, nodes, placed, 0, rate, share, target))
 
 
 def measure_preemption(table: Table, *, full: bool, repeat: int) -> None:
@@ -261,7 +258,7 @@ def planned(parts: list[str], *, full: bool) -> int:
     counts = {
         "decisions": len(list(sizes(full))), "memory": 1, "server": 2,
         "reservations": 8 + (len(reservations.COUNTS) if full else 2),
-        "policies": len(policies.OTHERS) + len(policies.CASES),
+        "policies": len(policies.CASES),
         "preemption": len(preemption.CASES if full else PREEMPTIONS),
         "backlog": 3 * len(backlog.KINDS if full else BACKLOGS),
     }  # fmt: skip
