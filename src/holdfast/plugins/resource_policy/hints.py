@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
 from holdfast.api import resource_policy as names
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -130,9 +128,8 @@ def _improved(state: PolicyState, was: UnitStates) -> bool:
 
 def _present(state: PolicyState, states: UnitStates) -> list[int]:
     """Return the verdicts of the combinations of units that nodes have."""
-    numbers = np.unique(state.combination_numbers(state.nodes.rows)).tolist()
-    codes = state.codes(states)
-    return [codes[number] for number in numbers]
+    there = state.combinations_among(state.nodes.rows)
+    return [state.code(units, states) for units in there]
 
 
 def _selects(obj: ResourcePolicy, pod: PodInfo) -> bool:

@@ -174,8 +174,7 @@ class ResourcePolicyPlugin:
         states = state.units()
         if not states.full or not all(states.full):
             return ""
-        numbers = np.unique(state.combination_numbers(rows)).tolist()
-        combinations = [state.usage.units.combinations[number] for number in numbers]
+        combinations = state.combinations_among(rows)
         waits = any(states.waits(state.priority(units)) for units in combinations if units)
         return UNIT_FULL if any(combinations) and not waits else ""
 

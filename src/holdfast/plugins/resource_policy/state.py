@@ -183,6 +183,11 @@ class PolicyState:
         numbers: NDArray[np.intp] = self.usage.units.of_row[rows]
         return numbers
 
+    def combinations_among(self, rows: AnyRows) -> list[Combination]:
+        """Return the distinct combinations of units that the rows belong to."""
+        there = np.bincount(self.combination_numbers(rows)).nonzero()[0].tolist()
+        return [self.usage.units.combinations[number] for number in there]
+
     def priorities(self, rows: AnyRows) -> NDArray[np.int64]:
         """Return the highest priority among each row's units; ``NO_UNIT`` for rows in none."""
         self._refresh_priorities()
@@ -208,9 +213,7 @@ class PolicyState:
         """Return the lowest number of time-outs that any of the rows waits for, 0 for none."""
         if self.policy.next_units != names.TIMEOUT_OR_EXCEED_MAX:
             return 0
-        states, units = self.units(), self.usage.units
-        numbers = np.unique(self.combination_numbers(rows)).tolist()
-        combinations = [units.combinations[number] for number in numbers]
+        states, combinations = self.units(), self.combinations_among(rows)
         if self.policy.strict:
             combinations = [found for found in combinations if found]
         waits = [states.waits(self.priority(found)) for found in combinations]
