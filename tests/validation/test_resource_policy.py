@@ -51,6 +51,17 @@ def test_a_policy_that_would_write_wrong_metadata_is_not_followed(unit, text):
          'spec.matchLabelKeys[1]: Invalid value: "app": may not be in podSelector as well'),
         (policy(a_unit("od"), match_label_keys=["hash", "hash"]),
          'spec.matchLabelKeys[1]: Duplicate value: "hash"'),
+        (policy({}, a_unit("unit-0")), 'spec.units[1].name: Duplicate value: "unit-0"'),
+        (policy(a_unit("od"), when_try_next_units="TimeoutOrExceedMax", timeout="-1m"),
+         'spec.whenTryNextUnits.timeout: Invalid value: "-1m": must be greater than or equal to 0'),
+        (policy(a_unit("od"), when_try_next_units="ExceedMax", timeout="1m"),
+         "spec.whenTryNextUnits.timeout: Forbidden: may not be specified unless `policy` is "
+         "'TimeoutOrExceedMax'"),
+        (policy(a_unit("od", max_resources={"cpu": -1})),
+         "spec.units[0].maxResources[cpu]: Invalid value: -1: must be greater than or equal to 0"),
+        (policy(a_unit("od", max_resources={"cpus": 1})),
+         'spec.units[0].maxResources[cpus]: Invalid value: "cpus": must be a resource that pods '
+         "request"),
         (policy(a_unit("od"), strategy="maybe"),
          'spec.strategy: Unsupported value: "maybe": supported values: "prefer", "required"'),
         (policy(a_unit("od", -1)),
@@ -68,3 +79,9 @@ def test_a_valid_policy_has_no_problems():
     notes = {"example.com/note": "any text"}
     unit = a_unit("od", max_count=0, pod_labels=labels, pod_annotations=notes)
     assert compile_policy(policy(unit, {}, {}, match_label_keys=["hash"])).problems == ()
+
+
+@pytest.mark.parametrize("spec", [{}, {"units": []}, {"units": None}])
+def test_a_policy_without_units_does_not_reject_the_pods_of_the_namespace(spec):
+    with pytest.raises(Invalid, match=r"spec.units: Required value: without units no pod could be"):
+        compile_policy(typed({**a_resource_policy("p"), "spec": spec}))

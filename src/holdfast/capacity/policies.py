@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api import resource_policy as names
-from holdfast.api.field_errors import invalid, not_supported
+from holdfast.api.field_errors import invalid, not_supported, required
 from holdfast.api.labels import (
     NOTHING,
     LabelRequirement,
@@ -214,6 +214,8 @@ def compile_policy(obj: ResourcePolicy) -> Policy:
     timeout = _timeout(spec, errors)
     if spec.preempt_policy not in _PREEMPT:
         errors.causes.append(not_supported("spec.preemptPolicy", spec.preempt_policy, _PREEMPT))
+    if not spec.units:
+        errors.causes.append(required("spec.units", "without units no pod could be placed"))
     errors.causes.extend(check_written_metadata(spec))
     errors.raise_if_any("ResourcePolicy", obj.key, "scheduling.sigs.x-k8s.io")
     priorities = tuple(sorted({unit.priority for unit in units}))

@@ -175,7 +175,7 @@ def a_resource_policy(
     *,
     namespace: str = "default",
     pods: Labels = None,
-    units: Sequence[Mapping[str, Any]] = (),
+    units: Sequence[Mapping[str, Any]] | None = None,
     labels: Labels = None,
     annotations: Labels = None,
     status: Mapping[str, Any] | None = None,
@@ -186,13 +186,14 @@ def a_resource_policy(
 ) -> Raw:
     """A resource policy for pods labelled ``pods`` (``app: NAME`` by default; {} selects all).
 
-    ``when_try_next_units`` may be the name of its policy, with a ``timeout``.
+    It has one unit by default. ``when_try_next_units`` may be the name of its policy, with a
+    ``timeout``.
     """
     if isinstance(when_try_next_units, str):
         when_try_next_units = kept(policy=when_try_next_units, timeout=timeout)
     body = kept(
         podSelector={"matchLabels": dict({"app": name} if pods is None else pods)},
-        units=[dict(unit) for unit in units],
+        units=[a_unit()] if units is None else [dict(unit) for unit in units],
         whenTryNextUnits=when_try_next_units,
     )
     body |= camel(spec)

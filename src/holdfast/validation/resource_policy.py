@@ -61,15 +61,20 @@ def check_ambiguity(spec: ResourcePolicySpec) -> Iterator[Cause]:
             yield field_errors.invalid(f"spec.matchLabelKeys[{i}]", key, message)
         if key in spec.match_label_keys[:i]:
             yield field_errors.duplicate(f"spec.matchLabelKeys[{i}]", key)
+        for error in names.label_key(key):
+            yield field_errors.invalid(f"spec.matchLabelKeys[{i}]", key, error)
     known = (values.PREFER, values.REQUIRED)
     if spec.strategy not in known:
         yield field_errors.not_supported("spec.strategy", spec.strategy, known)
     for i, unit in enumerate(spec.units):
         yield from _check_caps(f"spec.units[{i}]", unit)
-    rule = spec.when_try_next_units
-    if rule.policy != values.TIMEOUT_OR_EXCEED_MAX and rule.timeout != values.DEFAULT_TIMEOUT:
+    rule, at = spec.when_try_next_units, "spec.whenTryNextUnits.timeout"
+    if rule.policy == values.TIMEOUT_OR_EXCEED_MAX:
+        if rule.timeout_seconds < 0:
+            yield field_errors.invalid(at, rule.timeout, _NEGATIVE)
+    elif rule.timeout != values.DEFAULT_TIMEOUT:
         message = f"may not be specified unless `policy` is '{values.TIMEOUT_OR_EXCEED_MAX}'"
-        yield field_errors.forbidden("spec.whenTryNextUnits.timeout", message)
+        yield field_errors.forbidden(at, message)
 
 
 def _check_caps(path: str, unit: Unit) -> Iterator[Cause]:
@@ -87,13 +92,12 @@ def _check_caps(path: str, unit: Unit) -> Iterator[Cause]:
 def _check_unit_names(units: Sequence[Unit]) -> Iterator[Cause]:
     seen: set[str] = set()
     for i, unit in enumerate(units):
-        at = f"spec.units[{i}].name"
-        if unit.name in seen:
-            yield field_errors.duplicate(at, unit.name)
+        at, name = f"spec.units[{i}].name", unit.name or f"unit-{i}"
+        if name in seen:
+            yield field_errors.duplicate(at, name)
+        seen.add(name)
         for error in names.label_value(unit.name):
             yield field_errors.invalid(at, unit.name, error)
-        if unit.name:
-            seen.add(unit.name)
 
 
 def _selected_keys(spec: ResourcePolicySpec) -> set[str]:
