@@ -6,11 +6,13 @@ Both get the same objects; their answers must agree in status, field paths and s
 import asyncio
 import json
 import ssl
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
 
 from apiserver.server_fixture import start_server
 from holdfast.testing import a_resource_policy, a_unit
@@ -18,6 +20,7 @@ from policies.policy_objects import BAD, GOOD, policy
 
 pytestmark = pytest.mark.real
 CRDS = Path(__file__).parents[2] / "deploy" / "crds"
+DEFINITION = CRDS / "resourcepolicies.scheduling.sigs.x-k8s.io.yaml"
 PATH = "/apis/scheduling.sigs.x-k8s.io/v1alpha1/namespaces/default/resourcepolicies"
 TEST = "?dryRun=All&fieldValidation=Strict"
 
@@ -111,3 +114,38 @@ def test_an_update_may_not_make_an_object_invalid(plane):
     changed = {**stored, "spec": invalid["spec"]}
     status, refusal = send(plane, "PUT", f"{PATH}/changed", changed)
     assert (status, errors(refusal)) == (422, {(field, "FieldValueInvalid")})
+
+
+def without_rules():
+    """Return the CRD as an earlier one may have been: it accepts any spec."""
+    definition = yaml.safe_load(DEFINITION.read_text())
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"] = {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+    return definition
+
+
+def test_the_status_of_a_policy_that_was_stored_before_the_rules_can_be_written(plane):
+    names = ("duplicate unit names", "a wrong key in podLabels", "a negative number")
+    plane.kubectl("apply", "-f", "-", text=json.dumps(without_rules()))
+    for i, name in enumerate(names):
+        old = {**BAD[name][0], "metadata": {"name": f"old-{i}"}}
+        until(lambda old=old: send(plane, "POST", PATH, old)[0] in (201, 409))
+    plane.kubectl("apply", "-f", str(DEFINITION))
+    until(lambda: send(plane, "POST", PATH + TEST, BAD[names[0]][0])[0] == 422)
+    for i, name in enumerate(names):
+        plane.kubectl("label", "rsp", f"old-{i}", "seen=yes")
+        status = json.dumps({"status": {"usage": name}})
+        command = ("patch", "rsp", f"old-{i}", "--subresource=status", "--type=merge", "-p", status)
+        plane.kubectl(*command)
+        assert plane.get("rsp", f"old-{i}")["status"] == {"usage": name}
+
+
+def until(holds, seconds=30):
+    """Ask until it holds: a changed CRD is served only some moments later."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
