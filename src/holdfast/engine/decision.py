@@ -34,7 +34,7 @@ from holdfast.engine.nominated_pods import (
     NominatedPodFilter,
     nominated_in_sets,
     put_statuses_in_sets,
-    run_filter_plugins_with_nominated_pods,
+    run_filter_plugins,
 )
 from holdfast.engine.plugin_results import PreFilterOutcome, active_filters, in_filter_order
 from holdfast.engine.pod_class import PodClass, RemainingRows
@@ -50,9 +50,11 @@ from holdfast.framework.plugin import (
     AnyRows,
     Code,
     Placement,
+    PodChange,
     PreEnqueuePlugin,
     Reject,
     Rows,
+    Scope,
     State,
 )
 from holdfast.framework.rejection import NO_STATUSES, Rejection, RowStatuses
@@ -345,6 +347,7 @@ def _statuses_with_nominated_pods(found: Feasible) -> RowStatuses:
     pod_class, nodes, nominations = found.pod_class, found.view.nodes, found.view.world.nominations
     mask = pod_class.feasible_mask[: nodes.size] if found.mask is None else found.mask
     statuses, filters = RowStatuses(nodes.size), active_filters(found.outcomes)
+    remaining = filters
     if found.outcomes is pod_class.outcomes:
         # The results of the cached filters before the first uncached one are cached.
         if pod_class.leading_nominated_filter is None:
@@ -352,16 +355,20 @@ def _statuses_with_nominated_pods(found: Feasible) -> RowStatuses:
                 lambda p: p.row_results is not None, in_filter_order(found.outcomes)
             )
             pod_class.leading_nominated_filter = _make_nominated_filter(found, [*leading])
+        remaining = filters[pod_class.leading_nominated_filter.filter_count :]
         statuses = pod_class.leading_nominated_filter.refresh().resized(nodes.size)
         statuses.put_all((~mask & (statuses.numbers != 0)).nonzero()[0], None)
         if found.nominated_row is not None:
             statuses.put(found.nominated_row, None)
     rows = nominations.columns.rows(found.pod.priority)
     in_sets = nominated_in_sets(filters, found.view.world, found.pod)
+    # Added pods make no difference to filters that depend on the node alone.
+    remaining = tuple([pair for pair in remaining if pair[0].traits.scope is not Scope.NODE])
     for row in rows[mask[rows] & (statuses.numbers[rows] == 0)].tolist():
         if others := nominations.ahead_of(found.pod, row):
-            status = run_filter_plugins_with_nominated_pods(filters, row, others, in_sets=in_sets)
-            statuses.put(row, status)
+            added = PodChange({row: [*others.values()]})
+            run = filters if row == found.nominated_row else remaining
+            statuses.put(row, run_filter_plugins(run, row, added, in_sets))
     if in_sets is not None:
         put_statuses_in_sets(filters, in_sets, mask, statuses)
     return statuses

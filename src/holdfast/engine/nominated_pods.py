@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.journal import JournalReader
+from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import RequestFit, short_bits, short_bits_at
 from holdfast.framework.plugin import (
@@ -22,6 +23,7 @@ from holdfast.framework.plugin import (
     RowSetsPlugin,
     Scope,
     State,
+    Verdicts,
     implements,
 )
 from holdfast.framework.rejection import RowStatuses, Status
@@ -31,24 +33,51 @@ FilterPair = tuple[FilterPlugin, State]
 Bools = NDArray[np.bool_]
 
 
+class NominatedInSets:
+    """The pods nominated ahead of a pod, on all rows, for filters with row sets.
+
+    ``change`` adds all of them to their rows.
+    """
+
+    __slots__ = ("_nodes", "_verdicts", "change")
+
+    def __init__(self, change: PodChange, nodes: NodeTable) -> None:
+        self.change = change
+        self._nodes = nodes
+        self._verdicts: dict[str, Verdicts] = {}
+
+    def verdicts(self, plugin: FilterPlugin, state: State) -> Verdicts:
+        """Return a filter's verdicts of all rows with these pods added; computed once."""
+        found = self._verdicts.get(plugin.name)
+        if found is None:
+            rows = self._nodes.rows
+            found = self._verdicts[plugin.name] = np.zeros(self._nodes.size, np.int8)
+            found[rows] = plugin.filter(state, rows, self.change)
+        return found
+
+
 def run_filter_plugins(
     filters: Iterable[FilterPair],
     row: int,
     change_on_row: PodChange = NO_CHANGE,
-    change_in_sets: PodChange | None = None,
+    in_sets: NominatedInSets | None = None,
 ) -> Status | None:
     """Return the status of the first filter that rejects the row, or None if it passes.
 
-    ``change_in_sets``, if given, is the change for filters with row sets.
+    ``in_sets``, if given, are added for filters with row sets, instead of the pods of the row.
     """
     rows: Rows | None = None
     for plugin, state in filters:
-        change = change_on_row
-        if change_in_sets is not None and implements(plugin, RowSetsPlugin):
-            change = change_in_sets
-        if implements(plugin, FilterRowPlugin):
+        change, verdict = change_on_row, None
+        if in_sets is not None and _has_row_sets(plugin):
+            change = in_sets.change
+            if change_on_row.removed:
+                change = PodChange(change.added, change_on_row.removed)
+            else:
+                verdict = int(in_sets.verdicts(plugin, state)[row])
+        if verdict is None and implements(plugin, FilterRowPlugin):
             verdict = plugin.filter_row(state, row, change)
-        else:
+        elif verdict is None:
             rows = np.array([row], np.intp) if rows is None else rows
             verdict = int(plugin.filter(state, rows, change)[0])
         if verdict:
@@ -61,7 +90,7 @@ def run_filter_plugins_with_nominated_pods(
     row: int,
     nominated: Mapping[str, PodInfo],
     victims: Sequence[PodInfo] = (),
-    in_sets: PodChange | None = None,
+    in_sets: NominatedInSets | None = None,
 ) -> Status | None:
     """Filter a row with its nominated pods added, and then without them; both must pass.
 
@@ -72,8 +101,7 @@ def run_filter_plugins_with_nominated_pods(
     removed = {row: victims} if victims else {}
     if nominated or in_sets is not None:
         added = PodChange({row: [*nominated.values()]} if nominated else {}, removed)
-        everywhere = None if in_sets is None else PodChange(in_sets.added, removed)
-        status = run_filter_plugins(filters, row, added, everywhere)
+        status = run_filter_plugins(filters, row, added, in_sets)
         if status is not None:
             return status
     return run_filter_plugins(filters, row, PodChange(removed=removed))
@@ -81,16 +109,17 @@ def run_filter_plugins_with_nominated_pods(
 
 def nominated_in_sets(
     filters: Iterable[FilterPair], world: World, pod: PodInfo
-) -> PodChange | None:
-    """Return the pods nominated ahead of a pod, added to their rows; None without row sets."""
-    if not world.nominations or not any([implements(p, RowSetsPlugin) for p, _ in filters]):
+) -> NominatedInSets | None:
+    """Return the pods nominated ahead of a pod; None if there are none, or no row sets."""
+    if not world.nominations or not any([_has_row_sets(plugin) for plugin, _ in filters]):
         return None
     ahead = world.nominations.ahead_by_row(pod)
-    return PodChange({row: [*pods.values()] for row, pods in ahead.items()}) if ahead else None
+    added = {row: [*pods.values()] for row, pods in ahead.items()}
+    return NominatedInSets(PodChange(added), world.nodes) if added else None
 
 
 def put_statuses_in_sets(
-    filters: Iterable[FilterPair], in_sets: PodChange, passed: Bools, statuses: RowStatuses
+    filters: Iterable[FilterPair], in_sets: NominatedInSets, passed: Bools, statuses: RowStatuses
 ) -> None:
     """Set the status of rows that fail because of pods nominated to other rows of their sets.
 
@@ -100,19 +129,24 @@ def put_statuses_in_sets(
         sets = _row_sets(plugin, state)
         if sets is None:
             continue
-        with_added = sets[np.any(sets[:, [*in_sets.added]], axis=1), : len(passed)]
+        change = in_sets.change
+        with_added = sets[np.any(sets[:, [*change.added]], axis=1), : len(passed)]
         asked = np.any(with_added, axis=0) & passed & (statuses.numbers == 0)
         rows: Rows = asked.nonzero()[0]
         if not len(rows):
             continue
-        verdicts = plugin.filter(state, rows, in_sets)
+        verdicts = in_sets.verdicts(plugin, state)[rows]
         rows, verdicts = rows[verdicts != 0], verdicts[verdicts != 0]
         # There may be thousands of rows, but few groups of them.
         groups = _reason_groups(plugin, state, rows)
         for group, code in sorted(set(zip(groups.tolist(), verdicts.tolist(), strict=True))):
             alike = rows[(groups == group) & (verdicts == code)]
-            reasons = tuple(plugin.reasons(state, int(alike[0]), in_sets))
+            reasons = tuple(plugin.reasons(state, int(alike[0]), change))
             statuses.put_all(alike, Status(plugin.name, Code(code), reasons))
+
+
+def _has_row_sets(plugin: FilterPlugin) -> bool:
+    return implements(plugin, RowSetsPlugin)
 
 
 def _row_sets(plugin: FilterPlugin, state: State) -> Bools | None:
@@ -145,6 +179,7 @@ class NominatedPodFilter:
         self._world = world
         self._priority = priority
         self._filters = filters
+        self.filter_count = len(filters)
         self._ok = ok
         self._journal_reader = JournalReader(world.nodes.journal, world.nodes.order_journal)
         self._fit = _resource_fit(world, filters)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.nominated_pods import nominated_in_sets
+from holdfast.engine.nominated_pods import NominatedInSets, nominated_in_sets
 from holdfast.engine.tiers import row_tiers
 from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
@@ -184,10 +184,10 @@ class CandidateSearch:
             # A row passed all filters before the one that rejected it.
             begin = 0 if rejection.statuses else min(rejection.rejecting_filters or (0,))
             for index, (plugin, state) in enumerate(rejection.filters):
-                in_sets = self._counts_in_sets(plugin)
-                if (index >= begin or in_sets) and not self._in_columns(plugin):
+                in_sets = self._in_sets(plugin)
+                if (index >= begin or in_sets is not None) and not self._in_columns(plugin):
                     # A row that passed this filter may fail with the pods nominated to its sets.
-                    asked = fits if in_sets else fits & (rejection.plugin_of <= index)
+                    asked = fits if in_sets is not None else fits & (rejection.plugin_of <= index)
                     rows = asked.nonzero()[0]
                     if len(rows):
                         fits[rows] = self._verdicts(plugin, state, rows) == 0
@@ -243,25 +243,25 @@ class CandidateSearch:
 
     def _verdicts(self, plugin: FilterPlugin, state: State, rows: Rows) -> Verdicts:
         """Return a filter's verdicts; for one with row sets, also with the nominated pods added."""
-        verdicts = plugin.filter(state, rows)
-        if self._counts_in_sets(plugin):
-            added = plugin.filter(state, rows, self._context.in_sets)
+        verdicts, in_sets = plugin.filter(state, rows), self._in_sets(plugin)
+        if in_sets is not None:
+            added = in_sets.verdicts(plugin, state)[rows]
             verdicts = np.where(added != 0, added, verdicts)
         return verdicts
 
-    def _counts_in_sets(self, plugin: Plugin) -> bool:
-        """Return whether pods nominated to other rows may count for a filter."""
-        return self._context.nominated_in_sets is not None and implements(plugin, RowSetsPlugin)
+    def _in_sets(self, plugin: Plugin) -> NominatedInSets | None:
+        """Return the pods nominated to all rows, if they count for a filter."""
+        return self._context.in_sets if implements(plugin, RowSetsPlugin) else None
 
     def _count_reasons(self, plugin: FilterPlugin, state: State, rows: Rows) -> Mapping[str, int]:
         """Count the reasons of rows that a filter rejects, by ``_verdicts``."""
-        if not self._counts_in_sets(plugin):
+        in_sets = self._in_sets(plugin)
+        if in_sets is None:
             return count_reasons(plugin, state, rows)
-        in_sets = self._context.in_sets
-        added = plugin.filter(state, rows, in_sets) != 0
+        added, change = in_sets.verdicts(plugin, state)[rows] != 0, in_sets.change
         found = count_reasons(plugin, state, rows[~added])
         return Counter(found) + Counter(
-            reason for row in rows[added].tolist() for reason in plugin.reasons(state, row, in_sets)
+            reason for row in rows[added].tolist() for reason in plugin.reasons(state, row, change)
         )
 
     def _verdict(self, plugin: FilterPlugin, state: State, row: int) -> int:

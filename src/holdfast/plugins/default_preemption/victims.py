@@ -16,8 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.nominated_pods import FilterPair, run_filter_plugins_with_nominated_pods
-from holdfast.framework.plugin import NO_CHANGE, Candidate, Code, PodChange, Scope
+from holdfast.engine.nominated_pods import (
+    FilterPair,
+    NominatedInSets,
+    run_filter_plugins_with_nominated_pods,
+)
+from holdfast.framework.plugin import Candidate, Code, Scope
 from holdfast.framework.rejection import Status
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.budgets import DisruptionBudgets
@@ -37,13 +41,8 @@ class DryRunContext:
     budgets: DisruptionBudgets
     protected_victims: Callable[[PodInfo], bool] | None = None
     """Returns whether a pod must not be evicted for this preemptor."""
-    nominated_in_sets: PodChange | None = None
+    in_sets: NominatedInSets | None = None
     """The pods nominated ahead of the preemptor, for filters with row sets."""
-
-    @property
-    def in_sets(self) -> PodChange:
-        """The nominated pods for filters with row sets; no change without them."""
-        return self.nominated_in_sets or NO_CHANGE
 
     def lower_on(self, row: int) -> list[PodInfo]:
         """Return the pods of lower priority that may be evicted; reserve pods may not."""
@@ -58,7 +57,7 @@ class DryRunContext:
         """Return why the pod does not fit without these pods, or None if it does."""
         beside = self.view.world.nominations.ahead_of(self.view.pod, row)
         return run_filter_plugins_with_nominated_pods(
-            self.filters, row, beside, victims, self.nominated_in_sets
+            self.filters, row, beside, victims, self.in_sets
         )
 
     def without_node_filters(self) -> DryRunContext:
