@@ -5,6 +5,7 @@ import re
 import msgspec
 import pytest
 
+from holdfast.api.deletion_cost import DELETION_COST
 from holdfast.api.scheme import DEPLOYMENTS, NODES, PODS
 from holdfast.cli.connection import list_all
 from holdfast.cli.explanation_text import format_explanation
@@ -141,6 +142,19 @@ async def test_status_shows_each_unit_with_its_pods(cluster):
         require_usage(await found(cluster)))}  # fmt: skip
     assert rows["w5"] == (None, "c1")
     assert {rows[f"w{i}"][0] for i in range(2)} == {"od"}
+
+
+async def test_status_shows_deletion_costs_and_which_are_manual(cluster):
+    await cluster.create(policy(), pod("mine", annotations={DELETION_COST: "777"}))
+    await place(cluster, 2)
+    await cluster.advance(5)
+    text = await status_of(cluster, with_pods=True)
+    rows = {row["pod"]: row for row in status.pods_data(require_usage(await found(cluster)))}
+    assert {name: row["deletionCost"] for name, row in rows.items()} == {
+        "mine": "777", "w0": "200", "w1": "100",
+    }  # fmt: skip
+    assert [name for name, row in rows.items() if row["manualCost"]] == ["mine"]
+    assert any(line.endswith("777 (manual)") for line in text)
 
 
 async def test_status_shows_the_conditions_in_one_line(cluster):

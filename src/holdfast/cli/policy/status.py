@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.deletion_cost import DELETION_COST
+from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST
 from holdfast.api.pod import Pod
 from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.capacity.policy_usage import GroupUsage, PolicyUsage, UnitUsage, headroom_text
@@ -121,16 +121,20 @@ def _counts(unit: UnitUsage, group: GroupUsage) -> tuple[str, str, str, str]:
 
 
 def _pod(unit: str | None, pod: Pod) -> dict[str, Any]:
+    found = pod.metadata.annotations
+    cost = found.get(DELETION_COST)
     return {
         "unit": unit,
         "node": pod.spec.node_name or None,
         "pod": pod.name,
         "terminating": pod.terminating,
-        "deletionCost": pod.metadata.annotations.get(DELETION_COST),
+        "deletionCost": cost,
+        "manualCost": cost is not None and cost != found.get(MANAGED_DELETION_COST),
     }
 
 
 def _pod_row(row: dict[str, Any]) -> tuple[str, ...]:
     unit = row["unit"] or (NO_UNIT if row["node"] else "-")
     name = f"{row['pod']} (terminating)" if row["terminating"] else row["pod"]
-    return (unit, row["node"] or "pending", name, row["deletionCost"] or "-")
+    cost = f"{row['deletionCost'] or '-'}{' (manual)' if row['manualCost'] else ''}"
+    return (unit, row["node"] or "pending", name, cost)
