@@ -180,6 +180,10 @@ BAD = {
         policy(match_label_keys=["a", "/b"]),
         "spec.matchLabelKeys[1]",
     ),
+    "a domain too long in matchLabelKeys": (
+        policy(match_label_keys=["a", OVER_253]),
+        "spec.matchLabelKeys[1]",
+    ),
     # units
     "no units": (raw({}), "spec.units"),
     "an empty list of units": (raw({"units": []}), "spec.units"),
@@ -279,5 +283,42 @@ BAD = {
     "65 labels of nodes": (
         unit(nodes={f"k{i}": "v" for i in range(65)}),
         "spec.units[1].nodeSelector.matchLabels",
+    ),
+    "65 labels of pods": (
+        policy(pod_selector={"matchLabels": {f"k{i}": "v" for i in range(65)}}),
+        "spec.podSelector.matchLabels",
+    ),
+    "33 expressions": (
+        policy(pod_selector={"matchExpressions": [{"key": "a", "operator": "Exists"}] * 33}),
+        "spec.podSelector.matchExpressions",
+    ),
+    "8193 values": (
+        selected_by(key="a", operator="In", values=["v"] * 8193),
+        "spec.podSelector.matchExpressions[0].values",
+    ),
+    "a value of 64 characters": (
+        selected_by(key="a", operator="In", values=["v" * 64]),
+        "spec.podSelector.matchExpressions[0].values[0]",
+    ),
+    "33 resources": (
+        unit(max_resources={f"example.com/r{i}": 1 for i in range(33)}),
+        "spec.units[1].maxResources",
+    ),
+    "an amount of 65 characters": (
+        unit(max_resources={"cpu": "1" * 65}),
+        "spec.units[1].maxResources.cpu",
+    ),
+    "33 podLabels": (
+        unit(pod_labels={f"k{i}": "v" for i in range(33)}),
+        "spec.units[1].podLabels",
+    ),
+    "a podLabel of 64 characters": (unit(pod_labels={"a": "v" * 64}), "spec.units[1].podLabels.a"),
+    "33 podAnnotations": (
+        unit(pod_annotations={f"k{i}": "v" for i in range(33)}),
+        "spec.units[1].podAnnotations",
+    ),
+    "a podAnnotation of 4097 characters": (
+        unit(pod_annotations={"a": "v" * 4097}),
+        "spec.units[1].podAnnotations.a",
     ),
 }
