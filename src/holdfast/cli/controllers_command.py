@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,8 @@ async def _control(
     configuration: Mapping[str, Any],
     flags: Mapping[str, Any],
 ) -> None:
+    # A controller whose resources are installed later should log when it starts.
+    logging.getLogger("holdfast.controllers").setLevel(logging.INFO)
     stop = signals.stop_event()
     endpoint, clock = await load(kubeconfig), SystemClock()
 

@@ -24,6 +24,7 @@ from holdfast.controllers.reservation import ReservationController
 from holdfast.controllers.resource_claim import ResourceClaimController
 from holdfast.controllers.resource_policy import ResourcePolicyController
 from holdfast.errors import HoldfastError
+from holdfast.repeated_log import Repeats
 from holdfast.settings import ControllerSettings
 
 CONTROLLERS: tuple[type[Reconciler], ...] = (
@@ -77,6 +78,7 @@ class ControllerManager:
         self._runs_garbage_collector = kinds is CONTROLLERS
         self._rediscovery: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
+        self._repeats = Repeats(now=clock.monotonic)
         self.ready = False
 
     @property
@@ -158,7 +160,7 @@ class ControllerManager:
 
     async def _discover_resources(self) -> ServedResources:
         def on_failure(failure: HoldfastError) -> None:
-            log.warning("discovery failed: %s; trying again", failure)
+            self._log_discovery_failure(failure)
 
         context = self._context
         return await retry(
@@ -188,8 +190,15 @@ class ControllerManager:
             )
         while self._not_started:
             await self._context.clock.sleep(REDISCOVER_SECONDS)
+            waiting = tuple(self._not_started)
             try:
                 await self._start_served(await discover(self._context.client))
                 await self._context.informers.start()
             except HoldfastError as failure:
-                log.warning("discovery failed: %s; trying again", failure)
+                self._log_discovery_failure(failure)
+            for kind in waiting:
+                if kind not in self._not_started:
+                    log.info("the %s runs now", kind.name)
+
+    def _log_discovery_failure(self, failure: HoldfastError) -> None:
+        self._repeats.log(log, logging.WARNING, f"discovery failed: {failure}; trying again")
