@@ -192,9 +192,11 @@ def _unit(
 
 def capped_requests(unit: PolicyUnit, pod: Pod) -> Mapping[str, int]:
     """Return what a pod requests of the resources in maxResources, as the scheduler counts it."""
-    if not unit.max_resources:
-        return {}
-    amounts = pod_request(pod).amounts
+    return capped_amounts(unit, pod_request(pod).amounts) if unit.max_resources else {}
+
+
+def capped_amounts(unit: PolicyUnit, amounts: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the amounts of the resources in maxResources; 0 for those that are absent."""
     return {name: amounts.get(name, 0) for name in unit.max_resources}
 
 

@@ -46,6 +46,8 @@ class ResourcePolicyController(Reconciler):
         costs = context.metrics.queues.queue(f"{self.name}-pods")
         self._costs = WorkQueue(context.clock, observer=costs)
         """Pods whose deletion cost may have to be written."""
+        self._counting = asyncio.Lock()
+        """Held while pods are counted for changed policies, so that no status is partial."""
         self._computed_at: dict[str, float] = {}
         """When the status of each policy was computed last."""
         self._manual: set[str] = set()
@@ -54,9 +56,11 @@ class ResourcePolicyController(Reconciler):
         """The same from earlier runs, by namespace, read when they are needed."""
         self._policies = context.informers.get(RESOURCE_POLICIES)
         self._pods = context.informers.get(PODS)
-        self._in_namespace: ObjectIndex[Pod] = ObjectIndex(lambda pod: pod.namespace)
+        self._policies_in: ObjectIndex[ResourcePolicy] = ObjectIndex(lambda p: p.namespace)
+        self._pods_in: ObjectIndex[Pod] = ObjectIndex(lambda pod: pod.namespace)
+        self._policies.add_handler(self._policies_in.on_change)
         self._policies.add_handler(self._on_policy)
-        self._pods.add_handler(self._in_namespace.on_change)
+        self._pods.add_handler(self._pods_in.on_change)
         self._pods.add_handler(self._on_pod)
         context.informers.get(NODES).add_handler(self._on_node)
 
@@ -65,8 +69,8 @@ class ResourcePolicyController(Reconciler):
         self._running = True
         await self.wait_for_sync()
         # No cost may be removed before all policies are known.
-        for key, policy in tuple(self._policies.cache.items()):
-            await self._set_policy(key, policy)
+        for namespace in {policy.namespace for policy in self._policies.cache.values()}:
+            await self._set_policies(namespace)
         costs = asyncio.create_task(
             run_workers(
                 self._costs, self._reconcile_pod, workers=self.workers, name=self.name,
@@ -138,7 +142,10 @@ class ResourcePolicyController(Reconciler):
     async def reconcile(self, key: str) -> None:
         """Bring one policy's status up to date, and queue pods whose cost it changes."""
         policy = self._policies.cache.get(key)
-        await self._set_policy(key, policy)
+        namespace, _, name = key.partition("/")
+        async with self._counting:
+            if not self._index.knows(namespace, name, policy):
+                await self._set_policies(namespace)
         if policy is None:
             self._computed_at.pop(key, None)
             return
@@ -159,21 +166,18 @@ class ResourcePolicyController(Reconciler):
                 self._costs.add(pod)
         return plan_policy_status(policy, usage, entry.conflict(), now)
 
-    async def _set_policy(self, key: str, policy: ResourcePolicy | None) -> None:
-        """Use the present spec of a policy, and count the pods of its namespace again."""
-        namespace, _, name = key.partition("/")
-        if not self._index.set_policy(namespace, name, policy):
-            return
+    async def _set_policies(self, namespace: str) -> None:
+        """Use the present policies of a namespace, and count its pods again."""
+        self._index.set_policies(namespace, self._policies_in.of(namespace))
         now = asyncio.get_running_loop().time
         yield_at = now() + YIELD_AFTER_SECONDS
-        for pod in self._in_namespace.of(namespace):
+        for pod in self._pods_in.of(namespace):
             current = self._pods.cache.get(pod.key)
             if current is not None:
                 self._put_pod(current)
             if now() > yield_at:
                 await asyncio.sleep(0)
                 yield_at = now() + YIELD_AFTER_SECONDS
-        self._index.forget_empty(namespace)
 
     async def _reconcile_pod(self, key: str) -> None:
         """Write the deletion cost of one pod."""

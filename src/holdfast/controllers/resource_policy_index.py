@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from holdfast.api.labels import Selector
 from holdfast.api.pod import Pod
+from holdfast.api.requests import pod_request
 from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.capacity.policies import Policy, compile_policy
 from holdfast.capacity.policy_usage import (
@@ -20,7 +22,7 @@ from holdfast.capacity.policy_usage import (
     GroupUsage,
     PolicyUsage,
     UnitUsage,
-    capped_requests,
+    capped_amounts,
 )
 from holdfast.controllers.planned_writes import Plan
 from holdfast.controllers.resource_policy_plan import PolicyConflict, plan_deletion_cost
@@ -87,23 +89,19 @@ class _GroupPods:
             self.resources[name] = self.resources.get(name, 0) + sign * amount
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """A pod as it is counted: again counted the same, it changes nothing."""
+class _Counted(NamedTuple):
+    """A pod as it is counted."""
 
     pod: Pod
+    node: str
     group: Group
+    terminating: bool
     requests: tuple[Mapping[str, int], ...]
-    """Of the resources in maxResources of each unit."""
+    """Of the resources in maxResources of each unit; empty if no unit has any."""
 
     def is_same(self, other: _Counted | None) -> bool:
-        return (
-            other is not None
-            and self.pod.spec.node_name == other.pod.spec.node_name
-            and self.group == other.group
-            and self.pod.terminating == other.pod.terminating
-            and self.requests == other.requests
-        )
+        """Return whether another version of the pod counts the same."""
+        return other is not None and self[1:] == other[1:]
 
 
 class PolicyEntry:
@@ -114,6 +112,7 @@ class PolicyEntry:
         self.nodes = nodes
         self.excess: Mapping[str, str] = {}
         """The keys of the pods above the caps by uid, if these are drained."""
+        self._caps_resources = any(unit.max_resources for unit in policy.units)
         self._counted: dict[str, _Counted] = {}
         self._units: list[dict[Group, _GroupPods]] = [{} for _ in policy.units]
         self._conflicts: dict[str, tuple[str, tuple[PolicyEntry, ...]]] = {}
@@ -122,13 +121,12 @@ class PolicyEntry:
         """Count a pod that these policies select; return whether it counts differently."""
         new = self._count(pod)
         old = self._counted.get(pod.uid)
-        changed = new is not None or old is not None
-        if new is not None and new.is_same(old):
-            changed = False
-        self._remove(old)
-        if new is not None:
+        changed = not (new is old if new is None else new.is_same(old))
+        if changed:
+            self._remove(old)
+        if changed and new is not None:
             self._counted[pod.uid] = new
-            self._add(new, self.nodes.units(pod.spec.node_name), 1)
+            self._add(new, self.nodes.units(new.node), 1)
         return self._set_conflict(pod, selecting) or changed
 
     def remove(self, uid: str) -> bool:
@@ -141,7 +139,7 @@ class PolicyEntry:
         """Count the pods of a node in its present units, no longer in those it had before."""
         for pod in pods:
             counted = self._counted.get(pod.uid)
-            if counted is not None and counted.pod.spec.node_name == node:
+            if counted is not None and counted.node == node:
                 self._add(counted, before, -1)
                 self._add(counted, self.nodes.units(node), 1)
 
@@ -173,21 +171,28 @@ class PolicyEntry:
         return PolicyConflict(others, min(name for name, _ in self._conflicts.values()))
 
     def _count(self, pod: Pod) -> _Counted | None:
-        if not pod.spec.node_name or not self.policy.counts_pod(pod):
+        node = pod.spec.node_name
+        if not node or not self.policy.counts_pod(pod):
             return None
-        requests = tuple([capped_requests(unit, pod) for unit in self.policy.units])
-        return _Counted(pod, self.policy.group_key(pod.metadata.labels), requests)
+        requests: tuple[Mapping[str, int], ...] = ()
+        if self._caps_resources:
+            amounts = pod_request(pod).amounts
+            requests = tuple([capped_amounts(unit, amounts) for unit in self.policy.units])
+        group = self.policy.group_key(pod.metadata.labels)
+        return _Counted(pod, node, group, pod.terminating, requests)
 
     def _remove(self, old: _Counted | None) -> None:
         if old is not None:
             del self._counted[old.pod.uid]
-            self._add(old, self.nodes.units(old.pod.spec.node_name), -1)
+            self._add(old, self.nodes.units(old.node), -1)
 
     def _add(self, counted: _Counted, units: Iterable[int], sign: int) -> None:
         for unit in units:
             members = self._units[unit]
-            part = members.setdefault(counted.group, _GroupPods())
-            part.add(counted.pod, counted.requests[unit], sign)
+            part = members.get(counted.group)
+            if part is None:
+                part = members[counted.group] = _GroupPods()
+            part.add(counted.pod, counted.requests[unit] if counted.requests else {}, sign)
             if not part.pods:
                 del members[counted.group]
 
@@ -210,6 +215,12 @@ class _NamespacePolicies:
         """The uids of these."""
         self._keys: tuple[str, ...] = ()
         self._selecting: dict[tuple[str | None, ...], tuple[PolicyEntry, ...]] = {}
+
+    def known(self, name: str) -> ResourcePolicy | None:
+        """Return the version of a policy that is used, or cannot be used."""
+        if name in self.entries:
+            return self.entries[name].policy.object
+        return self.errors[name][0] if name in self.errors else None
 
     def changed(self) -> None:
         """Clear the cache, after a change of the policies."""
@@ -256,33 +267,28 @@ class PolicyIndex:
         policies = self._namespaces.get(obj.namespace)
         return policies.errors[obj.name][1] if policies and obj.name in policies.errors else ""
 
-    def set_policy(self, namespace: str, name: str, obj: ResourcePolicy | None) -> bool:
-        """Set a policy, None if it is deleted; return whether its meaning has changed.
-
-        Then the pods of the namespace must be put again.
-        """
-        policies = self._namespaces.setdefault(namespace, _NamespacePolicies())
-        entry, failed = policies.entries.get(name), policies.errors.get(name)
-        known = entry.policy.object if entry is not None else failed[0] if failed else None
-        same = known is not None and obj is not None and _means_the_same(known, obj)
-        if same or (known is None and obj is None):
-            return False
-        policies.entries.pop(name, None)
-        policies.errors.pop(name, None)
-        if obj is not None:
-            try:
-                policies.entries[name] = self._entry(compile_policy(obj))
-            except HoldfastError as error:
-                policies.errors[name] = (obj, error.message)
-            policies.entries = dict(sorted(policies.entries.items()))
-        policies.changed()
-        return True
-
-    def forget_empty(self, namespace: str) -> None:
-        """Forget a namespace that has no policies, after its pods were put again."""
+    def knows(self, namespace: str, name: str, obj: ResourcePolicy | None) -> bool:
+        """Return whether a policy is used with its present spec; None is a deleted policy."""
         policies = self._namespaces.get(namespace)
-        if policies is not None and not policies.entries and not policies.errors:
-            del self._namespaces[namespace]
+        known = policies.known(name) if policies else None
+        return known is obj if known is None or obj is None else _means_the_same(known, obj)
+
+    def set_policies(self, namespace: str, objects: Iterable[ResourcePolicy]) -> None:
+        """Set all policies of a namespace; then all its pods must be put again."""
+        old = self._namespaces.pop(namespace, None)
+        new = _NamespacePolicies()
+        for obj in sorted(objects, key=lambda obj: obj.name):
+            entry = old.entries.get(obj.name) if old else None
+            if entry is not None and _means_the_same(entry.policy.object, obj):
+                new.entries[obj.name] = entry
+                continue
+            try:
+                new.entries[obj.name] = self._entry(compile_policy(obj))
+            except HoldfastError as error:
+                new.errors[obj.name] = (obj, error.message)
+        new.changed()
+        if new.entries or new.errors:
+            self._namespaces[namespace] = new
 
     def put_pod(self, pod: Pod) -> list[PolicyEntry]:
         """Add or update a pod; return the policies that count differently now."""
@@ -299,7 +305,8 @@ class PolicyIndex:
                 self._on_node.setdefault(pod.spec.node_name, {})[pod.uid] = pod
         else:
             del self._selected[pod.uid]
-        changed = [e for e in before if e not in selecting and e.remove(pod.uid)]
+        still = {id(entry) for entry in selecting}
+        changed = [e for e in before if id(e) not in still and e.remove(pod.uid)]
         return changed + [e for e in selecting if e.put(pod, selecting)]
 
     def remove_pod(self, pod: Pod) -> list[PolicyEntry]:

@@ -123,6 +123,8 @@ def _newest_above_caps(unit: UnitUsage, group: GroupUsage) -> set[str]:
     found = set()
     for pod in sorted(group.pods, key=_age_rank, reverse=True):
         above = [r for r, most in unit.unit.max_resources.items() if used[r] > most]
+        if not above and (cap is None or count <= cap):
+            break
         request = capped_requests(unit.unit, pod) if above else {}
         if (cap is None or count <= cap) and not any(request.get(r) for r in above):
             continue
