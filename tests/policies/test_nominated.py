@@ -90,3 +90,19 @@ async def test_P039_preemption_does_not_exceed_the_cap_either(nominated):
     assert not (await nominated.pod("big", WEB)).terminating
     assert "unit od of ResourcePolicy web/p is full (2/2)" in await why(nominated)
     assert await event_messages(nominated, "Preempted", "big") == []
+
+
+async def test_a_pod_that_leaves_beside_a_nominated_one_requeues_the_pod_it_rejected(nominated):
+    """od has t bound and s nominated; without t there is a place again, though od was not full."""
+    await nominated.create(
+        policy("q", pods={"app": "strict"}, strategy="required", units=[od()]),
+        ranked("s", "high", app="strict", node_selector={"is": "a1"}),
+        ranked("t", "higher", app="strict", node="a2"),
+    )
+    await nominated.create(ranked("u", "low", app="strict", node_selector={"is": "a2"}))
+    await nominated.advance(2)
+    assert await node_of(nominated, "u") == ""
+    await delete_gone(nominated, "t")
+    await nominated.advance(2)
+    assert (await nominated.pod("s", WEB)).status.nominated_node_name == "a1"
+    assert await node_of(nominated, "u") == "a2"

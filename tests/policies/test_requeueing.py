@@ -151,3 +151,19 @@ async def test_P028_a_new_node_of_a_full_unit_does_not_help(waiting):
     await waiting.create(node("a3"))
     await waiting.advance(BACKOFF)
     assert await node_of(waiting, "w5") == ""
+
+
+async def test_pods_of_a_node_that_comes_back_may_fill_a_unit_that_others_wait_for(cluster):
+    """With ExceedMax, spot is used only when od is full."""
+    rule = {"policy": "ExceedMax"}
+    units = [od(max_count=1), spot()]
+    await cluster.create(policy(strategy="required", when_try_next_units=rule, units=units))
+    fillers = [pod(f"f-{n}", app="other", cpu="8", node=n) for n in ("a1",)]
+    await create_each(cluster, *fillers, pod("there", cpu=None, node="a2"))
+    a2 = node("a2")
+    await cluster.client.delete(NODES, "a2")
+    await cluster.create(pod("w"))
+    assert await node_of(cluster) == ""
+    await cluster.create(a2)
+    await cluster.advance(BACKOFF)
+    assert (await node_of(cluster))[0] == "b"

@@ -57,10 +57,11 @@ def own_update_may_help(event: ClusterEvent, pod: PodInfo, policies: Iterable[Po
     )
 
 
-def node_may_help(event: ClusterEvent, state: PolicyState) -> bool:
+def node_may_help(event: ClusterEvent, state: PolicyState, view: View) -> bool:
     """Return whether a node that was added, deleted or relabelled gives some node a better verdict.
 
-    A deleted node's pods are not known any more: any of them may have been counted.
+    A deleted node's pods are not known any more: any of them may have been counted. The pods of a
+    node that was added count from now on, and may fill a unit that others wait for.
     """
     old: Node | None = event.old
     new: Node | None = event.new
@@ -68,13 +69,15 @@ def node_may_help(event: ClusterEvent, state: PolicyState) -> bool:
     after = () if new is None else state.policy.units_of(new.metadata.labels)
     if new is None:
         return bool(before) and 0 in _present(state, state.units())
-    if old is None:
-        return state.code(after, state.units()) == 0
     row = state.nodes.row_of.get(new.name)
-    if before == after or row is None:
+    if row is None or (old is not None and before == after):
         return False
     there = state.usage.values_at(row)
     was = _with(state, [(minus, after, there), (plus, before, there)])
+    if old is None:
+        return state.code(after, state.units()) == 0 or _improved(state, was)
+    if view.world.nominations:
+        return True
     return state.code(after, state.units()) < state.code(before, was) or _improved(state, was)
 
 
@@ -83,6 +86,9 @@ def pod_may_help(event: ClusterEvent, state: PolicyState, view: View) -> bool:
 
     A pod counts from its assumption on, for which there is no event. So a pod that was added helps
     if its unit is full now and nodes of lower priority may have waited for that.
+
+    Nominated pods may have filled the unit for this pod, and the totals do not contain them: while
+    there are any, every pod that leaves helps.
     """
     old, new = _in_group(event.old, state, view), _in_group(event.new, state, view)
     if old is None and new is None:
@@ -95,6 +101,8 @@ def pod_may_help(event: ClusterEvent, state: PolicyState, view: View) -> bool:
         waits = state.policy.next_units in (names.EXCEED_MAX, names.TIMEOUT_OR_EXCEED_MAX)
         is_full = any(state.units().full[unit] for unit in units)
         return state.policy.is_previous(new.pod) or (waits and is_full)
+    if old is not None and view.world.nominations:
+        return True
     steps: list[Step] = [(plus, units, state.usage.measure(old))] if old is not None else []
     if new is not None:
         steps.append((minus, units, state.usage.measure(new)))

@@ -26,6 +26,7 @@ from holdfast.framework.plugin import (
     Skip,
     Traits,
     Verdicts,
+    is_registered_for,
 )
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -242,14 +243,14 @@ class ResourcePolicyPlugin:
             return hints.policy_may_help(event, pod)
         if event.resource == "UnschedulablePod":
             return hints.own_update_may_help(event, pod, policies.in_namespace(pod.namespace))
-        if event.resource not in ("Node", "AssignedPod"):
+        if event.resource not in ("Node", "AssignedPod") or not is_registered_for(self, event):
             return False
         found = policies.governing(pod)
         if len(found) != 1 or self._missing_keys(found[0], pod):
             return not found
         state = self._state(found[0], pod, view)
         if event.resource == "Node":
-            return hints.node_may_help(event, state)
+            return hints.node_may_help(event, state, view)
         return hints.pod_may_help(event, state, view)
 
 
