@@ -247,7 +247,8 @@ class ResourcePolicyPlugin:
             return False
         found = policies.governing(pod)
         if len(found) != 1 or self._missing_keys(found[0], pod):
-            return not found
+            # If no policy selects the pod any more, the change of the policy or pod requeued it.
+            return False
         state = self._state(found[0], pod, view)
         if event.resource == "Node":
             return hints.node_may_help(event, state, view)
