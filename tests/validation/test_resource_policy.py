@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.capacity.policies import compile_policy
-from holdfast.errors import Invalid, aggregate_message
+from holdfast.errors import BadRequest, Invalid, aggregate_message
 from holdfast.testing import a_resource_policy, a_unit, typed
 
 
@@ -85,3 +85,19 @@ def test_a_valid_policy_has_no_problems():
 def test_a_policy_without_units_does_not_reject_the_pods_of_the_namespace(spec):
     with pytest.raises(Invalid, match=r"spec.units: Required value: without units no pod could be"):
         compile_policy(typed({**a_resource_policy("p"), "spec": spec}))
+
+
+@pytest.mark.parametrize(
+    ("obj", "field"),
+    [
+        (policy(*[a_unit()] * 33), "spec.units"),
+        (policy(match_label_keys=[f"k{i}" for i in range(65)]), "spec.matchLabelKeys"),
+        (policy(a_unit(nodes={f"k{i}": "" for i in range(257)})),
+         "spec.units[0].nodeSelector.matchLabels"),
+        (policy(a_unit(pod_labels={f"k{i}": "" for i in range(257)})), "spec.units[0].podLabels"),
+    ],
+)  # fmt: skip
+def test_a_policy_with_too_long_lists_is_not_followed(obj, field):
+    with pytest.raises(BadRequest) as refusal:
+        compile_policy(obj)
+    assert refusal.value.message.startswith(f"{field}: Too many: ")

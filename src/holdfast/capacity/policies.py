@@ -33,6 +33,7 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import selected
 from holdfast.errors import BadRequest, Cause, FieldErrors, HoldfastError
+from holdfast.validation.list_limits import RESOURCE_POLICY_TREE, first_excess
 from holdfast.validation.resource_policy import check_ambiguity, check_written_metadata
 
 log = logging.getLogger(__name__)
@@ -202,11 +203,13 @@ def creation_time(pod: Pod) -> float:
 
 
 def compile_policy(obj: ResourcePolicy) -> Policy:
-    """Compile a policy; raise Invalid with the fields that have no meaning.
+    """Compile a policy; raise Invalid or BadRequest with the fields that have no meaning.
 
     Objects that were stored before validation are accepted where the meaning is clear: a strategy
     other than `prefer` is `required`, a negative priority or cap is 0.
     """
+    if excess := first_excess(RESOURCE_POLICY_TREE, obj):
+        raise BadRequest(excess)
     errors = FieldErrors()
     spec = obj.spec
     selector = _selector(spec.pod_selector, "spec.podSelector", errors)

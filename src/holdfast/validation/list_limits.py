@@ -188,7 +188,7 @@ RESOURCE_CLAIM_TEMPLATE: Table = {**METADATA, **_under("spec.spec", _DEVICE_CLAI
 
 ANY_TREE = tree_of(METADATA)
 POD_SPEC_TREE, NODE_TREE = tree_of(_under("spec", POD_SPEC)), tree_of(NODE)
-RESERVATION_TREE = tree_of(RESERVATION)
+RESERVATION_TREE, RESOURCE_POLICY_TREE = tree_of(RESERVATION), tree_of(RESOURCE_POLICY)
 
 
 def check_lists(

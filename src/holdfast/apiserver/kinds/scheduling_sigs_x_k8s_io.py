@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from holdfast.api import scheme
 from holdfast.apiserver.descriptor import KindDescriptor
-from holdfast.validation import list_limits
-from holdfast.validation.counting import tree_of
+from holdfast.validation.list_limits import RESOURCE_POLICY_TREE
 
-KINDS = (
-    KindDescriptor(scheme.RESOURCE_POLICIES, list_limits=tree_of(list_limits.RESOURCE_POLICY)),
-)
+KINDS = (KindDescriptor(scheme.RESOURCE_POLICIES, list_limits=RESOURCE_POLICY_TREE),)
