@@ -56,8 +56,16 @@ GOOD = {
     "units without names": policy({}, {}, {"name": ""}, {"name": "od"}),
     "every field": policy(
         a_unit(
-            "od", 5, max_count=2, max_resources={"cpu": 3, "memory": "4Gi", "example.com/gpu": "1",
-                                                 "hugepages-2Mi": "1Gi", "ephemeral-storage": 0},
+            "od",
+            5,
+            max_count=2,
+            max_resources={
+                "cpu": 3,
+                "memory": "4Gi",
+                "example.com/gpu": "1",
+                "hugepages-2Mi": "1Gi",
+                "ephemeral-storage": 0,
+            },
             pod_labels={"tier": "od", "example.com/empty": ""},
             pod_annotations={"example.com/note": "any text: {1}"},
         ),
@@ -88,7 +96,7 @@ GOOD = {
     "names such as those of units without one": policy(a_unit("unit-1"), a_unit("unit-0")),
     "the longest keys": policy(match_label_keys=[f"{OVER_253[:-4]}/{'n' * 63}", "n" * 63]),
     "the largest policy": LARGEST,
-}  # fmt: skip
+}
 
 BAD = {
     # P049

@@ -114,16 +114,41 @@ async def test_a_status_of_an_earlier_build_is_replaced(earlier):
 
 
 FULL = a_resource_policy(
-    "m", namespace=WEB, pods={"app": "mutant"}, match_label_keys=["k"], strategy="prefer",
-    units=[od(max_resources={"cpu": "9", "example.com/gpu": 1}, pod_labels={"unit": "od"},
-              pod_annotations={"example.com/unit": "od"}), spot()],
+    "m",
+    namespace=WEB,
+    pods={"app": "mutant"},
+    match_label_keys=["k"],
+    strategy="prefer",
+    units=[
+        od(
+            max_resources={"cpu": "9", "example.com/gpu": 1},
+            pod_labels={"unit": "od"},
+            pod_annotations={"example.com/unit": "od"},
+        ),
+        spot(),
+    ],
     match_policy={"ignoreTerminatingPod": True, "ignorePreviousPod": True},
-    when_try_next_units="TimeoutOrExceedMax", timeout="1m", preempt_policy="BeforeNextUnit",
-    status={"observedGeneration": 1, "usage": "od 1/2", "headroom": "1", "units": [
-        {"name": "od", "nodes": 1, "pods": 1, "maxCount": 2, "resources": {"cpu": "1"},
-         "maxResources": {"cpu": "9"}, "groups": [{"labels": {"k": "v"}, "pods": 1}]}],
-        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": None}]},
-)  # fmt: skip
+    when_try_next_units="TimeoutOrExceedMax",
+    timeout="1m",
+    preempt_policy="BeforeNextUnit",
+    status={
+        "observedGeneration": 1,
+        "usage": "od 1/2",
+        "headroom": "1",
+        "units": [
+            {
+                "name": "od",
+                "nodes": 1,
+                "pods": 1,
+                "maxCount": 2,
+                "resources": {"cpu": "1"},
+                "maxResources": {"cpu": "9"},
+                "groups": [{"labels": {"k": "v"}, "pods": 1}],
+            }
+        ],
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": None}],
+    },
+)
 
 
 def stored_mutants():

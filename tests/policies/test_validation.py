@@ -181,17 +181,29 @@ STATUS = {
     "usage": "od 2/2, spot 1/3",
     "headroom": "2",
     "units": [
-        {"name": "od", "nodes": 2, "pods": 2, "maxCount": 2,
-         "resources": {"cpu": "2"}, "maxResources": {"cpu": 3},
-         "groups": [{"labels": {"pod-template-hash": "h1"}, "pods": 2}]},
+        {
+            "name": "od",
+            "nodes": 2,
+            "pods": 2,
+            "maxCount": 2,
+            "resources": {"cpu": "2"},
+            "maxResources": {"cpu": 3},
+            "groups": [{"labels": {"pod-template-hash": "h1"}, "pods": 2}],
+        },
         {"name": "spot", "nodes": 2, "pods": 1, "maxCount": 3},
     ],
     "conditions": [
-        {"type": "Ready", "status": "True", "reason": "Valid", "message": "",
-         "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        {
+            "type": "Ready",
+            "status": "True",
+            "reason": "Valid",
+            "message": "",
+            "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        },
         {"type": "OverCapacity", "status": "False", "lastTransitionTime": None},
     ],
-}  # fmt: skip
+}
 
 
 async def test_the_status_is_written_only_by_its_subresource(api):

@@ -6,6 +6,8 @@ from holdfast.capacity.policies import compile_policy
 from holdfast.errors import BadRequest, Invalid, aggregate_message
 from holdfast.testing import a_resource_policy, a_unit, typed
 
+NEGATIVE = "must be greater than or equal to 0"
+
 
 def policy(*units, **spec):
     return typed(a_resource_policy("p", pods={"app": "web"}, units=units, **spec))
@@ -14,23 +16,35 @@ def policy(*units, **spec):
 @pytest.mark.parametrize(
     ("unit", "text"),
     [
-        ({"pod_labels": {"app": "x"}},
-         'spec.units[0].podLabels: Forbidden: "app" may not be in podSelector or matchLabelKeys'),
-        ({"pod_labels": {"team": "x"}},
-         'spec.units[0].podLabels: Forbidden: "team" may not be in podSelector or matchLabelKeys'),
-        ({"pod_labels": {"hash": "x"}},
-         'spec.units[0].podLabels: Forbidden: "hash" may not be in podSelector or matchLabelKeys'),
+        (
+            {"pod_labels": {"app": "x"}},
+            'spec.units[0].podLabels: Forbidden: "app" may not be in podSelector or matchLabelKeys',
+        ),
+        (
+            {"pod_labels": {"team": "x"}},
+            'spec.units[0].podLabels: Forbidden: "team" may not be in podSelector or',
+        ),
+        (
+            {"pod_labels": {"hash": "x"}},
+            'spec.units[0].podLabels: Forbidden: "hash" may not be in podSelector or',
+        ),
         ({"pod_labels": {"a b": "x"}}, 'spec.units[0].podLabels: Invalid value: "a b": '),
         ({"pod_labels": {"a": "x y"}}, 'spec.units[0].podLabels[a]: Invalid value: "x y": '),
         ({"pod_annotations": {"a b": "x"}}, 'spec.units[0].podAnnotations: Invalid value: "a b": '),
-        ({"pod_annotations": {"controller.kubernetes.io/pod-deletion-cost": "1"}},
-         'spec.units[0].podAnnotations: Forbidden: "controller.kubernetes.io/pod-deletion-cost"'),
-        ({"pod_annotations": {"scheduling.koordinator.sh/reserve-pod": "true"}},
-         'spec.units[0].podAnnotations: Forbidden: "scheduling.koordinator.sh/reserve-pod" has a'),
-        ({"pod_labels": {"scheduling.koordinator.sh/reservation-ignored": "true"}},
-         'spec.units[0].podLabels: Forbidden: "scheduling.koordinator.sh/reservation-ignored" has'),
+        (
+            {"pod_annotations": {"controller.kubernetes.io/pod-deletion-cost": "1"}},
+            'spec.units[0].podAnnotations: Forbidden: "controller.kubernetes.io/pod-deletion-cost"',
+        ),
+        (
+            {"pod_annotations": {"scheduling.koordinator.sh/reserve-pod": "true"}},
+            'spec.units[0].podAnnotations: Forbidden: "scheduling.koordinator.sh/reserve-pod" has',
+        ),
+        (
+            {"pod_labels": {"scheduling.koordinator.sh/reservation-ignored": "true"}},
+            'spec.units[0].podLabels: Forbidden: "scheduling.koordinator.sh/reservation-ignored"',
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_policy_that_would_write_wrong_metadata_is_not_followed(unit, text):
     selector = {
         "matchLabels": {"app": "web"},
@@ -45,31 +59,51 @@ def test_a_policy_that_would_write_wrong_metadata_is_not_followed(unit, text):
 @pytest.mark.parametrize(
     ("obj", "text"),
     [
-        (policy(a_unit("od"), a_unit("spot"), a_unit("od"), {}, {}),
-         'spec.units[2].name: Duplicate value: "od"'),
-        (policy(a_unit("od"), match_label_keys=["hash", "app"]),
-         'spec.matchLabelKeys[1]: Invalid value: "app": may not be in podSelector as well'),
-        (policy(a_unit("od"), match_label_keys=["hash", "hash"]),
-         'spec.matchLabelKeys[1]: Duplicate value: "hash"'),
+        (
+            policy(a_unit("od"), a_unit("spot"), a_unit("od"), {}, {}),
+            'spec.units[2].name: Duplicate value: "od"',
+        ),
+        (
+            policy(a_unit("od"), match_label_keys=["hash", "app"]),
+            'spec.matchLabelKeys[1]: Invalid value: "app": may not be in podSelector as well',
+        ),
+        (
+            policy(a_unit("od"), match_label_keys=["hash", "hash"]),
+            'spec.matchLabelKeys[1]: Duplicate value: "hash"',
+        ),
         (policy({}, a_unit("unit-0")), 'spec.units[1].name: Duplicate value: "unit-0"'),
-        (policy(a_unit("od"), when_try_next_units="TimeoutOrExceedMax", timeout="-1m"),
-         'spec.whenTryNextUnits.timeout: Invalid value: "-1m": must be greater than or equal to 0'),
-        (policy(a_unit("od"), when_try_next_units="ExceedMax", timeout="1m"),
-         "spec.whenTryNextUnits.timeout: Forbidden: may not be specified unless `policy` is "
-         "'TimeoutOrExceedMax'"),
-        (policy(a_unit("od", max_resources={"cpu": -1})),
-         "spec.units[0].maxResources[cpu]: Invalid value: -1: must be greater than or equal to 0"),
-        (policy(a_unit("od", max_resources={"cpus": 1})),
-         'spec.units[0].maxResources[cpus]: Invalid value: "cpus": must be a resource that pods '
-         "request"),
-        (policy(a_unit("od"), strategy="maybe"),
-         'spec.strategy: Unsupported value: "maybe": supported values: "prefer", "required"'),
-        (policy(a_unit("od", -1)),
-         "spec.units[0].priority: Invalid value: -1: must be greater than or equal to 0"),
-        (policy(a_unit("od", max_count=-3)),
-         "spec.units[0].maxCount: Invalid value: -3: must be greater than or equal to 0"),
+        (
+            policy(a_unit("od"), when_try_next_units="TimeoutOrExceedMax", timeout="-1m"),
+            'spec.whenTryNextUnits.timeout: Invalid value: "-1m": ' + NEGATIVE,
+        ),
+        (
+            policy(a_unit("od"), when_try_next_units="ExceedMax", timeout="1m"),
+            "spec.whenTryNextUnits.timeout: Forbidden: may not be specified unless `policy` is "
+            "'TimeoutOrExceedMax'",
+        ),
+        (
+            policy(a_unit("od", max_resources={"cpu": -1})),
+            "spec.units[0].maxResources[cpu]: Invalid value: -1: " + NEGATIVE,
+        ),
+        (
+            policy(a_unit("od", max_resources={"cpus": 1})),
+            'spec.units[0].maxResources[cpus]: Invalid value: "cpus": must be a resource that pods '
+            "request",
+        ),
+        (
+            policy(a_unit("od"), strategy="maybe"),
+            'spec.strategy: Unsupported value: "maybe": supported values: "prefer", "required"',
+        ),
+        (
+            policy(a_unit("od", -1)),
+            "spec.units[0].priority: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            policy(a_unit("od", max_count=-3)),
+            "spec.units[0].maxCount: Invalid value: -3: must be greater than or equal to 0",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_policy_whose_meaning_is_clear_is_followed_and_has_problems(obj, text):
     assert aggregate_message(compile_policy(obj).problems) == text
 
@@ -92,11 +126,13 @@ def test_a_policy_without_units_does_not_reject_the_pods_of_the_namespace(spec):
     [
         (policy(*[a_unit()] * 33), "spec.units"),
         (policy(match_label_keys=[f"k{i}" for i in range(65)]), "spec.matchLabelKeys"),
-        (policy(a_unit(nodes={f"k{i}": "" for i in range(257)})),
-         "spec.units[0].nodeSelector.matchLabels"),
+        (
+            policy(a_unit(nodes={f"k{i}": "" for i in range(257)})),
+            "spec.units[0].nodeSelector.matchLabels",
+        ),
         (policy(a_unit(pod_labels={f"k{i}": "" for i in range(257)})), "spec.units[0].podLabels"),
     ],
-)  # fmt: skip
+)
 def test_a_policy_with_too_long_lists_is_not_followed(obj, field):
     with pytest.raises(BadRequest) as refusal:
         compile_policy(obj)
