@@ -213,6 +213,9 @@ EXTRAS: dict[str, tuple[tuple[str, str, str, Any, Raw], ...]] = {
             "maxCount": 1, "maxResources": {"cpu": "1"}, "podAnnotations": {"a": "b"},
             "podLabels": {"a": "b"}, "nodeSelector": {"matchLabels": {"a": "b"}}}]}}),
         _new("no units", {"spec": {"units": []}}),
+        _new("names that are not unique", {"spec": {"units": [{"name": "a"}, {"name": "a"}]}}),
+        _new("a key in podSelector too", {"spec": {"matchLabelKeys": ["app"]}}),
+        _new("a negative amount", {"spec": {"units": [{"maxResources": {"cpu": -1}}]}}),
     ),
     "reservations": (
         _new("no owners", {"spec": {"owners": []}}),

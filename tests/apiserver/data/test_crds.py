@@ -40,6 +40,11 @@ def test_deploy_contains_the_same_files():
     assert set(deployed) == {f"{name}.yaml" for name in CRDS}
 
 
+@pytest.mark.parametrize("name", CRDS)
+def test_every_rule_is_evaluated(name):
+    assert schema(CRDS[name]).unevaluated_rules == []
+
+
 def test_reservation_columns_are_all_shown_without_wide():
     columns = columns_of(version(RESERVATION))
     assert [c.name for c in columns] == ["Phase", "Age", "Node", "TTL", "Expires"]
