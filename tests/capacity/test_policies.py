@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from holdfast.capacity.policies import rows_of_unit
+from holdfast.capacity.policy_cache import rows_of_unit
 from holdfast.framework.world import World
 from holdfast.testing import a_node, a_pod, a_resource_policy, a_unit, typed
 

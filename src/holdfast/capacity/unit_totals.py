@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from holdfast.api import resource_policy as names
 from holdfast.api.labels import Selector
-from holdfast.capacity.policies import Policy, rows_of_unit
+from holdfast.capacity.policies import Policy
+from holdfast.capacity.policy_cache import rows_of_unit
 from holdfast.columns.counters import Measure, PodSum
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.node_table import NodeTable

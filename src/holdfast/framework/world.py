@@ -14,7 +14,7 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.workloads import Namespace, PodDisruptionBudget
-from holdfast.capacity.policies import Policies
+from holdfast.capacity.policy_cache import Policies
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.node_table import NodeTable
