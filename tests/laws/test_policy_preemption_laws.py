@@ -29,39 +29,51 @@ LAW = law(60)
 NOW = 1_700_000_000.0
 PROFILE = default_profiles()["default-scheduler"]
 ZONES = "abcd"
+WAITING = ("ExceedMax", "TimeoutOrExceedMax", "LackResourceAndNoTerminating")
 
 
 def random_world(random):
-    """Few nodes in up to four zones, nearly full, and a policy with units of zones."""
-    world = World()
+    """Few nodes in up to four zones, nearly full, and a policy with units of zones and disks."""
+    world, pick = World(), random.choice
     for i in range(random.randrange(2, 7)):
-        world.upsert(typed(a_node(f"n{i}", cpu="4", labels={"zone": random.choice(ZONES)})))
+        labels = {"zone": pick(ZONES), "disk": pick(["hdd", "ssd"])}
+        world.upsert(typed(a_node(f"n{i}", cpu="4", labels=labels)))
+    places = [{"zone": zone} for zone in random.sample(ZONES, random.randrange(1, 4))]
+    places += [{"disk": "ssd"}] if random.random() < 0.3 else []
     units = [
         a_unit(
-            zone, random.randrange(4), nodes={"zone": zone}, max_count=random.choice([None, 1, 2])
+            f"unit-{i}",
+            random.randrange(4),
+            nodes=place,
+            max_count=pick([None, 1, 2]),
+            max_resources=pick([None, None, {"cpu": "3"}]),
         )
-        for zone in random.sample(ZONES, random.randrange(1, 4))
+        for i, place in enumerate(places)
     ]
     policy = a_resource_policy(
-        "web", pods={"app": "web"}, units=units, strategy=random.choice(["prefer", "required"]),
-        preempt_policy=random.choice(["AfterAllUnits", "BeforeNextUnit", "BeforeNextUnit"]),
-        when_try_next_units=random.choice([None, None, "ExceedMax"]),
-    )  # fmt: skip
+        "web",
+        pods={"app": "web"},
+        units=units,
+        strategy=pick(["prefer", "required"]),
+        preempt_policy=pick(["AfterAllUnits", "BeforeNextUnit", "BeforeNextUnit"]),
+        when_try_next_units=pick([None, None, None, *WAITING]),
+        match_policy={"ignoreTerminatingPod": pick([True, False])},
+    )
     world.upsert(typed(policy))
     for i in range(random.randrange(4, 14)):
         pod = a_pod(
             f"b{i}",
-            cpu=random.choice(["1", "2", "3"]),
-            labels={"app": random.choice(["web", "other"])},
-            node=random.choice([*world.nodes.row_of]),
-            priority=random.choice([0, 0, 5, 100]),
+            cpu=pick(["1", "2", "3"]),
+            labels={"app": pick(["web", "other"])},
+            node=pick([*world.nodes.row_of]),
+            priority=pick([0, 0, 5, 100]),
             status={"startTime": f"2023-11-14T0{random.randrange(3)}:00:00Z"},
+            metadata={"deletionTimestamp": pick([None, None, None, "2023-11-14T22:13:20Z"])},
         )
         world.upsert(typed(pod))
-    for i in range(random.choice([0, 0, 1, 2])):
-        pod = a_pod(f"y{i}", labels={"app": "web"}, priority=random.choice([5, 10, 100]))
-        node = random.choice([*world.nodes.row_of])
-        world.nominations.set(world.pod_info(typed(pod)), node)
+    for i in range(pick([0, 0, 1, 2])):
+        pod = a_pod(f"y{i}", labels={"app": "web"}, priority=pick([5, 10, 100]))
+        world.nominations.set(world.pod_info(typed(pod)), pick([*world.nodes.row_of]))
     return world
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.framework.traits import Plugin
-from holdfast.framework.values import RequiredResources, State
+from holdfast.framework.values import PodChange, RequiredResources, State
 
 if TYPE_CHECKING:
     from holdfast.columns.pod_info import PodInfo
@@ -69,6 +69,17 @@ class PodLimitsPlugin(Plugin, Protocol):
 
     def pod_limits(self, state: State) -> PodLimits:
         """Return the limits of every row."""
+        ...
+
+
+class PodLimitsInSetsPlugin(Plugin, Protocol):
+    """A filter with row sets and ``pod_limits``; without this it has none beside nominated pods."""
+
+    def pod_limits_in_sets(self, state: State, change: PodChange) -> PodLimits:
+        """Return the limits that hold both with and without the pods that ``change`` adds.
+
+        The rows of the change itself are unknown.
+        """
         ...
 
 

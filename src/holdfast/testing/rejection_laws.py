@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 
 import msgspec
@@ -12,6 +13,8 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     ConditionReasonPlugin,
     PodChange,
+    PodLimits,
+    PodLimitsInSetsPlugin,
     PreemptBeforeNextTierPlugin,
     ReasonGroupsPlugin,
     RetryAtPlugin,
@@ -76,6 +79,8 @@ def check_row_sets(case: Case, cluster: RandomCluster) -> None:
     real = prepare_case(case.plugin, fork, case.pod.pod)
     same = not real.outcome.filters or (real.verdicts(rows) == asked).all()
     assert same, f"{name}: verdicts with pods added to several rows equal those after it"
+    if implements(plugin, PodLimitsInSetsPlugin):
+        _check_limits(case, plugin.pod_limits_in_sets(case.outcome.state, PodChange(added)), added)
     rejected = rows[(asked != 0) & (plain == 0)]
     groups = rejected
     if implements(plugin, ReasonGroupsPlugin):
@@ -86,6 +91,22 @@ def check_row_sets(case: Case, cluster: RandomCluster) -> None:
         assert found, f"{name}: a rejection with pods added has reasons"
         law = f"{name}: rows of one group have the same reasons with pods added"
         assert reasons.setdefault(group, found) == found, law
+
+
+def _check_limits(case: Case, limits: PodLimits, added: Mapping[int, list[PodInfo]]) -> None:
+    """A row passes within its limits, with all its pods removed, beside the added pods."""
+    for row in case.rows.tolist():
+        if limits.unknown_rows is not None and limits.unknown_rows[row]:
+            continue
+        assert row not in added, f"{case.plugin.name}: rows of the change are unknown"
+        removed = {row: [*case.world.nodes.pods_on(row).values()]}
+        changes = (PodChange(added, removed), PodChange(removed=removed))
+        passes = all(not case.verdicts(np.array([row]), change)[0] for change in changes)
+        left = [
+            limit.remaining[row] + sum(map(limit.count_of, removed[row])) for limit in limits.limits
+        ]
+        law = f"{case.plugin.name}: a row passes within its limits in sets"
+        assert bool(min(left, default=0) >= 0) is passes, law
 
 
 def check_condition_reason(case: Case) -> None:

@@ -17,9 +17,18 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.pod_values import PodValues
 from holdfast.columns.ranked_pods import RankedPods
 from holdfast.columns.request_fit import ENOUGH, RequestFit, SomeRows, short_bits, short_bits_at
-from holdfast.engine.nominated_pods import FilterPair
-from holdfast.framework.plugin import RequiredResources, RequiredResourcesPlugin, implements
-from holdfast.framework.preemption_support import NEVER, PodLimit, PodLimits, PodLimitsPlugin
+from holdfast.engine.nominated_pods import FilterPair, NominatedInSets
+from holdfast.framework.plugin import (
+    PodLimit,
+    PodLimits,
+    PodLimitsInSetsPlugin,
+    PodLimitsPlugin,
+    RequiredResources,
+    RequiredResourcesPlugin,
+    RowSetsPlugin,
+    implements,
+)
+from holdfast.framework.preemption_support import NEVER
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.victims import Balance
 
@@ -175,15 +184,20 @@ class CollectedLimits:
     weak on a row to which a pod is nominated.
     """
 
-    def __init__(self, filters: Iterable[FilterPair]) -> None:
+    def __init__(
+        self, filters: Iterable[FilterPair], in_sets: NominatedInSets | None = None
+    ) -> None:
         self.limits: tuple[PodLimit, ...] = ()
         self.ranges: dict[str, tuple[int, int]] = {}
         self.unknown_rows: list[NDArray[np.bool_]] = []
         self.incomplete_for: list[Callable[[PodInfo], bool]] = []
         for plugin, state in filters:
-            if implements(plugin, PodLimitsPlugin) and not implements(
-                plugin, RequiredResourcesPlugin
-            ):
+            if implements(plugin, RequiredResourcesPlugin):
+                continue
+            if in_sets is not None and implements(plugin, RowSetsPlugin):
+                if implements(plugin, PodLimitsInSetsPlugin):
+                    self._add(plugin.name, plugin.pod_limits_in_sets(state, in_sets.change))
+            elif implements(plugin, PodLimitsPlugin):
                 self._add(plugin.name, plugin.pod_limits(state))
 
     def _add(self, name: str, more: PodLimits) -> None:

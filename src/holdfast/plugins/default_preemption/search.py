@@ -28,6 +28,7 @@ from holdfast.framework.plugin import (
     Plugin,
     PodChange,
     PreemptionRulesPlugin,
+    ReasonGroupsPlugin,
     RequiredResources,
     RequiredResourcesPlugin,
     Rows,
@@ -76,7 +77,7 @@ class CandidateSearch:
         self._needs: RequiredResources | None = None
         self._columns: DryRunColumns | None = None
         self._limits = CollectedLimits(
-            rejection.filters if self._resource_filter is not None else ()
+            rejection.filters if self._resource_filter is not None else (), self._context.in_sets
         )
         if self._resource_filter is not None:
             plugin, state = self._resource_filter
@@ -232,14 +233,24 @@ class CandidateSearch:
     ) -> Counter[str]:
         """Count the reasons of rows that are short even without lower-priority pods."""
         counts: Counter[str] = Counter()
-        for pattern in sorted(set(short.tolist())):
-            alike = rows[short == pattern]
-            row = int(alike[0])
-            beside = self._view.world.nominations.ahead_of(self._view.pod, row)
-            change = PodChange({row: [*beside.values()]}, {row: self._context.lower_on(row)})
-            for reason in plugin.reasons(state, row, change):
+        patterns = short
+        if implements(plugin, RowSetsPlugin):
+            patterns = _rows_by_reasons(plugin, state, rows)
+        for pattern in sorted(set(patterns.tolist())):
+            alike = rows[patterns == pattern]
+            for reason in self._reasons(plugin, state, int(alike[0])):
                 counts[reason] += len(alike)
         return counts
+
+    def _reasons(self, plugin: FilterPlugin, state: State, row: int) -> tuple[str, ...]:
+        """Return why a row fails with all pods of lower priority removed."""
+        in_sets, removed = self._in_sets(plugin), {row: self._context.lower_on(row)}
+        if in_sets is None:
+            beside = self._view.world.nominations.ahead_of(self._view.pod, row)
+            return plugin.reasons(state, row, PodChange({row: [*beside.values()]}, removed))
+        # It may pass with the nominated pods, and fail without them.
+        added = plugin.reasons(state, row, PodChange(in_sets.change.added, removed))
+        return added or plugin.reasons(state, row, PodChange(removed=removed))
 
     def _verdicts(self, plugin: FilterPlugin, state: State, rows: Rows) -> Verdicts:
         """Return a filter's verdicts; for one with row sets, also with the nominated pods added."""
@@ -381,6 +392,20 @@ def protection_of(rejection: Rejection) -> Callable[[PodInfo], bool] | None:
             if rule is not None:
                 return rule
     return None
+
+
+def _rows_by_reasons(plugin: Plugin, state: State, rows: Rows) -> Rows:
+    """Return a number for each row; rows with the same number have the same reasons.
+
+    They depend on the set of a row, and on the pods that leave it.
+    """
+    numbers, alike = rows.copy(), np.zeros(len(rows), np.bool_)
+    if implements(plugin, DependsOnPodsPlugin):
+        depends = plugin.depends_on_pods(state)
+        alike = ~alike if depends is None else ~depends[rows]
+    if implements(plugin, ReasonGroupsPlugin):
+        numbers[alike] = -1 - plugin.reason_groups(state, rows[alike])
+    return numbers
 
 
 def _requiring_resources(rejection: Rejection) -> tuple[RequiredResourcesPlugin, State] | None:

@@ -19,6 +19,7 @@ from holdfast.framework.plugin import (
     Code,
     Placement,
     PodChange,
+    PodLimits,
     RawScores,
     Reject,
     Rows,
@@ -30,7 +31,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.plugins.resource_policy import hints, messages, writes
+from holdfast.plugins.resource_policy import hints, limits, messages, writes
 from holdfast.plugins.resource_policy.arguments import read_args
 from holdfast.plugins.resource_policy.state import (
     NO_UNIT,
@@ -142,6 +143,14 @@ class ResourcePolicyPlugin:
         """Return the rows with pods of the group: evicting them makes place in the unit."""
         found: NDArray[np.bool_] = state.usage.counter.all > 0
         return found
+
+    def pod_limits(self, state: PolicyState) -> PodLimits:
+        """Return how much of each unit is left, as limits of its rows."""
+        return limits.pod_limits(state, NO_CHANGE)
+
+    def pod_limits_in_sets(self, state: PolicyState, change: PodChange) -> PodLimits:
+        """Return the same with the pods of a change in their units."""
+        return limits.pod_limits(state, change)
 
     def row_sets(self, state: PolicyState) -> NDArray[np.bool_]:
         """Return the rows of each unit whose usage matters, and those that wait for the unit."""

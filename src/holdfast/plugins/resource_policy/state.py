@@ -104,6 +104,19 @@ class PolicyState:
             return True
         return any(used[1 + i] + self.amounts[i] > most for i, most in self._caps[unit])
 
+    def room(self, unit: int, position: int, used: list[int]) -> int | None:
+        """Return how much of a unit is left with this pod in it; None if that is not limited.
+
+        ``position`` 0 is the number of pods, then the limited resources follow.
+        """
+        if position == 0:
+            cap = self.policy.units[unit].max_count
+            return None if cap is None else cap - 1 - used[0]
+        for i, most in self._caps[unit]:
+            if i == position - 1:
+                return most - self.amounts[i] - used[position]
+        return None
+
     def exceeded(self, unit: int, used: list[int]) -> bool:
         """Return whether a unit has more than it may, with this pod among the counted ones."""
         cap = self.policy.units[unit].max_count
