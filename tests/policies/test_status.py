@@ -201,6 +201,20 @@ async def test_a_policy_that_cannot_be_compiled_is_not_ready(tmp_path, cluster):
     assert await costs(cluster) == {"a": [None]}
 
 
+async def test_a_stored_policy_with_values_out_of_range(tmp_path, cluster):
+    units = [
+        od(priority=2**40, max_count=2**40), spot(priority=-7, max_count=-1),
+        *(a_unit(f"u{i}", 10**30, nodes={"none": "x"}) for i in range(100)),
+    ]  # fmt: skip
+    await store_while_stopped(cluster, tmp_path / "store", policy(units=units))
+    await place(cluster, 1, node="a1")
+    await place(cluster, 1, prefix="x", node="b1")
+    ready, message = await condition(cluster, "Ready")
+    assert (ready, message[:23]) == ("False", "the policy is used, but")
+    assert [u.pods for u in (await status(cluster)).units[:3]] == [1, 1, 0]
+    assert await costs(cluster) == {"a": ["200"], "b": ["100"]}
+
+
 async def test_costs_of_a_policy_that_became_unusable_stay_until_it_is_deleted(tmp_path, governed):
     await place(governed, 3)
     known = await governed.client.get(RESOURCE_POLICIES, "p", WEB)

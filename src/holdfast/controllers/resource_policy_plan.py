@@ -37,6 +37,7 @@ MAX_GROUPS = 20
 """The largest number of groups that the status of a unit lists."""
 MAX_NAMED = 5
 """The largest number of things that the message of a condition lists."""
+MAX_INT32 = 2**31 - 1
 READY, CONFLICTING = "Ready", "Conflicting"
 OVER_CAPACITY, OVERLAPPING_UNITS = "OverCapacity", "OverlappingUnits"
 
@@ -174,12 +175,12 @@ def plan_policy_status(
 
 def _unit_status(usage: UnitUsage, spec: Unit) -> UnitStatus:
     groups = usage.groups[:MAX_GROUPS]
-    total = usage.resources
+    total, cap = usage.resources, usage.unit.max_count
     return UnitStatus(
         name=usage.unit.name,
         nodes=len(usage.nodes),
         pods=len(usage.pods),
-        max_count=usage.unit.max_count,
+        max_count=None if cap is None else min(cap, MAX_INT32),
         max_resources=spec.max_resources,
         resources={
             name: _amount_text(name, total[name], cap) for name, cap in spec.max_resources.items()
