@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST, POLICY_UID
 from holdfast.api.scheme import PODS, RESOURCE_POLICIES
+from holdfast.testing import a_replica_set
 from policies.objects import (
     WEB,
     classes,
@@ -289,6 +290,17 @@ async def test_labels_and_annotations_of_the_unit_are_written(cluster):
     pods = [(await cluster.pod(name, WEB)).metadata for name in "xyz"]
     assert [m.labels.get("paid") for m in pods] == ["yes", "yes", None]
     assert [m.annotations.get("example.com/unit") for m in pods] == ["od", "od", None]
+
+
+async def test_labels_that_a_replica_set_may_select_by_are_not_changed(cluster):
+    """Otherwise the ReplicaSet would create pods for those that it lost, without an end."""
+    marks = {"pod_labels": {"app": "od", "unit": "od"}, "max_count": None}
+    await cluster.create(policy(pods={"team": "x"}, units=[od(**marks)]))
+    await cluster.create(a_replica_set("web", replicas=2, namespace=WEB, labels={"team": "x"}))
+    await cluster.advance(30)
+    pods = (await cluster.client.list(PODS, WEB)).items
+    wanted = {"app": "web", "team": "x", "unit": "od"}
+    assert [wanted.items() <= pod.metadata.labels.items() for pod in pods] == [True, True]
 
 
 async def test_labels_are_restored_if_the_bind_fails(cluster, network):

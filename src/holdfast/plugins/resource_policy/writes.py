@@ -32,9 +32,25 @@ def write_labels(state: PolicyState, placement: Placement) -> ApiCalls:
     """Write the labels of the unit on the pod."""
     unit = _best_unit(state, placement.row)
     wanted = {} if unit is None else state.policy.units[unit].pod_labels
-    labels = {k: v for k, v in wanted.items() if placement.pod.labels.get(k) != v}
+    found = placement.pod.labels
+    labels = {
+        key: value
+        for key, value in wanted.items()
+        if found.get(key) != value and not _is_of_controller(state, placement, key)
+    }
     if labels:
         yield _patch(placement, labels)
+
+
+def _is_of_controller(state: PolicyState, placement: Placement, key: str) -> bool:
+    """Return whether a pod has a label from its controller, and not from a unit.
+
+    The controller may select by it, and would replace a pod of another value, again and again.
+    """
+    value = placement.pod.labels.get(key)
+    if value is None or not any(o.controller for o in placement.pod.pod.metadata.owner_references):
+        return False
+    return all(unit.pod_labels.get(key) != value for unit in state.policy.units)
 
 
 def restore_labels(state: PolicyState, placement: Placement) -> ApiCalls:
