@@ -2,10 +2,11 @@
 
     python benchmarks/backlog.py [--nodes 5000] [--pods 10000] [--kind equal ...]
 
-Every node is full, so all pods were rejected. Events are passed to the event handlers as the
-informers do, one a second: first events that help no pod (``idle``), then the deletion of a pod,
-which may help all of them (``helps``). Figures are CPU time of this process in microseconds: for an
-event, and for one attempt (``try``); ``moved`` counts the requeued pods. Nothing is written.
+Every node is full, or the only unit of the pods' resource policy, so all pods were rejected.
+Events are passed to the event handlers as the informers do, one a second: first events that help
+no pod (``idle``), then the deletion of a pod, which may help all of them (``helps``). Figures are
+CPU time of this process in microseconds: for an event, and for one attempt (``try``); ``moved``
+counts the requeued pods. Nothing is written.
 """
 
 import argparse
@@ -27,11 +28,12 @@ from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.queueing_hints import QueueingHints
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
-from holdfast.testing import a_node, a_pod, typed
+from holdfast.testing import a_node, a_pod, a_resource_policy, typed
 
 NAME = "default-scheduler"
 EVENTS = 50
 PROFILE = default_profiles()[NAME]
+GOVERNED = {"app": "governed"}
 Pods = Callable[[int], Iterator[dict[str, Any]]]
 
 
@@ -62,11 +64,18 @@ def spread(count: int) -> Iterator[dict[str, Any]]:
         )
 
 
+def governed(count: int) -> Iterator[dict[str, Any]]:
+    """Pods that the nodes have space for, but not the only unit of their policy."""
+    for i in range(count):
+        yield a_pod(f"p{i}", labels=GOVERNED)
+
+
 KINDS: dict[str, tuple[str, Pods]] = {
     "equal": ("equal pods", equal),
     "labels": ("a label of its own each", own_labels),
     "classes": ("500 classes", classes),
     "spread": ("hard spread over zones", spread),
+    "policy": ("full resource policy", governed),
 }
 
 
@@ -91,6 +100,8 @@ class Scene:
             node = a_node(f"n{i}", cpu="4", memory="16Gi", labels={ZONE: f"z{i % 3}"})
             self.world.upsert(typed(node))
             self.world.upsert(typed(a_pod(f"old{i}", cpu="4", node=f"n{i}", priority=10)))
+        unit = {"maxCount": 1, "nodeSelector": {"matchLabels": {ZONE: "z0"}}}
+        self.world.upsert(typed(a_resource_policy(pods=GOVERNED, units=[unit])))
         queueing_hints = QueueingHints({NAME: PROFILE}, self.world, lambda: self.now)
         self.moved = 0
         self.queue = SchedulingQueue(
@@ -112,17 +123,19 @@ class Scene:
         self.moved += queue_name in ("active", "backoff")
 
     def try_all(self) -> int:
-        """Schedule every pod once; none fits. Return the number of attempts."""
+        """Schedule every pod once; at most one fits. Return the number of attempts."""
         tried = 0
         self.now += 400  # every backoff has ended
         self.queue.flush(self.now)
         while (queued := self.queue.pop(self.now)) is not None:
             outcome = schedule_pod(PROFILE, queued.pod_info, self.world, self.now, self._rng)
-            assert isinstance(outcome, SchedulingFailure)
-            self.queue.requeue_unschedulable(
-                queued, outcome.unschedulable_plugins, outcome.pending_plugins, self.now
-            )
             tried += 1
+            if isinstance(outcome, SchedulingFailure):
+                self.queue.requeue_unschedulable(
+                    queued, outcome.unschedulable_plugins, outcome.pending_plugins, self.now
+                )
+            else:
+                self.queue.done(queued.pod_info.uid)
         return tried
 
 
@@ -135,14 +148,14 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def measure(kind: str, nodes: int, pods: int) -> Result:
     here = Scene(nodes)
+    deleted = typed(a_pod("deleted", cpu="100m", node="n0", priority=10, labels=GOVERNED))
+    here.handlers.on_pod("added", None, deleted)
     for raw in KINDS[kind][1](pods):
         here.handlers.on_pod("added", None, typed(raw))
     here.try_all()
     gc.collect()
     gc.freeze()
     idle, _ = timed(lambda: idle_events(here))
-    deleted = typed(a_pod("deleted", cpu="100m", node="n0", priority=10))
-    here.handlers.on_pod("added", None, deleted)
     here.moved, here.now = 0, here.now + 400
     helpful, _ = timed(lambda: here.handlers.on_pod("deleted", deleted, None))
     moved = here.moved
