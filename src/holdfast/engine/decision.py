@@ -119,13 +119,6 @@ class Feasible:
             return self.pod_class.states
         return {p.plugin.name: p.state for p in self.outcomes if not p.skip}
 
-    @property
-    def has_tiers(self) -> bool:
-        """Whether a plugin divides the rows into tiers for this pod."""
-        if self.outcomes is self.pod_class.outcomes:
-            return self.pod_class.has_tiers
-        return any(p.tiers for p in self.outcomes)
-
     def restricted_to(self, rows: Rows) -> Feasible:
         """Return the same with only these rows, which extenders have chosen."""
         mask = np.zeros(self.view.nodes.size, np.bool_)
@@ -188,9 +181,10 @@ def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasib
     error = ""
     if pod_class.uncached_filters or found.outcomes is not pod_class.outcomes:
         error = _run_uncached_filters(found)
-    if world.nominations:
+    nominated = bool(world.nominations)
+    if nominated:
         _filter_with_nominated_pods(found)
-    if pod.pod.status.nominated_node_name or world.nominations:
+    if nominated or pod.pod.status.nominated_node_name:
         _preselect_nominated_row(found)
     if error and found.preselected_row is None:
         return reject_all_nodes(view, found.outcomes, error=error)

@@ -82,10 +82,11 @@ class DecisionCache:
     def pod_class(self, pod: PodInfo, view: View) -> PodClass:
         """Return the pod's class, creating it if necessary. Its ``refresh`` is up to the caller."""
         key = self._key(pod, view)
-        pod_class = self._classes.get(key)
-        if pod_class is not None and self._is_valid(pod_class, pod, view):
+        pod_class, stamp = self._classes.get(key), view.nodes.epochs.stamp
+        if pod_class is not None and (
+            pod_class.stamp == stamp or self._is_valid(pod_class, pod, view)
+        ):
             return pod_class
-        stamp = view.nodes.epochs.stamp
         pod_class = self._make_class(pod, view, key)
         if pod_class.rejected is None:
             if view.nodes.epochs.stamp != stamp:
@@ -158,8 +159,6 @@ class DecisionCache:
         It is, if the same plugins still skip the pods, and no other outcome has changed.
         """
         epochs = view.nodes.epochs
-        if pod_class.stamp == epochs.stamp:
-            return True
         for i, outcome in enumerate(pod_class.outcomes):
             use = outcome.use
             if use.per_pod or outcome.stamp == epochs.stamp:

@@ -69,7 +69,7 @@ def preempt_in_better_tiers(
 
     None: the pod is placed. A pod that is nominated to a feasible row is placed there.
     """
-    if found.preselected_row is not None or not found.has_tiers:
+    if found.preselected_row is not None or not found.pod_class.may_have_tiers:
         return None
     wanting = _wanting_plugins(profile, found.states)
     if not wanting:

@@ -157,7 +157,7 @@ class PodClass:
         """Find out whether rows must be compared tier by tier, and if the best tier is enough."""
         self.tiered: PreFilterOutcome | None = None
         tiered = [p for p in self.outcomes if p.tiers]
-        self.has_tiers = bool(tiered)
+        self.may_have_tiers = bool(tiered) or any(p.use.tiers for p in self.per_pod)
         if tiered and not in_tier:
             first = tiered[0]
             if (
