@@ -10,6 +10,7 @@ from holdfast.testing import a_namespace, a_node, a_pod, a_priority_class, a_res
 NODE_NAMES = ("a1", "a2", "b1", "c1")
 NAMESPACES = ("web", "web", "web", "db")
 TIERS = ("od", "od", "spot", "spot", None)
+MATCH_POLICIES = ({"ignoreTerminatingPod": True}, {"ignorePreviousPod": True})
 _EMPTY_SELECTOR = {"matchLabels": None, "matchExpressions": None}
 CLASSES = {"low": -5, "high": 1000}
 
@@ -178,7 +179,9 @@ class PolicyLife:
             # A merge patch: what is not mentioned stays.
             made["podSelector"] = _EMPTY_SELECTOR | made["podSelector"]
             made["whenTryNextUnits"] = {"timeout": None} | made["whenTryNextUnits"]
-            made["matchPolicy"] = {"ignoreTerminatingPod": None} | made["matchPolicy"]
+            made["matchPolicy"] = {"ignoreTerminatingPod": None, "ignorePreviousPod": None} | made[
+                "matchPolicy"
+            ]
         await self.cluster.client.patch(
             RESOURCE_POLICIES, policy.name, {"spec": made}, policy.namespace
         )
@@ -197,10 +200,11 @@ class PolicyLife:
         return {
             "pod_selector": pick(selectors if name == "p" else others),
             "match_label_keys": pick(([], ["v"])),
-            "match_policy": pick(({}, {"ignoreTerminatingPod": True})),
+            "match_policy": pick(({}, *MATCH_POLICIES)),
             "strategy": pick(("prefer", "required", "required")),
             "units": [self._unit(i) for i in range(self.rng.randint(1, 3))],
             "when_try_next_units": self._when_try_next_units(),
+            "preempt_policy": pick(("AfterAllUnits", "AfterAllUnits", "BeforeNextUnit")),
         }
 
     def _when_try_next_units(self):

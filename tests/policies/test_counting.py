@@ -19,6 +19,7 @@ from policies.objects import (
     pods_by_letter,
     pods_in_table,
     policy,
+    relabel,
     relabel_node,
     spot,
     terminate,
@@ -197,3 +198,28 @@ async def test_P029_a_node_of_two_units_needs_room_in_both(cluster):
         "unit fast of ResourcePolicy web/p is full (1/1)",
         "unit od of ResourcePolicy web/p is full (2/2)",
     ]
+
+
+async def test_a_pod_that_is_relabelled_while_its_bind_is_delayed_counts_by_its_labels(
+    governed, network
+):
+    pinned = {"node_selector": {"tier": "od"}}
+    delay_binds(network, 5, times=1)
+    await governed.create(pod("x", app="other", **pinned))
+    await relabel(governed, "x", app="web")
+    assert pods_in_table(governed) == {"a": 1}
+    assert await place(governed, 2) == ["a", "b"]
+    await governed.advance(6)
+    assert await pods_by_letter(governed) == {"a": 2, "b": 1}
+
+
+async def test_one_that_is_no_longer_selected_makes_place(cluster, network):
+    await cluster.create(policy(strategy="required", units=[od(max_count=1)]))
+    delay_binds(network, 30, times=1)
+    await create_each(cluster, pod("x"), pod("w"))
+    assert await node_of(cluster) == ""
+    await relabel(cluster, "x", app="other")
+    await cluster.advance(2)
+    assert (await node_of(cluster))[0] == "a"
+    await cluster.advance(40)
+    assert await pods_by_letter(cluster) == {"a": 2}

@@ -110,7 +110,7 @@ class EventHandlers:
             if new.terminating and (old is None or not old.terminating):
                 self._on_deleted_assumed_pod(new)
             else:
-                self.queue.update_in_flight(self.world.pod_info(new))
+                self._update_assumed_pod(old, new)
             return
         pod_info = self.world.pod_info(new)
         old_node = self._update_nomination(old, pod_info)
@@ -119,6 +119,19 @@ class EventHandlers:
         self.queue.update(pod_info, self.now(), events)
         if old_node:
             self.nomination_ended(pod_info, old_node)
+
+    def _update_assumed_pod(self, old: Pod | None, new: Pod) -> None:
+        """Store the newest version of an assumed pod; other pods count it by its new labels."""
+        pod_info = self.world.pod_info(new)
+        self.queue.update_in_flight(pod_info)
+        if old is None or old.metadata.labels == new.metadata.labels or old.spec != new.spec:
+            return
+        entry = self.world.nodes.pod(new.uid)
+        if entry is not None:
+            self.world.forget(new.uid)
+            self.world.assume(pod_info, entry[1])
+            before, after = self._as_assigned(old), self._as_assigned(new)
+            self.notify_queue("AssignedPod", "UpdatePodLabel", before, after)
 
     def _update_nomination(self, old: Pod | None, pod_info: PodInfo) -> str:
         """Store the pod's nominated node; return the node it is no longer nominated to, or "".
