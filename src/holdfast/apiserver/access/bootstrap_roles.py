@@ -68,13 +68,14 @@ def _admin() -> list[JsonObject]:
 
 
 def _scheduler() -> list[JsonObject]:
+    """Return the rights of a scheduler with the controllers of reservations and policies."""
     changes = ["patch", "update"]
     return [
-        _rule("", ["events"], ["create", "patch", "update"]),
+        _rule("", ["events"], ["create", "list", "patch", "update"]),
         _rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
         _rule("coordination.k8s.io", ["leases"], ["create", "get", "list", "update", "watch"]),
         _rule("", ["nodes"], _READ),
-        _rule("", ["pods"], ["delete", *_READ]),
+        _rule("", ["pods"], ["delete", "patch", *_READ]),
         _rule("", ["bindings", "pods/binding"], ["create"]),
         _rule("", ["pods/status"], changes),
         _rule("", ["replicationcontrollers", "services", "namespaces"], _READ),
@@ -86,7 +87,7 @@ def _scheduler() -> list[JsonObject]:
         _rule("resource.k8s.io", ["deviceclasses", "resourceslices"], _READ),
         _rule("resource.k8s.io", ["resourceclaims"], [*_READ, *changes, "create", "delete"]),
         _rule("resource.k8s.io", ["resourceclaims/status", "resourceclaims/binding"], changes),
-        _rule(_RESERVATIONS, ["*"], [*_READ, *changes]),
+        _rule(_RESERVATIONS, ["*"], [*_READ, *changes, "delete"]),
         _rule(_POLICIES, ["*"], [*_READ, *changes]),
     ]
 
