@@ -204,7 +204,7 @@ async def test_a_policy_that_cannot_be_compiled_is_not_ready(tmp_path, cluster):
 async def test_a_stored_policy_with_values_out_of_range(tmp_path, cluster):
     units = [
         od(priority=2**40, max_count=2**40), spot(priority=-7, max_count=-1),
-        *(a_unit(f"u{i}", 10**30, nodes={"none": "x"}) for i in range(100)),
+        *(a_unit(f"u{i}", 10**30, nodes={"none": "x"}) for i in range(30)),
     ]  # fmt: skip
     await store_while_stopped(cluster, tmp_path / "store", policy(units=units))
     await place(cluster, 1, node="a1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -57,31 +58,35 @@ class ResourcePolicyController(Reconciler):
         self._policies = context.informers.get(RESOURCE_POLICIES)
         self._pods = context.informers.get(PODS)
         self._policies_in: ObjectIndex[ResourcePolicy] = ObjectIndex(lambda p: p.namespace)
-        self._pods_in: ObjectIndex[Pod] = ObjectIndex(lambda pod: pod.namespace)
         self._policies.add_handler(self._policies_in.on_change)
         self._policies.add_handler(self._on_policy)
-        self._pods.add_handler(self._pods_in.on_change)
         self._pods.add_handler(self._on_pod)
         context.informers.get(NODES).add_handler(self._on_node)
 
     async def run(self) -> None:
         """Count all pods, then process both queues until ``stop``."""
         self._running = True
-        await self.wait_for_sync()
-        # No cost may be removed before all policies are known.
-        for namespace in {policy.namespace for policy in self._policies.cache.values()}:
-            await self._set_policies(namespace)
-        costs = asyncio.create_task(
-            run_workers(
-                self._costs, self._reconcile_pod, workers=self.workers, name=self.name,
-                failed=self._record_cost_failure,
-            )
-        )  # fmt: skip
+        costs: asyncio.Task[None] | None = None
         try:
+            await self.wait_for_sync()
+            # No cost may be removed before all policies are known.
+            async with self._counting:
+                for namespace in {policy.namespace for policy in self._policies.cache.values()}:
+                    self._index.set_policies(namespace, self._policies_in.of(namespace))
+                await self._count(tuple(self._pods.cache.values()))
+            costs = asyncio.create_task(self._process_costs())
             await super().run()
         finally:
-            costs.cancel()
-            await asyncio.gather(costs, return_exceptions=True)
+            self._running = False
+            if costs is not None:
+                costs.cancel()
+                await asyncio.gather(costs, return_exceptions=True)
+
+    async def _process_costs(self) -> None:
+        await run_workers(
+            self._costs, self._reconcile_pod, workers=self.workers, name=self.name,
+            failed=self._record_cost_failure,
+        )  # fmt: skip
 
     def stop(self) -> None:
         """Accept no more keys; ``run`` ends when the queued ones are processed."""
@@ -121,6 +126,8 @@ class ResourcePolicyController(Reconciler):
         self._queue_cost(pod)
 
     def _queue_cost(self, pod: Pod) -> None:
+        if not self._index.may_change(pod):
+            return
         plan = self._index.plan(pod)
         if plan.writes or (plan.events and pod.uid not in self._manual):
             self._costs.add(pod.key)
@@ -145,7 +152,9 @@ class ResourcePolicyController(Reconciler):
         namespace, _, name = key.partition("/")
         async with self._counting:
             if not self._index.knows(namespace, name, policy):
-                await self._set_policies(namespace)
+                self._index.set_policies(namespace, self._policies_in.of(namespace))
+                pods = self._pods.cache.values()
+                await self._count([pod for pod in pods if pod.namespace == namespace])
         if policy is None:
             self._computed_at.pop(key, None)
             return
@@ -166,12 +175,11 @@ class ResourcePolicyController(Reconciler):
                 self._costs.add(pod)
         return plan_policy_status(policy, usage, entry.conflict(), now)
 
-    async def _set_policies(self, namespace: str) -> None:
-        """Use the present policies of a namespace, and count its pods again."""
-        self._index.set_policies(namespace, self._policies_in.of(namespace))
+    async def _count(self, pods: Iterable[Pod]) -> None:
+        """Count pods again, after a change of their policies."""
         now = asyncio.get_running_loop().time
         yield_at = now() + YIELD_AFTER_SECONDS
-        for pod in self._pods_in.of(namespace):
+        for pod in pods:
             current = self._pods.cache.get(pod.key)
             if current is not None:
                 self._put_pod(current)

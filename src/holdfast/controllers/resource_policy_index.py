@@ -12,6 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from holdfast.api.deletion_cost import MANAGED_DELETION_COST, POLICY_UID
 from holdfast.api.labels import Selector
 from holdfast.api.pod import Pod
 from holdfast.api.requests import pod_request
@@ -338,6 +339,15 @@ class PolicyIndex:
                     entry.move(node, before[id(entry.nodes)], pods)
                     changed.append(entry)
         return changed, pods
+
+    def may_change(self, pod: Pod) -> bool:
+        """Return whether a pod has policies in its namespace, or annotations of a policy."""
+        found = pod.metadata.annotations
+        return (
+            pod.namespace in self._namespaces
+            or MANAGED_DELETION_COST in found
+            or (POLICY_UID in found)
+        )
 
     def plan(self, pod: Pod) -> Plan:
         """Plan the deletion cost of a pod."""
