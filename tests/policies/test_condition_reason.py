@@ -1,9 +1,9 @@
 """The reason of a waiting pod's condition tells an autoscaler whether more nodes would help."""
 
-from holdfast.api.scheme import NODES
 from policies.objects import (
     condition,
     delete_gone,
+    edit_policy,
     event_messages,
     node,
     node_of,
@@ -52,13 +52,25 @@ async def test_if_nodes_lack_resources_too_it_is_unschedulable(cluster):
     assert await event_messages(cluster, UNIT_FULL, "x") == []
 
 
-async def test_the_reason_follows_the_last_attempt(required):
-    await required.client.patch(NODES, "b1", {"spec": {"unschedulable": True}})
+async def test_nodes_of_full_units_may_lack_resources_too(required):
     await place(required, 5)
-    await required.create(pod("x"))
+    await required.create(pod("x", cpu="9"))
     first = await condition(required, "x")
-    assert first.reason == "Unschedulable"
-    await required.client.patch(NODES, "b1", {"spec": {"unschedulable": None}})
-    await required.advance(5)
+    assert "5 Insufficient cpu" in first.message
+    assert first.reason == UNIT_FULL
+    assert await event_messages(required, UNIT_FULL, "x") == [
+        "node matches no unit of ResourcePolicy web/p, "
+        "unit od of ResourcePolicy web/p is full (2/2), "
+        "unit spot of ResourcePolicy web/p is full (3/3)"
+    ]
+
+
+async def test_the_reason_follows_a_change_of_the_policy(required):
+    await place(required, 5)
+    await required.create(pod("x", cpu="9"))
+    first = await condition(required, "x")
+    await edit_policy(required, units=[od(), spot(max_count=4)])
+    await required.advance(2)
     second = await condition(required, "x")
-    assert (second.reason, second.last_transition_time) == (UNIT_FULL, first.last_transition_time)
+    assert (first.reason, second.reason) == (UNIT_FULL, "Unschedulable")  # a larger node would help
+    assert first.last_transition_time == second.last_transition_time

@@ -151,9 +151,10 @@ class ConditionReasonPlugin(Plugin, Protocol):
     """Give the PodScheduled condition another reason than Unschedulable, say for autoscalers."""
 
     def condition_reason(self, state: State, rows: Rows) -> str:
-        """Return the reason for a pod that this plugin alone rejects, on all nodes; "" for none.
+        """Return the reason for a pod that this plugin rejects on all nodes; "" for none.
 
-        An event of that reason is recorded as well. ``rows`` are those of all nodes.
+        Other plugins may reject some nodes too. An event of that reason is recorded as well.
+        ``rows`` are those of all nodes.
         """
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +142,14 @@ class RowStatuses:
 NO_STATUSES = RowStatuses(0)
 
 
+class ConditionReason(NamedTuple):
+    """The reason that a plugin gives for a pod's condition, and the message of its event."""
+
+    plugin: str
+    reason: str
+    message: str
+
+
 @dataclass(slots=True, eq=False)
 class Rejection:
     """The pod fits on no node.
@@ -231,18 +240,25 @@ class Rejection:
         rows: Rows = asked.nonzero()[0]
         return rows[plugin.filter(state, rows) != 0] if len(rows) else rows
 
-    @property
-    def condition_reason(self) -> str:
-        """The reason of the pod's condition, if one plugin rejects every node and gives it."""
-        if self.pre_filter_reject is not None:
-            return ""
+    def condition_reason(self) -> ConditionReason | None:
+        """Return the reason for the pod's condition of a plugin that rejects every node.
+
+        Others may reject some of the nodes before it.
+        """
+        if self.pre_filter_reject is not None or not self.nodes:
+            return None
+        rows = self.view.nodes.rows
         for plugin, state in self.filters:
-            if (
-                implements(plugin, ConditionReasonPlugin)
-                and {plugin.name} == self.unschedulable_plugins
-            ):
-                return plugin.condition_reason(state, self.view.nodes.rows)
-        return ""
+            explains = plugin
+            if not implements(explains, ConditionReasonPlugin):
+                continue
+            alone = {plugin.name} == self.unschedulable_plugins
+            if not alone and not plugin.filter(state, rows).all():
+                continue
+            if reason := explains.condition_reason(state, rows):
+                counts = self.histogram() if alone else count_reasons(plugin, state, rows)
+                return ConditionReason(plugin.name, reason, ", ".join(sorted(counts)))
+        return None
 
     def rows_with(self, code: Code) -> Rows:
         """Return the rows rejected with this code."""

@@ -54,7 +54,7 @@ class SchedulingFailure:
     condition_reason: str = ""
     """The reason of the pod's condition, if it is not Unschedulable."""
     condition_event: str = ""
-    """The message of the event of that reason: every distinct reason once, without node counts."""
+    """The message of the event of that reason: each reason of the plugin once."""
 
 
 def schedule_pod(
@@ -209,13 +209,21 @@ def scheduling_failure(profile: Profile, rejection: Rejection, now: float) -> Sc
     result = run_post_filter_plugins_by_tier(profile, rejection, now)
     if not rejection.nodes:
         result = CLEAR_NOMINATION
-    reason = rejection.condition_reason
-    return SchedulingFailure(
+    failure = SchedulingFailure(
         fit_error(rejection, result),
         rejection.unschedulable_plugins,
         rejection.pending_plugins,
         result,
         retry_at=rejection.retry_at,
-        condition_reason=reason,
-        condition_event=", ".join(sorted(rejection.histogram())) if reason else "",
+    )
+    found = rejection.condition_reason()
+    if found is None:
+        return failure
+    # The plugin's events requeue the pod, too: the reason may be outdated by one of them.
+    plugins = failure.unschedulable_plugins | {found.plugin}
+    return replace(
+        failure,
+        unschedulable_plugins=plugins,
+        condition_reason=found.reason,
+        condition_event=found.message,
     )
