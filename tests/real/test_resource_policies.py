@@ -4,6 +4,7 @@
 No kubelet runs: the test writes that pods are ready, and removes terminating pods.
 """
 
+import contextlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -50,16 +51,22 @@ def plane(control_plane):
     control_plane.kubectl("delete", "node", *NODES)
 
 
-@pytest.fixture(scope="module")
-def running(plane, scheduler_kubeconfig, controllers_kubeconfig, tmp_path_factory):
-    """Scheduler, controllers and kube-controller-manager."""
-    directory = tmp_path_factory.mktemp("policies")
+@pytest.fixture(params=["apart", "in one process"])
+def running(plane, scheduler_kubeconfig, controllers_kubeconfig, tmp_path, request):
+    """kube-controller-manager, the scheduler, and the controllers apart or in its process."""
+    apart = request.param == "apart"
     with (
-        kube_controller_manager(plane, directory),
-        holdfast("scheduler", scheduler_kubeconfig, directory, "--no-controllers"),
-        holdfast("controllers", controllers_kubeconfig, directory),
+        kube_controller_manager(plane, tmp_path),
+        holdfast("scheduler", scheduler_kubeconfig, tmp_path, *["--no-controllers"] * apart),
+        (
+            holdfast("controllers", controllers_kubeconfig, tmp_path)
+            if apart
+            else contextlib.nullcontext()
+        ),
     ):
         yield plane
+        plane.kubectl("delete", "deployment", "web", "-n", WEB)
+        plane.kubectl("delete", "pod", "--all", "-n", WEB, "--grace-period=0", "--force")
 
 
 def pods(plane):
