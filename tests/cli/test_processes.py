@@ -90,7 +90,10 @@ def test_a_standby_takes_over_after_the_leader_stops(server, start):
     for port in ports:
         assert asked(port, "/readyz") == (200, "ok")
         assert asked(port, "/healthz") == (200, "ok")
-    assert "scheduler_schedule_attempts_total" in asked(ports[0], "/metrics")[1]
+    metrics = asked(ports[0], "/metrics")[1]
+    assert "scheduler_schedule_attempts_total" in metrics
+    assert 'leader_election_master_status{name="kube-scheduler"} 1.0' in metrics
+    assert 'workqueue_depth{name="reservation-controller"} 0.0' in metrics
     assert [("Leading: yes" in asked(port, "/statusz")[1]) for port in ports] == [True, False]
     assert "check_invariants=True" in asked(ports[0], "/flagz")[1]
     first.send_signal(signal.SIGTERM)
