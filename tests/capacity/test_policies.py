@@ -103,3 +103,13 @@ def test_one_of_two_policies_of_a_namespace_can_be_deleted():
     assert governing(world, web()) == ["default/zebra"]
     world.delete(typed(policies[1]))
     assert governing(world, web()) == []
+
+
+def test_policies_without_uids_are_distinct():
+    policies = [a_resource_policy(name, pods={"app": name}) for name in ("web", "db")]
+    for policy in policies:
+        policy["metadata"].pop("uid", None)
+    world = a_world(*policies)
+    assert len(world.policies) == 2
+    world.delete(typed(policies[1]))
+    assert governing(world, web()) == ["default/web"]

@@ -83,6 +83,11 @@ class Policy:
         return self.object.key
 
     @property
+    def uid(self) -> str:
+        """The uid; a policy from a file may have none, then its key."""
+        return self.object.uid or self.object.key
+
+    @property
     def strict(self) -> bool:
         """Whether nodes of no unit are rejected; only the strategy `prefer` allows them."""
         return self.object.spec.strategy != names.PREFER

@@ -45,7 +45,8 @@ class Policies:
 
     def upsert(self, obj: ResourcePolicy) -> None:
         """Store a policy; one that cannot be compiled governs no pods, and is logged once."""
-        known = self._by_uid.get(obj.uid)
+        uid = obj.uid or obj.key
+        known = self._by_uid.get(uid)
         if known is not None and _is_same(known.object, obj):
             # Its status was written, which happens as often as pods come and go.
             self._store(replace(known, object=obj))
@@ -54,32 +55,32 @@ class Policies:
         try:
             policy = compile_policy(obj)
         except HoldfastError as error:
-            if self._errors.get(obj.uid) != error.message:
-                self._errors[obj.uid] = error.message
+            if self._errors.get(uid) != error.message:
+                self._errors[uid] = error.message
                 log.warning("the policy governs no pods: %s", error.message)
             return
-        self._errors.pop(obj.uid, None)
+        self._errors.pop(uid, None)
         self._store(policy)
         keys = policy.selector.keys | frozenset(obj.spec.match_label_keys)
         self._node_table.add_selector_keys(keys)
         self._changed()
 
     def _store(self, policy: Policy) -> None:
-        uid = policy.object.uid
-        self._by_uid[uid] = policy
-        self._in_namespace.setdefault(policy.object.namespace, {})[uid] = policy
+        self._by_uid[policy.uid] = policy
+        self._in_namespace.setdefault(policy.object.namespace, {})[policy.uid] = policy
 
     def delete(self, obj: ResourcePolicy) -> None:
         """Remove a policy."""
-        self._errors.pop(obj.uid, None)
+        self._errors.pop(obj.uid or obj.key, None)
         self._remove(obj)
 
     def _remove(self, obj: ResourcePolicy) -> None:
-        policy = self._by_uid.pop(obj.uid, None)
+        uid = obj.uid or obj.key
+        policy = self._by_uid.pop(uid, None)
         if policy is None:
             return
         of_namespace = self._in_namespace[policy.object.namespace]
-        del of_namespace[obj.uid]
+        del of_namespace[uid]
         if not of_namespace:
             del self._in_namespace[policy.object.namespace]
         self._changed()

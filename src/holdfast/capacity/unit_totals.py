@@ -211,7 +211,7 @@ class UnitTotalsCache:
 
     def of(self, policy: Policy, labels: Mapping[str, str]) -> UnitTotals:
         """Return the usage of the group that a pod with these labels belongs to."""
-        key = (policy.object.uid, policy.group_selector(labels))
+        key = (policy.uid, policy.group_selector(labels))
         found = self._groups.pop(key, None)
         if found is None or found.policy.units is not policy.units or not found.is_current():
             found = UnitTotals(self._nodes, policy, key[1], self._unit_rows(policy))
@@ -219,10 +219,10 @@ class UnitTotalsCache:
         return found
 
     def _unit_rows(self, policy: Policy) -> UnitRows:
-        known, rows = self._units.pop(policy.object.uid, (None, None))
+        known, rows = self._units.pop(policy.uid, (None, None))
         if rows is None or known is None or known.units is not policy.units:
             rows = UnitRows(self._nodes, policy)
-        _put(self._units, policy.object.uid, (policy, rows))
+        _put(self._units, policy.uid, (policy, rows))
         return rows
 
 

@@ -101,11 +101,14 @@ def pod_may_help(event: ClusterEvent, state: PolicyState, view: View) -> bool:
         waits = state.policy.next_units in (names.EXCEED_MAX, names.TIMEOUT_OR_EXCEED_MAX)
         is_full = any(state.units().full[unit] for unit in units)
         return state.policy.is_previous(new.pod) or (waits and is_full)
-    if old is not None and view.world.nominations:
+    gone = None if old is None else state.usage.measure(old)
+    here = None if new is None else state.usage.measure(new)
+    if gone == here:
+        return False  # such as a new annotation
+    if gone is not None and view.world.nominations:
         return True
-    steps: list[Step] = [(plus, units, state.usage.measure(old))] if old is not None else []
-    if new is not None:
-        steps.append((minus, units, state.usage.measure(new)))
+    steps: list[Step] = [] if gone is None else [(plus, units, gone)]
+    steps += [] if here is None else [(minus, units, here)]
     return _improved(state, _with(state, steps))
 
 

@@ -75,8 +75,8 @@ class ResourcePolicyPlugin:
             return None
         return tuple(
             [
-                (policy.object.uid, policy.group_selector(pod.labels), _amounts(policy, pod, view),
-                 *self._outside(policy, pod, view))
+                (policy.uid, policy.group_selector(pod.labels), _amounts(policy, pod, view),
+                 self._requested(pod), *self._outside(policy, pod, view))
                 for policy in policies.governing(pod)
             ]
         )  # fmt: skip
@@ -93,6 +93,10 @@ class ResourcePolicyPlugin:
     def _outside(self, policy: Policy, pod: PodInfo, view: View) -> tuple[int, Hashable]:
         reserved = view.reserved_key if self._reservations_first else None
         return timeouts_passed(policy, pod, view.now), reserved
+
+    def _requested(self, pod: PodInfo) -> tuple[int, ...]:
+        """Return the resources of which a reservation must hold any to come first."""
+        return tuple([resource for resource, _ in pod.request]) if self._reservations_first else ()
 
     def pre_filter(self, pod: PodInfo, view: View) -> PolicyState | Skip | Reject:
         """Find the one policy that selects the pod; two are a conflict."""
@@ -122,7 +126,7 @@ class ResourcePolicyPlugin:
             view.nodes, policy, usage, amounts_of(pod, usage.resources),
             timeouts=timeouts_passed(policy, pod, view.now), ordered=self.args.strict_order,
             reserved=view.reserved_for_pod if first else None,
-            requested=tuple([resource for resource, _ in pod.request]) if first else (),
+            requested=self._requested(pod),
         )  # fmt: skip
 
     # --- filter -----------------------------------------------------------------------------

@@ -1,0 +1,85 @@
+"""Preemption with the limits of the plugin finds what it finds by trying every node."""
+
+from random import Random
+
+import msgspec
+import numpy as np
+
+from holdfast.engine.decision import decide
+from holdfast.engine.post_filter import run_post_filter_plugins
+from holdfast.engine.profile import PluginEntry, build_profile
+from holdfast.framework.plugin import PodLimitsPlugin, implements
+from holdfast.framework.rejection import Rejection
+from holdfast.plugins import REGISTRY
+from holdfast.plugins.resource_policy import ResourcePolicyPlugin
+from policies.random_policies import PolicyCluster
+from soak_size import SEED, TIMES
+
+NEEDED = ("NodeResourcesFit", "DefaultPreemption", "DefaultBinder")
+_LIMITS = ("pod_limits", "pod_limits_in_sets")
+
+
+class TriesEveryNode(ResourcePolicyPlugin):
+    """The plugin without limits."""
+
+    def __getattribute__(self, name):
+        if name in _LIMITS:
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+def a_profile(plugin):
+    entries = [entry for entry in REGISTRY if entry.name in NEEDED]
+    return build_profile("test", [*entries, PluginEntry(plugin, "resourcepolicy")])
+
+
+def preemptor(cluster):
+    """Return a pod of high priority that a policy may select."""
+    while True:
+        found = cluster.a_waiting_pod()
+        if found.namespace == "default" and not found.spec.volumes:
+            spec = msgspec.structs.replace(found.spec, priority=500)
+            return msgspec.structs.replace(found, spec=spec)
+
+
+def attempt(profile, world, pod):
+    """Return what preemption does for a pod, or None if the pod fits somewhere."""
+    pod_info = world.pod_info(pod)
+    found = decide(profile, pod_info, world, 10.0**9, np.random.default_rng(0))
+    if not isinstance(found, Rejection):
+        return None
+    result = run_post_filter_plugins(profile, found, world, 10.0**9)
+    victims = sorted(victim.name for victim in result.victims)
+    candidates = {(c.node, tuple(v.name for v in c.victims)) for c in result.candidates}
+    return result.nominated_node, victims, candidates, result.message
+
+
+def nominate(cluster, pod):
+    """Nominate another pod to a node, so that it counts there and in the units of the node."""
+    name = f"nominated-{cluster.random.randrange(3)}"
+    meta = msgspec.structs.replace(pod.metadata, name=name, uid=name)
+    status = msgspec.structs.replace(
+        pod.status, nominated_node_name=cluster.random.choice(sorted(cluster.nodes))
+    )
+    cluster.world.upsert(msgspec.structs.replace(pod, metadata=meta, status=status))
+
+
+def test_limits_find_the_same_victims_and_reasons():
+    assert not implements(TriesEveryNode(), PodLimitsPlugin)
+    limited, trying = a_profile(ResourcePolicyPlugin), a_profile(TriesEveryNode)
+    helped = failed = with_nominated = 0
+    for number in range(12 * TIMES):
+        cluster = PolicyCluster(Random(SEED * 1000 + number), nodes=6)
+        waiting = [preemptor(cluster) for _ in range(6)]
+        for _ in range(50):
+            cluster.step()
+            if cluster.random.random() < 0.2:
+                nominate(cluster, cluster.random.choice(waiting))
+            pod = cluster.random.choice(waiting)
+            expected = attempt(trying, cluster.world, pod)
+            assert attempt(limited, cluster.world, pod) == expected
+            if expected is not None:
+                helped += bool(expected[0])
+                failed += not expected[0]
+                with_nominated += bool(cluster.world.nominations)
+    assert helped and failed and with_nominated, (helped, failed, with_nominated)
