@@ -41,6 +41,8 @@ PLACED, REJECTED = 10_000, 1000
 """Governed pods on the nodes, and pods that fit no node."""
 MANY = 50
 ROUND = 100
+LARGE = {"cpu": "1000000", "memory": "1000000Gi"}
+TIMEOUT = {"policy": "TimeoutOrExceedMax", "timeout": "60s"}
 PROFILE = default_profiles()["default-scheduler"]
 HASH = "pod-template-hash"
 _made: dict[tuple[int, int], World] = {}
@@ -72,6 +74,13 @@ CASES = {
     "full": Case("governed, first unit full", caps=(-1, 1_000_000)),
     "keys": Case("governed, two revisions in turn", hashes=2, spec={"match_label_keys": [HASH]}),
     "policies": Case(f"governed, {MANY} policies in turn", MANY, MANY),
+    "resources": Case("governed, caps on requests", spec={"units": {"maxResources": LARGE}}),
+    "timeout": Case("governed, time-outs", spec={"when_try_next_units": TIMEOUT}),
+    "preempt": Case(
+        "governed, preemption before next unit",
+        caps=(-1, 1_000_000),
+        spec={"preempt_policy": "BeforeNextUnit"},
+    ),
     "rejected": Case(
         "rejected, all units full", caps=(-1, 0), rejected=True, spec={"strategy": "required"}
     ),
@@ -87,12 +96,13 @@ def governed(count: int, *, apps: int = 1, hashes: int = 1) -> Iterator[Pod]:
 
 def policy(i: int, case: Case, placed: int) -> Any:
     """A policy for pods labelled ``app: governedI``, with a unit for each of the first zones."""
+    spec = {"strategy": "prefer", **case.spec}
+    more = spec.pop("units", {})
     units = [
         {"name": f"z{zone}", "priority": 9 - zone, "maxCount": placed if cap == -1 else cap,
-         "nodeSelector": {"matchLabels": {ZONE: f"z{zone}"}}}
+         "nodeSelector": {"matchLabels": {ZONE: f"z{zone}"}}, **more}
         for zone, cap in enumerate(case.caps)
     ]  # fmt: skip
-    spec = {"strategy": "prefer", **case.spec}
     namespace, pods = f"other{i}" if case.elsewhere else "default", {"app": f"governed{i}"}
     return typed(
         a_resource_policy(f"policy{i}", namespace=namespace, pods=pods, units=units, **spec)
