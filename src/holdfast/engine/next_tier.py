@@ -137,7 +137,8 @@ def _preempt_by_tier(
 
 
 def _tiers_to_try(rejection: Rejection, tiers: Tiers, end: int) -> Iterator[int]:
-    yield from np.unique(tiers[(rejection.codes == Code.UNSCHEDULABLE) & (tiers < end)]).tolist()
+    tried = tiers[(rejection.codes == Code.UNSCHEDULABLE) & (tiers < end)]
+    yield from np.bincount(tried).nonzero()[0].tolist()
 
 
 def _only(rejection: Rejection, rows: NDArray[np.bool_]) -> Rejection:

@@ -28,12 +28,27 @@ def row_tiers(pairs: Sequence[TierPair], nodes: NodeTable) -> Tiers | None:
     rows = nodes.rows
     ranks: Tiers = np.zeros(len(rows), np.int64)
     for plugin, state in pairs:
-        _, of_plugin = np.unique(plugin.tier(state, rows), return_inverse=True)
-        ranks = ranks * (len(rows) + 1) + of_plugin
-        ranks = np.unique(ranks, return_inverse=True)[1]
+        of_plugin = _ranks(plugin.tier(state, rows).astype(np.int64))
+        ranks = _ranks(ranks * (len(rows) + 1) + of_plugin)
     last = int(ranks.max(initial=0))
     if last == 0:
         return None
     tiers: Tiers = np.full(nodes.size, last, np.int64)
     tiers[rows] = ranks
     return tiers
+
+
+def _ranks(values: Tiers) -> Tiers:
+    """Return the rank of each value among the distinct ones.
+
+    >>> _ranks(np.array([7, 5, 7, -10**9]))
+    array([2, 1, 2, 0])
+    """
+    if not len(values):
+        return values
+    low, high = int(values.min()), int(values.max())
+    if high - low > len(values):
+        return np.unique(values, return_inverse=True)[1]
+    # Few distinct numbers are ranked ten times as fast without sorting.
+    ranks: Tiers = (np.bincount(values - low) > 0).cumsum() - 1
+    return ranks[values - low]
