@@ -6,6 +6,8 @@ No kubelet runs: the test writes that pods are ready, and removes terminating po
 
 import contextlib
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -104,6 +106,19 @@ def usage(plane):
     return plane.kubectl("get", "resourcepolicy", "p", "-n", WEB, "-o", "jsonpath={.status.usage}")
 
 
+def policy_command(plane, *arguments):
+    """Run ``holdfast policy`` and return its output."""
+    command = [sys.executable, "-m", "holdfast", "policy", *arguments]
+    done = subprocess.run(
+        [*command, "-n", WEB, "--kubeconfig", plane.kubeconfig],
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_P040_kube_controller_manager_scales_in_from_the_lowest_unit(running):
     create(
         running,
@@ -115,6 +130,11 @@ def test_P040_kube_controller_manager_scales_in_from_the_lowest_unit(running):
         run_pod(running, WEB, pod["metadata"]["name"])
     until(lambda: costs(running), {"a": ["200"] * 2, "b": ["100"] * 3, "c": ["0"]})
     until(lambda: usage(running), "od 2/2, spot 3/3")
+    assert "od 2/2, spot 3/3, no unit 1" in policy_command(running, "list")
+    assert "Ready=True" in policy_command(running, "status", "p", "--pods")
+    assert policy_command(running, "why", "p", "--for", "deployment/web").startswith(
+        "web/p: one more pod of deployment/web would be placed on c1 (no unit)"
+    )
 
     scale(running, 3, Counter(a=2, b=1))
     until(lambda: usage(running), "od 2/2, spot 1/3")
