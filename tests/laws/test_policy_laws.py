@@ -15,6 +15,7 @@ from holdfast.plugins import default_profiles
 from holdfast.scheduler import scheduling_queue
 from holdfast.testing.harness import Harness
 from laws.cluster_steps import Network
+from laws.deletion_cost_recount import CostRecount
 from laws.policy_recount import Recount, in_unit
 from laws.policy_steps import PolicyLife
 from laws.policy_witness import Witness
@@ -32,6 +33,8 @@ RULES = (
 )
 BACKOFF = 11.0
 """Longer than the longest backoff of a pod; seconds."""
+WRITE_BACKOFF = 400.0
+"""Longer than the longest backoff of a controller; seconds."""
 
 
 @pytest.fixture
@@ -74,7 +77,7 @@ async def a_life(tmp_path, seed, **life):
             await events.begin()
             yield events, network, witness
         except AssertionError as broken:
-            broken.add_note("\n".join([*events.log, *map(str, network.told[-12:])]))
+            broken.add_note("\n".join([*events.log, *map(str, network.injected_faults[-12:])]))
             raise
 
 
@@ -89,6 +92,10 @@ async def run(events, network, witness):
             assert not witness.faults, witness.faults
             network.trouble(True)
     assert witness.placements > STEPS / 2
+    network.heal()
+    await events.cluster.advance(WRITE_BACKOFF)
+    costs = await CostRecount.of(events.cluster.client)
+    assert [*costs.wrong_costs({}, drain_excess=False), *costs.wrong_statuses()] == []
 
 
 async def check_no_pod_is_left_waiting(cluster):

@@ -24,6 +24,7 @@ from laws import random_worlds as worlds
 from laws.cluster_audit import broken_promises, take_census
 from laws.cluster_steps import Life, Network
 from laws.cluster_truth import left_waiting, stale_statuses, wrong_phases, wrong_sizes
+from laws.deletion_cost_recount import CostRecount
 from laws.ledger_shape import rebuilt, shape_of
 from soak_size import SEED, TIMES, law
 
@@ -73,9 +74,10 @@ async def check_idle_cluster(cluster):
     """Statuses are right, all pods that fit are placed, and a new world equals the old one."""
     census = await take_census(cluster.client)
     now = cluster.clock.now()
+    costs = await CostRecount.of(cluster.client)
     faults = [
         *stale_statuses(census), *wrong_phases(census, now), *wrong_sizes(census),
-        *left_waiting(census),
+        *left_waiting(census), *costs.wrong_costs({}, drain_excess=False), *costs.wrong_statuses(),
     ]  # fmt: skip
     assert not faults, faults
     assert shape_of(cluster.world) == shape_of(await rebuilt(cluster.client))
