@@ -2,7 +2,17 @@
 
 import json
 
+import pytest
+
+from holdfast.api.resource import Resource
+from holdfast.api.scheme import EVENTS, NODES, PODS, SERVICES
+from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.apiserver.user import User
+from holdfast.client.client import Client
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES
+from holdfast.errors import Forbidden
+from holdfast.testing import a_node, a_pod
+from holdfast.testing.harness import Harness
 from rights import objects, rights_of_role
 
 ACCOUNTS = {"holdfast-scheduler", "holdfast-controllers"}
@@ -34,3 +44,40 @@ def test_the_controllers_may_list_and_watch_what_they_need():
         for resource in controller.required_resources:
             for verb in ("list", "watch"):
                 assert (resource.group, resource.plural, verb) in rights
+
+
+async def test_the_embedded_server_grants_the_same_rights(tmp_path):
+    """Service accounts get no token there, but users of that name have the rights."""
+    async with Harness(tmp_path) as cluster:
+        for obj in objects():
+            if obj["metadata"]["name"] != "holdfast-scheduler-controllers":
+                namespace = obj["metadata"].get("namespace", "")
+                await cluster.client.create(resource_of(obj), obj, namespace)
+        await cluster.create(a_node("n"), a_pod("p"))
+        scheduler, controllers = (client_of(cluster, name) for name in sorted(ACCOUNTS)[::-1])
+        for client in (scheduler, controllers):
+            assert [pod.name for pod in (await client.list(PODS)).items] == ["p"]
+            with pytest.raises(Forbidden):
+                await client.create(PODS, a_pod("q"), "default")
+        await scheduler.delete(PODS, "p", "default")
+        assert (await controllers.get(NODES, "n")).name == "n"
+        for refused in (
+            controllers.delete(PODS, "p", "default"),
+            controllers.list(SERVICES),
+            scheduler.get(NODES, "n"),
+            scheduler.list(EVENTS),
+        ):
+            with pytest.raises(Forbidden):
+                await refused
+
+
+def resource_of(obj):
+    group, _, version = obj["apiVersion"].rpartition("/")
+    namespaced = "namespace" in obj["metadata"]
+    plural = f"{obj['kind'].lower()}s"
+    return Resource(group, version, plural, obj["kind"], dict, namespaced=namespaced)
+
+
+def client_of(cluster, account):
+    user = User(f"system:serviceaccount:kube-system:{account}", ("system:serviceaccounts",))
+    return Client(InProcessTransport(cluster.server, user), account)
