@@ -19,7 +19,7 @@ from soak_size import SEED, TIMES
 def test_the_plugin_conforms(monkeypatch, args):
     monkeypatch.setattr(conformance, "RandomCluster", PolicyCluster)
     conformance.check_plugin(
-        lambda: ResourcePolicyPlugin(args), pods=selected, seed=SEED, clusters=8 * TIMES, steps=40
+        lambda: ResourcePolicyPlugin(args), pods=selected, seed=SEED, clusters=4 * TIMES, steps=40
     )
 
 
