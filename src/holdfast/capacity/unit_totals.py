@@ -109,8 +109,8 @@ class UnitTotals:
     """
 
     __slots__ = ("_cursor", "_last", "_last_units", "_nodes", "_renumbered", "_sum", "_sum_key",
-                 "_values", "counter", "group", "measure", "policy", "resources", "totals", "units",
-                 "version")  # fmt: skip
+                 "_units_version", "_values", "counter", "group", "measure", "policy", "resources",
+                 "totals", "units", "version")  # fmt: skip
 
     def __init__(self, nodes: NodeTable, policy: Policy, group: Selector, units: UnitRows) -> None:
         self._nodes = nodes
@@ -131,6 +131,7 @@ class UnitTotals:
         self.version = 0
         self._cursor = -1
         self._renumbered = -1
+        self._units_version = -1
 
     def is_current(self) -> bool:
         """Return whether the node table still updates what the totals are read from."""
@@ -167,7 +168,10 @@ class UnitTotals:
 
     def _moved(self, rows: NDArray[np.intp]) -> list[int]:
         """Return which of many rows have other pods of the group, or are in other units."""
-        differs = self.units.of_row.take(rows) != self._last_units.take(rows)
+        differs = np.zeros(len(rows), np.bool_)
+        if self._units_version != self.units.version:
+            differs = self.units.of_row.take(rows) != self._last_units.take(rows)
+            self._units_version = self.units.version
         for values, last in zip(self._values, self._last, strict=True):
             differs |= values.take(rows) != last.take(rows)
         found: list[int] = rows[differs].tolist()
@@ -191,7 +195,7 @@ class UnitTotals:
         units = self.units
         self._renumbered = units.renumbered
         self._last = self._values.astype(np.int64)
-        self._last_units = units.of_row.copy()
+        self._last_units, self._units_version = units.of_row.copy(), units.version
         self.totals: Totals = [[0] * len(self._last) for _ in self.policy.units]
         for number, combination in enumerate(units.combinations):
             if combination:

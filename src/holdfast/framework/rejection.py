@@ -235,6 +235,9 @@ class Rejection:
 
     def _rows_rejected_by(self, index: int) -> Rows:
         """Return the rows that a filter rejects; not those that another one rejects for good."""
+        if not self.statuses and self._rejecting_filters() == [index]:
+            only: Rows = (self.plugin_of == index).nonzero()[0]
+            return only
         plugin, state = self.filters[index]
         asked = (self.plugin_of == index) | (self.codes == Code.UNSCHEDULABLE)
         rows: Rows = asked.nonzero()[0]
@@ -247,11 +250,11 @@ class Rejection:
         """
         if self.pre_filter_reject is not None or not self.nodes:
             return None
-        rows = self.view.nodes.rows
         for plugin, state in self.filters:
             explains = plugin
             if not implements(explains, ConditionReasonPlugin):
                 continue
+            rows = self.view.nodes.rows
             alone = {plugin.name} == self.unschedulable_plugins
             if not alone and not plugin.filter(state, rows).all():
                 continue

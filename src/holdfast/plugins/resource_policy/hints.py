@@ -139,8 +139,7 @@ def _improved(state: PolicyState, was: UnitStates) -> bool:
 
 def _present(state: PolicyState, states: UnitStates) -> list[int]:
     """Return the verdicts of the combinations of units that nodes have."""
-    there = state.combinations_among(state.nodes.rows)
-    return [state.code(units, states) for units in there]
+    return [state.code(units, states) for units in state.present_combinations]
 
 
 def _selects(obj: ResourcePolicy, pod: PodInfo) -> bool:

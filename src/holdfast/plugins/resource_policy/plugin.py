@@ -180,7 +180,7 @@ class ResourcePolicyPlugin:
         """Group rows by their combinations of units."""
         return state.combination_numbers(rows).astype(np.int64)
 
-    def condition_reason(self, state: PolicyState, rows: Rows) -> str:
+    def condition_reason(self, state: PolicyState, _rows: Rows) -> str:
         """Return ResourcePolicyUnitFull if more nodes could not help: every unit is full.
 
         A unit that has room, but no nodes, is a reason to add nodes.
@@ -188,7 +188,7 @@ class ResourcePolicyPlugin:
         states = state.units()
         if not states.full or not all(states.full):
             return ""
-        combinations = state.combinations_among(rows)
+        combinations = state.present_combinations  # all nodes are rejected
         waits = any(states.waits(state.priority(units)) for units in combinations if units)
         return UNIT_FULL if any(combinations) and not waits else ""
 

@@ -80,6 +80,7 @@ class PolicyState:
         self._priorities_seen = -1
         self._has_nodes_outside = False
         self._tiers: tuple[int, list[Rows]] | None = None
+        self._present: tuple[int, list[Combination]] = (-1, [])
         self._known_rows: dict[tuple[int, ...], Rows] = {}
 
     # --- units ------------------------------------------------------------------------------
@@ -200,6 +201,14 @@ class PolicyState:
         """Return the distinct combinations of units that the rows belong to."""
         there = np.bincount(self.combination_numbers(rows)).nonzero()[0].tolist()
         return [self.usage.units.combinations[number] for number in there]
+
+    @property
+    def present_combinations(self) -> list[Combination]:
+        """The distinct combinations of units that any node belongs to."""
+        seq = self.nodes.node_journal.seq
+        if self._present[0] != seq:
+            self._present = (seq, self.combinations_among(self.nodes.rows))
+        return self._present[1]
 
     def priorities(self, rows: AnyRows) -> NDArray[np.int64]:
         """Return the highest priority among each row's units; ``NO_UNIT`` for rows in none."""
