@@ -335,9 +335,7 @@ def test_units_of_a_policy_are_used_in_order_and_feasible_nodes_have_scores():
     second = ask(*pools, policy, a_pod("s", node="n1", labels={"app": "web"}),
                  a_pod(labels={"app": "web"}))  # fmt: skip
     assert second["best"] == ["n2"]
-    assert verdicts(second) == {
-        "n1": ("resourcepolicy", U, ["unit a of ResourcePolicy default/web is full (1/1)"])
-    }
+    assert verdicts(second) == {"n1": ("resourcepolicy", U, ["unit a is full (1/1)"])}
 
 
 def test_affinity_to_missing_pods_has_upstreams_message():

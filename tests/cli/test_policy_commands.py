@@ -200,7 +200,7 @@ async def test_why_explains_one_more_pod_unit_by_unit(cluster):
     assert await lines(cluster) == [
         "web/p: one more pod like w2 would be placed on b2 (unit spot)",
         "  unit od, priority 5, 2/2 pods",
-        "        2  unit od of ResourcePolicy web/p is full (2/2)  [resourcepolicy]: a1, a2",
+        "        2  unit od is full (2/2)  [resourcepolicy]: a1, a2",
         "  unit spot, priority 4, 1/3 pods",
         "        1  chosen: b2",
         "        1  feasible, with a lower score: b1",
@@ -357,7 +357,7 @@ async def test_a_node_of_two_units_is_shown_in_both(cluster):
     fast = a_unit("fast", 9, nodes={"disk": "ssd"}, max_count=1)
     await cluster.create(policy(units=[od(), fast]), pod("w", node="a3"))
     text = await lines(cluster)
-    full = "        1  unit fast of ResourcePolicy web/p is full (1/1)  [resourcepolicy]: a3"
+    full = "        1  unit fast is full (1/1)  [resourcepolicy]: a3"
     assert text.count(full) == 2
 
 

@@ -24,8 +24,8 @@ async def test_a_pod_that_only_full_units_reject_gets_a_reason_of_its_own(requir
     assert (found.status, found.reason) == ("False", UNIT_FULL)
     assert await event_messages(required, UNIT_FULL, "x") == [
         "node matches no unit of ResourcePolicy web/p, "
-        "unit od of ResourcePolicy web/p is full (2/2), "
-        "unit spot of ResourcePolicy web/p is full (3/3)"
+        "unit od is full (2/2), "
+        "unit spot is full (3/3)"
     ]
     assert await event_messages(required, "FailedScheduling", "x") == [found.message]
     await delete_gone(required, "w0")
@@ -60,8 +60,8 @@ async def test_nodes_of_full_units_may_lack_resources_too(required):
     assert first.reason == UNIT_FULL
     assert await event_messages(required, UNIT_FULL, "x") == [
         "node matches no unit of ResourcePolicy web/p, "
-        "unit od of ResourcePolicy web/p is full (2/2), "
-        "unit spot of ResourcePolicy web/p is full (3/3)"
+        "unit od is full (2/2), "
+        "unit spot is full (3/3)"
     ]
 
 

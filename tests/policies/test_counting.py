@@ -41,9 +41,7 @@ async def test_P019_a_terminating_pod_counts_unless_the_policy_ignores_it(cluste
     # The next one finds od full in both cases.
     await cluster.create(pod("next"))
     assert (await node_of(cluster, "next"))[0] == "b"
-    assert await event_messages(cluster, UNIT_FULL, "next") == [
-        "unit od of ResourcePolicy web/p is full (2/2)"
-    ]
+    assert await event_messages(cluster, UNIT_FULL, "next") == ["unit od is full (2/2)"]
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -99,9 +97,7 @@ async def test_P022_a_later_pod_takes_the_place_of_a_failed_bind(governed, netwo
         await governed.advance(10)
         assert (await node_of(governed, "second"))[0] == "b"
         assert pods_in_table(governed) == {"a": 2, "b": 1}
-    assert await event_messages(governed, UNIT_FULL, "second") == [
-        "unit od of ResourcePolicy web/p is full (2/2)"
-    ]
+    assert await event_messages(governed, UNIT_FULL, "second") == ["unit od is full (2/2)"]
     assert history.highest == {"a": 2, "b": 1}
 
 
@@ -125,9 +121,7 @@ async def test_P024_pods_from_before_the_policy_count(cluster):
     await create_each(cluster, pod("x", node="a1"), pod("y", node="a2"))
     await cluster.create(policy())
     assert await place(cluster, 1) == ["b"]
-    assert await event_messages(cluster, UNIT_FULL, "w0") == [
-        "unit od of ResourcePolicy web/p is full (2/2)"
-    ]
+    assert await event_messages(cluster, UNIT_FULL, "w0") == ["unit od is full (2/2)"]
 
 
 async def test_P024_pods_of_another_scheduler_count(governed):
@@ -141,9 +135,7 @@ async def test_P025_no_pod_is_deleted_if_a_new_policy_is_exceeded_already(cluste
     await cluster.advance(60)
     assert await pods_by_letter(cluster) == {"a": 4}
     assert await place(cluster, 1, "x") == ["b"]
-    assert await event_messages(cluster, UNIT_FULL, "x0") == [
-        "unit od of ResourcePolicy web/p is full (4/2)"
-    ]
+    assert await event_messages(cluster, UNIT_FULL, "x0") == ["unit od is full (4/2)"]
     await delete_gone(cluster, "old0", "old1")
     assert await place(cluster, 1, "y") == ["b"]
     await delete_gone(cluster, "old2")
@@ -168,10 +160,7 @@ async def test_P027_pods_count_in_another_unit_when_their_node_is_relabelled(clu
     assert await place(cluster, 1, "z") == ["b"]
     assert await place(cluster, 1, "last") == [""]
     message = await why(cluster, "last0")
-    assert (
-        "1 unit od of ResourcePolicy web/p is full (2/2), "
-        "3 unit spot of ResourcePolicy web/p is full (3/3)" in message
-    )
+    assert "1 unit od is full (2/2), 3 unit spot is full (3/3)" in message
 
 
 async def test_P027_pods_of_a_deleted_node_do_not_count(governed):
@@ -189,14 +178,12 @@ async def test_P029_a_node_of_two_units_needs_room_in_both(cluster):
     assert raw == {"a1": 180, "a2": 100, "b1": 80, "b2": 80, "c1": 0}
     await create_each(cluster, pod("first"), pod("second"), pod("third"))
     assert [await node_of(cluster, name) for name in ("first", "second")] == ["a1", "a2"]
-    assert await event_messages(cluster, UNIT_FULL, "second") == [
-        "unit fast of ResourcePolicy web/p is full (1/1)"
-    ]
+    assert await event_messages(cluster, UNIT_FULL, "second") == ["unit fast is full (1/1)"]
     # The first pod counts in od as well.
     assert (await node_of(cluster, "third"))[0] == "b"
     assert sorted(await event_messages(cluster, UNIT_FULL, "third")) == [
-        "unit fast of ResourcePolicy web/p is full (1/1)",
-        "unit od of ResourcePolicy web/p is full (2/2)",
+        "unit fast is full (1/1)",
+        "unit od is full (2/2)",
     ]
 
 

@@ -55,7 +55,7 @@ async def test_the_message_tells_which_nodes_lack_devices_and_which_unit_is_full
     await create_each(devices, with_claim())
     assert (await why(devices)).startswith(
         "0/5 nodes are available: 1 node matches no unit of ResourcePolicy web/p, "
-        f"1 unit spot of ResourcePolicy web/p is full (3/3), 3 {NO_DEVICE}. "
+        f"1 unit spot is full (3/3), 3 {NO_DEVICE}. "
     )
     # More nodes with devices in od would help.
     assert (await condition(devices)).reason == "Unschedulable"
@@ -81,7 +81,7 @@ async def test_it_does_not_bypass_a_full_unit(cluster):
     await create_each(cluster, with_claim())
     assert await node_of(cluster) == ""
     assert (await why(cluster)).startswith(
-        "0/5 nodes are available: 1 unit spot of ResourcePolicy web/p is full (3/3), "
+        "0/5 nodes are available: 1 unit spot is full (3/3), "
         "4 resourceclaim not available on the node. "
     )
 

@@ -42,7 +42,7 @@ async def test_P050_requests_are_added_up_by_unit(cluster):
     await cluster.create(policy(units=[od(max_count=None, max_resources={"cpu": 3}), spot()]))
     await create_each(cluster, pod("x", cpu="2"), pod("y", cpu="2"), pod("z", cpu="1"))
     assert [(await node_of(cluster, name))[0] for name in "xyz"] == ["a", "b", "a"]
-    full = "unit od of ResourcePolicy web/p is full (cpu 2/3, 2 requested)"
+    full = "unit od is full (cpu 2/3, 2 requested)"
     assert await event_messages(cluster, UNIT_FULL, "y") == [full]
     assert await event_messages(cluster, UNIT_FULL, "z") == []
 
@@ -55,7 +55,7 @@ async def test_P050_resources_that_are_not_listed_are_free(cluster):
         cluster, pod("x", cpu="4", memory="1Gi"), pod("y", cpu="4"), pod("z", memory="1Mi")
     )
     assert [(await node_of(cluster, name))[0] for name in "xyz"] == ["a", "a", "b"]
-    full = "unit od of ResourcePolicy web/p is full (memory 1Gi/1Gi, 1Mi requested)"
+    full = "unit od is full (memory 1Gi/1Gi, 1Mi requested)"
     assert await event_messages(cluster, UNIT_FULL, "z") == [full]
 
 
@@ -65,13 +65,9 @@ async def test_P050_with_a_count_as_well_either_cap_closes_the_unit(cluster):
     )
     await create_each(cluster, pod("x", cpu="2"), pod("y", cpu="1"))
     assert await why(cluster, "y") != ""
-    assert "2 unit od of ResourcePolicy web/p is full (cpu 2/2500m, 1 requested)" in (
-        await why(cluster, "y")
-    )
+    assert "2 unit od is full (cpu 2/2500m, 1 requested)" in (await why(cluster, "y"))
     await create_each(cluster, pod("z", cpu="500m"), pod("v", cpu="1m"))
-    assert "2 unit od of ResourcePolicy web/p is full (2/2; cpu 2500m/2500m, 1m requested)" in (
-        await why(cluster, "v")
-    )
+    assert "2 unit od is full (2/2; cpu 2500m/2500m, 1m requested)" in (await why(cluster, "v"))
 
 
 # --- ignorePreviousPod ------------------------------------------------------------------------
@@ -83,9 +79,7 @@ async def test_pods_bound_before_the_policy_are_not_counted(cluster):
     rule = {"ignorePreviousPod": True}
     await cluster.create(policy(match_policy=rule))
     assert await place(cluster, 3) == ["a", "a", "b"]
-    assert await event_messages(cluster, UNIT_FULL, "w2") == [
-        "unit od of ResourcePolicy web/p is full (2/2)"
-    ]
+    assert await event_messages(cluster, UNIT_FULL, "w2") == ["unit od is full (2/2)"]
     assert await pods_by_letter(cluster) == {"a": 4, "b": 1}
     await edit_policy(cluster, matchPolicy={"ignorePreviousPod": False})
     assert await place(cluster, 1, "x") == ["b"]
@@ -215,7 +209,7 @@ async def test_P052_terminating_pods_are_waited_for(cluster):
     assert await node_of(cluster, "x") == ""
     message = await why(cluster, "x")
     assert "3 waiting for 1 terminating pod in unit od of ResourcePolicy web/p" in message
-    assert "2 unit od of ResourcePolicy web/p is full (2/2)" in message
+    assert "2 unit od is full (2/2)" in message
     await cluster.advance(50)
     assert await node_of(cluster, "x") == ""
     await cluster.advance(60)

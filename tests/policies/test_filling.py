@@ -33,9 +33,7 @@ async def test_P002_the_second_pod_fills_the_first_unit(governed):
 
 async def test_P003_the_third_pod_is_placed_in_the_next_unit_and_its_event_says_why(governed):
     assert await place(governed, 3) == ["a", "a", "b"]
-    assert await event_messages(governed, UNIT_FULL, "w2") == [
-        "unit od of ResourcePolicy web/p is full (2/2)"
-    ]
+    assert await event_messages(governed, UNIT_FULL, "w2") == ["unit od is full (2/2)"]
 
 
 async def test_P004_with_prefer_pods_are_placed_outside_if_all_units_are_full(governed):
@@ -43,8 +41,8 @@ async def test_P004_with_prefer_pods_are_placed_outside_if_all_units_are_full(go
         assert await place(governed, 6) == ["a", "a", "b", "b", "b", "c"]
     assert history.highest == {"a": 2, "b": 3, "c": 1}
     assert sorted(await event_messages(governed, UNIT_FULL, "w5")) == [
-        "unit od of ResourcePolicy web/p is full (2/2)",
-        "unit spot of ResourcePolicy web/p is full (3/3)",
+        "unit od is full (2/2)",
+        "unit spot is full (3/3)",
     ]
 
 
@@ -53,15 +51,15 @@ async def test_P005_with_required_the_message_names_the_units_and_the_node_outsi
     message = await why(required, "w5")
     assert message.startswith(
         "0/5 nodes are available: 1 node matches no unit of ResourcePolicy web/p, "
-        "2 unit od of ResourcePolicy web/p is full (2/2), "
-        "2 unit spot of ResourcePolicy web/p is full (3/3)."
+        "2 unit od is full (2/2), "
+        "2 unit spot is full (3/3)."
     )
     nodes = {n["name"]: n["reasons"] for n in explained(required)["nodes"]}
     assert nodes == {
-        "a1": ["unit od of ResourcePolicy web/p is full (2/2)"],
-        "a2": ["unit od of ResourcePolicy web/p is full (2/2)"],
-        "b1": ["unit spot of ResourcePolicy web/p is full (3/3)"],
-        "b2": ["unit spot of ResourcePolicy web/p is full (3/3)"],
+        "a1": ["unit od is full (2/2)"],
+        "a2": ["unit od is full (2/2)"],
+        "b1": ["unit spot is full (3/3)"],
+        "b2": ["unit spot is full (3/3)"],
         "c1": ["node matches no unit of ResourcePolicy web/p"],
     }
 
@@ -81,9 +79,7 @@ async def test_P008_a_unit_without_a_cap_is_filled_until_its_resources_are_used(
 async def test_P009_a_unit_with_a_cap_of_0_is_closed(cluster):
     await cluster.create(policy(units=[od(max_count=0), spot()]))
     assert await place(cluster, 1) == ["b"]
-    assert await event_messages(cluster, UNIT_FULL, "w0") == [
-        "unit od of ResourcePolicy web/p is full (0/0)"
-    ]
+    assert await event_messages(cluster, UNIT_FULL, "w0") == ["unit od is full (0/0)"]
 
 
 async def test_P030_with_equal_priorities_the_other_plugins_decide_and_the_caps_hold(cluster):

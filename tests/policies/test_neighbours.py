@@ -85,7 +85,7 @@ async def test_node_affinity_and_units_are_both_required(required):
     pinned = {"node_selector": {"tier": "spot"}}
     assert await place(required, 4, **pinned) == ["b", "b", "b", ""]
     message = await why(required, "w3")
-    assert "2 unit spot of ResourcePolicy web/p is full (3/3)" in message
+    assert "2 unit spot is full (3/3)" in message
     assert "3 node(s) didn't match Pod's node affinity/selector" in message
 
 

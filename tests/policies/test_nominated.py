@@ -53,7 +53,7 @@ async def test_P039_a_pod_of_a_higher_class_takes_the_place(nominated):
     await nominated.advance(25)
     # The nominated pod finds the unit full, and nothing that it may evict.
     assert await node_of(nominated, "y") == ""
-    assert "unit od of ResourcePolicy web/p is full (2/2)" in await why(nominated, "y")
+    assert "unit od is full (2/2)" in await why(nominated, "y")
 
 
 async def test_P039_under_required_the_message_counts_the_nominated_pod(nominated):
@@ -65,7 +65,7 @@ async def test_P039_under_required_the_message_counts_the_nominated_pod(nominate
     )
     await nominated.create(ranked("u", "low", app="strict"))
     assert await node_of(nominated, "u") == ""
-    assert "1 unit od of ResourcePolicy web/q is full (2/2)" in await why(nominated, "u")
+    assert "1 unit od is full (2/2)" in await why(nominated, "u")
 
 
 async def test_P039_when_the_nomination_ends_the_pod_is_tried_again(nominated):
@@ -88,7 +88,7 @@ async def test_P039_preemption_does_not_exceed_the_cap_either(nominated):
     await nominated.advance(5)
     assert await node_of(nominated, "big") == "a2"
     assert not (await nominated.pod("big", WEB)).terminating
-    assert "unit od of ResourcePolicy web/p is full (2/2)" in await why(nominated)
+    assert "unit od is full (2/2)" in await why(nominated)
     assert await event_messages(nominated, "Preempted", "big") == []
 
 

@@ -84,10 +84,7 @@ async def test_P037_pods_of_the_same_priority_are_not_evicted(ranked):
     assert await node_of(ranked, "x") == ""
     assert len(await alive(ranked)) == 5
     message = await why(ranked, "x")
-    assert (
-        "2 unit od of ResourcePolicy web/p is full (2/2), "
-        "2 unit spot of ResourcePolicy web/p is full (3/3)" in message
-    )
+    assert "2 unit od is full (2/2), 2 unit spot is full (3/3)" in message
     assert message.endswith(
         "preemption: 0/5 nodes are available: 1 Preemption is not helpful for scheduling, "
         "4 No preemption victims found for incoming pod."
@@ -105,8 +102,8 @@ async def test_P037_nor_are_pods_of_lower_priority_that_do_not_count(ranked):
     message = await why(ranked, "x")
     assert message.endswith(
         "preemption: 0/5 nodes are available: 1 Preemption is not helpful for scheduling, "
-        "2 unit od of ResourcePolicy web/p is full (2/2), "
-        "2 unit spot of ResourcePolicy web/p is full (3/3)."
+        "2 unit od is full (2/2), "
+        "2 unit spot is full (3/3)."
     )
 
 

@@ -60,7 +60,7 @@ async def test_an_owner_counts_where_it_lands(governed):
     # The reservation has CPU left for two more owners, but its unit is full.
     assert await place(governed, 1, "x") == ["b"]
     assert await event_messages(governed, "ResourcePolicyUnitFull", "x0") == [
-        "unit od of ResourcePolicy web/p is full (2/2)"
+        "unit od is full (2/2)"
     ]
 
 
@@ -82,7 +82,7 @@ async def test_a_required_reservation_outside_the_open_units_names_both(required
     message = await why(required)
     rule = {
         "c1": "node matches no unit of ResourcePolicy web/p",
-        "a1": "unit od of ResourcePolicy web/p is full (2/2)",
+        "a1": "unit od is full (2/2)",
     }[where]
     assert message.startswith(
         f"0/5 nodes are available: 1 {rule}, 4 node(s) didn't satisfy plugin(s) [Reservation]. "

@@ -45,7 +45,7 @@ def full_unit(state: PolicyState, unit: int, used: list[int]) -> str:
         amount = state.amounts[position]
         asked = _amount(state, position, amount)
         parts.append(f"{_share(state, position, used[1 + position], most)}, {asked} requested")
-    return f"{_name(state, unit)} is full ({'; '.join(parts)})"
+    return f"unit {state.policy.units[unit].name} is full ({'; '.join(parts)})"
 
 
 def _waited_for(state: PolicyState, priority: int, states: UnitStates) -> Iterator[str]:
