@@ -82,6 +82,8 @@ def preempt_in_better_tiers(
     better = tiers < best
     if not better.any():
         return None
+    # If the best tier was found without the other rows, their results may be out of date.
+    found.pod_class.refresh()
     whole = reject_by_row(found.view, found.outcomes, found.statuses)
     whole.extender_preemption = extender_preemption
     result = _preempt_by_tier(profile, whole, tiers, now, best)
