@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterable
 
 from holdfast.api.node import Node
@@ -19,13 +20,21 @@ from holdfast.controllers.resource_policy_index import PolicyEntry, PolicyIndex
 from holdfast.controllers.resource_policy_plan import (
     DELETION_COST_MANUAL,
     find_excess,
+    find_overwritten_cost,
+    is_managed,
     plan_policy_status,
+    plan_users_cost,
 )
 from holdfast.errors import HoldfastError
 
 STATUS_INTERVAL_SECONDS = 1.0
 """A policy's status is computed at most this often while pods and nodes change."""
 YIELD_AFTER_SECONDS = 0.002
+MAX_COST_WRITES = 20
+"""The cost of a pod is written at most this often a minute.
+
+More are the sign of another controller with other settings, which changes each value back.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +57,13 @@ class ResourcePolicyController(Reconciler):
         self._costs = WorkQueue(context.clock, observer=costs)
         """Pods whose deletion cost may have to be written."""
         self._counting = asyncio.Lock()
-        """Held while pods are counted for changed policies, so that no status is partial."""
+        """Held while pods are counted for changed policies, so that no status is partial and no
+        cost is planned before it is known which pods are above a cap."""
+        self._users_costs: dict[str, str] = {}
+        """Costs of users that a Binding has replaced, by the uid of the pod."""
+        self._cost_writes: Counter[str] = Counter()
+        """The writes of each pod's cost since the start of the minute, by uid."""
+        self._minute_ends = 0.0
         self._computed_at: dict[str, float] = {}
         """When the status of each policy was computed last."""
         self._manual: set[str] = set()
@@ -71,9 +86,12 @@ class ResourcePolicyController(Reconciler):
             await self.wait_for_sync()
             # No cost may be removed before all policies are known.
             async with self._counting:
-                for namespace in {policy.namespace for policy in self._policies.cache.values()}:
+                namespaces = {policy.namespace for policy in self._policies.cache.values()}
+                for namespace in namespaces:
                     self._index.set_policies(namespace, self._policies_in.of(namespace))
                 await self._count(tuple(self._pods.cache.values()))
+                for namespace in namespaces:
+                    self._find_excess(*self._index.entries(namespace))
             costs = asyncio.create_task(self._process_costs())
             await super().run()
         finally:
@@ -105,9 +123,12 @@ class ResourcePolicyController(Reconciler):
 
     def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
         if new is not None:
+            if old is not None and (cost := find_overwritten_cost(old, new)) is not None:
+                self._users_costs[new.uid] = cost
             self._put_pod(new)
         elif old is not None:
             self._manual.discard(old.uid)
+            self._users_costs.pop(old.uid, None)
             self._queue_statuses(self._index.remove_pod(old))
 
     def _on_node(self, kind: ChangeType, old: Node | None, new: Node | None) -> None:
@@ -128,9 +149,16 @@ class ResourcePolicyController(Reconciler):
     def _queue_cost(self, pod: Pod) -> None:
         if not self._index.may_change(pod):
             return
-        plan = self._index.plan(pod)
+        plan = self._plan_cost(pod)
         if plan.writes or (plan.events and pod.uid not in self._manual):
             self._costs.add(pod.key)
+
+    def _plan_cost(self, pod: Pod) -> Plan:
+        if (users := self._users_costs.get(pod.uid)) is not None:
+            if is_managed(pod):
+                return plan_users_cost(pod, users)
+            del self._users_costs[pod.uid]
+        return self._index.plan(pod)
 
     def _queue_statuses(self, entries: list[PolicyEntry]) -> None:
         for entry in entries:
@@ -155,6 +183,7 @@ class ResourcePolicyController(Reconciler):
                 self._index.set_policies(namespace, self._policies_in.of(namespace))
                 pods = self._pods.cache.values()
                 await self._count([pod for pod in pods if pod.namespace == namespace])
+                self._find_excess(*self._index.entries(namespace))
         if policy is None:
             self._computed_at.pop(key, None)
             return
@@ -168,12 +197,15 @@ class ResourcePolicyController(Reconciler):
         if entry is None:
             error = self._index.error(policy)
             return plan_policy_status(policy, None, None, now, error=error)
-        usage = entry.usage()
-        if self._settings.drain_excess:
-            before, entry.excess = entry.excess, find_excess(usage)
+        self._find_excess(entry)
+        return plan_policy_status(policy, entry.usage(), entry.conflict(), now)
+
+    def _find_excess(self, *entries: PolicyEntry) -> None:
+        """Find the pods above the caps if these are drained, and queue those that changed."""
+        for entry in entries if self._settings.drain_excess else ():
+            before, entry.excess = entry.excess, find_excess(entry.usage())
             for _, pod in before.items() ^ entry.excess.items():
                 self._costs.add(pod)
-        return plan_policy_status(policy, usage, entry.conflict(), now)
 
     async def _count(self, pods: Iterable[Pod]) -> None:
         """Count pods again, after a change of their policies."""
@@ -192,10 +224,29 @@ class ResourcePolicyController(Reconciler):
         pod = self._pods.cache.get(key)
         if pod is None:
             return
-        plan = self._index.plan(pod)
+        async with self._counting:
+            plan = self._plan_cost(pod)
+        if plan.writes and (wait := self._wait_before_write(pod)):
+            self._costs.add_after(key, wait)
+            return
         await execute_writes(self.client, plan.writes)
         for event in plan.events:
             await self._record_once(pod, event)
+
+    def _wait_before_write(self, pod: Pod) -> float:
+        """Return the seconds to wait before the cost of a pod is written once more."""
+        now = self.clock.monotonic()
+        if now >= self._minute_ends:
+            self._cost_writes.clear()
+            self._minute_ends = now + 60
+        self._cost_writes[pod.uid] += 1
+        writes = self._cost_writes[pod.uid]
+        if writes == MAX_COST_WRITES + 1:
+            log.warning(
+                "the deletion cost of pod %s was written %d times in a minute; does another "
+                "controller with other settings write it too?", pod.key, MAX_COST_WRITES,
+            )  # fmt: skip
+        return self._minute_ends - now if writes > MAX_COST_WRITES else 0.0
 
     def _record_cost_failure(self, key: str, failure: Exception, failures: int) -> None:
         self.record_failure(self._pods.cache.get(key), failure, failures)

@@ -263,6 +263,11 @@ class PolicyIndex:
         policies = self._namespaces.get(obj.namespace)
         return policies.entries.get(obj.name) if policies else None
 
+    def entries(self, namespace: str) -> Iterable[PolicyEntry]:
+        """Return the policies of a namespace that can be used."""
+        policies = self._namespaces.get(namespace)
+        return policies.entries.values() if policies else ()
+
     def error(self, obj: ResourcePolicy) -> str:
         """Return why a policy cannot be used, or ""."""
         policies = self._namespaces.get(obj.namespace)

@@ -95,6 +95,29 @@ def _plan_removal(pod: Pod) -> Plan:
     return Plan(_annotate(pod, gone))
 
 
+def is_managed(pod: Pod) -> bool:
+    """Return whether a pod has a cost that the controller or the scheduler wrote."""
+    found = pod.metadata.annotations
+    return DELETION_COST in found and found[DELETION_COST] == found.get(MANAGED_DELETION_COST)
+
+
+def find_overwritten_cost(old: Pod, new: Pod) -> str | None:
+    """Return the cost of a user that the pod's Binding has replaced, None if there is none.
+
+    The scheduler sends a cost with the Binding of a pod that had none when it was read. A user may
+    have set one since.
+    """
+    if old.spec.node_name or not new.spec.node_name or not is_managed(new) or is_managed(old):
+        return None
+    return old.metadata.annotations.get(DELETION_COST)
+
+
+def plan_users_cost(pod: Pod, cost: str) -> Plan:
+    """Plan to write the cost of a user again."""
+    wanted = {DELETION_COST: cost, MANAGED_DELETION_COST: None, POLICY_UID: None}
+    return Plan(_annotate(pod, wanted))
+
+
 def _annotate(pod: Pod, wanted: Mapping[str, str | None]) -> tuple[Patch, ...]:
     found = pod.metadata.annotations
     changed = {key: value for key, value in wanted.items() if found.get(key) != value}
