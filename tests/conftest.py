@@ -61,7 +61,7 @@ def the_scheduler_has_only_its_rights():
     from holdfast.testing.harness import Harness
     from rights import RestrictedTransport
 
-    unrestricted = Harness._server_transport
+    unrestricted = Harness.server_transport
 
     def server_transport(harness, user):
         transport = unrestricted(harness, user)
@@ -70,5 +70,5 @@ def the_scheduler_has_only_its_rights():
         return RestrictedTransport(transport, "holdfast-scheduler", harness.failures.append)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Harness, "_server_transport", server_transport)
+        patch.setattr(Harness, "server_transport", server_transport)
         yield

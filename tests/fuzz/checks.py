@@ -129,14 +129,10 @@ def _is_installed(meta: dict[str, Any]) -> bool:
 
 async def check_restart(target: Target) -> list[str]:
     """Check that the server returns the same objects after a restart."""
-    await target._stop_components()
-    try:
+    async with target.components_stopped():
         before = await dump(target)
         await target.restart_server()
         after = await dump(target)
-    finally:
-        await target._start_components()
-    await target.settle()
     return [
         f"after a restart {path} is no longer {_shown(before.get(path))} but {_shown(now)}"
         for path in sorted(before.keys() | after.keys())

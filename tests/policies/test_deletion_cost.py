@@ -107,10 +107,8 @@ async def test_P044_a_deleted_policy_leaves_no_annotations_behind(cluster):
 async def test_P044_also_if_the_controller_was_not_running(governed):
     await place(governed, 3)
     await set_cost(governed, "w1", "5")
-    await governed._stop_components()
-    await governed.client.delete(RESOURCE_POLICIES, "p", WEB)
-    await governed._start_components()
-    await governed.settle()
+    async with governed.components_stopped():
+        await governed.client.delete(RESOURCE_POLICIES, "p", WEB)
     assert [await marks(governed, name) for name in ("w0", "w1", "w2")] == [
         (None, None, None), ("5", None, None), (None, None, None),
     ]  # fmt: skip

@@ -28,11 +28,11 @@ async def second_controllers(cluster, writes):
     client = Client(writes.wrap(restricted, cluster.clock), "holdfast-controllers")
     settings = controller_settings(PROFILES.values())
     manager = ControllerManager(client, cluster.clock, kinds=BESIDE_KUBERNETES, settings=settings)
-    await cluster._as_time_passes(manager.start())
+    await cluster.as_time_passes(manager.start())
     try:
         yield manager
     finally:
-        await cluster._as_time_passes(manager.stop())
+        await cluster.as_time_passes(manager.stop())
 
 
 @pytest.fixture

@@ -170,16 +170,15 @@ async def test_P047_overlapping_units_name_the_units_and_a_node(cluster):
     assert await costs(cluster) == {"a": ["300"]}
 
 
-async def store_while_stopped(cluster, directory, *objects):
-    """Store policies of `web` without validation, as an older server may have done."""
-    await cluster._stop_components()
-    await cluster._stop_server()
-    key = ("scheduling.sigs.x-k8s.io", "resourcepolicies", WEB)
-    named = [(ObjectKey(*key, obj["metadata"]["name"]), obj) for obj in objects]
-    await store_directly(directory, *named)
-    await cluster._start_server()
-    await cluster._start_components()
-    await cluster.settle()
+async def store_while_stopped(cluster, directory, obj, *, replace=False):
+    """Store a policy of `web` without validation, as an older server may have done."""
+    name = obj["metadata"]["name"]
+    key = ObjectKey("scheduling.sigs.x-k8s.io", "resourcepolicies", WEB, name)
+    async with cluster.components_stopped():
+        if replace:
+            await cluster.client.delete(RESOURCE_POLICIES, name, WEB)
+        async with cluster.server_stopped():
+            await store_directly(directory, (key, obj))
 
 
 def with_wrong_selector(obj):
@@ -219,12 +218,8 @@ async def test_costs_of_a_policy_that_became_unusable_stay_until_it_is_deleted(t
     await place(governed, 3)
     known = await governed.client.get(RESOURCE_POLICIES, "p", WEB)
     meta = {"name": "p", "namespace": WEB, "uid": known.uid}
-    # The stored object is replaced by one of the same uid.
-    await governed._stop_components()
-    await governed.client.delete(RESOURCE_POLICIES, "p", WEB)
-    await store_while_stopped(
-        governed, tmp_path / "store", with_wrong_selector({**policy(), "metadata": meta})
-    )
+    same_uid = with_wrong_selector({**policy(), "metadata": meta})
+    await store_while_stopped(governed, tmp_path / "store", same_uid, replace=True)
     assert (await condition(governed, "Ready"))[0] == "False"
     assert await costs(governed) == {"a": ["200"] * 2, "b": ["100"]}
     await governed.delete(RESOURCE_POLICIES, "p", WEB)

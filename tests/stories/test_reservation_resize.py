@@ -186,12 +186,10 @@ async def test_growth_and_a_pod_never_get_the_same_resources(reserved_cluster):
 
 
 async def test_edits_made_while_the_scheduler_was_down_have_effect(reserved_cluster):
-    await reserved_cluster._stop_components()
-    await reserved_cluster.client.patch(
-        RESERVATIONS, "r", {"spec": {"template": held("9")["spec"]["template"]}}
-    )
-    await reserved_cluster._start_components()
-    await reserved_cluster.settle()
+    async with reserved_cluster.components_stopped():
+        await reserved_cluster.client.patch(
+            RESERVATIONS, "r", {"spec": {"template": held("9")["spec"]["template"]}}
+        )
     assert (await size(reserved_cluster), used(reserved_cluster)) == ({"cpu": "9"}, 9000)
 
 

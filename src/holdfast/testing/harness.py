@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -161,10 +162,8 @@ class Harness:
 
     async def skip(self, seconds: float) -> None:
         """Let time pass while the components are stopped, then start them again."""
-        await self._stop_components()
-        self.clock.skip(seconds)
-        await self._start_components()
-        await self.settle()
+        async with self.components_stopped():
+            self.clock.skip(seconds)
 
     def metric(self, name: str, /, **labels: str) -> float:
         """Return a sample of the scheduler's metrics, or 0."""
@@ -175,17 +174,45 @@ class Harness:
 
     async def restart_components(self) -> None:
         """Stop scheduler, controllers and nodes, and start them again; they read the API."""
-        await self._stop_components()
-        await self._start_components()
-        await self.settle()
+        async with self.components_stopped():
+            pass
 
     async def restart(self) -> None:
         """Stop everything and start it again from the database."""
+        async with self.components_stopped(), self.server_stopped():
+            pass
+
+    @asynccontextmanager
+    async def components_stopped(self) -> AsyncIterator[None]:
+        """Stop scheduler, controllers and nodes inside the block, then start them and settle."""
         await self._stop_components()
-        await self._stop_server()
-        await self._start_server()
-        await self._start_components()
+        try:
+            yield
+        finally:
+            await self._start_components()
         await self.settle()
+
+    @asynccontextmanager
+    async def server_stopped(self) -> AsyncIterator[None]:
+        """Stop the API server inside the block; the components must be stopped already."""
+        await self._stop_server()
+        try:
+            yield
+        finally:
+            await self._start_server()
+
+    async def as_time_passes(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that may sleep, letting time pass."""
+        task = asyncio.create_task(work)
+        try:
+            await self.clock.advance_until(task.done)
+            await task
+        finally:
+            task.cancel()
+
+    def server_transport(self, _user: str) -> Transport:
+        """Return a component's transport to the server, before faults are added."""
+        return InProcessTransport(self.server)
 
     async def _start_server(self) -> None:
         self.store = Store.open(self._directory, self.clock)
@@ -204,26 +231,13 @@ class Harness:
         self.components = Components(
             self._component_client, self.clock, settings, NodeSettings(0), self._configuration
         )
-        await self._as_time_passes(self.components.start())
+        await self.as_time_passes(self.components.start())
 
     async def _stop_components(self) -> None:
-        await self._as_time_passes(self.components.stop())
-
-    async def _as_time_passes(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something that may sleep, letting time pass."""
-        task = asyncio.create_task(work)
-        try:
-            await self.clock.advance_until(task.done)
-            await task
-        finally:
-            task.cancel()
+        await self.as_time_passes(self.components.stop())
 
     def _component_client(self, user: str) -> Client:
-        transport = self._server_transport(user)
+        transport = self.server_transport(user)
         if self._wrap is not None:
             transport = self._wrap(transport, self.clock)
         return Client(transport, user)
-
-    def _server_transport(self, user: str) -> Transport:
-        """Return a component's transport to the server, before faults are added."""
-        return InProcessTransport(self.server)
