@@ -29,6 +29,8 @@ from holdfast.errors import BadRequest, Cause, FieldErrors
 from holdfast.validation.list_limits import RESOURCE_POLICY_TREE, first_excess
 from holdfast.validation.resource_policy import check_ambiguity, check_written_metadata
 
+Group = tuple[tuple[str, str], ...]
+"""The matchLabelKeys that a pod has, with values. Caps apply to each group by itself."""
 COST_STEP = 100
 """The deletion costs of two neighbouring priorities differ by this much."""
 _MAX_AMOUNT = 2**62
@@ -98,9 +100,9 @@ class Policy:
         return not self.object.spec.match_policy.ignore_terminating_pod
 
     @property
-    def ignores_previous(self) -> bool:
-        """Whether pods that were bound before the policy was created do not count."""
-        return self.object.spec.match_policy.ignore_previous_pod and self.created is not None
+    def counts_since(self) -> float | None:
+        """The time before which bound pods do not count, in seconds since the epoch, or None."""
+        return self.created if self.object.spec.match_policy.ignore_previous_pod else None
 
     @property
     def next_units(self) -> str:
@@ -121,7 +123,7 @@ class Policy:
         """Return whether pods with these labels in that namespace are governed by the policy."""
         return namespace == self.object.metadata.namespace and self.selector.matches(labels)
 
-    def group_key(self, labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    def group_key(self, labels: Mapping[str, str]) -> Group:
         """Return the matchLabelKeys that a pod has, with their values.
 
         Pods are counted together if they agree in the keys of the pod to be placed; a key that this
@@ -151,11 +153,11 @@ class Policy:
 
         A pod without a node is assumed at most, so it is not.
         """
-        if not self.ignores_previous or not pod.spec.node_name:
+        since = self.counts_since
+        if since is None or not pod.spec.node_name:
             return False
         bound = bound_time(pod)
-        assert self.created is not None
-        return bound is not None and bound < self.created
+        return bound is not None and bound < since
 
     def units_of(self, node_labels: Mapping[str, str]) -> tuple[int, ...]:
         """Return the indexes of the units that a node with these labels belongs to."""
@@ -174,6 +176,15 @@ class Policy:
         if best is None:
             return 0
         return COST_STEP * (1 + self.priorities.index(self.units[best].priority))
+
+
+def means_the_same(old: ResourcePolicy, new: ResourcePolicy) -> bool:
+    """Return whether two versions of a policy are compiled alike: only the status may differ."""
+    return (
+        (old.uid, old.key) == (new.uid, new.key)
+        and old.metadata.creation_timestamp == new.metadata.creation_timestamp
+        and old.spec == new.spec
+    )
 
 
 def bound_time(pod: Pod) -> float | None:

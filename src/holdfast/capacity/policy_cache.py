@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.api import resource_policy as names
 from holdfast.api.resource_policy import ResourcePolicy
-from holdfast.capacity.policies import Policy, PolicyUnit, compile_policy
+from holdfast.capacity.policies import Policy, PolicyUnit, compile_policy, means_the_same
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import selected
@@ -47,7 +47,7 @@ class Policies:
         """Store a policy; one that cannot be compiled governs no pods, and is logged once."""
         uid = obj.uid or obj.key
         known = self._by_uid.get(uid)
-        if known is not None and _is_same(known.object, obj):
+        if known is not None and means_the_same(known.object, obj):
             # Its status was written, which happens as often as pods come and go.
             self._store(replace(known, object=obj))
             return
@@ -120,12 +120,3 @@ def rows_of_unit(node_table: NodeTable, unit: PolicyUnit) -> NDArray[np.bool_]:
     mask = selected(node_table, unit.selector, slice(0, node_table.capacity))
     mask &= node_table.alive
     return mask
-
-
-def _is_same(old: ResourcePolicy, new: ResourcePolicy) -> bool:
-    """Return whether two versions of a policy mean the same."""
-    return (
-        old.key == new.key
-        and old.metadata.creation_timestamp == new.metadata.creation_timestamp
-        and old.spec == new.spec
-    )

@@ -14,10 +14,7 @@ from functools import cached_property, partial
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import pod_request
-from holdfast.capacity.policies import Policy, PolicyUnit
-
-Group = tuple[tuple[str, str], ...]
-"""The matchLabelKeys that a pod has, with values. Caps apply to each group by itself."""
+from holdfast.capacity.policies import Group, Policy, PolicyUnit
 
 
 @dataclass(frozen=True, slots=True)

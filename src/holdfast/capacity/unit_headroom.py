@@ -12,13 +12,10 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from holdfast.api.labels import EQUALS
-from holdfast.capacity.policies import Policy, PolicyUnit
+from holdfast.capacity.policies import Group, Policy, PolicyUnit
 from holdfast.capacity.unit_totals import UnitRows, limited_resources, measure_of
 from holdfast.columns.label_groups import LabelGroup
 from holdfast.columns.node_table import NodeTable
-
-Group = tuple[tuple[str, str], ...]
-"""The matchLabelKeys that a pod has, with values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class UnitHeadrooms:
     def of(self, policies: Iterable[Policy]) -> Iterator[tuple[Policy, list[UnitHeadroom]]]:
         """Return the headroom of the units of each policy, by namespace and name."""
         ordered = sorted(policies, key=lambda policy: policy.key)
-        self._rows = {p.object.uid: (p, self._unit_rows(p)) for p in ordered}
+        self._rows = {p.uid: (p, self._unit_rows(p)) for p in ordered}
         candidates: dict[Hashable, list[LabelGroup]] = {_index_key(p): [] for p in ordered}
         names = {key[1] for key in map(_index_key, ordered)}
         for group in self._nodes.label_groups() if ordered else ():
@@ -61,7 +58,7 @@ class UnitHeadrooms:
             yield policy, [_headroom(unit, part) for unit, part in parts]
 
     def _unit_rows(self, policy: Policy) -> UnitRows:
-        known = self._rows.get(policy.object.uid)
+        known = self._rows.get(policy.uid)
         if known is None or known[0].units is not policy.units:
             return UnitRows(self._nodes, policy)
         known[1].refresh()
@@ -71,7 +68,7 @@ class UnitHeadrooms:
         self, policy: Policy, candidates: Iterable[LabelGroup]
     ) -> list[dict[Group, Counter[str]]]:
         """Return per unit what the pods of each group use: resources by name, and "" for pods."""
-        nodes, rows = self._nodes, self._rows[policy.object.uid][1]
+        nodes, rows = self._nodes, self._rows[policy.uid][1]
         resources = limited_resources(policy, nodes.resources)
         names = ("", *[nodes.resources[resource] for resource in resources])
         measure, number_of = measure_of(policy, resources), rows.of_row.tolist()

@@ -288,10 +288,9 @@ def minus(a: list[int], b: Iterable[int]) -> list[int]:
 def _sum_key(policy: Policy, resources: tuple[int, ...]) -> Hashable:
     """Return the key of a policy's sums over pods; None if counters are sufficient."""
     waits = policy.next_units == names.LACK_RESOURCE_AND_NO_TERMINATING
-    if not (resources or policy.ignores_previous or waits):
+    if not (resources or waits) and policy.counts_since is None:
         return None
-    created = policy.created if policy.ignores_previous else None
-    return (policy.counts_terminating, created, resources)
+    return (policy.counts_terminating, policy.counts_since, resources)
 
 
 def _put(table: dict[K, V], key: K, value: V) -> None:

@@ -17,9 +17,8 @@ from holdfast.api.labels import Selector
 from holdfast.api.pod import Pod
 from holdfast.api.requests import pod_request
 from holdfast.api.resource_policy import ResourcePolicy
-from holdfast.capacity.policies import Policy, compile_policy
+from holdfast.capacity.policies import Group, Policy, compile_policy, means_the_same
 from holdfast.capacity.policy_usage import (
-    Group,
     GroupUsage,
     PolicyUsage,
     UnitUsage,
@@ -277,7 +276,7 @@ class PolicyIndex:
         """Return whether a policy is used with its present spec; None is a deleted policy."""
         policies = self._namespaces.get(namespace)
         known = policies.known(name) if policies else None
-        return known is obj if known is None or obj is None else _means_the_same(known, obj)
+        return known is obj if known is None or obj is None else means_the_same(known, obj)
 
     def set_policies(self, namespace: str, objects: Iterable[ResourcePolicy]) -> None:
         """Set all policies of a namespace; then all its pods must be put again."""
@@ -285,7 +284,7 @@ class PolicyIndex:
         new = _NamespacePolicies()
         for obj in sorted(objects, key=lambda obj: obj.name):
             entry = old.entries.get(obj.name) if old else None
-            if entry is not None and _means_the_same(entry.policy.object, obj):
+            if entry is not None and means_the_same(entry.policy.object, obj):
                 new.entries[obj.name] = entry
                 continue
             try:
@@ -380,11 +379,3 @@ class PolicyIndex:
         there.pop(uid, None)
         if not there:
             self._on_node.pop(node, None)
-
-
-def _means_the_same(old: ResourcePolicy, new: ResourcePolicy) -> bool:
-    return (
-        old.uid == new.uid
-        and old.metadata.creation_timestamp == new.metadata.creation_timestamp
-        and old.spec == new.spec
-    )

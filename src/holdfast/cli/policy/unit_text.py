@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.labels import Selector
-from holdfast.capacity.policies import PolicyUnit
-from holdfast.capacity.policy_usage import Group, GroupUsage, UnitUsage
+from holdfast.capacity.policies import Group, PolicyUnit
+from holdfast.capacity.policy_usage import GroupUsage, UnitUsage
 from holdfast.cli.table import in_one_unit
 
 

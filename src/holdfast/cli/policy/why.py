@@ -12,8 +12,8 @@ import msgspec
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.capacity.policies import Policy
-from holdfast.capacity.policy_usage import Group, PolicyUsage, UnitUsage, count_text, usage_of
+from holdfast.capacity.policies import Group, Policy
+from holdfast.capacity.policy_usage import PolicyUsage, UnitUsage, count_text, usage_of
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.explanation_text import (
     current_node,

@@ -65,6 +65,5 @@ def _key(state: PolicyState, position: int) -> tuple[object, ...]:
     """Return everything that decides how much a pod counts."""
     usage, policy = state.usage, state.policy
     what = usage.resources[position - 1] if position else "pods"
-    created = policy.created if policy.ignores_previous else None
-    namespace = policy.object.metadata.namespace
-    return ("resourcepolicy", namespace, usage.group, policy.counts_terminating, created, what)
+    counted = (policy.counts_terminating, policy.counts_since)
+    return ("resourcepolicy", policy.object.namespace, usage.group, *counted, what)
