@@ -61,6 +61,8 @@ class Case:
     elsewhere: bool = False
     """Whether each policy is in a namespace of its own, without pods."""
     rejected: bool = False
+    target: int | None = 8000
+    """Attempts a second on 5,000 nodes, of governed pods."""
     spec: dict[str, Any] = field(default_factory=dict)
 
 
@@ -79,6 +81,7 @@ CASES = {
     "preempt": Case(
         "governed, preemption before next unit",
         caps=(-1, 1_000_000),
+        target=None,
         spec={"preempt_policy": "BeforeNextUnit"},
     ),
     "rejected": Case(
@@ -154,7 +157,9 @@ def measure_in_turn(
     times: dict[str, list[float]] = {name: [] for name in names}
     garbage_collection.freeze_existing_objects()
     for start in range(0, pods, ROUND):
-        for name, (world, pod_infos) in scenes.items():
+        # What runs after another case finds the processor's cache as that one left it.
+        order = list(scenes.items())[:: 1 if start // ROUND % 2 else -1]
+        for name, (world, pod_infos) in order:
             if some := pod_infos[start : start + ROUND]:
                 times[name].append(_seconds(world, some, rejected=CASES[name].rejected) / len(some))
     gc.unfreeze()

@@ -41,7 +41,7 @@ PREEMPTIONS = {"warm": 3000, "first": 300, "budgets": 300}
 BACKLOGS, WAITING = ("equal", "labels"), 10_000
 """Kinds and number of unschedulable pods."""
 OWNERS, SCHEDULED, SHARE_OF_OTHERS = 5000, 2000, 0.8
-GOVERNED, SHARE_BESIDE_POLICIES = 8000, 0.95
+SHARE_BESIDE_POLICIES = 0.95
 GIBI = 1024.0
 
 
@@ -166,7 +166,7 @@ def measure_policies(table: Table, *, full: bool, repeat: int) -> None:
     without = found["none"].per_second
     for name, case in policies.CASES.items():
         rate, share = found[name].per_second, found[name].of_first
-        target = GOVERNED if case.apps else SHARE_BESIDE_POLICIES * without
+        target = case.target if case.apps else SHARE_BESIDE_POLICIES * without
         table.add(Figure("policies", case.words, nodes, placed, 0, rate, share, target))
 
 
