@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from holdfast.api.meta import Condition
+from holdfast.api.pod_template import HASH, same_template
 from holdfast.api.scheme import REPLICASETS
 from holdfast.api.timestamps import rfc3339
 from holdfast.controllers import revisions, rollout
@@ -124,11 +125,11 @@ def test_the_hash_depends_on_the_template_and_the_collision_count():
 def test_templates_are_compared_without_hash_label_and_empty_fields():
     one = {"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}}
     other = {
-        "metadata": {"labels": {"a": "b", revisions.HASH: "h"}, "creationTimestamp": None},
+        "metadata": {"labels": {"a": "b", HASH: "h"}, "creationTimestamp": None},
         "spec": {"x": 1, "securityContext": {}},
     }
-    assert revisions.same_template(one, other)
-    assert not revisions.same_template(one, {**other, "spec": {"x": 2}})
+    assert same_template(one, other)
+    assert not same_template(one, {**other, "spec": {"x": 2}})
 
 
 def test_a_rollout_first_scales_the_new_replica_set_up_by_the_surge():

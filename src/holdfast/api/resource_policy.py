@@ -55,6 +55,11 @@ class Unit(Struct, frozen=True):
     pod_annotations: dict[str, str] = {}
 
 
+def unit_name(unit: Unit, index: int) -> str:
+    """Return the name of a unit in messages, metrics and the status; it may have none itself."""
+    return unit.name or f"unit-{index}"
+
+
 class ResourcePolicySpec(Struct, frozen=True):
     """The selected pods, and the units for them."""
 

@@ -63,6 +63,10 @@ class PolicyUnit:
         """Whether the unit can be full."""
         return self.max_count is not None or bool(self.max_resources)
 
+    def places_left(self, pods: int) -> int | None:
+        """Return how many more pods ``max_count`` allows beside some pods; None without it."""
+        return None if self.max_count is None else max(0, self.max_count - pods)
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -178,6 +182,14 @@ class Policy:
         return COST_STEP * (1 + self.priorities.index(self.units[best].priority))
 
 
+def counts_for(other: Group, group: Group) -> bool:
+    """Return whether pods of a group count for a pod of ``group``.
+
+    A pod that lacks one of the keys is compared with pods of every value of it.
+    """
+    return {*group} <= {*other}
+
+
 def means_the_same(old: ResourcePolicy, new: ResourcePolicy) -> bool:
     """Return whether two versions of a policy are compiled alike: only the status may differ."""
     return (
@@ -236,7 +248,7 @@ def _unit(index: int, unit: Unit, errors: FieldErrors) -> PolicyUnit:
     path = f"spec.units[{index}]"
     cap = unit.max_count
     return PolicyUnit(
-        name=unit.name or f"unit-{index}",
+        name=names.unit_name(unit, index),
         priority=min(max(unit.priority, 0), _MAX_AMOUNT),
         max_count=None if cap is None else min(max(cap, 0), _MAX_AMOUNT),
         max_resources=_amounts(unit.max_resources, f"{path}.maxResources", errors),

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import pod_request
-from holdfast.capacity.policies import Group, Policy, PolicyUnit
+from holdfast.capacity.policies import Group, Policy, PolicyUnit, counts_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,11 @@ class UnitUsage:
         return self.groups[0] if self.groups else _merge((), self.unit, ())
 
     def group(self, key: Group) -> GroupUsage:
-        """Return the pods that count for a pod of this group.
-
-        A pod that lacks one of the keys is compared with pods of every value of it.
-        """
-        parts = [part for other, part in self.members.items() if {*key} <= {*other}]
-        return (
-            parts[0] if len(parts) == 1 and parts[0].group == key else _merge(key, self.unit, parts)
-        )
+        """Return the pods that count for a pod of this group."""
+        parts = [part for other, part in self.members.items() if counts_for(other, key)]
+        if len(parts) == 1 and parts[0].group == key:
+            return parts[0]
+        return _merge(key, self.unit, parts)
 
     @property
     def resources(self) -> Mapping[str, int]:
@@ -69,8 +66,7 @@ class UnitUsage:
     @property
     def headroom(self) -> int | None:
         """How many more pods ``maxCount`` allows for the fullest group; None without a cap."""
-        most = self.unit.max_count
-        return None if most is None else max(0, most - len(self.fullest.pods))
+        return self.unit.places_left(len(self.fullest.pods))
 
     @property
     def over_cap(self) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from holdfast.api.labels import EQUALS
-from holdfast.capacity.policies import Group, Policy, PolicyUnit
+from holdfast.capacity.policies import Group, Policy, PolicyUnit, counts_for
 from holdfast.capacity.unit_totals import UnitRows, limited_resources, measure_of
 from holdfast.columns.label_groups import LabelGroup
 from holdfast.columns.node_table import NodeTable
@@ -103,9 +103,8 @@ def _headroom(unit: PolicyUnit, used: Mapping[Group, Counter[str]]) -> UnitHeadr
         most |= total
         if len(key) < keys:
             # A pod that lacks one of the keys counts together with the pods of every value of it.
-            parts = [part for other, part in used.items() if {*key} <= {*other}]
+            parts = [part for other, part in used.items() if counts_for(other, key)]
             most |= sum(parts, Counter())
     left = {name: max(0, cap - most[name]) for name, cap in unit.max_resources.items()}
-    cap = unit.max_count
     pods = sum([total[""] for total in used.values()])
-    return UnitHeadroom(unit, pods, None if cap is None else max(0, cap - most[""]), left)
+    return UnitHeadroom(unit, pods, unit.places_left(most[""]), left)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import scheme
+from holdfast.api.pod_template import same_template
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client
 from holdfast.errors import NotFound, Refused
@@ -21,7 +22,6 @@ KINDS: dict[str, Resource[Any]] = {
     )
     for name in names
 }
-TEMPLATE_HASH = "pod-template-hash"
 
 
 def workload(text: str) -> tuple[Resource[Any], str]:
@@ -62,13 +62,7 @@ async def read_pod_maker(client: Client, target: str, namespace: str) -> Raw:
     for candidate in listed["items"]:
         owners = candidate["metadata"].get("ownerReferences") or ()
         if any(owner["uid"] == found["metadata"]["uid"] for owner in owners) and (
-            _without_hash(candidate["spec"]["template"]) == _without_hash(found["spec"]["template"])
+            same_template(candidate["spec"]["template"], found["spec"]["template"])
         ):
             return {"kind": scheme.REPLICASETS.kind, **candidate}
     return found
-
-
-def _without_hash(template: Raw) -> Raw:
-    metadata = template.get("metadata") or {}
-    labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != TEMPLATE_HASH}
-    return {**template, "metadata": {**metadata, "labels": labels}}

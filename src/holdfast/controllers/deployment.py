@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.api.labels import from_selector
 from holdfast.api.pod import Pod
+from holdfast.api.pod_template import same_template
 from holdfast.api.scheme import DEPLOYMENTS, PODS, REPLICASETS
 from holdfast.api.workloads import Deployment, DeploymentStatus, ReplicaSet
 from holdfast.client.informer_cache import ChangeType
@@ -310,7 +311,7 @@ class DeploymentController(Reconciler):
             message = f'Failed to create new replica set "{name}": {failure}'
             self.record_event(deployment, "Warning", "ReplicaSetCreateError", message)
             raise Retryable(message) from failure
-        if is_controlled_by(found, deployment) and revisions.same_template(
+        if is_controlled_by(found, deployment) and same_template(
             found.spec.template, deployment.spec.template
         ):
             return False  # created by this controller, not yet in the cache

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from holdfast.api.names import SAFE_LETTERS
+from holdfast.api.pod_template import HASH, comparable_template, same_template
 from holdfast.api.workloads import Deployment, ReplicaSet
 from holdfast.controllers.ownership import owner_reference
 from holdfast.controllers.rollout import DESIRED, MAXIMUM, ReplicaBounds
 
-HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
 HISTORY = "deployment.kubernetes.io/revision-history"
 _NOT_COPIED = {
@@ -26,28 +26,9 @@ _MAX_NAME_LENGTH = 253
 
 def template_hash(template: Mapping[str, Any], collisions: int) -> str:
     """Return a hash of a template, in letters that cannot form words."""
-    text = msgspec.json.encode(_comparable_template(template), order="deterministic")
+    text = msgspec.json.encode(comparable_template(template), order="deterministic")
     number = zlib.crc32(text + (str(collisions).encode() if collisions else b""))
     return "".join(SAFE_LETTERS[ord(digit) % len(SAFE_LETTERS)] for digit in str(number))
-
-
-def same_template(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two pod templates are equal without the pod-template-hash label."""
-    return bool(_comparable_template(one) == _comparable_template(other))
-
-
-def _comparable_template(template: Mapping[str, Any]) -> Any:
-    meta = dict(template.get("metadata") or {})
-    meta["labels"] = {k: v for k, v in (meta.get("labels") or {}).items() if k != HASH}
-    return _without_empty({**template, "metadata": meta})
-
-
-def _without_empty(value: Any) -> Any:
-    """Remove null values and empty maps and lists."""
-    if isinstance(value, dict):
-        kept = {k: _without_empty(v) for k, v in value.items()}
-        return {k: v for k, v in kept.items() if v is not None and v not in ({}, [])}
-    return [_without_empty(v) for v in value] if isinstance(value, list) else value
 
 
 def current_replicaset(

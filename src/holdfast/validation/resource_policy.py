@@ -92,7 +92,7 @@ def _check_caps(path: str, unit: Unit) -> Iterator[Cause]:
 def _check_unit_names(units: Sequence[Unit]) -> Iterator[Cause]:
     seen: set[str] = set()
     for i, unit in enumerate(units):
-        at, name = f"spec.units[{i}].name", unit.name or f"unit-{i}"
+        at, name = f"spec.units[{i}].name", values.unit_name(unit, i)
         if name in seen:
             yield field_errors.duplicate(at, name)
         seen.add(name)

@@ -80,9 +80,9 @@ def why(
 ) -> None:
     """Explain where the next pod of the resource policy NAME is placed, and why not elsewhere.
 
-    NAME is a name, or NAMESPACE/NAME. Without --pod and --for the next pod is the oldest pending
-    pod that the policy selects, or else one more like the newest. The decision is made here, over
-    the objects of the cluster; nothing is changed, and preemption is a dry run.
+    NAME is a name, or NAMESPACE/NAME. Without --pod and --for the next pod is the pending pod of
+    the policy that is tried first, or else one more like the newest. The decision is made here,
+    over the objects of the cluster; nothing is changed, and preemption is a dry run.
     """
     if pod and target:
         raise typer.BadParameter("Give --pod or --for, not both.")

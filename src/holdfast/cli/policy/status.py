@@ -17,7 +17,6 @@ from holdfast.cli.connection import connect, list_all
 from holdfast.cli.policy.listing import READ, as_data, problems
 from holdfast.cli.policy.reading import Compiled, compile_one, require_usage, split_name
 from holdfast.cli.policy.unit_text import (
-    free_places,
     group_text,
     resources_text,
     selector_text,
@@ -111,7 +110,7 @@ def _rows(usage: PolicyUsage) -> Iterable[tuple[str, ...]]:
 
 
 def _counts(unit: UnitUsage, group: GroupUsage) -> tuple[str, str, str, str]:
-    most, free = unit.unit.max_count, free_places(unit.unit, group)
+    most, free = unit.unit.max_count, unit.unit.places_left(len(group.pods))
     return (
         str(len(group.pods)),
         "-" if most is None else str(most),

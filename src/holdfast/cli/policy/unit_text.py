@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.labels import Selector
-from holdfast.capacity.policies import Group, PolicyUnit
-from holdfast.capacity.policy_usage import GroupUsage, UnitUsage
+from holdfast.capacity.policies import Group
+from holdfast.capacity.policy_usage import UnitUsage
 from holdfast.cli.table import in_one_unit
 
 
@@ -34,11 +34,6 @@ def resources_text(resources: Mapping[str, int], caps: Mapping[str, int]) -> lis
     return texts
 
 
-def free_places(unit: PolicyUnit, usage: GroupUsage) -> int | None:
-    """Return how many more pods of the group ``maxCount`` allows; None without it."""
-    return None if unit.max_count is None else max(0, unit.max_count - len(usage.pods))
-
-
 def unit_data(usage: UnitUsage) -> dict[str, Any]:
     """Return a unit as JSON data; cpu is in millicores, other resources in whole units."""
     unit = usage.unit
@@ -56,7 +51,7 @@ def unit_data(usage: UnitUsage) -> dict[str, Any]:
                 "labels": dict(group.group),
                 "pods": len(group.pods),
                 "resources": dict(group.resources),
-                "headroom": free_places(unit, group),
+                "headroom": unit.places_left(len(group.pods)),
             }
             for group in usage.groups
         ],

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.capacity.policies import Group, Policy
+from holdfast.capacity.policies import Group, Policy, counts_for
 from holdfast.capacity.policy_usage import PolicyUsage, UnitUsage, count_text, usage_of
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.explanation_text import (
@@ -151,7 +151,7 @@ def _nominated(usage: PolicyUsage, unit: UnitUsage, key: Group) -> list[str]:
         pod.name
         for pod in usage.pending
         if pod.status.nominated_node_name in unit.nodes
-        and {*key} <= {*usage.policy.group_key(pod.metadata.labels)}
+        and counts_for(usage.policy.group_key(pod.metadata.labels), key)
     ]
 
 
