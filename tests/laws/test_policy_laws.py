@@ -91,7 +91,7 @@ async def run(events, network, witness):
             await check_no_pod_is_left_waiting(events.cluster)
             assert not witness.faults, witness.faults
             network.trouble(True)
-    assert witness.placements > STEPS / 2
+    assert witness.placements > STEPS / 6
     network.heal()
     await events.cluster.advance(WRITE_BACKOFF)
     costs = await CostRecount.of(events.cluster.client)
