@@ -297,6 +297,17 @@ async def test_labels_that_a_replica_set_may_select_by_are_not_changed(cluster):
     assert [wanted.items() <= pod.metadata.labels.items() for pod in pods] == [True, True]
 
 
+async def test_nor_if_another_unit_writes_the_value_that_it_selects_by(cluster):
+    paid = [{"pod_labels": {"paid": value}, "max_count": None} for value in ("yes", "no")]
+    await cluster.create(policy(units=[od(**paid[0]), spot(**paid[1])]))
+    workload = a_replica_set("web", replicas=2, namespace=WEB, labels={"paid": "no"})
+    workload["spec"]["selector"] = {"matchLabels": {"app": "web", "paid": "no"}}
+    await cluster.create(workload, pod("alone", labels={"paid": "no"}))
+    await cluster.advance(30)
+    pods = (await cluster.client.list(PODS, WEB)).items
+    assert sorted(pod.metadata.labels["paid"] for pod in pods) == ["no", "no", "yes"]
+
+
 async def test_labels_are_restored_if_the_bind_fails(cluster, network):
     await cluster.create(marking())
     fail_binds(network, times=1, name="x", trouble="unavailable")

@@ -76,6 +76,11 @@ class WorkloadSelectors:
         """Return a number for the selector of a pod, which is cheaper to compare."""
         return self._lookup(pod)[1]
 
+    def of_controller(self, pod: PodInfo) -> Selector:
+        """Return the selector of the workload that controls a pod; NOTHING if it is not known."""
+        owner = self._owner_of(pod)
+        return NOTHING if owner is None else self._owners[owner]
+
     def _lookup(self, pod: PodInfo) -> tuple[Selector, int]:
         key = (self._nodes.label_group_of(pod).id, self._owner_of(pod))
         found = self._cached.get(key)

@@ -124,7 +124,8 @@ class ResourcePolicyPlugin:
         first = self._reservations_first
         return PolicyState(
             view.nodes, policy, usage, amounts_of(pod, usage.resources),
-            timeouts=timeouts_passed(policy, pod, view.now), ordered=self.args.strict_order,
+            selectors=view.world.selectors, ordered=self.args.strict_order,
+            timeouts=timeouts_passed(policy, pod, view.now),
             reserved=view.reserved_for_pod if first else None,
             requested=self._requested(pod),
         )  # fmt: skip

@@ -15,6 +15,7 @@ from holdfast.capacity.unit_totals import Combination, Totals, UnitTotals, minus
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import NO_CHANGE, AnyRows, Code, PodChange, Rows, Verdicts
+from holdfast.framework.workload_selectors import WorkloadSelectors
 
 NO_UNIT = -1
 """The priority of nodes of no unit: below that of every unit."""
@@ -49,18 +50,20 @@ class PolicyState:
     ``amounts`` is what the pod to be placed requests of the limited resources, ``timeouts`` how
     many time-outs of whenTryNextUnits it has waited for. If ``ordered``, priorities are tiers;
     nodes where ``reserved`` holds any of the ``requested`` resources come before all others.
+    ``selectors`` are those of the workloads that control pods.
     Pods that agree in all of this share the state.
     """
 
     def __init__(
         self, nodes: NodeTable, policy: Policy, usage: UnitTotals, amounts: tuple[int, ...],
-        *, timeouts: int = 0, ordered: bool = True, reserved: ReservedForPod | None = None,
-        requested: tuple[int, ...] = (),
+        *, selectors: WorkloadSelectors, timeouts: int = 0, ordered: bool = True,
+        reserved: ReservedForPod | None = None, requested: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         self.nodes = nodes
         self.policy = policy
         self.usage = usage
         self.amounts = amounts
+        self.selectors = selectors
         self.timeouts = timeouts
         self.ordered = ordered
         self._reserved = reserved

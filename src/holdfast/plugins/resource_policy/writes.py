@@ -43,10 +43,12 @@ def write_labels(state: PolicyState, placement: Placement) -> ApiCalls:
 
 
 def _is_of_controller(state: PolicyState, placement: Placement, key: str) -> bool:
-    """Return whether a pod has a label from its controller, and not from a unit.
+    """Return whether the pod's controller selects by a label, or set it and no unit did.
 
-    The controller may select by it, and would replace a pod of another value, again and again.
+    The controller would replace a pod of another value, again and again.
     """
+    if key in state.selectors.of_controller(placement.pod).keys:
+        return True
     value = placement.pod.labels.get(key)
     if value is None or not any(o.controller for o in placement.pod.pod.metadata.owner_references):
         return False
