@@ -27,7 +27,17 @@ class CostRecount:
             status = policy.status
             got = {
                 "generation": status.observed_generation,
-                "units": [(u.name, u.nodes, u.pods, u.max_count) for u in status.units],
+                "units": [
+                    (
+                        u.name,
+                        u.nodes,
+                        u.pods,
+                        u.max_count,
+                        in_nanos(u.resources),
+                        sorted((g.pods, sorted(g.labels.items())) for g in u.groups),
+                    )
+                    for u in status.units
+                ],
                 "usage": status.usage,
                 "headroom": status.headroom,
                 "True": sorted(c.type for c in status.conditions if c.status == "True"),
@@ -91,12 +101,21 @@ class CostRecount:
         ]  # fmt: skip
 
     def _group(self, policy, unit, pod):
-        pinned = {k: pod.metadata.labels[k] for k in policy.spec.match_label_keys
-                  if k in pod.metadata.labels}  # fmt: skip
+        same = pinned(policy, pod).items()
         return [
             p for p in self._members(policy, unit)
-            if all(p.metadata.labels.get(k) == v for k, v in pinned.items())
+            if all(p.metadata.labels.get(k) == v for k, v in same)
         ]  # fmt: skip
+
+    def _listed_groups(self, policy, unit, members):
+        """Return the groups as the status lists them: the pods that count, and the labels."""
+        found = {}
+        for pod in members:
+            labels = pinned(policy, pod)
+            if labels:
+                group = self._group(policy, unit, pod)
+                found[tuple(sorted(labels.items()))] = (len(group), sorted(labels.items()))
+        return found.values()
 
     def _status(self, policy):
         units, usage, free = [], [], []
@@ -106,7 +125,17 @@ class CostRecount:
             groups = [self._group(policy, unit, pod) for pod in members]
             most = max(map(len, groups), default=0)
             nodes = [name for name, labels in self.labels.items() if has(unit, labels)]
-            units.append((unit.name, len(nodes), len(members), unit.max_count))
+            used = {r: sum(request_nanos(p).get(r, 0) for p in members) for r in unit.max_resources}
+            units.append(
+                (
+                    unit.name,
+                    len(nodes),
+                    len(members),
+                    unit.max_count,
+                    used,
+                    sorted(self._listed_groups(policy, unit, members)),
+                )
+            )
             cap = unit.max_count
             usage.append(f"{unit.name} {most}" if cap is None else f"{unit.name} {most}/{cap}")
             free.append(None if cap is None else max(0, cap - most))
@@ -130,6 +159,16 @@ class CostRecount:
             "headroom": "unlimited" if None in free else str(sum(free)),
             "True": [name for name, true in found.items() if true],
         }
+
+
+def pinned(policy, pod):
+    """Return the matchLabelKeys that a pod has, with values."""
+    labels = pod.metadata.labels
+    return {key: labels[key] for key in policy.spec.match_label_keys if key in labels}
+
+
+def in_nanos(amounts):
+    return {name: nanos(amount) for name, amount in amounts.items()}
 
 
 def newness(pod):

@@ -19,7 +19,7 @@ from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
 
 SPACES = ("default", "team")
-TIERS = ("od", "spot", "fast", None)
+TIERS = ("od", "od", "spot", "spot", "fast", None)
 NODE_NAMES = ("n0", "n1", "n2", "n3", "n4")
 USER_COSTS = ("7", "-13", "2147483647", "1")
 """Costs that users set; the controller writes multiples of 100."""
@@ -97,20 +97,30 @@ class PolicySteps:
 
     async def begin(self):
         await self.cluster.create(a_namespace("team"))
-        for name in NODE_NAMES[:3]:
+        for name in NODE_NAMES:
             await self._new_node(name)
-        for _ in range(2):
+        for _ in range(4):
             await self._new_policy()
+        for _ in range(12):
+            await self._new_pod()
 
-    async def step(self, most=6):
-        """Make up to ``most`` random steps at once, then let a random time pass."""
+    async def step(self, most=6, *, calm=False):
+        """Make up to ``most`` random steps at once, then let a random time pass.
+
+        In a calm step the controller runs on, and policies stay as they are: what changes then is
+        not corrected by counting all pods again.
+        """
         steps = {
-            self._new_pod: 30, self._gone_pod: 8, self._terminating_pod: 5, self._finished_pod: 4,
-            self._bound_pod: 8, self._relabelled_pod: 10, self._user_cost: 8,
-            self._no_user_cost: 4, self._new_node: 4, self._gone_node: 2,
-            self._relabelled_node: 10, self._new_policy: 4, self._edited_policy: 8,
-            self._gone_policy: 4, self._stop: 2, self._start: 5, self._end_watches: 2,
+            self._new_pod: 40, self._gone_pod: 6, self._terminating_pod: 5, self._finished_pod: 3,
+            self._bound_pod: 8, self._relabelled_pod: 20, self._user_cost: 6,
+            self._no_user_cost: 4, self._new_node: 6, self._gone_node: 2,
+            self._relabelled_node: 10,
         }  # fmt: skip
+        if not calm:
+            steps |= {
+                self._new_policy: 10, self._edited_policy: 8, self._gone_policy: 4,
+                self._stop: 2, self._start: 6, self._end_watches: 2,
+            }  # fmt: skip
         for made in self.rng.choices(
             list(steps), list(steps.values()), k=self.rng.randint(1, most)
         ):
@@ -122,11 +132,13 @@ class PolicySteps:
         await self.cluster.clock.advance(self.rng.choice((0.0, 0.1, 0.7, 3.0)))
 
     def _labels(self):
-        found = {"app": self.rng.choice(("web", "api"))}
+        found = {"app": self.rng.choice(("web", "web", "api"))}
         if self.rng.random() < 0.6:
             found["hash"] = self.rng.choice(("h1", "h2"))
         if self.rng.random() < 0.2:
             found["team"] = "x"
+        if self.rng.random() < 0.5:
+            found["zone"] = self.rng.choice("ab")
         return found
 
     async def _new_pod(self):
@@ -189,7 +201,7 @@ class PolicySteps:
     async def _relabelled_pod(self):
         pod = await self._some_pod()
         return await self._patch_pod(
-            pod, {"labels": {"hash": None, "team": None, **self._labels()}}
+            pod, {"labels": {"hash": None, "team": None, "zone": None, **self._labels()}}
         )
 
     async def _user_cost(self):
@@ -224,16 +236,16 @@ class PolicySteps:
         rng = self.rng
         units = [
             a_unit(tier, rng.randint(0, 3), nodes={"tier": tier}, max_count=rng.choice((0, 1, 3)))
-            for tier in TIERS[: rng.randint(1, 3)]
+            for tier in ("od", "spot", "fast")[: rng.randint(1, 3)]
         ]
         if rng.random() < 0.4:
             units.append(a_unit("ssd", rng.randint(0, 9), nodes={"disk": "ssd"}))
         if rng.random() < 0.3:
             units[0]["maxResources"] = {"cpu": rng.choice(("1500m", "4"))}
         return a_resource_policy(
-            pods=rng.choice(({"app": "web"}, {"app": "web"}, {"app": "api"}, {"team": "x"}, {})),
+            pods=rng.choice((*2 * ({"app": "web"}, {"app": "api"}), {"team": "x"}, {})),
             units=units,
-            match_label_keys=rng.choice(([], ["hash"])),
+            match_label_keys=rng.choice(([], ["hash"], ["hash", "zone"])),
             match_policy={"ignoreTerminatingPod": rng.random() < 0.5,
                           "ignorePreviousPod": rng.random() < 0.2},
         )["spec"]  # fmt: skip
