@@ -4,13 +4,18 @@ import asyncio
 import random
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from holdfast.api.scheme import NODES, PODS
+from holdfast.engine.decision import feasible, rank
 from holdfast.framework.extender import ManagedResource
-from holdfast.testing import a_namespace
+from holdfast.framework.plugin import Code
+from holdfast.scheduler.cycle import assume_and_reserve
+from holdfast.testing import FakeCluster, a_namespace, typed
 from holdfast.testing.fake_extender import FakeExtender
 from policies.objects import (
+    PLUGIN,
     WEB,
     PodHistory,
     common_nodes,
@@ -49,6 +54,21 @@ async def test_pods_of_two_profiles_count_together(governed):
         pods = [pod(f"w{i}", scheduler_name=names[i % 2]) for i in range(8)]
         await governed.create(*pods)
     assert history.highest == {"a": 2, "b": 3, "c": 3}
+
+
+def test_the_cap_is_checked_again_when_a_pod_is_reserved():
+    """Two decisions are made in the same world; the second one is carried out too late."""
+    cluster = FakeCluster(*common_nodes(), policy(units=[od(max_count=1)], strategy="required"))
+    world, profile = cluster.world, cluster.profile
+    placements = []
+    for name in ("x", "y"):
+        found = feasible(profile, world.pod_info(typed(pod(name))), world, cluster.now)
+        placements.append(rank(profile, found, np.random.default_rng(0)))
+    assert assume_and_reserve(profile, world, placements[0]) is None
+    plugin, reject = assume_and_reserve(profile, world, placements[1])
+    assert (plugin, reject.code) == (PLUGIN, Code.UNSCHEDULABLE)
+    assert reject.reasons == ("unit od is full (1/1)",)
+    assert len(world.nodes.pods()) == 1
 
 
 class CappedCluster(KilledScheduler):
