@@ -46,7 +46,7 @@ def test_changed_rows_are_passed_as_arrays(monkeypatch):
 
     monkeypatch.setattr(Journal, "stale", seen)
     fit = lambda: NodeResourcesFit({})  # noqa: E731
-    check_plugin(fit, pods=one_pod(), seed=1, clusters=2, steps=16, nodes=100)
+    check_plugin(fit, pods=one_pod(), seed=3, clusters=2, steps=16, nodes=100)
     assert len(arrays) > 1
     assert all(FEW_ROWS < rows <= 30 for rows in arrays)
 

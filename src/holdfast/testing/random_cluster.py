@@ -17,7 +17,15 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.world import World
-from holdfast.testing.builders import a_node, a_pod, a_reservation, a_resource_policy, a_unit, typed
+from holdfast.testing.builders import (
+    Raw,
+    a_node,
+    a_pod,
+    a_reservation,
+    a_resource_policy,
+    a_unit,
+    typed,
+)
 from holdfast.testing.random_neighbours import (
     HOST,
     IMAGES,
@@ -42,6 +50,12 @@ _TOLERATIONS = (
     {"key": "dedicated", "operator": "Equal", "value": "db", "effect": "NoSchedule"},
     {"key": "slow", "operator": "Exists", "effect": "PreferNoSchedule"},
     {"operator": "Exists"},
+)
+_NEXT_UNITS = (
+    "LackResourceOrExceedMax",
+    "ExceedMax",
+    "TimeoutOrExceedMax",
+    "LackResourceAndNoTerminating",
 )
 
 
@@ -162,14 +176,7 @@ class RandomCluster:
         if self.random.random() < 0.5 and self.nodes:
             made = typed(self._reservation(f"r{self._made % 7}", self._pick(self.nodes)))
         else:
-            units = [
-                a_unit("first", 2, nodes={ZONE: "a"}, max_count=self.random.randint(0, 3)),
-                a_unit("second", 1, nodes={ZONE: "b"}),
-            ]
-            app = self.random.choice("abc")
-            policy = a_resource_policy(f"policy-{app}", pods={"app": app}, units=units)
-            policy["spec"]["strategy"] = self.random.choice(["prefer", "required"])
-            made = typed(policy)
+            made = typed(self._policy(self.random.choice("abc")))
         self.others[made.kind, made.name] = made
         self.world.upsert(made)
 
@@ -196,6 +203,25 @@ class RandomCluster:
         self.world.upsert(made)
 
     # --- objects
+
+    def _policy(self, app: str) -> Raw:
+        """A resource policy with caps; some nodes are in both units, some in none."""
+        pick = self.random.choice
+        units = [
+            a_unit("first", 2, nodes={ZONE: "a"}, max_count=pick([0, 1, 2, 3, None])),
+            a_unit("second", pick([1, 2, 3]), nodes={ZONE: pick("ab")}),
+        ]
+        if self.random.random() < 0.3:
+            units[pick([0, 1])]["maxResources"] = pick([{"cpu": "2"}, {"memory": "4Gi"}])
+        policy = a_resource_policy(f"policy-{app}", pods={"app": app}, units=units)
+        policy["spec"] |= {
+            "strategy": pick(["prefer", "required"]),
+            "matchPolicy": {"ignoreTerminatingPod": pick([True, False])},
+            "matchLabelKeys": pick([[], [], ["own"]]),
+            "whenTryNextUnits": {"policy": pick(_NEXT_UNITS)},
+            "preemptPolicy": pick(["AfterAllUnits", "AfterAllUnits", "BeforeNextUnit"]),
+        }
+        return policy
 
     def _node(self, name: str) -> Node:
         pick = self.random.choice
