@@ -43,8 +43,20 @@ class UnitUsage:
         """The groups that have pods in the unit, the one with the most pods first."""
         found: Iterable[GroupUsage] = self.members.values()
         if len({tuple([name for name, _ in key]) for key in self.members}) > 1:
-            found = [self.group(key) for key in self.members]
+            found = self._merged_groups()
         return tuple(sorted(found, key=lambda usage: (-len(usage.pods), usage.group)))
+
+    def _merged_groups(self) -> Iterable[GroupUsage]:
+        """Return ``group`` of every member, in one pass for each combination of keys."""
+        parts: defaultdict[Group, list[GroupUsage]] = defaultdict(list)
+        for names in {frozenset(dict(key)) for key in self.members}:
+            for key, part in self.members.items():
+                shared = tuple([item for item in key if item[0] in names])
+                if len(shared) == len(names):
+                    parts[shared].append(part)
+        for key in self.members:
+            found = parts[key]
+            yield found[0] if len(found) == 1 else _merge(key, self.unit, found)
 
     @property
     def fullest(self) -> GroupUsage:

@@ -81,6 +81,17 @@ def node_may_help(event: ClusterEvent, state: PolicyState, view: View) -> bool:
     return state.code(after, state.units()) < state.code(before, was) or _improved(state, was)
 
 
+def is_about_group(event: ClusterEvent, policy: Policy, pod: PodInfo) -> bool:
+    """Return whether the pod of an event is, or was, counted together with a waiting pod."""
+    wanted = policy.group_key(pod.labels)
+    for obj in (event.old, event.new):
+        if obj is not None and policy.selects(obj.metadata.namespace, obj.metadata.labels):
+            labels = obj.metadata.labels
+            if all(labels.get(key) == value for key, value in wanted):
+                return True
+    return False
+
+
 def pod_may_help(event: ClusterEvent, state: PolicyState, view: View) -> bool:
     """Return whether an assigned pod that was added, deleted or changed gives a better verdict.
 

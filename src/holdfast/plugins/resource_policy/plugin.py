@@ -263,6 +263,8 @@ class ResourcePolicyPlugin:
         if len(found) != 1 or self._missing_keys(found[0], pod):
             # If no policy selects the pod any more, the change of the policy or pod requeued it.
             return False
+        if event.resource == "AssignedPod" and not hints.is_about_group(event, found[0], pod):
+            return False  # before a state is made: many pods of other groups may wait
         state = self._state(found[0], pod, view)
         if event.resource == "Node":
             return hints.node_may_help(event, state, view)
