@@ -67,6 +67,10 @@ class Profile:
         default_factory=dict, init=False, repr=False
     )
 
+    _last_run_for: dict[type, tuple[Mapping[str, State], list[Any]]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
     def plugins_at(self, point: type[P]) -> tuple[P, ...]:
         """Return the plugins that are enabled at an extension point, in their order there."""
         found = self._points.get(point)
@@ -76,14 +80,22 @@ class Profile:
         return found
 
     def plugins_run_for(self, point: type[P], states: Mapping[str, State]) -> list[P]:
-        """Return the plugins of a point that have a state for the pod, or have no PreFilter."""
+        """Return the plugins of a point that have a state for the pod, or have no PreFilter.
+
+        Do not modify the list: pods of one class share their states, and the list with them.
+        """
+        last = self._last_run_for.get(point)
+        if last is not None and last[0] is states:
+            return last[1]
         found = self._run_for.get(point)
         if found is None:
             found = self._run_for[point] = tuple(
                 (plugin, plugin.name, implements(plugin, PreFilterPlugin))
                 for plugin in self.plugins_at(point)
             )
-        return [plugin for plugin, name, pre_filters in found if name in states or not pre_filters]
+        run = [plugin for plugin, name, pre_filters in found if name in states or not pre_filters]
+        self._last_run_for[point] = (states, run)
+        return run
 
     def enabled_points(self, plugin: Plugin) -> EnabledPoints:
         """Return the points at which a plugin is enabled."""
