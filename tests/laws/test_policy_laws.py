@@ -24,7 +24,7 @@ from soak_size import SEED, TIMES
 _SEEDS = os.environ.get("HOLDFAST_SEEDS", f"{SEED}:{SEED + 3 * TIMES}")
 SEEDS = range(*map(int, _SEEDS.split(":")))
 """Use other seeds: ``HOLDFAST_SEEDS=1000:1100 pytest tests/laws/test_policy_laws.py``."""
-STEPS = 30
+STEPS = 20
 RULES = (
     "LackResourceOrExceedMax",
     "ExceedMax",

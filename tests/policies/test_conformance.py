@@ -13,7 +13,7 @@ from soak_size import SEED, TIMES
 
 @pytest.mark.parametrize(
     "args",
-    [{}, {"order": "Score"}, {"missingMatchLabelKey": "Reject"}, {"reservations": "First"}],
+    [{}, {"order": "Score"}, {"missingMatchLabelKey": "Reject", "reservations": "First"}],
     ids=str,
 )
 def test_the_plugin_conforms(monkeypatch, args):

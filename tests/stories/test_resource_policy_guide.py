@@ -9,7 +9,7 @@ GUIDE = ROOT / "docs" / "resource-policies.md"
 
 @pytest.mark.long
 @pytest.mark.kubectl
-def test_the_page_on_resource_policies_is_true(tmp_path):
+def test_P047_the_page_on_resource_policies_is_true(tmp_path):
     with running_cluster(tmp_path) as environment:
         assert replay(GUIDE, environment) > 15
 
