@@ -64,14 +64,18 @@ class PolicyCluster:
                 Client(transport, "controllers"), self.clock,
                 kinds=(ResourcePolicyController,), settings=self._settings,
             )  # fmt: skip
-            starting = asyncio.create_task(self._controllers.start())
-            await self.clock.advance_until(starting.done)
-            await starting
+            await self._while_time_passes(self._controllers.start())
 
     async def stop_controller(self):
         if self._controllers is not None:
-            await self._controllers.stop()
+            await self._while_time_passes(self._controllers.stop())
             self._controllers = None
+
+    async def _while_time_passes(self, work):
+        """Wait for work that injected faults delay."""
+        task = asyncio.create_task(work)
+        await self.clock.advance_until(task.done)
+        await task
 
     def end_watches(self):
         for watching in tuple(self.server.context.watches):
