@@ -103,10 +103,15 @@ def policy(i: int, case: Case, placed: int) -> Any:
     spec = {"strategy": "prefer", **case.spec}
     more = spec.pop("units", {})
     units = [
-        {"name": f"z{zone}", "priority": 9 - zone, "maxCount": placed if cap == -1 else cap,
-         "nodeSelector": {"matchLabels": {ZONE: f"z{zone}"}}, **more}
+        {
+            "name": f"z{zone}",
+            "priority": 9 - zone,
+            "maxCount": placed if cap == -1 else cap,
+            "nodeSelector": {"matchLabels": {ZONE: f"z{zone}"}},
+            **more,
+        }
         for zone, cap in enumerate(case.caps)
-    ]  # fmt: skip
+    ]
     namespace, pods = f"other{i}" if case.elsewhere else "default", {"app": f"governed{i}"}
     return typed(
         a_resource_policy(f"policy{i}", namespace=namespace, pods=pods, units=units, **spec)

@@ -30,10 +30,17 @@ def test_fields_without_a_meaning_are_named():
     sideways = {"matchExpressions": [{"key": "app", "operator": "Sideways"}]}
     unit = a_unit("a", maxResources={"cpu": "many", "memory": "1Gi"}) | {"nodeSelector": sideways}
     assert errors_of(
-        pod_selector=sideways, units=[a_unit(), unit],
-        when_try_next_units={"policy": "Sometimes"}, preempt_policy="Never",
-    ) == ["spec.podSelector", "spec.units[1].maxResources[cpu]", "spec.units[1].nodeSelector",
-          "spec.whenTryNextUnits.policy", "spec.preemptPolicy"]  # fmt: skip
+        pod_selector=sideways,
+        units=[a_unit(), unit],
+        when_try_next_units={"policy": "Sometimes"},
+        preempt_policy="Never",
+    ) == [
+        "spec.podSelector",
+        "spec.units[1].maxResources[cpu]",
+        "spec.units[1].nodeSelector",
+        "spec.whenTryNextUnits.policy",
+        "spec.preemptPolicy",
+    ]
     late = {"policy": "TimeoutOrExceedMax", "timeout": "soon"}
     assert errors_of(when_try_next_units=late) == ["spec.whenTryNextUnits.timeout"]
 
@@ -42,8 +49,9 @@ def test_old_objects_are_read_where_the_meaning_is_clear():
     policy = compiled(strategy="maybe", units=[a_unit("a", -5, maxCount=-3), a_unit("", 10**30)])
     assert policy.strict
     assert [(u.name, u.priority, u.max_count) for u in policy.units] == [
-        ("a", 0, 0), ("unit-1", 2**62, None)
-    ]  # fmt: skip
+        ("a", 0, 0),
+        ("unit-1", 2**62, None),
+    ]
     policy = compiled(when_try_next_units={"policy": "ExceedMax", "timeout": "soon"})
     assert policy.timeout == 0
 

@@ -102,11 +102,16 @@ def test_the_settings_are_read_from_the_configuration_of_the_scheduler(server, s
     """The lease keeps its own name, so that scheduler and controllers can share the file."""
     config = tmp_path / "config.json"
     plugin = {"name": "Reservation", "args": {"gcDurationSeconds": 1, "gcIntervalSeconds": 1}}
-    config.write_text(json.dumps(HEAD | {
-        "clientConnection": {"kubeconfig": str(server), "qps": 500, "burst": 1000},
-        "leaderElection": {"resourceName": "mine", "leaseDuration": "30s"},
-        "profiles": [{"pluginConfig": [plugin]}],
-    }))  # fmt: skip
+    config.write_text(
+        json.dumps(
+            HEAD
+            | {
+                "clientConnection": {"kubeconfig": str(server), "qps": 500, "burst": 1000},
+                "leaderElection": {"resourceName": "mine", "leaseDuration": "30s"},
+                "profiles": [{"pluginConfig": [plugin]}],
+            }
+        )
+    )
     port = free_port()
     running = start("controllers", "--config", config, "--health-port", port)
     assert "waiting for the lease kube-system/holdfast-controllers" in read_until(

@@ -16,8 +16,12 @@ from holdfast.testing.harness import Harness
 from policies.objects import classes, common_nodes, pod, policy
 
 CONFIGURATION = load_configuration(None)
-WHEN = ("LackResourceOrExceedMax", "ExceedMax", "TimeoutOrExceedMax",
-        "LackResourceAndNoTerminating")  # fmt: skip
+WHEN = (
+    "LackResourceOrExceedMax",
+    "ExceedMax",
+    "TimeoutOrExceedMax",
+    "LackResourceAndNoTerminating",
+)
 
 
 def a_random_policy(rng):

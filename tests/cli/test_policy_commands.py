@@ -138,8 +138,10 @@ async def test_status_shows_each_unit_with_its_pods(cluster):
     assert cells(first) == ["od", "5", "2", "2", "2", "0", "cpu 2/3, memory 0/1Gi"]
     assert cells(second) == ["spot", "4", "2", "3", "3", "0", "-"]
     assert cells(outside) == ["no unit", "-", "1", "1", "-", "-", "-"]
-    rows = {row["pod"]: (row["unit"], row["node"]) for row in status.pods_data(
-        require_usage(await found(cluster)))}  # fmt: skip
+    rows = {
+        row["pod"]: (row["unit"], row["node"])
+        for row in status.pods_data(require_usage(await found(cluster)))
+    }
     assert rows["w5"] == (None, "c1")
     assert {rows[f"w{i}"][0] for i in range(2)} == {"od"}
 
@@ -151,8 +153,10 @@ async def test_status_shows_deletion_costs_and_which_are_manual(cluster):
     text = await status_of(cluster, with_pods=True)
     rows = {row["pod"]: row for row in status.pods_data(require_usage(await found(cluster)))}
     assert {name: row["deletionCost"] for name, row in rows.items()} == {
-        "mine": "777", "w0": "200", "w1": "100",
-    }  # fmt: skip
+        "mine": "777",
+        "w0": "200",
+        "w1": "100",
+    }
     assert [name for name, row in rows.items() if row["manualCost"]] == ["mine"]
     assert any(line.endswith("777 (manual)") for line in text)
 
@@ -305,8 +309,9 @@ async def test_why_reports_a_conflict_once(cluster):
 async def test_why_refuses_pods_that_the_policy_does_not_select(cluster):
     await cluster.create(policy(), pod("other", app="api"), pod("w", node="a1"))
     await cluster.create(a_deployment("api", namespace="web", replicas=0))
-    with pytest.raises(Refused, match="does not select pod other: podSelector is app=web, the pod "
-                       "has app=api"):  # fmt: skip
+    with pytest.raises(
+        Refused, match="does not select pod other: podSelector is app=web, the pod has app=api"
+    ):
         await why(cluster, pod="other")
     with pytest.raises(Refused, match="does not select a pod of deployment/api"):
         await why(cluster, target="deployment/api")

@@ -23,8 +23,10 @@ NODES = [typed(a_node("a", labels={"tier": "od"})), typed(a_node("b", labels={"t
 
 
 def a_policy(name="p", *, units=None, **spec):
-    units = units or [a_unit("od", 5, nodes={"tier": "od"}, max_count=1),
-                      a_unit("spot", 4, nodes={"tier": "spot"})]  # fmt: skip
+    units = units or [
+        a_unit("od", 5, nodes={"tier": "od"}, max_count=1),
+        a_unit("spot", 4, nodes={"tier": "spot"}),
+    ]
     raw = a_resource_policy(name, pods={"app": "web"}, units=units, **spec)
     return compile_policy(typed(raw, generation=3, uid=f"uid-{name}", resource_version="9"))
 
@@ -35,8 +37,9 @@ def annotated(cost=None, marker=None, uid=None, **more):
     more.setdefault("node", "a")
     return typed(
         a_pod("w", labels={"app": "web"}, annotations=notes, **more),
-        uid="u", resource_version="7",
-    )  # fmt: skip
+        uid="u",
+        resource_version="7",
+    )
 
 
 def patched(plan):
@@ -113,8 +116,10 @@ def aged(name, minute, *, cpu="1", terminating=False, **labels):
     ends = {"deletion_timestamp": "2023-11-14T12:00:00Z"} if terminating else {}
     return typed(
         a_pod(name, node="a", labels={"app": "web", **labels}, cpu=cpu),
-        uid=name, creation_timestamp=f"2023-11-14T10:{minute:02}:00Z", **ends,
-    )  # fmt: skip
+        uid=name,
+        creation_timestamp=f"2023-11-14T10:{minute:02}:00Z",
+        **ends,
+    )
 
 
 def excess(policy, *pods):

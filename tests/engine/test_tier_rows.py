@@ -178,8 +178,9 @@ def test_only_the_best_tier_with_a_feasible_row_is_evaluated():
     assert found.best_tier.rows.tolist() == [1]
     assert found.rows.tolist() == [0, 1, 2]
     assert [cluster.place(a_pod(f"p{i}", cpu="1", labels={"app": "web"})) for i in range(5)] == [
-        *["n1"] * 4, "n2",
-    ]  # fmt: skip
+        *["n1"] * 4,
+        "n2",
+    ]
     assert found_for(cluster, a_pod("q")).best_tier is None
 
 

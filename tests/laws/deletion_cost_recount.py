@@ -96,16 +96,18 @@ class CostRecount:
 
     def _members(self, policy, unit):
         return [
-            p for p in self.pods
+            p
+            for p in self.pods
             if p.spec.node_name and counts(policy, p) and unit in self._units_of(policy, p)
-        ]  # fmt: skip
+        ]
 
     def _group(self, policy, unit, pod):
         same = pinned(policy, pod).items()
         return [
-            p for p in self._members(policy, unit)
+            p
+            for p in self._members(policy, unit)
             if all(p.metadata.labels.get(k) == v for k, v in same)
-        ]  # fmt: skip
+        ]
 
     def _listed_groups(self, policy, unit, members):
         """Return the groups as the status lists them: the pods that count, and the labels."""
@@ -143,9 +145,10 @@ class CostRecount:
         others = [p for p in self.policies if p.uid != policy.uid]
         mine = [pod for pod in self.pods if selects(policy, pod) and not pod.finished]
         wide = [
-            labels for labels in self.labels.values()
+            labels
+            for labels in self.labels.values()
             if sum(has(unit, labels) for unit in policy.spec.units) > 1
-        ]  # fmt: skip
+        ]
         found = {
             "Conflicting": any(selects(other, pod) for other in others for pod in mine),
             "OverCapacity": above,
@@ -192,8 +195,11 @@ def counts(policy, pod):
         return False
     if not policy.spec.match_policy.ignore_previous_pod:
         return True
-    scheduled = [c.last_transition_time for c in pod.status.conditions
-                 if c.type == "PodScheduled" and c.status == "True"]  # fmt: skip
+    scheduled = [
+        c.last_transition_time
+        for c in pod.status.conditions
+        if c.type == "PodScheduled" and c.status == "True"
+    ]
     when = (*scheduled, pod.status.start_time, pod.metadata.creation_timestamp)
     bound = next(filter(None, when))
     return parse_rfc3339(bound) >= parse_rfc3339(policy.metadata.creation_timestamp)
@@ -209,9 +215,10 @@ def over(unit, pods):
 def exceeded(unit, pods):
     """Return the resources of which pods request more than the cap."""
     return [
-        name for name, cap in unit.max_resources.items()
+        name
+        for name, cap in unit.max_resources.items()
         if sum(request_nanos(pod).get(name, 0) for pod in pods) > nanos(cap)
-    ]  # fmt: skip
+    ]
 
 
 def requests_above(unit, pods, pod):

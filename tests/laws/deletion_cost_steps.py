@@ -61,9 +61,11 @@ class PolicyCluster:
             for layer in self._layers:
                 transport = layer.wrap(transport, self.clock)
             self._controllers = ControllerManager(
-                Client(transport, "controllers"), self.clock,
-                kinds=(ResourcePolicyController,), settings=self._settings,
-            )  # fmt: skip
+                Client(transport, "controllers"),
+                self.clock,
+                kinds=(ResourcePolicyController,),
+                settings=self._settings,
+            )
             await self._while_time_passes(self._controllers.start())
 
     async def stop_controller(self):
@@ -115,16 +117,27 @@ class PolicySteps:
         not corrected by counting all pods again.
         """
         steps = {
-            self._new_pod: 40, self._gone_pod: 6, self._terminating_pod: 5, self._finished_pod: 3,
-            self._bound_pod: 8, self._relabelled_pod: 20, self._user_cost: 6,
-            self._no_user_cost: 4, self._new_node: 6, self._gone_node: 2,
+            self._new_pod: 40,
+            self._gone_pod: 6,
+            self._terminating_pod: 5,
+            self._finished_pod: 3,
+            self._bound_pod: 8,
+            self._relabelled_pod: 20,
+            self._user_cost: 6,
+            self._no_user_cost: 4,
+            self._new_node: 6,
+            self._gone_node: 2,
             self._relabelled_node: 10,
-        }  # fmt: skip
+        }
         if not calm:
             steps |= {
-                self._new_policy: 10, self._edited_policy: 8, self._gone_policy: 4,
-                self._stop: 2, self._start: 6, self._end_watches: 2,
-            }  # fmt: skip
+                self._new_policy: 10,
+                self._edited_policy: 8,
+                self._gone_policy: 4,
+                self._stop: 2,
+                self._start: 6,
+                self._end_watches: 2,
+            }
         for made in self.rng.choices(
             list(steps), list(steps.values()), k=self.rng.randint(1, most)
         ):
@@ -151,10 +164,13 @@ class PolicySteps:
         node = self.rng.choice((*NODE_NAMES, None, None))
         mine = self.rng.choice(USER_COSTS) if self.rng.random() < 0.1 else None
         raw = a_pod(
-            name, namespace=space, node=node, labels=self._labels(),
+            name,
+            namespace=space,
+            node=node,
+            labels=self._labels(),
             cpu=self.rng.choice(("250m", "1", "2")),
             annotations={DELETION_COST: mine} if mine else None,
-        )  # fmt: skip
+        )
         stored = await self.cluster.client.create(PODS, raw, space)
         if mine is not None:
             self.user_costs[stored.uid] = mine
@@ -196,8 +212,12 @@ class PolicySteps:
             return "none"
         pod, node = self.rng.choice(waiting), self.rng.choice(nodes).name
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name},
-                "target": target}  # fmt: skip
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name},
+            "target": target,
+        }
         with suppress(HoldfastError):  # it may be finished
             await self.cluster.client.bind(pod.namespace, pod.name, body)
         return f"{pod.key} on {node}"
@@ -250,9 +270,11 @@ class PolicySteps:
             pods=rng.choice((*2 * ({"app": "web"}, {"app": "api"}), {"team": "x"}, {})),
             units=units,
             match_label_keys=rng.choice(([], ["hash"], ["hash", "zone"])),
-            match_policy={"ignoreTerminatingPod": rng.random() < 0.5,
-                          "ignorePreviousPod": rng.random() < 0.2},
-        )["spec"]  # fmt: skip
+            match_policy={
+                "ignoreTerminatingPod": rng.random() < 0.5,
+                "ignorePreviousPod": rng.random() < 0.2,
+            },
+        )["spec"]
 
     async def _new_policy(self):
         space, name = self.rng.choice(SPACES), self.rng.choice("pqr")

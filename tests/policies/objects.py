@@ -18,6 +18,8 @@ from holdfast.testing import (
 
 WEB = "web"
 PLUGIN = "resourcepolicy"
+UNIT_FULL = "ResourcePolicyUnitFull"
+"""The reason of events and conditions."""
 TIERS = {"a": "od", "b": "spot", "c": None}
 """The label `tier` of the nodes, by the first letter of their names."""
 

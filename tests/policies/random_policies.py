@@ -9,8 +9,11 @@ CREATED = "1970-01-01T00:00:30Z"
 """When policies were created; pods on nodes have started before or after."""
 _STARTS = (None, "1970-01-01T00:00:10Z", CREATED, "1970-01-01T00:00:50Z")
 _RULES = (
-    "LackResourceOrExceedMax", "ExceedMax", "TimeoutOrExceedMax", "LackResourceAndNoTerminating",
-)  # fmt: skip
+    "LackResourceOrExceedMax",
+    "ExceedMax",
+    "TimeoutOrExceedMax",
+    "LackResourceAndNoTerminating",
+)
 _NODES = (
     {"matchLabels": {ZONE: "a"}},
     {"matchLabels": {ZONE: "b"}},
@@ -72,15 +75,19 @@ def a_random_policy(random):
     pick = random.choice
     app = pick("abc")
     policy = a_resource_policy(
-        f"policy-{app}", namespace="default", pods={"app": app}, strategy=pick(["prefer", None]),
+        f"policy-{app}",
+        namespace="default",
+        pods={"app": app},
+        strategy=pick(["prefer", None]),
         units=[_unit(random, i) for i in range(random.randint(1, 4))],
         match_label_keys=pick([[], [], ["version"], ["version", "absent"]]),
         match_policy={
-            "ignoreTerminatingPod": pick([True, False]), "ignorePreviousPod": pick([True, False]),
+            "ignoreTerminatingPod": pick([True, False]),
+            "ignorePreviousPod": pick([True, False]),
         },
         when_try_next_units={"policy": pick(_RULES), "timeout": pick(["7s", "1m", "0s"])},
         preempt_policy=pick(["AfterAllUnits", "BeforeNextUnit"]),
-    )  # fmt: skip
+    )
     policy["metadata"]["creationTimestamp"] = CREATED
     return typed(policy)
 
@@ -88,8 +95,17 @@ def a_random_policy(random):
 def _unit(random, index):
     pick = random.choice
     unit = a_unit(
-        pick([f"u{index}", ""]), pick([0, 1, 1, 5]), max_count=pick([None, 0, 1, 2, 3]),
-        max_resources=pick([{}, {}, {"cpu": "1500m"}, {"memory": "1Gi", "example.com/gpu": 1},
-                            {"pods": 2, "cpu": 1}]),
-    )  # fmt: skip
+        pick([f"u{index}", ""]),
+        pick([0, 1, 1, 5]),
+        max_count=pick([None, 0, 1, 2, 3]),
+        max_resources=pick(
+            [
+                {},
+                {},
+                {"cpu": "1500m"},
+                {"memory": "1Gi", "example.com/gpu": 1},
+                {"pods": 2, "cpu": 1},
+            ]
+        ),
+    )
     return unit | {"nodeSelector": pick(_NODES)}

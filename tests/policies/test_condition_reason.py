@@ -1,6 +1,7 @@
 """The reason of a waiting pod's condition tells an autoscaler whether more nodes would help."""
 
 from policies.objects import (
+    UNIT_FULL,
     condition,
     delete_gone,
     edit_policy,
@@ -13,8 +14,6 @@ from policies.objects import (
     policy,
     spot,
 )
-
-UNIT_FULL = "ResourcePolicyUnitFull"
 
 
 async def test_a_pod_that_only_full_units_reject_gets_a_reason_of_its_own(required):

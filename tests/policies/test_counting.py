@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.api.scheme import NODES, PODS
 from policies.objects import (
+    UNIT_FULL,
     WEB,
     PodHistory,
     create_each,
@@ -26,8 +27,6 @@ from policies.objects import (
     unit_scores,
     why,
 )
-
-UNIT_FULL = "ResourcePolicyUnitFull"
 
 
 @pytest.mark.parametrize(("ignored", "letter"), [(True, "a"), (False, "b"), (None, "b")])

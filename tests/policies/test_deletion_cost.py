@@ -99,8 +99,9 @@ async def test_P044_a_deleted_policy_leaves_no_annotations_behind(cluster):
 
     found = (await cluster.client.list(PODS, WEB)).items
     assert {p.name: p.metadata.annotations for p in found if p.metadata.annotations} == {
-        "mine": manual, "w3": {DELETION_COST: "5"},
-    }  # fmt: skip
+        "mine": manual,
+        "w3": {DELETION_COST: "5"},
+    }
     assert {p.name: p.spec.node_name for p in found} == before
 
 
@@ -110,8 +111,10 @@ async def test_P044_also_if_the_controller_was_not_running(governed):
     async with governed.components_stopped():
         await governed.client.delete(RESOURCE_POLICIES, "p", WEB)
     assert [await marks(governed, name) for name in ("w0", "w1", "w2")] == [
-        (None, None, None), ("5", None, None), (None, None, None),
-    ]  # fmt: skip
+        (None, None, None),
+        ("5", None, None),
+        (None, None, None),
+    ]
 
 
 async def test_P045_a_resync_of_1000_pods_writes_nothing(start):

@@ -6,6 +6,7 @@ from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST, POL
 from holdfast.api.scheme import PODS, RESOURCE_POLICIES
 from holdfast.testing import a_replica_set
 from policies.objects import (
+    UNIT_FULL,
     WEB,
     classes,
     condition,
@@ -27,7 +28,6 @@ from policies.objects import (
 )
 
 BACKOFF = 1.5
-UNIT_FULL = "ResourcePolicyUnitFull"
 
 
 async def fill(cluster, *names, cpu="8"):

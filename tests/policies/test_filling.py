@@ -1,6 +1,7 @@
 """Units are filled by priority, never beyond their caps; then the strategy decides."""
 
 from policies.objects import (
+    UNIT_FULL,
     PodHistory,
     create_each,
     event_messages,
@@ -15,8 +16,6 @@ from policies.objects import (
     unit_scores,
     why,
 )
-
-UNIT_FULL = "ResourcePolicyUnitFull"
 
 
 async def test_P001_the_first_pod_is_placed_in_the_unit_of_the_highest_priority(governed):

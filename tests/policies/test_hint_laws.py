@@ -49,9 +49,11 @@ def objects(cluster):
     assumed = {uid: with_node_name(info.pod, node) for uid, (info, node) in cluster.assumed.items()}
     policies = {k: v for k, v in cluster.others.items() if k[0] == "ResourcePolicy"}
     return {
-        "Node": dict(cluster.nodes), "AssignedPod": dict(cluster.pods), "Assumed": assumed,
+        "Node": dict(cluster.nodes),
+        "AssignedPod": dict(cluster.pods),
+        "Assumed": assumed,
         "ResourcePolicy": policies,
-    }  # fmt: skip
+    }
 
 
 def events(before, after):
@@ -150,8 +152,10 @@ def test_a_pod_that_is_resized_makes_room_for_requests():
     for waiting, helps in ((pod("y", cpu="1"), True), (pod("y", cpu="2"), False)):
         world = a_world(limited, big)
         assert hint(world, waiting, "UpdatePodScaleDown", big, small) is helps
-    grown = policy(units=[od(max_count=None, max_resources={"cpu": 3}), spot()],
-                   when_try_next_units={"policy": "ExceedMax"})  # fmt: skip
+    grown = policy(
+        units=[od(max_count=None, max_resources={"cpu": 3}), spot()],
+        when_try_next_units={"policy": "ExceedMax"},
+    )
     # The unit is full now, so the next one may be used.
     assert hint(a_world(grown, small), pod("y", cpu="1"), "Update", small, big)
 
@@ -189,8 +193,9 @@ def test_a_pod_of_two_policies_waits_for_policies_and_labels_only():
     assert hint(world, pod(), "Delete", policy("q"), resource="ResourcePolicy")
     other = policy("r", namespace="db")
     assert not hint(world, pod(), "Add", None, other, resource="ResourcePolicy")
-    assert not hint(world, pod(), "Add", None, policy("s", pods={"app": "x"}),
-                    resource="ResourcePolicy")  # fmt: skip
+    assert not hint(
+        world, pod(), "Add", None, policy("s", pods={"app": "x"}), resource="ResourcePolicy"
+    )
 
 
 def test_the_labels_of_the_pod_itself_matter_if_a_policy_reads_them():

@@ -41,8 +41,9 @@ async def test_P025_a_policy_above_its_cap_says_so_and_deletes_nothing(cluster):
     await place(cluster, 4, node="a1")
     await cluster.create(policy())
     assert await condition(cluster, "OverCapacity") == (
-        "True", "unit od has 4 pods, maxCount is 2",
-    )  # fmt: skip
+        "True",
+        "unit od has 4 pods, maxCount is 2",
+    )
     assert await line(cluster) == ("od 4/2, spot 0/3", "3")
     await delete_gone(cluster, "w0", "w1")
     assert (await condition(cluster, "OverCapacity"))[0] == "False"
@@ -55,12 +56,15 @@ async def test_P047_the_status_follows_the_pods_that_come_and_go(governed):
     found = await status(governed)
     assert (found.observed_generation, found.usage, found.headroom) == (1, "od 0/2, spot 0/3", "5")
     assert [(u.name, u.nodes, u.pods, u.max_count) for u in found.units] == [
-        ("od", 2, 0, 2), ("spot", 2, 0, 3),
-    ]  # fmt: skip
+        ("od", 2, 0, 2),
+        ("spot", 2, 0, 3),
+    ]
     assert {c.type: c.status for c in found.conditions} == {
-        "Ready": "True", "Conflicting": "False", "OverCapacity": "False",
+        "Ready": "True",
+        "Conflicting": "False",
+        "OverCapacity": "False",
         "OverlappingUnits": "False",
-    }  # fmt: skip
+    }
     await place(governed, 6)
     assert await line(governed) == ("od 2/2, spot 3/3", "0")
     await delete_gone(governed, "w0", "w5")
@@ -107,8 +111,9 @@ async def test_P047_groups_count_by_themselves(cluster):
 async def test_P047_a_unit_lists_its_largest_groups_only(cluster):
     await cluster.create(policy(match_label_keys=["job"], units=[od(max_count=1)]))
     for i in range(30):
-        await cluster.create(pod(f"w{i:02}", node="a1", cpu="1m", labels={"job": f"j{i:02}"}),
-                             settle=False)  # fmt: skip
+        await cluster.create(
+            pod(f"w{i:02}", node="a1", cpu="1m", labels={"job": f"j{i:02}"}), settle=False
+        )
     await cluster.create(pod("twice", node="a2", labels={"job": "j29"}))
     (unit,) = (await status(cluster)).units
     assert (unit.pods, len(unit.groups)) == (31, 20)
@@ -150,8 +155,9 @@ async def test_P047_a_conflict_names_the_other_policies_and_a_pod(governed):
     await governed.create(pod("both", labels={"team": "x"}))  # is not scheduled
     for name, others in (("p", "q, r"), ("q", "p, r"), ("r", "p, q")):
         assert await condition(governed, "Conflicting", name) == (
-            "True", f"pods such as both are also selected by ResourcePolicy {others}",
-        )  # fmt: skip
+            "True",
+            f"pods such as both are also selected by ResourcePolicy {others}",
+        )
     await relabel(governed, "both", team=None)
     for name in ("p", "q", "r"):
         assert (await condition(governed, "Conflicting", name))[0] == "False"
@@ -163,8 +169,9 @@ async def test_P047_overlapping_units_name_the_units_and_a_node(cluster):
     assert (await condition(cluster, "OverlappingUnits"))[0] == "False"
     await relabel_node(cluster, "a1", disk="ssd")
     assert await condition(cluster, "OverlappingUnits") == (
-        "True", "nodes such as a1 belong to the units od, fast",
-    )  # fmt: skip
+        "True",
+        "nodes such as a1 belong to the units od, fast",
+    )
     await place(cluster, 1)
     assert await line(cluster) == ("od 1/2, spot 0/3, fast 1/1", "4")
     assert await costs(cluster) == {"a": ["300"]}
@@ -202,9 +209,10 @@ async def test_a_policy_that_cannot_be_compiled_is_not_ready(tmp_path, cluster):
 
 async def test_a_stored_policy_with_values_out_of_range(tmp_path, cluster):
     units = [
-        od(priority=2**40, max_count=2**40), spot(priority=-7, max_count=-1),
+        od(priority=2**40, max_count=2**40),
+        spot(priority=-7, max_count=-1),
         *(a_unit(f"u{i}", 10**30, nodes={"none": "x"}) for i in range(30)),
-    ]  # fmt: skip
+    ]
     await store_while_stopped(cluster, tmp_path / "store", policy(units=units))
     await place(cluster, 1, node="a1")
     await place(cluster, 1, prefix="x", node="b1")
@@ -263,10 +271,14 @@ async def test_a_status_that_another_client_wrote_is_corrected(governed, foreign
 
 async def test_a_policy_with_32_units_and_huge_values(cluster):
     units = [
-        a_unit("u" * 60 + str(i), 10**6 - i, nodes={"kubernetes.io/hostname": f"n{i}"},
-               max_count=2**31 - 1)
+        a_unit(
+            "u" * 60 + str(i),
+            10**6 - i,
+            nodes={"kubernetes.io/hostname": f"n{i}"},
+            max_count=2**31 - 1,
+        )
         for i in range(32)
-    ]  # fmt: skip
+    ]
     await cluster.create(policy(units=units), *(a_node(f"n{i}") for i in range(0, 32, 8)))
     await place(cluster, 1)
     found = await status(cluster)

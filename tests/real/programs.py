@@ -88,6 +88,12 @@ def run_pod(plane, namespace, name):
         "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": now}],
     }
     plane.kubectl(
-        "patch", "pod", name, "-n", namespace, "--subresource=status",
-        "-p", json.dumps({"status": status}),
-    )  # fmt: skip
+        "patch",
+        "pod",
+        name,
+        "-n",
+        namespace,
+        "--subresource=status",
+        "-p",
+        json.dumps({"status": status}),
+    )

@@ -33,8 +33,10 @@ class Shell:
         (directory / "deploy").symlink_to(ROOT / "deploy")
         self._directory = directory
         self._environment = {
-            **os.environ, "KUBECONFIG": str(plane.kubeconfig), "PATH": f"{tools}:{os.defpath}",
-        }  # fmt: skip
+            **os.environ,
+            "KUBECONFIG": str(plane.kubeconfig),
+            "PATH": f"{tools}:{os.defpath}",
+        }
         self._ports = {"10259": free_port(), "10257": free_port()}
         self._running = []
 
@@ -45,9 +47,13 @@ class Shell:
         for usual, port in self._ports.items():
             line = line.replace(f"127.0.0.1:{usual}", f"127.0.0.1:{port}")
         done = subprocess.run(
-            ["bash", "-c", line], cwd=self._directory, env=self._environment, text=True,
-            capture_output=True, timeout=60,
-        )  # fmt: skip
+            ["bash", "-c", line],
+            cwd=self._directory,
+            env=self._environment,
+            text=True,
+            capture_output=True,
+            timeout=60,
+        )
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout
 
@@ -58,8 +64,11 @@ class Shell:
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [*line.split(), "--health-port", str(port)],
-                cwd=self._directory, env=self._environment, stdout=out, stderr=out,
-            )  # fmt: skip
+                cwd=self._directory,
+                env=self._environment,
+                stdout=out,
+                stderr=out,
+            )
         self._running.append((process, log))
         until(lambda: STARTED[name] in log.read_text())
         return log.read_text()
@@ -103,8 +112,14 @@ def test_every_command_of_the_page_works(plane, tmp_path):
     assert set(STARTED) <= {line.split()[1] for line in shown if line.startswith("holdfast ")}
     assert plane.kubectl("get", "crd", "-o", "name") == ""
     users = {
-        kind: plane.kubectl("config", "view", "--kubeconfig", str(directory / f"{kind}.kubeconfig"),
-                            "-o", "jsonpath={.users[*].name}")
+        kind: plane.kubectl(
+            "config",
+            "view",
+            "--kubeconfig",
+            str(directory / f"{kind}.kubeconfig"),
+            "-o",
+            "jsonpath={.users[*].name}",
+        )
         for kind in STARTED
-    }  # fmt: skip
+    }
     assert users == {kind: f"holdfast-{kind}" for kind in STARTED}

@@ -107,10 +107,14 @@ class Story:
     def event_count(self, name, reason):
         """Return the count of an object's event; events of reservations are in `default`."""
         found = self.plane.kubectl(
-            "get", "events", "-A",
-            "--field-selector", f"involvedObject.name={name},reason={reason}",
-            "-o", "jsonpath={.items[*].count}",
-        ).split()  # fmt: skip
+            "get",
+            "events",
+            "-A",
+            "--field-selector",
+            f"involvedObject.name={name},reason={reason}",
+            "-o",
+            "jsonpath={.items[*].count}",
+        ).split()
         return max(map(int, found), default=0)
 
 
@@ -126,9 +130,10 @@ def story(control_plane):
         a_priority_class("rights-high", 1000),
         a_storage_class("rights-local", provisioner="kubernetes.io/no-provisioner"),
         a_storage_class("rights-disk", provisioner="disk.example.com"),
-        a_device_class("gpu.rights.example.com", driver="rights.example.com",
-                       extended_resource_name=GPU),
-    )  # fmt: skip
+        a_device_class(
+            "gpu.rights.example.com", driver="rights.example.com", extended_resource_name=GPU
+        ),
+    )
     create_nodes(plane, *(a_node(name, cpu="16", labels=HERE) for name in NODES))
     probe = json.dumps(a_reservation("failing-probe", cpu="1"))
     denied = ("create", "--dry-run=server", "-f", "-")
@@ -177,8 +182,9 @@ def bound(name, annotations=None):
 
 
 def test_the_scheduler_uses_every_right_that_it_has(story, scheduler_kubeconfig, tmp_path):
-    story.plane.kubectl("delete", "lease", "kube-scheduler", "-n", "kube-system",
-                        "--ignore-not-found")  # fmt: skip
+    story.plane.kubectl(
+        "delete", "lease", "kube-scheduler", "-n", "kube-system", "--ignore-not-found"
+    )
     start = len(story.plane.requests())
     with holdfast("scheduler", scheduler_kubeconfig, tmp_path, "--no-controllers"):
         bind_volumes(story)
@@ -259,8 +265,9 @@ def test_the_controllers_use_every_right_that_they_have(
 ):
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(CONFIG))
-    story.plane.kubectl("delete", "lease", "holdfast-controllers", "-n", "kube-system",
-                        "--ignore-not-found")  # fmt: skip
+    story.plane.kubectl(
+        "delete", "lease", "holdfast-controllers", "-n", "kube-system", "--ignore-not-found"
+    )
     gone = a_node("right-gone", cpu="4", labels=HERE)
     create_nodes(story.plane, gone)
     owner = {"owner_labels": {"app": "rights"}}
@@ -297,7 +304,14 @@ def test_no_right_is_wider_than_it_says(control_plane, scheduler_kubeconfig):
         ("delete", "nodes", ""),
     ):
         said = control_plane.kubectl(
-            "auth", "can-i", verb, what, "-n", namespace or "default",
-            "--as", SERVICE_ACCOUNT + "holdfast-scheduler", check=False,
-        )  # fmt: skip
+            "auth",
+            "can-i",
+            verb,
+            what,
+            "-n",
+            namespace or "default",
+            "--as",
+            SERVICE_ACCOUNT + "holdfast-scheduler",
+            check=False,
+        )
         assert said.strip() == "no", (verb, what)

@@ -97,9 +97,13 @@ async def fill(cluster, *nodes, priority="low", cpu="4", count=1):
         for i in range(count):
             notes = {"holdfast.dev/stop-after": "20s"}
             filler = a_pod(
-                f"{name}-{i}", cpu=cpu, node=name, priority_class_name=priority,
-                annotations=notes, terminationGracePeriodSeconds=20,
-            )  # fmt: skip
+                f"{name}-{i}",
+                cpu=cpu,
+                node=name,
+                priority_class_name=priority,
+                annotations=notes,
+                terminationGracePeriodSeconds=20,
+            )
             await cluster.create(filler)
 
 

@@ -42,8 +42,16 @@ class UnitRows:
     ``renumbered`` only if the same number may mean another combination now.
     """
 
-    __slots__ = ("_nodes", "_numbers", "_policy", "_seen", "combinations", "of_row", "renumbered",
-                 "version")  # fmt: skip
+    __slots__ = (
+        "_nodes",
+        "_numbers",
+        "_policy",
+        "_seen",
+        "combinations",
+        "of_row",
+        "renumbered",
+        "version",
+    )
 
     def __init__(self, nodes: NodeTable, policy: Policy) -> None:
         self._nodes = nodes
@@ -108,9 +116,25 @@ class UnitTotals:
     ``version`` changes with the totals.
     """
 
-    __slots__ = ("_cursor", "_last", "_last_units", "_nodes", "_renumbered", "_sum", "_sum_key",
-                 "_units_version", "_values", "counter", "group", "measure", "policy", "resources",
-                 "totals", "units", "version")  # fmt: skip
+    __slots__ = (
+        "_cursor",
+        "_last",
+        "_last_units",
+        "_nodes",
+        "_renumbered",
+        "_sum",
+        "_sum_key",
+        "_units_version",
+        "_values",
+        "counter",
+        "group",
+        "measure",
+        "policy",
+        "resources",
+        "totals",
+        "units",
+        "version",
+    )
 
     def __init__(self, nodes: NodeTable, policy: Policy, group: Selector, units: UnitRows) -> None:
         self._nodes = nodes

@@ -102,9 +102,12 @@ class ResourcePolicyController(Reconciler):
 
     async def _process_costs(self) -> None:
         await run_workers(
-            self._costs, self._reconcile_pod, workers=self.workers, name=self.name,
+            self._costs,
+            self._reconcile_pod,
+            workers=self.workers,
+            name=self.name,
             failed=self._record_cost_failure,
-        )  # fmt: skip
+        )
 
     def stop(self) -> None:
         """Accept no more keys; ``run`` ends when the queued ones are processed."""
@@ -244,8 +247,10 @@ class ResourcePolicyController(Reconciler):
         if writes == MAX_COST_WRITES + 1:
             log.warning(
                 "the deletion cost of pod %s was written %d times in a minute; does another "
-                "controller with other settings write it too?", pod.key, MAX_COST_WRITES,
-            )  # fmt: skip
+                "controller with other settings write it too?",
+                pod.key,
+                MAX_COST_WRITES,
+            )
         return self._minute_ends - now if writes > MAX_COST_WRITES else 0.0
 
     def _record_cost_failure(self, key: str, failure: Exception, failures: int) -> None:

@@ -180,8 +180,9 @@ def plan_policy_status(
     }
     status = obj.status
     known = (status.observed_generation, status.usage, status.headroom)
-    changed = {key: value for (key, value), old in zip(wanted.items(), known, strict=True)
-               if value != old}  # fmt: skip
+    changed = {
+        key: value for (key, value), old in zip(wanted.items(), known, strict=True) if value != old
+    }
     if units != status.units:
         changed["units"] = [_raw_unit(unit) for unit in units]
     listed = conditions.to_raw(status.conditions)

@@ -75,11 +75,16 @@ class ResourcePolicyPlugin:
             return None
         return tuple(
             [
-                (policy.uid, policy.group_selector(pod.labels), _amounts(policy, pod, view),
-                 self._requested(pod), *self._outside(policy, pod, view))
+                (
+                    policy.uid,
+                    policy.group_selector(pod.labels),
+                    _amounts(policy, pod, view),
+                    self._requested(pod),
+                    *self._outside(policy, pod, view),
+                )
                 for policy in policies.governing(pod)
             ]
-        )  # fmt: skip
+        )
 
     def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
         """Return what decides outside the spec: time-outs, and the pod's reservations."""
@@ -123,12 +128,16 @@ class ResourcePolicyPlugin:
         usage = _usages(view.world).of(policy, pod.labels)
         first = self._reservations_first
         return PolicyState(
-            view.nodes, policy, usage, amounts_of(pod, usage.resources),
-            selectors=view.world.selectors, ordered=self.args.strict_order,
+            view.nodes,
+            policy,
+            usage,
+            amounts_of(pod, usage.resources),
+            selectors=view.world.selectors,
+            ordered=self.args.strict_order,
             timeouts=timeouts_passed(policy, pod, view.now),
             reserved=view.reserved_for_pod if first else None,
             requested=self._requested(pod),
-        )  # fmt: skip
+        )
 
     # --- filter -----------------------------------------------------------------------------
 

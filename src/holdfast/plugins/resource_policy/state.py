@@ -55,10 +55,18 @@ class PolicyState:
     """
 
     def __init__(
-        self, nodes: NodeTable, policy: Policy, usage: UnitTotals, amounts: tuple[int, ...],
-        *, selectors: WorkloadSelectors, timeouts: int = 0, ordered: bool = True,
-        reserved: ReservedForPod | None = None, requested: tuple[int, ...] = (),
-    ) -> None:  # fmt: skip
+        self,
+        nodes: NodeTable,
+        policy: Policy,
+        usage: UnitTotals,
+        amounts: tuple[int, ...],
+        *,
+        selectors: WorkloadSelectors,
+        timeouts: int = 0,
+        ordered: bool = True,
+        reserved: ReservedForPod | None = None,
+        requested: tuple[int, ...] = (),
+    ) -> None:
         self.nodes = nodes
         self.policy = policy
         self.usage = usage
@@ -70,10 +78,13 @@ class PolicyState:
         self._requested = requested
         resources = nodes.resources
         self._caps = [
-            [(i, unit.max_resources[resources[r]]) for i, r in enumerate(usage.resources)
-             if resources[r] in unit.max_resources]
+            [
+                (i, unit.max_resources[resources[r]])
+                for i, r in enumerate(usage.resources)
+                if resources[r] in unit.max_resources
+            ]
             for unit in policy.units
-        ]  # fmt: skip
+        ]
         self._seen = (-1, -1)
         self._units: UnitStates | None = None
         self._codes: list[int] = []
