@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from cli.forked_program import ForkedProgram
-from holdfast.api.scheme import PODS
+from holdfast.api.scheme import NODES, PODS
 from holdfast.cli.app import main
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
-from holdfast.testing import a_pod
+from holdfast.testing import a_node, a_pod
 
 PROGRAM = [sys.executable, "-m", "holdfast"]
 
@@ -111,3 +111,20 @@ def placed(kubeconfig, name):
         return found.spec.node_name
 
     return with_client(kubeconfig, work)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Start an API server with one node; return its kubeconfig."""
+    data = tmp_path_factory.mktemp("server")
+    with processes() as start:
+        process = start("apiserver", "--data-dir", data, "--port", "0")
+        read_until(process, "export KUBECONFIG=")
+        with_client(data / "kubeconfig", _create_node)
+        yield data / "kubeconfig"
+
+
+async def _create_node(client):
+    await client.create(NODES, a_node("n"))
+    # There is no controller that would remove the not-ready taint of a new node.
+    await client.patch(NODES, "n", {"spec": {"taints": None}})

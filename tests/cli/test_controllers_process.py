@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from cli.conftest import placed, processes, read_until, with_client
-from cli.test_processes import HEAD, LEASES, asked, create_node, free_port
+from cli.conftest import placed, read_until, with_client
+from cli.test_processes import HEAD, LEASES, asked, free_port
 from holdfast import controllers_process
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.cli.controllers_pages import ControllersState
@@ -20,17 +20,6 @@ from holdfast.testing import a_reservation
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-processes")]
 NAME = "holdfast-controllers"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """Start an API server with one node; return its kubeconfig."""
-    data = tmp_path_factory.mktemp("server")
-    with processes() as start:
-        process = start("apiserver", "--data-dir", data, "--port", "0")
-        read_until(process, "export KUBECONFIG=")
-        with_client(data / "kubeconfig", create_node)
-        yield data / "kubeconfig"
 
 
 def lease(kubeconfig, name=NAME):

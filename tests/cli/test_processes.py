@@ -10,32 +10,15 @@ import urllib.request
 
 import pytest
 
-from cli.conftest import mode, placed, processes, read_until, with_client
+from cli.conftest import mode, placed, read_until, with_client
 from holdfast.api.resource import Resource
-from holdfast.api.scheme import NODES, PODS
+from holdfast.api.scheme import PODS
 from holdfast.errors import NotFound
-from holdfast.testing import a_node, a_pod
+from holdfast.testing import a_pod
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-processes")]
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", dict)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """Start an API server with one node; return its kubeconfig."""
-    data = tmp_path_factory.mktemp("server")
-    with processes() as start:
-        process = start("apiserver", "--data-dir", data, "--port", "0")
-        read_until(process, "export KUBECONFIG=")
-        with_client(data / "kubeconfig", create_node)
-        yield data / "kubeconfig"
-
-
-async def create_node(client):
-    await client.create(NODES, a_node("n"))
-    # There is no controller that would remove the not-ready taint of a new node.
-    await client.patch(NODES, "n", {"spec": {"taints": None}})
 
 
 def holder(kubeconfig):

@@ -19,6 +19,7 @@ from holdfast.testing import (
     a_unit,
 )
 from laws.cluster_edits import an_edit, were
+from laws.random_events import RandomEvents
 
 TROUBLE = Chances(
     conflict=0.04, unavailable=0.04, unavailable_after=0.04, lost=0.04, delay=0.02,
@@ -79,14 +80,8 @@ class Network:
         return [entry for transport in self.transports for entry in transport.injected_faults]
 
 
-class Life:
-    """Random events in one cluster; ``log`` lists them, for debugging."""
-
-    def __init__(self, cluster, seed):
-        self.cluster = cluster
-        self.rng = random.Random(seed)
-        self.count = 0
-        self.log = []
+class Life(RandomEvents):
+    """Random events of nodes, pods, reservations, claims and policies."""
 
     async def begin(self):
         """Create two small nodes with devices, and a resource policy with maximum counts."""
@@ -111,13 +106,7 @@ class Life:
             self._pod_with_gpu: 6, self._new_node: 3, self._gone_node: 1, self._other_policy: 2,
             self._pass_time: 20, self._restart_components: 2, self._restart_everything: 1,
         }  # fmt: skip
-        for event in self.rng.choices(
-            list(events), list(events.values()), k=self.rng.randint(1, 4)
-        ):
-            detail = await event()
-            self.log.append(f"{event.__name__[1:]} {detail or ''}")
-        self.log.append("-")
-        await self.cluster.settle()
+        await self.apply(events)
 
     def _name(self, kind):
         self.count += 1
@@ -278,14 +267,3 @@ class Life:
         with suppress(NotFound):
             await self.cluster.client.delete(resource, name, namespace)
         return name
-
-    async def _pass_time(self):
-        seconds = self.rng.choice((0.3, 1.5, 4.0, 12.0, 40.0))
-        await self.cluster.advance(seconds)
-        return seconds
-
-    async def _restart_components(self):
-        await self.cluster.restart_components()
-
-    async def _restart_everything(self):
-        await self.cluster.restart()

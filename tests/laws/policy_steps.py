@@ -1,11 +1,11 @@
 """Random events in a cluster with resource policies, reproducible by their seed."""
 
-import random
 from contextlib import suppress
 
 from holdfast.api.scheme import NODES, PODS, RESOURCE_POLICIES
 from holdfast.errors import AlreadyExists, NotFound
 from holdfast.testing import a_namespace, a_node, a_pod, a_priority_class, a_resource_policy
+from laws.random_events import RandomEvents
 
 NODE_NAMES = ("a1", "a2", "b1", "c1")
 NAMESPACES = ("web", "web", "web", "db")
@@ -15,8 +15,8 @@ _EMPTY_SELECTOR = {"matchLabels": None, "matchExpressions": None}
 CLASSES = {"low": -5, "high": 1000}
 
 
-class PolicyLife:
-    """Random events in one cluster; ``log`` lists them, for debugging.
+class PolicyLife(RandomEvents):
+    """Random events of nodes, pods and resource policies.
 
     Without ``changes`` no cap can be exceeded from outside: nodes stay, nodes and pods keep their
     labels, policies their specs, and no pod is bound by others.
@@ -25,13 +25,10 @@ class PolicyLife:
     def __init__(
         self, cluster, seed, *, changes=True, resources=False, rules=("LackResourceOrExceedMax",)
     ):
-        self.cluster = cluster
-        self.rng = random.Random(seed)
+        super().__init__(cluster, seed)
         self.changes = changes
         self.resources = resources
         self.rules = rules
-        self.count = 0
-        self.log = []
 
     async def begin(self):
         """Create namespaces, priority classes, nodes and policies."""
@@ -61,13 +58,7 @@ class PolicyLife:
                 self._gone_node: 2,
                 self._restart_everything: 1,
             }
-        for event in self.rng.choices(
-            list(events), list(events.values()), k=self.rng.randint(1, 4)
-        ):
-            detail = await event()
-            self.log.append(f"{event.__name__[1:]} {detail or ''}")
-        self.log.append("-")
-        await self.cluster.settle()
+        await self.apply(events)
 
     def _labels(self):
         pick = self.rng.choice
@@ -227,14 +218,3 @@ class PolicyLife:
         if self.resources:
             made |= pick(({}, {}, {"maxResources": {"cpu": pick(("2", "3"))}}))
         return made
-
-    async def _pass_time(self):
-        seconds = self.rng.choice((0.3, 1.5, 4.0, 12.0, 40.0))
-        await self.cluster.advance(seconds)
-        return seconds
-
-    async def _restart_components(self):
-        await self.cluster.restart_components()
-
-    async def _restart_everything(self):
-        await self.cluster.restart()

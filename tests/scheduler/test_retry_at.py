@@ -7,7 +7,7 @@ from holdfast.api.timestamps import parse_rfc3339
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import NO_CHANGE, Code, Reject, Scope, Traits
 from holdfast.plugins import default_profiles
-from holdfast.scheduler.queued_pods import QueueingStrategy
+from holdfast.scheduler.queued_pods import QueuedPodInfo, QueueingStrategy, RetryTimes
 from holdfast.testing import a_node, a_pod, check_plugin
 from holdfast.testing.harness import Harness
 from scheduler.test_queue import EVENT, a_queue, pod_info
@@ -199,13 +199,19 @@ def test_the_time_of_an_earlier_attempt_is_ignored():
     assert pod.queue_name == "unschedulable"
 
 
-def test_the_same_time_is_stored_once_and_counts_for_the_last_attempt():
+def test_the_same_time_is_stored_once():
+    times = RetryTimes()
+    pod = QueuedPodInfo(pod_info("a"), since=0.0, queue_name="unschedulable", retry_at=100.0)
+    for _ in range(5):
+        times.add(pod)
+    assert (list(times.pop_due(100.0)), times.next) == ([pod], None)
+
+
+def test_the_same_time_counts_for_the_last_attempt():
     queue = a_queue(QueueingStrategy.IMMEDIATELY)
     pod = unschedulable(queue, retry_at=100.0)
-    for _ in range(5):
-        queue.requeue_for_event(EVENT, 1.0)
-        queue.requeue_unschedulable(queue.pop(1.0), {"Fit"}, (), 1.0, retry_at=100.0)
-    assert len(queue._retry_times._heap) == 1
+    queue.requeue_for_event(EVENT, 1.0)
+    queue.requeue_unschedulable(queue.pop(1.0), {"Fit"}, (), 1.0, retry_at=100.0)
     queue.flush(100.0, 100.0)
     assert pod.queue_name == "active"
 
