@@ -12,6 +12,8 @@ NAMESPACES = ("web", "web", "web", "db")
 TIERS = ("od", "od", "spot", "spot", None)
 MATCH_POLICIES = ({"ignoreTerminatingPod": True}, {"ignorePreviousPod": True})
 _EMPTY_SELECTOR = {"matchLabels": None, "matchExpressions": None}
+MOST_PODS = 30
+"""With more, nodes would lack CPU rather than units places."""
 CLASSES = {"low": -5, "high": 1000}
 
 
@@ -83,6 +85,9 @@ class PolicyLife(RandomEvents):
         )
 
     async def _new_pods(self):
+        found = (await self.cluster.client.list(PODS)).items
+        if len(found) >= MOST_PODS:
+            return [await self._gone_pod() for _ in range(MOST_PODS // 3)]
         made = [self._pod() for _ in range(self.rng.randint(1, 4))]
         await self.cluster.create(*made, settle=False)
         return [
@@ -139,7 +144,7 @@ class PolicyLife(RandomEvents):
         labels = {"tier": {"a": "od", "b": "spot"}.get(name[0]), "disk": None}
         labels = {k: v for k, v in labels.items() if v is not None}
         with suppress(AlreadyExists):
-            await self.cluster.create(a_node(name, cpu="5", pods="40", labels=labels), settle=False)
+            await self.cluster.create(a_node(name, cpu="8", pods="40", labels=labels), settle=False)
         return name
 
     async def _gone_node(self):
