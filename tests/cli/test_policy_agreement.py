@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from holdfast.api.resource_policy import NEXT_UNITS_POLICIES
 from holdfast.api.scheme import PODS, RESOURCE_POLICIES
 from holdfast.capacity.policy_usage import headroom_text, usage_text
 from holdfast.cli.connection import list_all
@@ -16,12 +17,6 @@ from holdfast.testing.harness import Harness
 from policies.objects import classes, common_nodes, pod, policy
 
 CONFIGURATION = load_configuration(None)
-WHEN = (
-    "LackResourceOrExceedMax",
-    "ExceedMax",
-    "TimeoutOrExceedMax",
-    "LackResourceAndNoTerminating",
-)
 
 
 def a_random_policy(rng):
@@ -40,7 +35,7 @@ def a_random_policy(rng):
         strategy=rng.choice(["prefer", "required"]),
         match_label_keys=rng.choice([None, ["v"]]),
         match_policy={"ignoreTerminatingPod": rng.random() < 0.5},
-        when_try_next_units=rng.choice(WHEN),
+        when_try_next_units=rng.choice(NEXT_UNITS_POLICIES),
         preempt_policy=rng.choice(["AfterAllUnits", "BeforeNextUnit"]),
     )
 

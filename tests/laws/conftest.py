@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.apiserver.verbs import metadata
 from holdfast.client import informer
+from holdfast.controllers import resource_policy
 
 
 @pytest.fixture
@@ -23,7 +24,8 @@ def repeatable(monkeypatch):
             super().__init__(next(seeds) if seed is None else seed)
 
     monkeypatch.setattr(random, "Random", Jitter)
-    monkeypatch.setattr(informer, "YIELD_AFTER_SECONDS", math.inf)
+    for module in (informer, resource_policy):
+        monkeypatch.setattr(module, "YIELD_AFTER_SECONDS", math.inf)
     monkeypatch.setattr(
         metadata, "new_uid", lambda: str(uuid.UUID(int=uids.getrandbits(128), version=4))
     )

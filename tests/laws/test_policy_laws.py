@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from holdfast.api.resource_policy import NEXT_UNITS_POLICIES
 from holdfast.api.scheme import NODES, PODS, RESOURCE_POLICIES
 from holdfast.capacity.unit_headroom import UnitHeadrooms
 from holdfast.client.informer import Informer
@@ -25,12 +26,6 @@ _SEEDS = os.environ.get("HOLDFAST_SEEDS", f"{SEED}:{SEED + 2 * TIMES}")
 SEEDS = range(*map(int, _SEEDS.split(":")))
 """Use other seeds: ``HOLDFAST_SEEDS=1000:1100 pytest tests/laws/test_policy_laws.py``."""
 STEPS = 20
-RULES = (
-    "LackResourceOrExceedMax",
-    "ExceedMax",
-    "TimeoutOrExceedMax",
-    "LackResourceAndNoTerminating",
-)
 BACKOFF = 11.0
 """Longer than the longest backoff of a pod; seconds."""
 WRITE_BACKOFF = 400.0
@@ -143,7 +138,7 @@ async def test_the_laws_hold_for_every_rule_of_trying_the_next_units(
     tmp_path, seed, repeatable, no_flush
 ):
     """With caps on resources, and pods that wait for units of higher priority or for a time-out."""
-    async with a_life(tmp_path, seed, resources=True, rules=RULES) as life:
+    async with a_life(tmp_path, seed, resources=True, rules=NEXT_UNITS_POLICIES) as life:
         await run(*life)
 
 

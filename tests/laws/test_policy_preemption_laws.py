@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.api.resource_policy import NEXT_UNITS_POLICIES
 from holdfast.engine.audit import Auditor
 from holdfast.engine.decision import Feasible, feasible
 from holdfast.engine.next_tier import preempt_in_better_tiers, run_post_filter_plugins_by_tier
@@ -29,7 +30,6 @@ LAW = law(60)
 NOW = 1_700_000_000.0
 PROFILE = default_profiles()["default-scheduler"]
 ZONES = "abcd"
-WAITING = ("ExceedMax", "TimeoutOrExceedMax", "LackResourceAndNoTerminating")
 
 
 def random_world(random):
@@ -56,7 +56,7 @@ def random_world(random):
         units=units,
         strategy=pick(["prefer", "required"]),
         preempt_policy=pick(["AfterAllUnits", "BeforeNextUnit", "BeforeNextUnit"]),
-        when_try_next_units=pick([None, None, None, *WAITING]),
+        when_try_next_units=pick([None, None, *NEXT_UNITS_POLICIES]),
         match_policy={"ignoreTerminatingPod": pick([True, False])},
     )
     world.upsert(typed(policy))

@@ -2,18 +2,13 @@
 
 import msgspec
 
+from holdfast.api.resource_policy import NEXT_UNITS_POLICIES
 from holdfast.testing import a_resource_policy, a_unit, typed
 from holdfast.testing.random_cluster import ZONE, RandomCluster
 
 CREATED = "1970-01-01T00:00:30Z"
 """When policies were created; pods on nodes have started before or after."""
 _STARTS = (None, "1970-01-01T00:00:10Z", CREATED, "1970-01-01T00:00:50Z")
-_RULES = (
-    "LackResourceOrExceedMax",
-    "ExceedMax",
-    "TimeoutOrExceedMax",
-    "LackResourceAndNoTerminating",
-)
 _NODES = (
     {"matchLabels": {ZONE: "a"}},
     {"matchLabels": {ZONE: "b"}},
@@ -85,7 +80,10 @@ def a_random_policy(random):
             "ignoreTerminatingPod": pick([True, False]),
             "ignorePreviousPod": pick([True, False]),
         },
-        when_try_next_units={"policy": pick(_RULES), "timeout": pick(["7s", "1m", "0s"])},
+        when_try_next_units={
+            "policy": pick(NEXT_UNITS_POLICIES),
+            "timeout": pick(["7s", "1m", "0s"]),
+        },
         preempt_policy=pick(["AfterAllUnits", "BeforeNextUnit"]),
     )
     policy["metadata"]["creationTimestamp"] = CREATED

@@ -8,14 +8,23 @@ from holdfast.api.pod import ResourceAmounts
 
 PREFER = "prefer"
 REQUIRED = "required"
+STRATEGIES = (PREFER, REQUIRED)
 
 LACK_RESOURCE_OR_EXCEED_MAX = "LackResourceOrExceedMax"
 EXCEED_MAX = "ExceedMax"
 TIMEOUT_OR_EXCEED_MAX = "TimeoutOrExceedMax"
 LACK_RESOURCE_AND_NO_TERMINATING = "LackResourceAndNoTerminating"
+NEXT_UNITS_POLICIES = (
+    LACK_RESOURCE_OR_EXCEED_MAX,
+    EXCEED_MAX,
+    TIMEOUT_OR_EXCEED_MAX,
+    LACK_RESOURCE_AND_NO_TERMINATING,
+)
+"""The policies of whenTryNextUnits."""
 
 AFTER_ALL_UNITS = "AfterAllUnits"
 BEFORE_NEXT_UNIT = "BeforeNextUnit"
+PREEMPT_POLICIES = (AFTER_ALL_UNITS, BEFORE_NEXT_UNIT)
 
 DEFAULT_TIMEOUT = "15m"
 

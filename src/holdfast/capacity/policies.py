@@ -34,13 +34,6 @@ Group = tuple[tuple[str, str], ...]
 COST_STEP = 100
 """The deletion costs of two neighbouring priorities differ by this much."""
 _MAX_AMOUNT = 2**62
-_NEXT_UNITS = (
-    names.LACK_RESOURCE_OR_EXCEED_MAX,
-    names.EXCEED_MAX,
-    names.TIMEOUT_OR_EXCEED_MAX,
-    names.LACK_RESOURCE_AND_NO_TERMINATING,
-)
-_PREEMPT = (names.AFTER_ALL_UNITS, names.BEFORE_NEXT_UNIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +226,8 @@ def compile_policy(obj: ResourcePolicy) -> Policy:
     selector = _selector(spec.pod_selector, "spec.podSelector", errors)
     units = tuple([_unit(i, unit, errors) for i, unit in enumerate(spec.units)])
     timeout = _timeout(spec, errors)
-    if spec.preempt_policy not in _PREEMPT:
-        errors.causes.append(not_supported("spec.preemptPolicy", spec.preempt_policy, _PREEMPT))
+    if spec.preempt_policy not in (known := names.PREEMPT_POLICIES):
+        errors.causes.append(not_supported("spec.preemptPolicy", spec.preempt_policy, known))
     if not spec.units:
         errors.causes.append(required("spec.units", "without units no pod could be placed"))
     errors.causes.extend(check_written_metadata(spec))
@@ -282,8 +275,8 @@ def _amounts(caps: ResourceAmounts, path: str, errors: FieldErrors) -> dict[str,
 
 def _timeout(spec: ResourcePolicySpec, errors: FieldErrors) -> float:
     path, rule = "spec.whenTryNextUnits", spec.when_try_next_units
-    if rule.policy not in _NEXT_UNITS:
-        errors.causes.append(not_supported(f"{path}.policy", rule.policy, _NEXT_UNITS))
+    if rule.policy not in (known := names.NEXT_UNITS_POLICIES):
+        errors.causes.append(not_supported(f"{path}.policy", rule.policy, known))
     if rule.policy != names.TIMEOUT_OR_EXCEED_MAX:
         return 0.0
     try:

@@ -31,6 +31,7 @@ from holdfast.repeated_log import Repeats
 
 T = TypeVar("T")
 YIELD_AFTER_SECONDS = 0.002
+"""How long handlers of events may occupy the event loop before other tasks run."""
 PAGE_SIZE = 500
 WATCH_SECONDS = (300, 600)
 

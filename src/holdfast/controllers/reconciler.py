@@ -24,7 +24,7 @@ MAX_MESSAGE_LENGTH = 1024
 
 @dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """The client, informers, clock, event recorder and settings of all controllers."""
+    """What all controllers share: client, informers, clock, events, metrics and settings."""
 
     client: Client
     informers: InformerSet

@@ -11,6 +11,7 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.api.scheme import EVENTS, NODES, PODS, RESOURCE_POLICIES
+from holdfast.client.informer import YIELD_AFTER_SECONDS
 from holdfast.client.informer_cache import ChangeType
 from holdfast.client.workqueue import WorkQueue, run_workers
 from holdfast.controllers.object_index import ObjectIndex
@@ -29,7 +30,6 @@ from holdfast.errors import HoldfastError
 
 STATUS_INTERVAL_SECONDS = 1.0
 """A policy's status is computed at most this often while pods and nodes change."""
-YIELD_AFTER_SECONDS = 0.002
 MAX_COST_WRITES = 20
 """The cost of a pod is written at most this often a minute.
 

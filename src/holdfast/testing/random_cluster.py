@@ -15,6 +15,7 @@ import msgspec
 from holdfast.api import reservation_names as names
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.api.resource_policy import NEXT_UNITS_POLICIES
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.world import World
 from holdfast.testing.builders import (
@@ -50,12 +51,6 @@ _TOLERATIONS = (
     {"key": "dedicated", "operator": "Equal", "value": "db", "effect": "NoSchedule"},
     {"key": "slow", "operator": "Exists", "effect": "PreferNoSchedule"},
     {"operator": "Exists"},
-)
-_NEXT_UNITS = (
-    "LackResourceOrExceedMax",
-    "ExceedMax",
-    "TimeoutOrExceedMax",
-    "LackResourceAndNoTerminating",
 )
 
 
@@ -218,7 +213,7 @@ class RandomCluster:
             "strategy": pick(["prefer", "required"]),
             "matchPolicy": {"ignoreTerminatingPod": pick([True, False])},
             "matchLabelKeys": pick([[], [], ["own"]]),
-            "whenTryNextUnits": {"policy": pick(_NEXT_UNITS)},
+            "whenTryNextUnits": {"policy": pick(NEXT_UNITS_POLICIES)},
             "preemptPolicy": pick(["AfterAllUnits", "AfterAllUnits", "BeforeNextUnit"]),
         }
         return policy

@@ -63,9 +63,8 @@ def check_ambiguity(spec: ResourcePolicySpec) -> Iterator[Cause]:
             yield field_errors.duplicate(f"spec.matchLabelKeys[{i}]", key)
         for error in names.label_key(key):
             yield field_errors.invalid(f"spec.matchLabelKeys[{i}]", key, error)
-    known = (values.PREFER, values.REQUIRED)
-    if spec.strategy not in known:
-        yield field_errors.not_supported("spec.strategy", spec.strategy, known)
+    if spec.strategy not in values.STRATEGIES:
+        yield field_errors.not_supported("spec.strategy", spec.strategy, values.STRATEGIES)
     for i, unit in enumerate(spec.units):
         yield from _check_caps(f"spec.units[{i}]", unit)
     rule, at = spec.when_try_next_units, "spec.whenTryNextUnits.timeout"
