@@ -16,31 +16,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.nominated_pods import NominatedInSets, nominated_in_sets
+from holdfast.engine.nominated_pods import nominated_in_sets
 from holdfast.engine.tiers import row_tiers
 from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
     Candidate,
     Code,
     DependsOnPodsPlugin,
-    FilterAndScoreRowPlugin,
     FilterPlugin,
     Plugin,
-    PodChange,
     PreemptionRulesPlugin,
-    ReasonGroupsPlugin,
     RequiredResources,
     RequiredResourcesPlugin,
     Rows,
     RowSetsPlugin,
     Scope,
     State,
-    Verdicts,
     implements,
 )
-from holdfast.framework.rejection import Rejection, Status, count_reasons
+from holdfast.framework.rejection import Rejection, Status
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.dry_run_columns import DryRunColumns, dry_run_cache_of
+from holdfast.plugins.default_preemption.dry_run_filters import DryRunFilters, rows_by_reasons
 from holdfast.plugins.default_preemption.ranking import (
     LOWEST_COST,
     NOT_A_CANDIDATE,
@@ -72,6 +69,7 @@ class CandidateSearch:
             protection_of(rejection),
             nominated_in_sets(rejection.filters, view.world, view.pod),
         )
+        self._filters = DryRunFilters(view, self._context)
         self._outcomes: dict[int, Candidate | Status] = {}
         self._resource_filter = _requiring_resources(rejection)
         self._needs: RequiredResources | None = None
@@ -185,13 +183,13 @@ class CandidateSearch:
             # A row passed all filters before the one that rejected it.
             begin = 0 if rejection.statuses else min(rejection.rejecting_filters or (0,))
             for index, (plugin, state) in enumerate(rejection.filters):
-                in_sets = self._in_sets(plugin)
+                in_sets = self._filters.in_sets(plugin)
                 if (index >= begin or in_sets is not None) and not self._in_columns(plugin):
                     # A row that passed this filter may fail with the pods nominated to its sets.
                     asked = fits if in_sets is not None else fits & (rejection.plugin_of <= index)
                     rows = asked.nonzero()[0]
                     if len(rows):
-                        fits[rows] = self._verdicts(plugin, state, rows) == 0
+                        fits[rows] = self._filters.verdicts(plugin, state, rows) == 0
             self._fits = fits
         return self._fits
 
@@ -203,7 +201,9 @@ class CandidateSearch:
             return False
         if self._inexact is not None and self._inexact[row]:
             return False
-        return all([not self._verdict(plugin, state, row) for plugin, state in self._others])
+        return all(
+            [not self._filters.verdict(plugin, state, row) for plugin, state in self._others]
+        )
 
     def _count_exact_reasons(
         self, columns: DryRunColumns, counts: Counter[str], errors: list[str]
@@ -219,9 +219,11 @@ class CandidateSearch:
                 verdicts = (short != 0).astype(np.int8)
                 counts.update(self._shortages(plugin, state, rows[short != 0], short[short != 0]))
             else:
-                verdicts = self._verdicts(plugin, state, rows)
+                verdicts = self._filters.verdicts(plugin, state, rows)
                 failing = verdicts == Code.ERROR
-                counts.update(self._count_reasons(plugin, state, rows[(verdicts != 0) & ~failing]))
+                counts.update(
+                    self._filters.count_reasons(plugin, state, rows[(verdicts != 0) & ~failing])
+                )
                 errors += (
                     _failure(plugin.name, plugin.reasons(state, row))
                     for row in rows[failing].tolist()
@@ -235,51 +237,12 @@ class CandidateSearch:
         counts: Counter[str] = Counter()
         patterns = short
         if implements(plugin, RowSetsPlugin):
-            patterns = _rows_by_reasons(plugin, state, rows)
+            patterns = rows_by_reasons(plugin, state, rows)
         for pattern in sorted(set(patterns.tolist())):
             alike = rows[patterns == pattern]
-            for reason in self._reasons(plugin, state, int(alike[0])):
+            for reason in self._filters.reasons(plugin, state, int(alike[0])):
                 counts[reason] += len(alike)
         return counts
-
-    def _reasons(self, plugin: FilterPlugin, state: State, row: int) -> tuple[str, ...]:
-        """Return why a row fails with all pods of lower priority removed."""
-        in_sets, removed = self._in_sets(plugin), {row: self._context.lower_on(row)}
-        if in_sets is None:
-            beside = self._view.world.nominations.ahead_of(self._view.pod, row)
-            return plugin.reasons(state, row, PodChange({row: [*beside.values()]}, removed))
-        # It may pass with the nominated pods, and fail without them.
-        added = plugin.reasons(state, row, PodChange(in_sets.change.added, removed))
-        return added or plugin.reasons(state, row, PodChange(removed=removed))
-
-    def _verdicts(self, plugin: FilterPlugin, state: State, rows: Rows) -> Verdicts:
-        """Return a filter's verdicts; for one with row sets, also with the nominated pods added."""
-        verdicts, in_sets = plugin.filter(state, rows), self._in_sets(plugin)
-        if in_sets is not None:
-            added = in_sets.verdicts(plugin, state)[rows]
-            verdicts = np.where(added != 0, added, verdicts)
-        return verdicts
-
-    def _in_sets(self, plugin: Plugin) -> NominatedInSets | None:
-        """Return the pods nominated to all rows, if they count for a filter."""
-        return self._context.in_sets if implements(plugin, RowSetsPlugin) else None
-
-    def _count_reasons(self, plugin: FilterPlugin, state: State, rows: Rows) -> Mapping[str, int]:
-        """Count the reasons of rows that a filter rejects, by ``_verdicts``."""
-        in_sets = self._in_sets(plugin)
-        if in_sets is None:
-            return count_reasons(plugin, state, rows)
-        added, change = in_sets.verdicts(plugin, state)[rows] != 0, in_sets.change
-        found = count_reasons(plugin, state, rows[~added])
-        return Counter(found) + Counter(
-            reason for row in rows[added].tolist() for reason in plugin.reasons(state, row, change)
-        )
-
-    def _verdict(self, plugin: FilterPlugin, state: State, row: int) -> int:
-        """Return the same for one row."""
-        if implements(plugin, FilterAndScoreRowPlugin):
-            return int(plugin.filter_and_score_row(state, row)[0])
-        return int(self._verdicts(plugin, state, np.array([row], np.intp))[0])
 
     def _bits(self, columns: DryRunColumns, plugin: Plugin) -> int:
         """Return the bits of what may be short that belong to this filter."""
@@ -392,20 +355,6 @@ def protection_of(rejection: Rejection) -> Callable[[PodInfo], bool] | None:
             if rule is not None:
                 return rule
     return None
-
-
-def _rows_by_reasons(plugin: Plugin, state: State, rows: Rows) -> Rows:
-    """Return a number for each row; rows with the same number have the same reasons.
-
-    They depend on the set of a row, and on the pods that leave it.
-    """
-    numbers, alike = rows.copy(), np.zeros(len(rows), np.bool_)
-    if implements(plugin, DependsOnPodsPlugin):
-        depends = plugin.depends_on_pods(state)
-        alike = ~alike if depends is None else ~depends[rows]
-    if implements(plugin, ReasonGroupsPlugin):
-        numbers[alike] = -1 - plugin.reason_groups(state, rows[alike])
-    return numbers
 
 
 def _requiring_resources(rejection: Rejection) -> tuple[RequiredResourcesPlugin, State] | None:
