@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from holdfast.engine.cached_scores import INFEASIBLE
-from holdfast.engine.decision import Feasible, feasible, rank
+from holdfast.engine.decision import feasible, rank
 from holdfast.engine.decision_check import placement_faults, rejection_faults
+from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.invariants import check_invariants
 from holdfast.framework.rejection import Rejection, Status
 from holdfast.framework.values import Code

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from holdfast.engine.cached_scores import best_of
-from holdfast.engine.decision import Feasible, feasible, scored_rows
+from holdfast.engine.decision import feasible, scored_rows
 from holdfast.engine.decision_cache import decision_cache
+from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.next_tier import BetterTierPreemption, preempt_in_better_tiers
 from holdfast.engine.plugin_results import differences
 from holdfast.engine.profile import Profile

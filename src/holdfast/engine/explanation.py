@@ -14,7 +14,8 @@ import numpy as np
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import rfc3339
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.decision import Feasible, feasible, run_pre_enqueue_plugins
+from holdfast.engine.decision import feasible, run_pre_enqueue_plugins
+from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.next_tier import preempt_in_better_tiers, run_post_filter_plugins_by_tier
 from holdfast.engine.profile import Profile
 from holdfast.engine.rejections import reject_by_row

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.engine.decision import Feasible
+from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.rejections import reject_by_row
 from holdfast.engine.scoring import HIGHEST_SCORE
 from holdfast.framework.extender import (

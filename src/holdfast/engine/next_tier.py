@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.engine.decision import Feasible
+from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.post_filter import run_post_filter_plugins
 from holdfast.engine.profile import Profile
 from holdfast.engine.rejections import reject_by_row

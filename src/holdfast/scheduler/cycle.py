@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.decision import Feasible, feasible, rank
+from holdfast.engine.decision import feasible, rank
 from holdfast.engine.decision_check import (
     better_tier_faults,
     placement_faults,
     rejection_faults,
 )
+from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.next_tier import preempt_in_better_tiers, run_post_filter_plugins_by_tier
 from holdfast.engine.profile import Profile
 from holdfast.framework.extender import ExtenderPreemption

@@ -23,8 +23,9 @@ import numpy as np
 
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.decision import Feasible, feasible
+from holdfast.engine.decision import feasible
 from holdfast.engine.extender_results import ExtenderResults, Points, apply_extender_results
+from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.profile import Profile
 from holdfast.framework.extender import ExtenderFailed, ExtenderPreemption
 from holdfast.framework.plugin import Placement

@@ -27,8 +27,8 @@ from holdfast.client.informer import Informer
 from holdfast.client.transport import Request, Response, write_check_of
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.decision import Feasible
 from holdfast.engine.extender_results import ExtenderResults
+from holdfast.engine.feasible_rows import Feasible
 from holdfast.errors import BadConfiguration, HoldfastError, Unavailable
 from holdfast.framework.extender import (
     ExtenderConfig,

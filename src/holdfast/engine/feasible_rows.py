@@ -1,0 +1,143 @@
+"""The rows on which a pod can run, and the filters that are called for every pod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.pod_info import PodInfo
+from holdfast.engine.plugin_results import PreFilterOutcome
+from holdfast.engine.pod_class import PodClass, RemainingRows
+from holdfast.framework.plugin import Code, Rows, State
+from holdfast.framework.rejection import NO_STATUSES, RowStatuses
+from holdfast.framework.view import View
+
+
+@dataclass(slots=True, eq=False)
+class Feasible:
+    """The rows on which a pod can run.
+
+    ``outcomes`` is the list ``pod_class.outcomes`` itself, unless a plugin that is called for every
+    pod takes part. ``mask`` is None while it equals ``pod_class.feasible_mask``.
+    ``preselected_row`` is the row of the node that the pod is nominated to, if that is feasible: it
+    is chosen without scoring. ``best_tier`` has the feasible rows of the best tier, if they were
+    found without the others: then all ``rows`` are computed when they are read.
+    """
+
+    pod: PodInfo
+    view: View
+    pod_class: PodClass
+    outcomes: list[PreFilterOutcome]
+    mask: NDArray[np.bool_] | None = None
+    preselected_row: int | None = None
+    statuses: RowStatuses = NO_STATUSES
+    remaining: RemainingRows | None = None
+    best_tier: Feasible | None = None
+
+    @property
+    def rows(self) -> Rows:
+        """The feasible rows, ascending; a shared array, do not modify it."""
+        if self.best_tier is not None and self.mask is None:
+            self.pod_class.refresh()
+            run_uncached_filters(self)
+        if self.mask is None:
+            return self.pod_class.rows()
+        if self.remaining is not None and self.mask is self.remaining.mask:
+            return self.remaining.rows
+        rows: Rows = self.mask.nonzero()[0]
+        return rows
+
+    @property
+    def count(self) -> int:
+        """The number of feasible rows."""
+        return self.pod_class.count if self.mask is None else int(np.count_nonzero(self.mask))
+
+    @property
+    def nominated_row(self) -> int | None:
+        """The row of the node that the pod is nominated to, or None."""
+        return self.view.nodes.row_of.get(self.view.world.nominations.node_of(self.pod.uid))
+
+    @property
+    def states(self) -> dict[str, State]:
+        """The state of each plugin that takes part, by name; do not modify it."""
+        if self.outcomes is self.pod_class.outcomes:
+            return self.pod_class.states
+        return {p.plugin.name: p.state for p in self.outcomes if not p.skip}
+
+    def restricted_to(self, rows: Rows) -> Feasible:
+        """Return the same with only these rows, which extenders have chosen."""
+        mask = np.zeros(self.view.nodes.size, np.bool_)
+        mask[rows] = True
+        chosen = (
+            self.preselected_row
+            if self.preselected_row is not None and mask[self.preselected_row]
+            else None
+        )
+        return Feasible(
+            self.pod, self.view, self.pod_class, self.outcomes, mask, chosen, self.statuses
+        )
+
+
+def run_uncached_filters(found: Feasible) -> str:
+    """Remove the rows that uncached filters reject from the mask; return an error, or "".
+
+    An error on any row fails the attempt, unless the pod fits on the node it is nominated to.
+    """
+    pod_class = found.pod_class
+    if pod_class.accepts_slices and found.outcomes is pod_class.outcomes:
+        size = found.view.nodes.size
+        # A slice of all rows is cheaper than selected rows, and these plugins return no errors.
+        all_rows = slice(0, size)
+        found.remaining = pod_class.remaining_after(
+            [p.plugin.filter(p.state, all_rows) for p in pod_class.uncached_filters]
+        )
+        found.mask = found.remaining.mask
+        return ""
+    return _run_filters_in_order(found)
+
+
+def _run_filters_in_order(found: Feasible) -> str:
+    size, error = found.view.nodes.size, ""
+    passed = np.ones(size, np.bool_)
+    for outcome in found.outcomes:
+        if outcome.row_results is not None or outcome.skip:
+            continue
+        if outcome.allowed_rows is not None:
+            allowed = np.zeros(size, np.bool_)
+            allowed[outcome.allowed_rows] = True
+            passed &= allowed
+        if not outcome.filters:
+            continue
+        if outcome.use.accepts_slices:
+            passed &= outcome.plugin.filter(outcome.state, slice(0, size)) == 0
+            continue
+        rows = (passed & _passed_before(found, outcome)).nonzero()[0]
+        verdicts = outcome.plugin.filter(outcome.state, rows)
+        failed = (verdicts == Code.ERROR).nonzero()[0]
+        if len(failed) and not error:
+            reasons = ", ".join(outcome.plugin.reasons(outcome.state, int(rows[failed[0]])))
+            error = f'running "{outcome.plugin.name}" filter plugin: {reasons}'
+        passed[rows] = verdicts == 0
+    found.mask = found.pod_class.feasible_mask[:size] & passed
+    return error
+
+
+def _passed_before(found: Feasible, outcome: PreFilterOutcome) -> NDArray[np.bool_]:
+    """Return a mask of the rows that pass all cached filters before this one in filter order.
+
+    Rows that only later filters reject are included: an error of this filter there counts.
+    """
+    size = found.view.nodes.size
+    mask = found.pod_class.feasible_mask[:size]
+    order = outcome.use.filter_order
+    cached = [p for p in found.outcomes if p.filters and p.row_results is not None]
+    if all(other.use.filter_order < order for other in cached):
+        return mask
+    mask = found.view.nodes.alive[:size].copy()
+    for other in cached:
+        verdicts = other.row_results.verdicts if other.row_results is not None else None
+        if verdicts is not None and other.use.filter_order < order:
+            mask &= verdicts[:size] == 0
+    return mask
