@@ -14,21 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.cells import Cells, cells
+from holdfast.columns.cells import cells
 from holdfast.columns.journal import StaleRows
 from holdfast.columns.node_table import NodeTable
 from holdfast.engine.cached_scores import (
     INFEASIBLE,
     BestRows,
-    DominantScore,
-    NormalizedScore,
     best_of,
 )
 from holdfast.engine.nominated_pods import NominatedPodFilter
-from holdfast.engine.plugin_results import NodeFilterMask, PreFilterOutcome, RowResults, differences
+from holdfast.engine.plugin_results import NodeFilterMask, PreFilterOutcome, differences
 from holdfast.engine.profile import Profile
 from holdfast.engine.rejections import FirstRejections
-from holdfast.engine.scoring import HIGHEST_SCORE
+from holdfast.engine.sorted_outcomes import SortedOutcomes
 from holdfast.framework.plugin import AnyRows, Rows, Verdicts
 
 
@@ -48,7 +46,7 @@ class RemainingRows:
         return self._rows
 
 
-class PodClass:
+class PodClass(SortedOutcomes):
     """The cached evaluation of a class of pods: feasible rows and their total scores.
 
     ``pre_filter_passed``: no ``pre_filter`` rejected the pods, and at most one restricts the rows.
@@ -62,7 +60,8 @@ class PodClass:
       PreFilter allows; ``count``, ``rows()`` and ``remaining_after`` follow from it.
     - The total of a feasible row is the sum of its ``plain_scores`` and ``normalized_scores``.
     - ``has_totals``: no plugin has tiers, and every cached score is plain or normalized by range.
-      ``totals_complete``: moreover there are no uncached scores, so ``best_rows`` are the best.
+      ``totals_complete``: moreover no score is uncached, except one that is the same for all rows
+      of a tier, so ``best_rows`` are the best.
     - ``_constant_scores``: every normalized score is uniform and depends on nodes only, so together
       they are ``_constant`` for each feasible row until a node changes, or another row becomes
       feasible.
@@ -85,13 +84,12 @@ class PodClass:
         *,
         in_tier: bool = False,
     ) -> None:
-        self.outcomes = outcomes
+        super().__init__(profile, outcomes, in_tier=in_tier)
         self.rejected = rejected
         self.stamp = nodes.epochs.stamp
         self._nodes = nodes
         self._journal, self._node_journal = nodes.journal, nodes.node_journal
         self._profile, self._node_mask = profile, node_mask
-        self._sort_outcomes(profile, in_tier=in_tier)
         self.pre_filter_passed = rejected is None and len(self.restricting) < 2
         self.totals_complete = self.has_totals and all(p.tiers for p in self.uncached_scores)
         self.known_tiers: dict[int, PodClass] = {}
@@ -114,61 +112,6 @@ class PodClass:
         self._feasible_at, self._total_at = cells(self.feasible_mask), cells(self.totals)
         self._cursor = self._node_cursor = -1
 
-    def _sort_outcomes(self, profile: Profile, *, in_tier: bool) -> None:
-        """Group the outcomes by how they are filtered and scored."""
-        self.states: dict[str, Any] = {}
-        self.per_pod: list[PreFilterOutcome] = []
-        self.uncached_filters: list[PreFilterOutcome] = []
-        self.accepts_slices = True
-        """Whether uncached filters accept slices, and no uncached plugin restricts the rows."""
-        self.restricting: list[PreFilterOutcome] = []
-        self._node_results: list[RowResults] = []
-        self._row_results: list[RowResults] = []
-        self._verdicts: list[Verdicts] = []
-        self._verdicts_at: list[Cells[int]] = []
-        self.plain_scores: list[tuple[NDArray[np.float64], Cells[float], float]] = []
-        self.normalized_scores: list[NormalizedScore] = []
-        self.dominant_score: DominantScore | None = None
-        self.uncached_scores: list[PreFilterOutcome] = []
-        self.has_totals = True
-        self._constant_scores = True
-        """Whether normalized scores add up to ``_constant`` for every feasible row."""
-        self._constant = 0.0
-        for p in self.outcomes:
-            if p.allowed_rows is not None:
-                self.restricting.append(p)
-            if p.use.per_pod:
-                self.per_pod.append(p)
-            elif not p.skip and p.reject is None:
-                self.states[p.use.name] = p.state
-                if p.row_results is not None:
-                    self._sort_verdicts(p.row_results, node_scope=p.use.node_scope)
-                elif not (p.tiers and in_tier):
-                    if p.filters:
-                        self.uncached_filters.append(p)
-                        self.accepts_slices &= p.use.accepts_slices
-                    self.accepts_slices &= p.allowed_rows is None
-                if p.scores:
-                    self._sort_scores(p, profile.weight(p.use.name))
-        self._find_dominant_score()
-        self._find_tiers(in_tier=in_tier)
-
-    def _find_tiers(self, *, in_tier: bool) -> None:
-        """Find out whether rows must be compared tier by tier, and if the best tier is enough."""
-        self.tiered: PreFilterOutcome | None = None
-        tiered = [p for p in self.outcomes if p.tiers]
-        self.may_have_tiers = bool(tiered) or any(p.use.tiers for p in self.per_pod)
-        if tiered and not in_tier:
-            first = tiered[0]
-            if (
-                len(tiered) == 1
-                and self.has_totals
-                and self.accepts_slices
-                and (first.use.has_tier_rows and first.filters and first.row_results is None)
-            ):
-                self.tiered = first
-            self.has_totals = False
-
     def tier_classes(self) -> Iterator[PodClass]:
         """Return the class restricted to the rows of each tier, the best first; refresh them.
 
@@ -187,48 +130,6 @@ class PodClass:
                     self._profile, self._nodes, self.outcomes, None, mask, in_tier=True
                 )
             yield found
-
-    def _sort_verdicts(self, row_results: RowResults, *, node_scope: bool) -> None:
-        if node_scope:
-            self._node_results.append(row_results)
-            return
-        self._row_results.append(row_results)
-        if row_results.verdicts is not None:
-            assert row_results.verdict_at is not None
-            self._verdicts.append(row_results.verdicts)
-            self._verdicts_at.append(row_results.verdict_at)
-
-    def _sort_scores(self, p: PreFilterOutcome, weight: int) -> None:
-        """Group one score: uncached, normalized by range, plain, or none that totals can have."""
-        row_results = p.row_results
-        if row_results is None:
-            self.uncached_scores.append(p)
-        elif p.use.normalizes_itself or p.score_error:
-            self.has_totals = False
-        elif p.use.normalizes_by_range:
-            self._constant_scores = False
-            self.normalized_scores.append(
-                NormalizedScore(row_results, weight, node_scope=p.use.node_scope)
-            )
-        else:
-            assert row_results.raw is not None
-            assert row_results.raw_at is not None
-            self.plain_scores.append((row_results.raw, row_results.raw_at, float(weight)))
-
-    def _find_dominant_score(self) -> None:
-        """Separate the score that outweighs all others together, if there is one."""
-        if not self.normalized_scores:
-            return
-        first = max(self.normalized_scores, key=lambda part: part.weight)
-        rest = [part for part in self.normalized_scores if part is not first]
-        others = sum([part.weight for part in rest]) + sum(
-            [weight for _, _, weight in self.plain_scores]
-        )
-        if first.weight > HIGHEST_SCORE * others:
-            self.dominant_score = DominantScore(
-                first.row_results, first.weight, HIGHEST_SCORE * others
-            )
-            self.normalized_scores = rest
 
     def first_rejections(self, uncached: list[Verdicts]) -> FirstRejections | None:
         """Return each row's first rejection, or None if it cannot be cached; call after refresh.
