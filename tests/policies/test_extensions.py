@@ -5,6 +5,7 @@ import pytest
 from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST, POLICY_UID
 from holdfast.api.scheme import PODS, RESOURCE_POLICIES
 from holdfast.testing import a_replica_set
+from policies.costs import RecordedWrites
 from policies.objects import (
     UNIT_FULL,
     WEB,
@@ -317,6 +318,16 @@ async def test_labels_are_restored_if_the_bind_fails(cluster, network):
     await cluster.advance(30)
     assert (await cluster.pod("x", WEB)).metadata.labels["paid"] == "yes"
     assert (await node_of(cluster, "x"))[0] == "a"
+
+
+async def test_only_labels_cost_writes_before_the_bind(start):
+    writes = RecordedWrites()
+    cluster = await start(wrap=writes.wrap)
+    await cluster.create(marking(), pod("x", cpu="8"), pod("y", cpu="8"))
+    await cluster.create(pod("z"), pod("free", app="other"))
+    at_first = {name: writes.of(f"/pods/{name}")[0] for name in ("x", "y", "z", "free")}
+    bound_first = [name for name, (_, path) in at_first.items() if path.endswith("/binding")]
+    assert bound_first == ["z", "free"]
 
 
 async def test_the_deletion_cost_is_sent_with_the_binding(cluster):

@@ -255,6 +255,14 @@ class PreBindPlugin(Plugin, Protocol):
         ...
 
 
+class PreBindPreFlightPlugin(PreBindPlugin, Protocol):
+    """Tell that PreBind has nothing to do: then the pod's expected node need not be written."""
+
+    def pre_bind_pre_flight(self, state: State, placement: Placement) -> bool:
+        """Return whether ``pre_bind`` yields any call for this placement."""
+        ...
+
+
 class BindPlugin(Plugin, Protocol):
     """Bind the pod."""
 
@@ -317,6 +325,7 @@ __all__ = [
     "PostFilterPlugin",
     "PostFilterResult",
     "PreBindPlugin",
+    "PreBindPreFlightPlugin",
     "PreEnqueuePlugin",
     "PreFilterPlugin",
     "PreFilterResult",

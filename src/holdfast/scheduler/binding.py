@@ -29,7 +29,9 @@ from holdfast.framework.plugin import (
     Placement,
     PostBindPlugin,
     PreBindPlugin,
+    PreBindPreFlightPlugin,
     Skip,
+    implements,
     runs_for,
 )
 from holdfast.framework.world import World
@@ -183,13 +185,23 @@ def _raise_if_cancelled(placement: Placement) -> None:
         raise BindFailed(placement.abort_reason)
 
 
+def pre_bind_plugins(profile: Profile, placement: Placement) -> Iterator[PreBindPlugin]:
+    """Return the PreBind plugins that may write or wait before the pod is bound."""
+    for plugin in profile.plugins_at(PreBindPlugin):
+        if not runs_for(plugin, placement):
+            continue
+        if implements(plugin, PreBindPreFlightPlugin):
+            state = placement.states.get(plugin.name)
+            if not plugin.pre_bind_pre_flight(state, placement):
+                continue
+        yield plugin
+
+
 def _pre_bind_plugins(
     call_runner: ApiCallRunner, profile: Profile, placement: Placement
 ) -> Iterator[Any]:
     """Return the PreBind plugins of the pod, and the annotation writer if an extender binds it."""
-    for plugin in profile.plugins_at(PreBindPlugin):
-        if runs_for(plugin, placement):
-            yield plugin
+    yield from pre_bind_plugins(profile, placement)
     binder = call_runner.binder
     if placement.annotations and binder is not None and binder.is_binder(placement.pod):
         yield AnnotationWriter()

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import ClusterEvent, Code, Placement, PreBindPlugin, runs_for
+from holdfast.framework.plugin import ClusterEvent, Code, Placement
 from holdfast.framework.waiting_pods import WaitingPod, WaitOutcome
 from holdfast.framework.world import World
 from holdfast.scheduler.background_tasks import BackgroundTasks, Task
@@ -20,6 +20,7 @@ from holdfast.scheduler.binding import (
     BindOutcome,
     bind,
     post_bind,
+    pre_bind_plugins,
     read_bind_outcome,
     undo,
 )
@@ -45,8 +46,7 @@ class AssumedPod:
     @property
     def has_pre_bind(self) -> bool:
         """Whether PreBind plugins write or wait before the pod is bound."""
-        plugins = self.profile.plugins_at(PreBindPlugin)
-        return any(runs_for(plugin, self.placement) for plugin in plugins)
+        return any(True for _ in pre_bind_plugins(self.profile, self.placement))
 
 
 @dataclass(slots=True, eq=False)

@@ -251,6 +251,10 @@ class ResourcePolicyPlugin:
     def unreserve(self, _state: PolicyState, _placement: Placement) -> None:
         """Do nothing: the pod counts only while it is in the node table."""
 
+    def pre_bind_pre_flight(self, state: PolicyState, placement: Placement) -> bool:
+        """Return whether labels of the unit are to be written."""
+        return bool(writes.labels_to_write(state, placement))
+
     def pre_bind(self, state: PolicyState, placement: Placement) -> ApiCalls:
         """Write the labels of the unit on the pod."""
         yield from writes.write_labels(state, placement)

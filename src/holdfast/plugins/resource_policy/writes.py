@@ -28,17 +28,21 @@ def annotate(state: PolicyState, placement: Placement) -> None:
         sent[POLICY_UID] = state.policy.object.uid
 
 
-def write_labels(state: PolicyState, placement: Placement) -> ApiCalls:
-    """Write the labels of the unit on the pod."""
+def labels_to_write(state: PolicyState, placement: Placement) -> Mapping[str, str]:
+    """Return the labels of the unit that the pod lacks and its controller does not need."""
     unit = _best_unit(state, placement.row)
     wanted = {} if unit is None else state.policy.units[unit].pod_labels
     found = placement.pod.labels
-    labels = {
+    return {
         key: value
         for key, value in wanted.items()
         if found.get(key) != value and not _is_of_controller(state, placement, key)
     }
-    if labels:
+
+
+def write_labels(state: PolicyState, placement: Placement) -> ApiCalls:
+    """Write the labels of the unit on the pod."""
+    if labels := labels_to_write(state, placement):
         yield _patch(placement, labels)
 
 
