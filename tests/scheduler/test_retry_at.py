@@ -235,3 +235,21 @@ def test_a_gated_pod_stays_gated():
     assert pod.queue_name == "gated"
     queue.flush(200.0, 200.0)
     assert pod.queue_name == "gated"
+
+
+def test_times_of_pods_that_are_gone_are_removed_when_they_are_many():
+    def waiting(name, at):
+        return QueuedPodInfo(pod_info(name), since=0.0, queue_name="unschedulable", retry_at=at)
+
+    times, first, passing = RetryTimes(), waiting("first", 1.0), waiting("passing", 2.0)
+    times.add(first)
+    times.add(passing)
+    passing.queue_name = ""  # tried just now
+    for i in range(5000):
+        pod = waiting(f"p{i}", 1e9 + i)
+        times.add(pod)
+        pod.queue_name = ""
+        assert len(times._heap) <= 1001
+    passing.queue_name = "unschedulable"
+    times.add(passing)
+    assert list(times.pop_due(3.0)) == [first, passing]

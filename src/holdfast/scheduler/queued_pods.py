@@ -120,20 +120,28 @@ def _is_current(entry: HeapEntry) -> bool:
     return pod.queue_name == "backoff" and pod.order == entry[3]
 
 
+MIN_RETRIES_TO_CLEAN = 1000
+"""Fewer entries in the retry times are left alone."""
+
+
 @dataclass(slots=True)
 class RetryTimes:
     """The unschedulable pods that are tried again at a time, in a heap by that time.
 
     Times are seconds since the epoch. An entry is stale, and is skipped, if its pod has left the
-    unschedulable pods or has another ``retry_at`` by now.
+    unschedulable pods or has another ``retry_at`` by now. If most entries are stale, these are
+    removed: with a time-out of days they would keep pods that are gone.
     """
 
     _heap: list[tuple[float, int, QueuedPodInfo]] = field(default_factory=list)
     _added: int = 0
+    _clean_at: int = MIN_RETRIES_TO_CLEAN
 
     def add(self, pod: QueuedPodInfo) -> None:
         """Add a pod, if it has a time that was not added yet."""
         if pod.retry_at is not None and pod.newest_retry != pod.retry_at:
+            if len(self._heap) >= self._clean_at:
+                self._remove_stale()
             self._added += 1
             pod.newest_retry = pod.retry_at
             heapq.heappush(self._heap, (pod.retry_at, self._added, pod))
@@ -155,6 +163,17 @@ class RetryTimes:
         if pod.newest_retry == time:
             pod.newest_retry = None
         return pod
+
+    def _remove_stale(self) -> None:
+        current = []
+        for entry in self._heap:
+            if self._is_current(entry):
+                current.append(entry)
+            elif entry[2].newest_retry == entry[0]:
+                entry[2].newest_retry = None
+        heapq.heapify(current)
+        self._heap = current
+        self._clean_at = max(MIN_RETRIES_TO_CLEAN, 2 * len(current))
 
     @staticmethod
     def _is_current(entry: tuple[float, int, QueuedPodInfo]) -> bool:
