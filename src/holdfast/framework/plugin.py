@@ -59,6 +59,7 @@ from holdfast.framework.preemption_support import (
 )
 from holdfast.framework.traits import Plugin, Scope, Traits, implements
 from holdfast.framework.values import (
+    MERGE_PATCH,
     NO_CHANGE,
     AnyRows,
     ApiCall,
@@ -296,6 +297,7 @@ def runs_for(plugin: Plugin, placement: Placement) -> bool:
 
 
 __all__ = [
+    "MERGE_PATCH",
     "NO_CHANGE",
     "AnyRows",
     "ApiCall",

@@ -178,6 +178,8 @@ class ApiCall:
 
 
 ApiCalls = Generator[ApiCall, Any, None]
+MERGE_PATCH = "application/merge-patch+json"
+"""The content type of a JSON merge patch."""
 
 
 @dataclass(frozen=True, slots=True)

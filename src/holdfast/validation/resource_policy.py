@@ -11,8 +11,8 @@ from holdfast.api.quantity import Quantity
 from holdfast.api.resource_names import is_counted
 from holdfast.api.resource_policy import ResourcePolicySpec, Unit
 from holdfast.errors import Cause
+from holdfast.validation.template import NOT_NEGATIVE
 
-_NEGATIVE = "must be greater than or equal to 0"
 _OWN_DOMAINS = (
     "resourcepolicy.scheduling.sigs.x-k8s.io/",
     "scheduling.koordinator.sh/",
@@ -70,7 +70,7 @@ def check_ambiguity(spec: ResourcePolicySpec) -> Iterator[Cause]:
     rule, at = spec.when_try_next_units, "spec.whenTryNextUnits.timeout"
     if rule.policy == values.TIMEOUT_OR_EXCEED_MAX:
         if rule.timeout_seconds < 0:
-            yield field_errors.invalid(at, rule.timeout, _NEGATIVE)
+            yield field_errors.invalid(at, rule.timeout, NOT_NEGATIVE)
     elif rule.timeout != values.DEFAULT_TIMEOUT:
         message = f"may not be specified unless `policy` is '{values.TIMEOUT_OR_EXCEED_MAX}'"
         yield field_errors.forbidden(at, message)
@@ -79,13 +79,13 @@ def check_ambiguity(spec: ResourcePolicySpec) -> Iterator[Cause]:
 def _check_caps(path: str, unit: Unit) -> Iterator[Cause]:
     for field, number in (("priority", unit.priority), ("maxCount", unit.max_count or 0)):
         if number < 0:
-            yield field_errors.invalid(f"{path}.{field}", number, _NEGATIVE)
+            yield field_errors.invalid(f"{path}.{field}", number, NOT_NEGATIVE)
     for name, text in unit.max_resources.items():
         at = f"{path}.maxResources[{name}]"
         if not is_counted(name):
             yield field_errors.invalid(at, name, "must be a resource that pods request")
         elif Quantity.parse(text) < Quantity(0):
-            yield field_errors.invalid(at, text, _NEGATIVE)
+            yield field_errors.invalid(at, text, NOT_NEGATIVE)
 
 
 def _check_unit_names(units: Sequence[Unit]) -> Iterator[Cause]:

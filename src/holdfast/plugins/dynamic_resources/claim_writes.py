@@ -17,10 +17,9 @@ from holdfast.devices.claims import is_reserved_for
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.extended_resources import RequestsAndMappings
 from holdfast.errors import Conflict, HoldfastError, NotFound
-from holdfast.framework.plugin import ApiCall, ApiCalls
+from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
 from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, UnallocatedClaims
 
-MERGE = "application/merge-patch+json"
 _MAX_ATTEMPTS = 5
 
 Writes = Generator[ApiCall, Any, ResourceClaim]
@@ -75,7 +74,7 @@ def _read_stored(state: DynamicResourcesState, claim: ResourceClaim) -> ApiCalls
 def deallocation(claim: ResourceClaim) -> ApiCall:
     """Return the call that deallocates a claim."""
     body = _guarded(claim, {"status": {"allocation": None, "reservedFor": None, "devices": None}})
-    return ApiCall("patch", _path(claim, "status"), body, MERGE)
+    return ApiCall("patch", _path(claim, "status"), body, MERGE_PATCH)
 
 
 def deletion(claim: ResourceClaim) -> tuple[ApiCall, ...]:
@@ -84,7 +83,7 @@ def deletion(claim: ResourceClaim) -> tuple[ApiCall, ...]:
     calls = [ApiCall("delete", _path(claim))]
     if len(without) != len(claim.metadata.finalizers):
         body = _guarded(claim, {"metadata": {"finalizers": without}})
-        calls.insert(0, ApiCall("patch", _path(claim), body, MERGE))
+        calls.insert(0, ApiCall("patch", _path(claim), body, MERGE_PATCH))
     return tuple(calls)
 
 
@@ -198,7 +197,7 @@ def _patch_pod_status(state: DynamicResourcesState, status: Body | None) -> ApiC
         "status": {"extendedResourceClaimStatus": status},
     }
     try:
-        yield ApiCall("patch", PODS.path(pod.namespace, pod.name, "status"), body, MERGE)
+        yield ApiCall("patch", PODS.path(pod.namespace, pod.name, "status"), body, MERGE_PATCH)
     except NotFound:
         raise
     except HoldfastError as failure:
@@ -259,7 +258,7 @@ def _until_no_conflict(current: ResourceClaim, write: Callable[[ResourceClaim], 
 def _patch(claim: ResourceClaim, change: Mapping[str, Any], part: str, what: str) -> Writes:
     """Patch a claim if it still has the version that was read."""
     try:
-        raw = yield ApiCall("patch", _path(claim, part), _guarded(claim, change), MERGE)
+        raw = yield ApiCall("patch", _path(claim, part), _guarded(claim, change), MERGE_PATCH)
     except (Conflict, NotFound):
         raise
     except HoldfastError as failure:

@@ -23,6 +23,7 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
 from holdfast.framework.plugin import (
+    MERGE_PATCH,
     AnyRows,
     ApiCall,
     ApiCalls,
@@ -194,7 +195,7 @@ def _annotate(pod: PodInfo, allocated: str | None) -> ApiCall:
     annotations = {names.ALLOCATED: allocated, names.DRAWS: None}
     meta = {"uid": pod.pod.metadata.uid, "annotations": annotations}
     path = PODS.path(pod.namespace, pod.name)
-    return ApiCall("patch", path, {"metadata": meta}, "application/merge-patch+json")
+    return ApiCall("patch", path, {"metadata": meta}, MERGE_PATCH)
 
 
 def _remove_annotation(pod: PodInfo) -> ApiCalls:

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 
 from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST, POLICY_UID
 from holdfast.api.scheme import PODS
-from holdfast.framework.plugin import ApiCall, ApiCalls, Placement
+from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls, Placement
 from holdfast.plugins.resource_policy.state import PolicyState
-
-MERGE = "application/merge-patch+json"
 
 
 def annotate(state: PolicyState, placement: Placement) -> None:
@@ -73,4 +71,4 @@ def _best_unit(state: PolicyState, row: int) -> int | None:
 def _patch(placement: Placement, labels: Mapping[str, str | None]) -> ApiCall:
     pod = placement.pod.pod
     body = {"metadata": {"uid": pod.metadata.uid, "labels": dict(labels)}}
-    return ApiCall("patch", PODS.path(pod.namespace, pod.name), body, MERGE)
+    return ApiCall("patch", PODS.path(pod.namespace, pod.name), body, MERGE_PATCH)

@@ -27,9 +27,8 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import PodVolumes
 from holdfast.columns.volumes.matching import is_bound_to, matches_node_affinity
 from holdfast.errors import HoldfastError, NotFound
-from holdfast.framework.plugin import ApiCall, ApiCalls
+from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
 
-MERGE = "application/merge-patch+json"
 POLL_SECONDS = 1.0
 Progress = Generator[ApiCall, Any, bool]
 
@@ -77,9 +76,9 @@ def bind_volumes(waiting: VolumesToBind, timeout: int) -> ApiCalls:
     for volume, _claim in waiting.pod_volumes.static_bindings:
         change = {"spec": {"claimRef": json_values(volume.spec.claim_ref)}}
         path = PERSISTENT_VOLUMES.path(name=volume.name)
-        yield ApiCall("patch", path, _guarded(volume, change), MERGE)
+        yield ApiCall("patch", path, _guarded(volume, change), MERGE_PATCH)
     for claim in waiting.pod_volumes.dynamic_provisions:
-        yield ApiCall("patch", _path(claim), _guarded(claim, {}), MERGE)
+        yield ApiCall("patch", _path(claim), _guarded(claim, {}), MERGE_PATCH)
     # Plugins have no clock: the timeout is counted in polls.
     for _ in range(max(1, round(timeout / POLL_SECONDS))):
         yield ApiCall("sleep", "", POLL_SECONDS)
