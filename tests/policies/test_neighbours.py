@@ -5,6 +5,7 @@ from dataclasses import replace
 from holdfast.api.scheme import NODES
 from holdfast.plugins import default_profiles
 from policies.objects import (
+    UNIT_FULL,
     WEB,
     condition,
     create_each,
@@ -95,7 +96,7 @@ async def test_a_tainted_unit_is_passed_over(governed):
         await governed.client.patch(NODES, name, {"spec": {"taints": [taint]}})
     await governed.settle()
     assert await place(governed, 1) == ["b"]
-    assert await event_messages(governed, "ResourcePolicyUnitFull", "w0") == []
+    assert await event_messages(governed, UNIT_FULL, "w0") == []
     tolerating = {"tolerations": [{"operator": "Exists"}]}
     assert await place(governed, 1, "t", **tolerating) == ["a"]
 
@@ -104,7 +105,7 @@ async def test_if_all_is_full_and_the_node_outside_lacks_cpu_a_node_may_help(gov
     await create_each(governed, pod("c", app="other", cpu="8", node="c1"))
     assert await place(governed, 6) == ["a", "a", "b", "b", "b", ""]
     assert (await condition(governed, "w5")).reason == "Unschedulable"
-    assert await event_messages(governed, "ResourcePolicyUnitFull", "w5") == []
+    assert await event_messages(governed, UNIT_FULL, "w5") == []
 
 
 async def test_a_pod_with_spec_node_name_is_not_checked_and_counts(governed):

@@ -2,6 +2,7 @@
 
 from holdfast.testing import a_reservation
 from policies.objects import (
+    UNIT_FULL,
     WEB,
     create_each,
     event_messages,
@@ -76,7 +77,7 @@ async def test_P033_with_order_score_the_other_scores_may_decide(start):
     assert (scores["a1"], scores["b1"], scores["c1"]) == (100, 80, 0)
     # Caps hold with any order, and full units are named in the event.
     assert sorted(await place(cluster, 4, "x")).count("b") <= 2
-    assert await event_messages(cluster, "ResourcePolicyUnitFull", "w0") == []
+    assert await event_messages(cluster, UNIT_FULL, "w0") == []
 
 
 def reserved_on(name, **more):

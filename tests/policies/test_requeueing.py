@@ -74,7 +74,7 @@ async def test_P007_if_they_count_it_waits_until_the_pod_is_gone(cluster):
     assert (await node_of(cluster, "w5"))[0] == "a"
 
 
-async def test_P007_a_failed_bind_requeues_it(required, network):
+async def test_P007_the_place_of_a_failed_bind_is_used(required, network):
     fail_binds(network, name="w4")
     assert await place(required, 4) == ["a", "a", "b", "b"]
     await required.create(pod("w4"), settle=False)
@@ -158,8 +158,8 @@ async def test_pods_of_a_node_that_comes_back_may_fill_a_unit_that_others_wait_f
     rule = {"policy": "ExceedMax"}
     units = [od(max_count=1), spot()]
     await cluster.create(policy(strategy="required", when_try_next_units=rule, units=units))
-    fillers = [pod(f"f-{n}", app="other", cpu="8", node=n) for n in ("a1",)]
-    await create_each(cluster, *fillers, pod("there", cpu=None, node="a2"))
+    filler = pod("f-a1", app="other", cpu="8", node="a1")
+    await create_each(cluster, filler, pod("there", cpu=None, node="a2"))
     a2 = node("a2")
     await cluster.client.delete(NODES, "a2")
     await cluster.create(pod("w"))

@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.testing import a_reservation
 from policies.objects import (
+    UNIT_FULL,
     WEB,
     create_each,
     event_messages,
@@ -59,9 +60,7 @@ async def test_an_owner_counts_where_it_lands(governed):
     assert pods_in_table(governed) == {"a": 2}
     # The reservation has CPU left for two more owners, but its unit is full.
     assert await place(governed, 1, "x") == ["b"]
-    assert await event_messages(governed, "ResourcePolicyUnitFull", "x0") == [
-        "unit od is full (2/2)"
-    ]
+    assert await event_messages(governed, UNIT_FULL, "x0") == ["unit od is full (2/2)"]
 
 
 async def test_a_reservation_breaks_ties_inside_a_tier(governed):
