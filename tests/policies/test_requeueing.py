@@ -8,6 +8,7 @@ from policies.objects import (
     PLUGIN,
     WEB,
     create_each,
+    delay_binds,
     delete_gone,
     edit_policy,
     fail_binds,
@@ -22,6 +23,7 @@ from policies.objects import (
     spot,
     terminate,
 )
+from scheduler.scheduler_network import SchedulerNetwork
 
 BACKOFF = 1.5
 """Longer than the first backoff of a pod, much shorter than the flush after 5 minutes; seconds."""
@@ -74,14 +76,18 @@ async def test_P007_if_they_count_it_waits_until_the_pod_is_gone(cluster):
     assert (await node_of(cluster, "w5"))[0] == "a"
 
 
-async def test_P007_the_place_of_a_failed_bind_is_used(required, network):
+async def test_P007_a_bind_that_fails_requeues_it(start, network):
+    """Its backoff is over when the bind fails, so it comes before the pod that is not bound."""
+    slow = SchedulerNetwork()
+    cluster = await start(wrap=lambda inner, clock: slow.wrap(network.wrap(inner, clock), clock))
+    await cluster.create(policy(strategy="required"))
+    delay_binds(slow, 5, name="w4")
     fail_binds(network, name="w4")
-    assert await place(required, 4) == ["a", "a", "b", "b"]
-    await required.create(pod("w4"), settle=False)
-    await required.create(pod("w5"))
-    # One of the two gets the last place, whichever is tried first.
-    await required.advance(30)
-    assert sorted([(await node_of(required, name))[:1] for name in ("w4", "w5")]) == ["", "b"]
+    assert await place(cluster, 6) == ["a", "a", "b", "b", "", ""]
+    await cluster.advance(5.5)
+    assert (await node_of(cluster, "w5"))[:1] == "b"
+    await cluster.advance(30)
+    assert await node_of(cluster, "w4") == ""
 
 
 async def test_P007_a_pod_that_is_relabelled_and_no_longer_selected_requeues_it(waiting):
