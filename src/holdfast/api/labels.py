@@ -99,7 +99,11 @@ class Selector:
         """
         if self.requirements is None:
             return False
-        return all(requirement.matches(labels) for requirement in self.requirements)
+        # Asked for every pair of groups: `all` takes twice as long.
+        for requirement in self.requirements:  # noqa: SIM110
+            if not requirement.matches(labels):
+                return False
+        return True
 
     @property
     def everything(self) -> bool:

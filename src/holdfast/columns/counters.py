@@ -151,7 +151,11 @@ class SelectorCount:
         self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
     ) -> bool:
         """Return whether pods with these labels in that namespace are counted."""
-        return all(c.matches(namespace, namespace_labels, labels) for c in self.pod_selectors)
+        # Asked for every pair of groups: `all` takes twice as long.
+        for selector in self.pod_selectors:
+            if not selector.matches(namespace, namespace_labels, labels):
+                return False
+        return True
 
     def move(self, row: int, by: int, *, live: bool) -> None:
         """Add (+1) or remove (-1) a matching pod; ``live`` if it is not terminating."""
