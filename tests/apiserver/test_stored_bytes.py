@@ -2,7 +2,8 @@
 
 ``recorded/store.tar.xz`` contains a data directory with one object of every kind at that time. This
 build must open it, return every object unchanged, and store the same bytes for the same requests.
-Only the CRDs that Holdfast ships change: they are those of this build.
+Only the CRDs that Holdfast ships change: they are those of this build; and a role that has got more
+rules since.
 ``--record`` writes the archive only if it does not exist.
 """
 
@@ -26,7 +27,8 @@ RECORDED = Path(__file__).parent / "recorded"
 ARCHIVE = RECORDED / "store.tar.xz"
 SHOWN = RECORDED / "store.shown"
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions", "")
-SHIPPED = {(*DEFINITIONS, crd["metadata"]["name"]) for crd in shipped_crds()}
+SCHEDULER_ROLE = ("rbac.authorization.k8s.io", "clusterroles", "", "system:kube-scheduler")
+SHIPPED = {(*DEFINITIONS, crd["metadata"]["name"]) for crd in shipped_crds()} | {SCHEDULER_ROLE}
 OWN = re.compile(rb'"(uid|resourceVersion)":"[^"]*"')
 
 
@@ -123,3 +125,34 @@ async def test_a_definition_that_a_client_changed_stays(earlier):
     await definition(earlier, names)
     spec, meta = await definition(earlier)
     assert (spec["names"]["shortNames"], meta["generation"]) == (["rsp", "policy"], 3)
+
+
+ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:kube-scheduler"
+COSTS = {
+    "verbs": ["delete", "patch", "get", "list", "watch"],
+    "apiGroups": [""],
+    "resources": ["pods"],
+}
+
+
+async def role(directory):
+    """Return the stored role of schedulers after a start."""
+    async with start_server(directory, clock=VirtualClock()) as api:
+        return (await api.call("GET", ROLE)).json
+
+
+async def test_a_role_of_an_earlier_build_gets_the_rules_it_lacks_once(earlier):
+    first = await role(earlier)
+    assert COSTS in first["rules"]
+    assert await role(earlier) == first
+
+
+async def test_a_role_that_must_stay_is_not_changed(earlier):
+    keep = {
+        "metadata": {"annotations": {"rbac.authorization.kubernetes.io/autoupdate": "false"}},
+        "rules": [],
+    }
+    merge = {"content-type": "application/merge-patch+json"}
+    async with start_server(earlier, clock=VirtualClock()) as api:
+        assert (await api.call("PATCH", ROLE, keep, headers=merge)).status == 200
+    assert not (await role(earlier)).get("rules")

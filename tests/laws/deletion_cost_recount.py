@@ -140,7 +140,8 @@ class CostRecount:
             )
             cap = unit.max_count
             usage.append(f"{unit.name} {most}" if cap is None else f"{unit.name} {most}/{cap}")
-            free.append(None if cap is None else max(0, cap - most))
+            places = None if cap is None else max(0, cap - most)
+            free.append(0 if any(used_up(unit, group) for group in groups) else places)
             above |= any(over(unit, group) for group in groups)
         others = [p for p in self.policies if p.uid != policy.uid]
         mine = [pod for pod in self.pods if selects(policy, pod) and not pod.finished]
@@ -214,11 +215,20 @@ def over(unit, pods):
 
 def exceeded(unit, pods):
     """Return the resources of which pods request more than the cap."""
-    return [
-        name
+    return [name for name, left in free_nanos(unit, pods).items() if left < 0]
+
+
+def used_up(unit, pods):
+    """Return whether nothing is left of some resource with a cap."""
+    return any(left <= 0 for left in free_nanos(unit, pods).values())
+
+
+def free_nanos(unit, pods):
+    """Return what pods leave of each resource with a cap."""
+    return {
+        name: nanos(cap) - sum(request_nanos(pod).get(name, 0) for pod in pods)
         for name, cap in unit.max_resources.items()
-        if sum(request_nanos(pod).get(name, 0) for pod in pods) > nanos(cap)
-    ]
+    }
 
 
 def requests_above(unit, pods, pod):

@@ -204,6 +204,15 @@ async def test_a_policy_without_a_cap_has_unlimited_headroom(cluster):
     assert (found.usage, found.headroom) == ("od 2, spot 0/3", "unlimited")
 
 
+async def test_a_unit_that_has_used_up_its_resources_has_no_headroom(cluster):
+    await cluster.create(policy(units=[od(max_count=5, max_resources={"cpu": "2"}), spot()]))
+    await place(cluster, 1)
+    assert (await status(cluster)).headroom == "7"
+    await place(cluster, 1, prefix="x")
+    found = await status(cluster)
+    assert (found.usage, found.headroom) == ("od 2/5, spot 0/3", "3")
+
+
 async def shrunk_after_lowering_the_cap(cluster):
     """Run a Deployment of 4, lower the cap of od to 1, scale to 3; return costs and pods."""
     await cluster.create(policy())

@@ -21,6 +21,9 @@ from holdfast.errors import from_status
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _SHIPPED_GENERATION = "holdfast.dev/shipped-generation"
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_ROLES = f"{_RBAC}/clusterroles"
+_AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _CRITICAL = {
     "system-cluster-critical": "Used for system critical pods that must run in the cluster, but "
@@ -51,11 +54,10 @@ def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
     for name, value in SYSTEM_PRIORITIES.items():
         obj = {"metadata": {"name": name}, "value": value, "description": _CRITICAL[name]}
         yield "/apis/scheduling.k8s.io/v1/priorityclasses", obj
-    rbac = "/apis/rbac.authorization.k8s.io/v1"
     for role in ROLES:
-        yield f"{rbac}/clusterroles", role
+        yield _ROLES, role
     for binding in BINDINGS:
-        yield f"{rbac}/clusterrolebindings", binding
+        yield f"{_RBAC}/clusterrolebindings", binding
     for definition in shipped_crds():
         yield _DEFINITIONS, definition
 
@@ -63,7 +65,8 @@ def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
 async def create_bootstrap_objects(server: RequestHandler) -> None:
     """Create the missing objects by requests to the server; existing ones stay unchanged.
 
-    Only our own CRDs are replaced when another build stored them and no client changed them.
+    Only our own CRDs are replaced when another build stored them and no client changed them, and
+    roles get the rules that they lack.
     """
     await asyncio.gather(*(_create(server, path, body) for path, body in _requests()))
 
@@ -72,6 +75,8 @@ async def _create(server: RequestHandler, path: str, body: bytes) -> None:
     response = await _send(server, "POST", path, body)
     if response.status == 409 and path == _DEFINITIONS:
         await _replace_definition(server, msgspec.json.decode(body))
+    elif response.status == 409 and path == _ROLES:
+        await _add_missing_rules(server, msgspec.json.decode(body))
     elif response.status not in (201, 409):
         raise from_status(response.status, msgspec.json.decode(response.body))
 
@@ -94,6 +99,20 @@ async def _replace_definition(server: RequestHandler, shipped: JsonObject) -> No
             return
         meta["annotations"] = {**notes, _SHIPPED_GENERATION: str(generation + 1)}
         response = await _send(server, "PUT", path, msgspec.json.encode(new))
+    if response.status != 200:
+        log.warning("%s stays as an earlier build stored it: %s", path, response.body.decode())
+
+
+async def _add_missing_rules(server: RequestHandler, shipped: JsonObject) -> None:
+    """Add the rules that a stored role lacks, unless it is annotated to stay as it is."""
+    path = f"{_ROLES}/{shipped['metadata']['name']}"
+    stored = msgspec.json.decode((await _send(server, "GET", path)).body)
+    rules, notes = stored.get("rules") or [], stored["metadata"].get("annotations") or {}
+    missing = [rule for rule in shipped.get("rules") or () if rule not in rules]
+    if not missing or "aggregationRule" in stored or notes.get(_AUTO_UPDATE) == "false":
+        return
+    stored["rules"] = [*rules, *missing]
+    response = await _send(server, "PUT", path, msgspec.json.encode(stored))
     if response.status != 200:
         log.warning("%s stays as an earlier build stored it: %s", path, response.body.decode())
 

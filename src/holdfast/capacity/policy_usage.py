@@ -77,7 +77,14 @@ class UnitUsage:
 
     @property
     def headroom(self) -> int | None:
-        """How many more pods ``maxCount`` allows for the fullest group; None without a cap."""
+        """How many more pods ``maxCount`` allows for the fullest group; None without a cap.
+
+        0 if a group has used up one of maxResources; else they are not regarded, because how many
+        pods they allow depends on the pods.
+        """
+        caps = self.unit.max_resources.items()
+        if any(g.resources[name] >= cap for g in self.groups for name, cap in caps):
+            return 0
         return self.unit.places_left(len(self.fullest.pods))
 
     @property
