@@ -292,3 +292,16 @@ def test_one_pod_a_host_until_hosts_run_out():
         "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules."
     )
     assert PROFILE.weight("InterPodAffinity") == 2
+
+
+@pytest.mark.parametrize(("rack", "fits"), (({}, True), ({"rack": "r"}, False)))
+def test_terms_of_nominated_pods_count_only_beside_other_terms(rack, fits):
+    """Upstream skips the plugin if the terms of existing pods are in no domain."""
+    away, next_node = required_anti_affinity(term(key="rack")), {"nominatedNodeName": "n-b"}
+    world = a_world(
+        a_node("n-b", labels={ZONE: "b"}),
+        a_node("old", pods="1", labels=rack),
+        a_pod("there", cpu=None, node="old", labels={"app": "web"}, affinity=away),
+        a_pod("next", cpu=None, affinity=required_anti_affinity(term()), status=next_node),
+    )
+    assert isinstance(outcome(world, waiting()), Placement) is fits

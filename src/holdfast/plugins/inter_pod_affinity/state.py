@@ -89,13 +89,19 @@ class AffinityState:
         return bool(self.affinity or self.anti_affinity or self.existing_anti_affinity)
 
     def violates_existing_at(self, row: int, change: PodChange) -> bool:
-        """Return whether a pod in the row's domains has anti-affinity to this one."""
+        """Return whether a pod in the row's domains has anti-affinity to this one.
+
+        Terms of added pods count only if some other term does: upstream's PreFilter skips the
+        plugin for a pod without terms if the terms of existing pods are in no domain.
+        """
+        any_counts = bool(self.affinity or self.anti_affinity)
         for existing in self.existing_anti_affinity:
             existing.domains.refresh()
             here = existing.domains.at(row)
             if here and here > self._removed_by(existing, row, change):
                 return True
-        return self._violated_by_added(row, change)
+            any_counts = any_counts or existing.domains.total > 0
+        return any_counts and self._violated_by_added(row, change)
 
     def _removed_by(self, existing: AnyTerm, row: int, change: PodChange) -> int:
         """Return how many pods with the term the change removes from the row's domain."""
