@@ -12,7 +12,7 @@ from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
 from holdfast.api.timestamps import parse_rfc3339
 
-NOBODY = Pod()
+NO_LABELS = Pod()
 """A pod without labels, which agrees with all pods of a policy."""
 OUTSIDE = -1
 """The priority of a node that is in no unit."""
@@ -86,7 +86,7 @@ class Recount:
     def headroom(self, policy, unit):
         """Return (counted pods, pods that are left for the group with the least, or None)."""
         alone = [Recount(self.nodes, [pod], []) for pod in self.pods]
-        there = [one.pods[0] for one in alone if one.counted(policy, unit, NOBODY)]
+        there = [one.pods[0] for one in alone if one.counted(policy, unit, NO_LABELS)]
         most = max([len(self.counted(policy, unit, pod)) + 1 for pod in there], default=0)
         return len(there), None if unit.max_count is None else max(0, unit.max_count - most)
 
