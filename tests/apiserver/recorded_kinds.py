@@ -64,10 +64,21 @@ GADGETS: Raw = {
     },
 }  # fmt: skip
 _GADGET: Raw = {"spec": {"size": 3, "parts": [{"name": "a"}]}}
+_EXACT = {"deviceClassName": "gpu.example.com", "count": 1, "allocationMode": "ExactCount"}
+_FLAT_CLAIM: Raw = {"devices": {"requests": [{"name": "gpu", **_EXACT}]}}
+_BASIC_SLICE: Raw = {
+    "driver": "gpu.example.com", "nodeName": "n1",
+    "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+    "devices": [{"name": "gpu-0", "basic": {"attributes": {"model": {"string": "a"}}}}],
+}  # fmt: skip
 _MORE: tuple[tuple[str, str, Raw, Raw], ...] = (
     ("two.example.com/v1", "Gadget", _GADGET, {"spec": {"size": 4}}),
     ("two.example.com/v1beta1", "Gadget", _GADGET, {"spec": {"size": 5}}),
-)
+    ("resource.k8s.io/v1beta1", "ResourceClaim", {"spec": _FLAT_CLAIM}, {}),
+    ("resource.k8s.io/v1beta1", "ResourceClaimTemplate", {"spec": {"spec": _FLAT_CLAIM}}, {}),
+    ("resource.k8s.io/v1beta1", "ResourceSlice", {"spec": _BASIC_SLICE},
+     {"spec": {"devices": [{"name": "gpu-1", "basic": {"allNodes": True}}]}}),
+)  # fmt: skip
 
 
 def _samples() -> dict[tuple[str, str], tuple[Raw, Raw]]:
@@ -77,6 +88,11 @@ def _samples() -> dict[tuple[str, str], tuple[Raw, Raw]]:
     }
     request = found["certificates.k8s.io/v1", "CertificateSigningRequest"][0]
     request["spec"] = request["spec"] | {"request": "YQ=="}  # that of the sample is random
+    for (api_version, kind), (obj, change) in tuple(found.items()):
+        if api_version == "resource.k8s.io/v1":  # those that differ are replaced below
+            for version in ("v1beta1", "v1beta2"):
+                beta = f"resource.k8s.io/{version}"
+                found[beta, kind] = (obj | {"apiVersion": beta}, change)
     for api_version, kind, body, change in _MORE:
         head = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "sample"}}
         found[api_version, kind] = (head | body, change)

@@ -19,6 +19,7 @@ MERGE = {"content-type": "application/merge-patch+json"}
 DESCRIBED = {
     (descriptor.resource.group, descriptor.resource.plural): descriptor
     for descriptor in (*BUILT_IN, *KNOWN_CUSTOM_RESOURCES.values())
+    if not descriptor.deprecation
 }
 KINDS = {
     where: s.unimplemented.warning for where, s in DESCRIBED.items() if s.unimplemented.warning

@@ -156,6 +156,8 @@ class KindDescriptor:
     storage_api_version: str = ""
     """The apiVersion written to the store; by default that of the storage version."""
     list_kind: str = ""
+    deprecation: str = ""
+    """The warning that every response gets, for a deprecated version."""
     crd_name: str = ""
     """The name of its CustomResourceDefinition; empty for a built-in kind."""
 

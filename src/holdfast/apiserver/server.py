@@ -30,7 +30,12 @@ from holdfast.apiserver.verbs.updating import update
 from holdfast.apiserver.verbs.watch import watch
 from holdfast.apiserver.wire.negotiation import negotiate_response
 from holdfast.apiserver.wire.request_info import RequestInfo, parse_request_info
-from holdfast.apiserver.wire.responses import StreamResponse, error_response, text_response
+from holdfast.apiserver.wire.responses import (
+    StreamResponse,
+    error_response,
+    text_response,
+    with_warning,
+)
 from holdfast.client.transport import Request, Response
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest, HoldfastError, NotAllowed, Unavailable
@@ -160,7 +165,8 @@ class ApiServer:
         if read_body is not None:
             request = replace(request, body=await read_body())
         op = Operation(self.context, request_info, descriptor, request, user, response_format)
-        return await self._run_verb(op)
+        response = await self._run_verb(op)
+        return with_warning(response, descriptor.deprecation)
 
     async def _run_verb(self, op: Operation) -> ServerResponse:
         request_info, descriptor = op.request_info, op.descriptor

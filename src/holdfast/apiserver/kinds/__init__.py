@@ -54,6 +54,6 @@ BUILT_IN: tuple[KindDescriptor, ...] = (
 )
 """All built-in kinds, in the order of discovery.
 
-Left out on purpose: beta versions whose schema differs from v1, ``componentstatuses``, which are
-not stored, and API priority and fairness, which nothing would enforce.
+Left out on purpose: beta versions but those of ``resource.k8s.io``, ``componentstatuses``, which
+are not stored, and API priority and fairness, which nothing would enforce.
 """

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from holdfast.api import scheme
-from holdfast.apiserver.descriptor import DeletionStrategy, KindDescriptor, selectable_fields
+from holdfast.apiserver.descriptor import (
+    Conversion,
+    DeletionStrategy,
+    KindDescriptor,
+    selectable_fields,
+)
+from holdfast.apiserver.kinds.resource_versions import (
+    CLAIM_V1BETA1,
+    SLICE_V1BETA1,
+    TEMPLATE_V1BETA1,
+)
 from holdfast.apiserver.tables.printer import (
     Obj,
     Printer,
@@ -55,7 +68,7 @@ _BINDING_CONDITIONS = UnimplementedField(
     "Devices with binding conditions are not allocated",
 )
 
-KINDS = (
+_V1 = (
     KindDescriptor(
         scheme.DEVICE_CLASSES,
         list_limits=tree_of(list_limits.DEVICE_CLASS),
@@ -85,3 +98,29 @@ KINDS = (
         unimplemented=UnimplementedFeatures(fields=(_BINDING_CONDITIONS,)),
     ),
 )
+
+
+_V1BETA1: dict[str, Conversion] = {
+    "resourceclaims": CLAIM_V1BETA1,
+    "resourceclaimtemplates": TEMPLATE_V1BETA1,
+    "resourceslices": SLICE_V1BETA1,
+}
+_DEPRECATED = {"v1beta1": ("v1.35+", "v1.38+"), "v1beta2": ("v1.36+", "v1.39+")}
+"""Since which release a version is deprecated, and since which it is not served."""
+
+
+def _in_beta(kind: KindDescriptor) -> Iterator[KindDescriptor]:
+    """Return a kind in its beta versions, which are stored as v1."""
+    r = kind.resource
+    conversions = {"v1beta1": _V1BETA1.get(r.plural), "v1beta2": None}
+    for version, conversion in conversions.items():
+        since, gone = _DEPRECATED[version]
+        beta = kind.in_version(replace(r, version=version), conversion)
+        yield replace(
+            beta,
+            deprecation=f"{r.group}/{version} {r.kind} is deprecated in {since}, unavailable in "
+            f"{gone}; use {r.api_version} {r.kind}",
+        )
+
+
+KINDS = (*_V1, *(beta for kind in _V1 for beta in _in_beta(kind)))

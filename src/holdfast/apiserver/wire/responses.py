@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 import yaml
 
 from holdfast.apiserver.wire.negotiation import JSON, PLAIN_JSON, YAML, ResponseFormat
+from holdfast.apiserver.wire.warning_header import warning_header
 from holdfast.client.transport import Response
 from holdfast.errors import Details, HoldfastError, status_of
 
@@ -93,3 +94,12 @@ def error_response(error: HoldfastError) -> Response:
 def with_headers(response: Response, headers: Mapping[str, str]) -> Response:
     """Copy a response and add headers."""
     return Response(response.status, {**response.headers, **headers}, response.body)
+
+
+def with_warning(response: Response | StreamResponse, warning: str) -> Response | StreamResponse:
+    """Copy a response and add a warning before its other warnings, if there is one to add."""
+    if not warning:
+        return response
+    others = response.headers.get("warning")
+    shown = ", ".join(filter(None, (warning_header([warning]), others)))
+    return replace(response, headers={**response.headers, "warning": shown})
