@@ -23,6 +23,7 @@ from holdfast.client.events import DRAIN_SECONDS
 from holdfast.client.http import HttpTransport
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, Refused, Unavailable
+from holdfast.feature_gates import Feature
 from holdfast.server_process import ServerProcess
 from holdfast.settings import (
     ClusterSettings,
@@ -78,7 +79,7 @@ class EmbeddedServer:
         https_server: HttpsServer | None = None
         try:
             credentials = ensure_credentials(data_dir / PKI, clock.now(), (settings.host,))
-            server = ApiServer.create(store, clock)
+            server = ApiServer.create(store, clock, feature_gates=settings.feature_gates)
             await server.start()
             https_server = await _listen(server, settings, credentials)
             url = _url_for_clients(https_server.url)
@@ -132,7 +133,11 @@ class Components:
             client_for("system:kube-controller-manager"), clock,
             settings=controller_settings(chosen.profiles.values()),
         )  # fmt: skip
-        self.simulated_nodes = SimulatedNodes(client_for("system:nodes"), clock)
+        self.simulated_nodes = SimulatedNodes(
+            client_for("system:nodes"),
+            clock,
+            claims=scheduler.feature_gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION),
+        )
         self.nodes = 0
         """Number of nodes after the start."""
         self._wanted = nodes.count

@@ -28,6 +28,7 @@ def scheduler_for(
         backoff=configuration.backoff,
         seed=settings.seed,
         check_invariants=settings.check_invariants,
+        feature_gates=settings.feature_gates,
     )
 
 

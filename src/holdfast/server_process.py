@@ -39,7 +39,8 @@ class ServerProcess:
         process = await asyncio.create_subprocess_exec(
             *COMMAND, "apiserver",
             "--data-dir", str(settings.data_dir), "--kubeconfig", str(kubeconfig),
-            "--host", settings.server.host, "--port", str(settings.server.port), "--announce",
+            "--host", settings.server.host, "--port", str(settings.server.port),
+            "--feature-gates", str(settings.server.feature_gates), "--announce",
             stdin=PIPE, stdout=PIPE,
             # Ctrl-C must not reach the child: components still write to it while they stop.
             start_new_session=True,

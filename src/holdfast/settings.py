@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from holdfast.feature_gates import FeatureGates
+
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
@@ -70,6 +72,7 @@ class ServerSettings:
     port: int = 6443
     """0: any free port."""
     limits: ServerLimits = field(default_factory=ServerLimits)
+    feature_gates: FeatureGates = field(default_factory=FeatureGates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class SchedulerSettings:
     the default is true. The embedded cluster has one scheduler and no leader election."""
     config: Path | None = None
     """A KubeSchedulerConfiguration."""
+    feature_gates: FeatureGates = field(default_factory=FeatureGates)
     controllers: bool = True
     """Whether ``holdfast scheduler`` also runs the controllers, in the same process."""
 

@@ -32,6 +32,7 @@ from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import ADMIN, User
 from holdfast.client.client import Client
 from holdfast.clock import Clock, SystemClock
+from holdfast.feature_gates import FeatureGates
 from holdfast.settings import ServerLimits
 from holdfast.store import Retention, Store
 from holdfast.store.database import WriteFault
@@ -147,7 +148,7 @@ class OpenWatch:
 async def start_server(
     directory: Path, *, clock: Clock | None = None, retention: Retention | None = None,
     limits: ServerLimits | None = None, fault: WriteFault | None = None,
-    kinds: Iterable[KindDescriptor] = BUILT_IN,
+    kinds: Iterable[KindDescriptor] = BUILT_IN, feature_gates: FeatureGates | None = None,
 ):  # fmt: skip
     """Run a server on a free port until the block ends; the directory can be used again."""
     clock = clock or SystemClock()
@@ -155,7 +156,9 @@ async def start_server(
     store = Store.open(directory / "store", clock, retention=kept, fault=fault)
     # Certificates are validated with the system clock, not with the clock of the server.
     credentials = ensure_credentials(directory / "pki", SystemClock().now())
-    server = ApiServer.create(store, clock, rng=random.Random(1), kinds=kinds)
+    server = ApiServer.create(
+        store, clock, rng=random.Random(1), kinds=kinds, feature_gates=feature_gates
+    )
     await server.start()
     https_server = await serve_https(server, "127.0.0.1", 0, credentials, limits)
     connector = aiohttp.TCPConnector(ssl=client_context(credentials), limit=0)

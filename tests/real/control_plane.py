@@ -69,6 +69,8 @@ class ControlPlane:
     """Disabled admission plugins; no controller manager creates the default service account."""
     audit: bool = False
     """Whether the requests of service accounts are logged, for ``requests_of``."""
+    flags: tuple[str, ...] = ()
+    """More flags of the API server."""
     processes: list[subprocess.Popen] = field(default_factory=list)
     url: str = ""
     token: str = ""
@@ -120,7 +122,7 @@ class ControlPlane:
             "--service-account-issuer", "https://kubernetes.default.svc",
             "--service-account-signing-key-file", key, "--service-account-key-file", key,
             "--disable-admission-plugins", ",".join(self.disabled),
-            "--endpoint-reconciler-type", "none", *self._audit_flags(),
+            "--endpoint-reconciler-type", "none", *self._audit_flags(), *self.flags,
         )  # fmt: skip
         self.url = f"https://127.0.0.1:{port}"
         self._await_ready()

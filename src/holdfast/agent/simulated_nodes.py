@@ -47,17 +47,17 @@ class SimulatedNodes:
 
     ``register`` creates Node objects. Every Node whose lease no other agent renews is adopted, so
     that a Node created by a user or a test becomes ready. The keys of the queue are ``node:`` or
-    ``pod:`` and the object's key.
+    ``pod:`` and the object's key. Without ``claims`` pods do not wait for their resource claims.
     """
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, *, claims: bool = True) -> None:
         self._client = client
         self._clock = clock
         self._recorder = EventRecorder(client, clock, component="kubelet")
         self._informers = InformerSet(client, clock=clock)
         self._nodes = self._informers.get(AGENT_NODES)
         self._pods = self._informers.get(AGENT_PODS)
-        self._claims = self._informers.get(RESOURCE_CLAIMS)
+        self._claims = self._informers.get(RESOURCE_CLAIMS) if claims else None
         self._node_leases = NodeLeases(client, clock)
         self._queue = WorkQueue(clock)
         self._pod_ips = AddressPool(POD_NETWORK)
@@ -67,7 +67,8 @@ class SimulatedNodes:
         self._tasks: list[asyncio.Task[None]] = []
         self._nodes.add_handler(self._node_changed)
         self._pods.add_handler(self._pod_changed)
-        self._claims.add_handler(self._claim_changed)
+        if self._claims is not None:
+            self._claims.add_handler(self._claim_changed)
 
     async def start(self) -> None:
         """Start the informers, wait until they have synced, and work in the background."""
@@ -200,9 +201,10 @@ class SimulatedNodes:
         self._queue.add_after(_POD + pod.key, TOO_LARGE_RETRY_SECONDS)
 
     def _problem(self, pod: AgentPod) -> str:
-        if pod.status.phase == "Running" or pod.terminating:
+        if self._claims is None or pod.status.phase == "Running" or pod.terminating:
             return ""
-        problem = unready_reason(pod, lambda n: self._claims.cache.get(f"{pod.namespace}/{n}"))
+        known = self._claims.cache
+        problem = unready_reason(pod, lambda n: known.get(f"{pod.namespace}/{n}"))
         if problem:
             for name in claims_used(pod):
                 self._waiting_for_claim[f"{pod.namespace}/{name}"].add(pod.key)

@@ -24,6 +24,7 @@ from holdfast.apiserver.schema.structural import StructuralSchema
 from holdfast.apiserver.tables.printer import NAME_AGE, Printer
 from holdfast.apiserver.unimplemented_features import FULLY_IMPLEMENTED, UnimplementedFeatures
 from holdfast.errors import Cause
+from holdfast.feature_gates import Feature
 from holdfast.store import ObjectKey
 from holdfast.validation.counting import Tree
 from holdfast.validation.list_limits import ANY_TREE
@@ -156,6 +157,8 @@ class KindDescriptor:
     storage_api_version: str = ""
     """The apiVersion written to the store; by default that of the storage version."""
     list_kind: str = ""
+    feature: Feature | None = None
+    """The feature without which the kind is not served."""
     deprecation: str = ""
     """The warning that every response gets, for a deprecated version."""
     crd_name: str = ""

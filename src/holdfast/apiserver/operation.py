@@ -16,6 +16,7 @@ from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
 from holdfast.errors import Details, NotFound
+from holdfast.feature_gates import FeatureGates
 from holdfast.store import ObjectKey, Store
 
 
@@ -35,6 +36,7 @@ class ServerContext:
     clock: Clock
     registry: Registry
     rng: random.Random
+    feature_gates: FeatureGates = field(default_factory=FeatureGates)
     watches: set[Closable] = field(default_factory=set)
     authorizer: Authorizer = field(init=False)
 

@@ -39,6 +39,7 @@ from holdfast.apiserver.wire.responses import (
 from holdfast.client.transport import Request, Response
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest, HoldfastError, NotAllowed, Unavailable
+from holdfast.feature_gates import FeatureGates
 from holdfast.store import Store
 
 _log = logging.getLogger(__name__)
@@ -90,9 +91,16 @@ class ApiServer:
         *,
         rng: random.Random | None = None,
         kinds: Iterable[KindDescriptor] = BUILT_IN,
+        feature_gates: FeatureGates | None = None,
     ) -> ApiServer:
-        """Create a server on an open store; a seeded ``rng`` makes generated names repeatable."""
-        return cls(ServerContext(store, clock, Registry.of(kinds), rng or random.Random()))
+        """Create a server on an open store; a seeded ``rng`` makes generated names repeatable.
+
+        Kinds of features that are off are not served; their stored objects stay.
+        """
+        gates = feature_gates or FeatureGates()
+        served = [k for k in kinds if k.feature is None or gates.enabled(k.feature)]
+        context = ServerContext(store, clock, Registry.of(served), rng or random.Random(), gates)
+        return cls(context)
 
     async def start(self) -> None:
         """Register stored CRDs, create the bootstrap objects, accept requests."""

@@ -92,6 +92,8 @@ def _arguments(settings: ClusterSettings) -> list[str]:
         "--host", settings.server.host, "--port", str(settings.server.port),
         "--single-process" if settings.single_process else "--two-processes",
     ]  # fmt: skip
+    if settings.server.feature_gates.chosen:
+        arguments += ["--feature-gates", str(settings.server.feature_gates)]
     if settings.kubeconfig is not None:
         arguments += ["--kubeconfig", str(settings.kubeconfig)]
     if settings.scheduler.config is not None:

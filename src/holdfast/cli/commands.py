@@ -12,6 +12,7 @@ import typer
 
 from holdfast.cli import background, running_cluster
 from holdfast.cli.usage import at_least, parse_port
+from holdfast.feature_gates import FeatureGates
 from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
 
 
@@ -87,6 +88,14 @@ HealthPort = Annotated[
         help="Serve /healthz, /readyz and /metrics on this port of 127.0.0.1; 0: any free port.",
     ),
 ]
+Gates = Annotated[
+    str,
+    typer.Option(
+        "--feature-gates",
+        metavar="NAME=BOOL,...",
+        help="Turn features on or off, by Kubernetes' names, such as DRADeviceTaintRules=true.",
+    ),
+]
 OutputOption = Annotated[
     Output,
     typer.Option("-o", "--output", metavar="FORMAT", help="text (for people) or json."),
@@ -130,21 +139,24 @@ def up(
         ),
     ] = None,
     check_invariants: CheckInvariants = False,
+    feature_gates: Gates = "",
 ) -> None:
     """Run the embedded cluster: API server, scheduler, controllers and simulated nodes.
 
     Everything is stored in the data directory; the next start continues with it.
     """
+    gates = FeatureGates.parse(feature_gates)
     settings = ClusterSettings(
         data_dir=running_cluster.data_dir(data_dir),
         kubeconfig=kubeconfig.expanduser().absolute() if kubeconfig else None,
         single_process=single_process,
-        server=ServerSettings(host, port),
+        server=ServerSettings(host, port, feature_gates=gates),
         nodes=NodeSettings(nodes),
         health_port=health_port,
         scheduler=SchedulerSettings(
             check_invariants=check_invariants,
             config=config.expanduser().absolute() if config else None,
+            feature_gates=gates,
         ),
     )
     running_cluster.prepare_data_dir(settings.data_dir)
@@ -178,6 +190,7 @@ def apiserver(
     host: Host = "127.0.0.1",
     port: Port = 6443,
     kubeconfig: WriteKubeconfig = None,
+    feature_gates: Gates = "",
     announce: Annotated[bool, typer.Option("--announce", hidden=True)] = False,
 ) -> None:
     """Run the API server alone, on one data directory, until SIGINT or SIGTERM."""
@@ -188,7 +201,8 @@ def apiserver(
     path = kubeconfig.expanduser().absolute() if kubeconfig else directory / "kubeconfig"
     if not announce:
         running_cluster.warn_if_shared(directory, path.parent)
-    run_apiserver(directory, path, ServerSettings(host, port), announce=announce)
+    settings = ServerSettings(host, port, feature_gates=FeatureGates.parse(feature_gates))
+    run_apiserver(directory, path, settings, announce=announce)
 
 
 def scheduler(
@@ -205,6 +219,7 @@ def scheduler(
             "them alone.",
         ),
     ] = True,
+    feature_gates: Gates = "",
 ) -> None:
     """Run the scheduler and its controllers against any API server, until SIGINT or SIGTERM."""
     from holdfast.cli.scheduler_command import run_scheduler
@@ -214,6 +229,7 @@ def scheduler(
         leader_elect=leader_elect,
         config=config,
         controllers=controllers,
+        feature_gates=FeatureGates.parse(feature_gates),
     )
     run_scheduler(kubeconfig, health_port, settings)
 

@@ -1,13 +1,15 @@
-"""Feature gates of device allocation."""
+"""The feature gates of device allocation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from holdfast.feature_gates import Feature, FeatureGates
+
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The gates that an allocation depends on, with the defaults of v1.36."""
+    """The features that an allocation depends on, with the defaults of v1.36."""
 
     admin_access: bool = True
     prioritized_list: bool = True
@@ -16,3 +18,22 @@ class Features:
     binding_conditions: bool = True
     consumable_capacity: bool = True
     list_attributes: bool = False
+    extended_resource: bool = True
+    device_taint_rules: bool = False
+
+    @classmethod
+    def of(cls, gates: FeatureGates) -> Features:
+        """Return the features of feature gates."""
+        on = gates.enabled
+        return cls(
+            admin_access=on(Feature.ADMIN_ACCESS),
+            prioritized_list=on(Feature.PRIORITIZED_LIST),
+            partitionable_devices=on(Feature.PARTITIONABLE_DEVICES),
+            device_taints=on(Feature.DEVICE_TAINTS),
+            # Binding does not wait for conditions yet, so devices with conditions are ignored.
+            binding_conditions=False,
+            consumable_capacity=on(Feature.CONSUMABLE_CAPACITY),
+            list_attributes=on(Feature.LIST_ATTRIBUTES),
+            extended_resource=on(Feature.EXTENDED_RESOURCE),
+            device_taint_rules=on(Feature.DEVICE_TAINT_RULES),
+        )

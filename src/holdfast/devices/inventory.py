@@ -61,11 +61,13 @@ class Inventory:
 
     def device_class_for(self, resource: str) -> str | None:
         """Return the device class of an extended resource, or None (epoch ``classes``)."""
+        if not self.features.extended_resource:
+            return None
         return self.classes.serving(resource)
 
     def device_backed(self, request: Iterable[tuple[int, int]]) -> frozenset[int]:
         """Return which of these resources have a device class (epoch ``classes``)."""
-        if not self.classes.by_name:
+        if not self.classes.by_name or not self.features.extended_resource:
             return frozenset()
         names = self._nodes.resources
         return frozenset(r for r, _ in request if self.device_class_for(names[r]) is not None)

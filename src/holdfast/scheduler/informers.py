@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
+
+import msgspec
 
 from holdfast.api import scheme
 from holdfast.api.object_interner import ObjectInterner
+from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.resource import Resource
 from holdfast.client.backoff import Backoff, retry
@@ -16,6 +19,7 @@ from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, NotFound
+from holdfast.feature_gates import Feature, FeatureGates
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
 
@@ -31,6 +35,19 @@ STORAGE: tuple[Resource[Any], ...] = (
     scheme.CSI_DRIVERS, scheme.CSI_NODES, scheme.CSI_STORAGE_CAPACITIES,
     scheme.VOLUME_ATTACHMENTS,
 )  # fmt: skip
+DEVICES: Mapping[Resource[Any], Feature] = {
+    scheme.DEVICE_CLASSES: Feature.DYNAMIC_RESOURCE_ALLOCATION,
+    scheme.RESOURCE_SLICES: Feature.DYNAMIC_RESOURCE_ALLOCATION,
+    scheme.RESOURCE_CLAIMS: Feature.DYNAMIC_RESOURCE_ALLOCATION,
+}
+"""Resources that are watched only if their feature is on."""
+
+
+def without_claims(pod: Pod) -> Pod:
+    """Return a pod as if it had asked for no claims, for a cluster without devices."""
+    if not pod.spec.resource_claims:
+        return pod
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resource_claims=()))
 
 
 class SchedulerInformers:
@@ -46,23 +63,30 @@ class SchedulerInformers:
         clock: Clock,
         handlers: EventHandlers,
         reservations: ReservationEventHandlers,
+        gates: FeatureGates,
     ) -> None:
         self._client = client
         self._clock = clock
         # The transforms also apply for controllers that share these informers.
         parts = ObjectInterner()
+        devices = gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION)
         self.informer_set = InformerSet(
             client,
             clock=clock,
-            transforms={scheme.PODS: parts.pod, scheme.NODES: parts.node},
+            transforms={
+                scheme.PODS: parts.pod if devices else lambda pod: parts.pod(without_claims(pod)),
+                scheme.NODES: parts.node,
+            },
             on_unreadable={scheme.RESERVATIONS: reservations.on_unreadable},
         )
         self._handlers: list[tuple[Resource[Any], Any]] = [
             (scheme.NAMESPACES, handlers.handler_for("Namespace")),
             (scheme.NODES, handlers.on_node),
-            (scheme.DEVICE_CLASSES, handlers.handler_for("DeviceClass")),
-            (scheme.RESOURCE_SLICES, handlers.handler_for("ResourceSlice")),
-            (scheme.RESOURCE_CLAIMS, handlers.handler_for("ResourceClaim")),
+            *[
+                (resource, handlers.handler_for(resource.kind))
+                for resource, feature in DEVICES.items()
+                if gates.enabled(feature)
+            ],
             *[(resource, handlers.handler_for(resource.kind)) for resource in STORAGE],
             (scheme.DISRUPTION_BUDGETS, handlers.handler_for("PodDisruptionBudget")),
             (scheme.SERVICES, handlers.handler_for("Service")),

@@ -12,8 +12,12 @@ from holdfast.client.adaptive_limit import START
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
+from holdfast.columns.node_table import NodeTable
+from holdfast.devices.features import Features
+from holdfast.devices.inventory import Inventory
 from holdfast.engine.audit import Auditor
 from holdfast.engine.profile import Profile
+from holdfast.feature_gates import FeatureGates
 from holdfast.framework.extender import EXTENDER, ExtenderConfig
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
@@ -68,14 +72,20 @@ class Scheduler:
         seed: int | None = None,
         check_invariants: bool = False,
         backoff: tuple[float, float] = (1.0, 10.0),
+        feature_gates: FeatureGates | None = None,
     ) -> None:
+        gates = feature_gates or FeatureGates()
         self._clock = clock
         self._ready = asyncio.Event()
         self.metrics = metrics = Metrics()
         self._meter = Meter(metrics, clock.monotonic)
         self.profiles = {name: self._meter.profile(found) for name, found in profiles.items()}
+        nodes = NodeTable()
         self.world = World(
-            ignores_resource=self._ignores_resource, auditor=Auditor if check_invariants else None
+            nodes,
+            devices=Inventory(nodes, Features.of(gates)),
+            ignores_resource=self._ignores_resource,
+            auditor=Auditor if check_invariants else None,
         )
         queueing_hints = QueueingHints(
             self.profiles,
@@ -113,7 +123,9 @@ class Scheduler:
             ),
             self._resizer,
         )
-        self.informers = SchedulerInformers(client, clock, self._event_handlers, reservations)
+        self.informers = SchedulerInformers(
+            client, clock, self._event_handlers, reservations, gates
+        )
         self._rng = np.random.default_rng(seed)  # noqa: TID251 - the only random generator
         self._bindings = BindingTasks(self.world)
         preemption_executor = PreemptionExecutor(

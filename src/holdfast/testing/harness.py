@@ -32,6 +32,7 @@ from holdfast.cluster import Components
 from holdfast.configuration.reading import Configuration
 from holdfast.engine.invariants import check_invariants
 from holdfast.engine.profile import Profile
+from holdfast.feature_gates import FeatureGates
 from holdfast.framework.extender import ExtenderConfig
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -75,8 +76,11 @@ class Harness:
         wrap: Wrap | None = None,
         seed: int = 0,
         configuration: Configuration | None = None,
+        feature_gates: FeatureGates | None = None,
     ) -> None:
         self._directory = directory
+        self.feature_gates = feature_gates or FeatureGates()
+        """The gates of all components; a change takes effect with ``restart``."""
         self.clock = clock or VirtualClock()
         self._wrap = wrap
         self._seed = seed
@@ -217,7 +221,7 @@ class Harness:
     async def _start_server(self) -> None:
         self.store = Store.open(self._directory, self.clock)
         self.clock.busy[:] = [lambda: self.store.busy]
-        self.server = ApiServer.create(self.store, self.clock)
+        self.server = ApiServer.create(self.store, self.clock, feature_gates=self.feature_gates)
         await self.server.start()
         self.client = Client(InProcessTransport(self.server), "test")
 
@@ -227,7 +231,9 @@ class Harness:
         self.clock.busy.clear()
 
     async def _start_components(self) -> None:
-        settings = SchedulerSettings(seed=self._seed, check_invariants=True)
+        settings = SchedulerSettings(
+            seed=self._seed, check_invariants=True, feature_gates=self.feature_gates
+        )
         self.components = Components(
             self._component_client, self.clock, settings, NodeSettings(0), self._configuration
         )

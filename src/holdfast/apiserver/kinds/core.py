@@ -15,6 +15,7 @@ from holdfast.apiserver.descriptor import (
     new_object_check,
     selectable_fields,
 )
+from holdfast.apiserver.kinds.admission import gated_fields
 from holdfast.apiserver.kinds.admission.pods import admit_pod
 from holdfast.apiserver.kinds.namespaces import (
     PROTECTED,
@@ -222,7 +223,7 @@ KINDS = (
         scheme.PODS,
         list_limits=tree_of(list_limits.POD),
         checks=(check_pod_write,),
-        admission_plugins=(AdmissionPlugin(mutate=admit_pod),),
+        admission_plugins=(gated_fields.POD, AdmissionPlugin(mutate=admit_pod)),
         subresources=_POD_SUBRESOURCES,
         printer=pods.POD,
         selectable_fields=_POD_FIELDS,

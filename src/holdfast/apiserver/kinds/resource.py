@@ -12,6 +12,7 @@ from holdfast.apiserver.descriptor import (
     KindDescriptor,
     selectable_fields,
 )
+from holdfast.apiserver.kinds.admission import gated_fields
 from holdfast.apiserver.kinds.resource_versions import (
     CLAIM_V1BETA1,
     SLICE_V1BETA1,
@@ -29,6 +30,7 @@ from holdfast.apiserver.tables.printer import (
     part,
 )
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
+from holdfast.feature_gates import Feature
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 
@@ -71,12 +73,16 @@ _BINDING_CONDITIONS = UnimplementedField(
 _V1 = (
     KindDescriptor(
         scheme.DEVICE_CLASSES,
+        feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
+        admission_plugins=(gated_fields.DEVICE_CLASS,),
         list_limits=tree_of(list_limits.DEVICE_CLASS),
         deletion=_RETURNS_OBJECT,
         has_generation=True,
     ),
     KindDescriptor(
         scheme.RESOURCE_CLAIMS,
+        feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
+        admission_plugins=(gated_fields.RESOURCE_CLAIM,),
         list_limits=tree_of(list_limits.RESOURCE_CLAIM),
         immutable_fields=("spec",),
         printer=_CLAIM,
@@ -84,12 +90,16 @@ _V1 = (
     ),
     KindDescriptor(
         scheme.RESOURCE_CLAIM_TEMPLATES,
+        feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
+        admission_plugins=(gated_fields.RESOURCE_CLAIM_TEMPLATE,),
         list_limits=tree_of(list_limits.RESOURCE_CLAIM_TEMPLATE),
         immutable_fields=("spec",),
         deletion=_RETURNS_OBJECT,
     ),
     KindDescriptor(
         scheme.RESOURCE_SLICES,
+        feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
+        admission_plugins=(gated_fields.RESOURCE_SLICE,),
         list_limits=tree_of(list_limits.RESOURCE_SLICE),
         printer=_SLICE,
         selectable_fields=selectable_fields("spec.driver", "spec.nodeName"),

@@ -1,0 +1,61 @@
+"""Feature gates in a running cluster."""
+
+import pytest
+
+from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
+from holdfast.errors import NotFound
+from holdfast.feature_gates import FeatureGates
+from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice
+
+OFF = FeatureGates.parse("DynamicResourceAllocation=false")
+
+
+def user(name, claim):
+    return a_pod(name, cpu="100m", resource_claims=[{"name": "dev", "resourceClaimName": claim}])
+
+
+@pytest.fixture
+async def one_gpu(cluster):
+    await cluster.create(
+        a_node("n1"), a_device_class("gpu", extended_resource_name="example.com/gpu"),
+        a_slice("s", node="n1", devices=[a_device("gpu-0")]),
+    )  # fmt: skip
+    return cluster
+
+
+async def test_D089_gate_off_and_on_again_with_a_running_pod(one_gpu):
+    await one_gpu.create(a_claim("c", device_class="gpu"), user("running", "c"))
+    await one_gpu.create(a_claim("d", device_class="gpu"), user("waiting", "d"))
+    before = await one_gpu.pod("running")
+    assert (before.spec.node_name, before.status.phase) == ("n1", "Running")
+    assert await one_gpu.node_of("waiting") == ""
+    one_gpu.feature_gates = OFF
+    await one_gpu.restart()
+    assert await one_gpu.pod("running") == before
+    # A pod without claims is scheduled; one that waits for devices does not wait any more.
+    await one_gpu.create(user("new", "c"))
+    new = await one_gpu.pod("new")
+    assert (new.spec.resource_claims, new.status.phase) == ((), "Running")
+    assert await one_gpu.node_of("waiting") == "n1"
+    with pytest.raises(NotFound):
+        await one_gpu.client.get(RESOURCE_CLAIMS, "c", "default")
+    one_gpu.feature_gates = FeatureGates()
+    await one_gpu.restart()
+    assert await one_gpu.pod("running") == before
+    claim = await one_gpu.client.get(RESOURCE_CLAIMS, "c", "default")
+    assert [consumer.name for consumer in claim.status.reserved_for] == ["running"]
+    await one_gpu.create(user("late", "c"))
+    assert (await one_gpu.pod("late")).status.phase == "Running"
+    await one_gpu.delete(PODS, "late", "default")
+
+
+async def test_D089_without_extended_resources_a_name_without_allocatable_is_insufficient(one_gpu):
+    one_gpu.feature_gates = FeatureGates.parse("DRAExtendedResource=false")
+    await one_gpu.restart()
+    wanted = {"example.com/gpu": "1"}
+    await one_gpu.create(a_pod("p", cpu="100m", limits=wanted, requests=wanted))
+    assert await one_gpu.node_of("p") == ""
+    assert "Insufficient example.com/gpu" in await one_gpu.why("p")
+    one_gpu.feature_gates = FeatureGates()
+    await one_gpu.restart()
+    assert await one_gpu.node_of("p") == "n1"
