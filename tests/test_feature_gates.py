@@ -4,10 +4,19 @@ import pytest
 from typer.testing import CliRunner
 
 from apiserver.server_fixture import start_server
+from holdfast.api.scheme import DEVICE_CLASSES, NODES
 from holdfast.cli.app import app
+from holdfast.cli.snapshot import built_in_profiles, snapshot_from_objects
+from holdfast.client.client import Client
+from holdfast.client.http import HttpTransport
+from holdfast.client.kubeconfig import load
+from holdfast.clock import SystemClock
+from holdfast.cluster import Cluster
 from holdfast.devices.features import Features
-from holdfast.errors import Refused
+from holdfast.errors import NotFound, Refused
 from holdfast.feature_gates import GATES, Feature, FeatureGates
+from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
+from holdfast.testing import a_node, a_pod, typed
 
 OFF = FeatureGates({"DynamicResourceAllocation": False})
 GROUP = "/apis/resource.k8s.io"
@@ -22,18 +31,30 @@ def pod(name):
     return {"metadata": {"name": name}, "spec": spec}
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("DRABogus=true", "unrecognized feature gate: DRABogus"),
-    ("GenericWorkload=true", "unrecognized feature gate: GenericWorkload"),
-    ("DRADeviceTaints", "missing bool value for DRADeviceTaints"),
-    ("DRADeviceTaints=yes", "invalid value of DRADeviceTaints=yes"),
-    ("DRAAdminAccess=false",
-     "cannot set feature gate DRAAdminAccess to false, feature is locked to true"),
-    ("DRADeviceTaintRules=true,DRADeviceTaints=false",
-     "DRADeviceTaintRules is enabled, but depends on features that are disabled: "
-     "[DRADeviceTaints]"),
-    ("=true", "unrecognized feature gate: "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("DRABogus=true", "unrecognized feature gate: DRABogus"),
+        ("GenericWorkload=true", "unrecognized feature gate: GenericWorkload"),
+        ("DRADeviceTaints", "missing bool value for DRADeviceTaints"),
+        ("DRADeviceTaints=yes", "invalid value of DRADeviceTaints=yes"),
+        (
+            "DRAAdminAccess=false",
+            "cannot set feature gate DRAAdminAccess to false, feature is locked to true",
+        ),
+        (
+            "DRADeviceTaintRules=true,DRADeviceTaints=false",
+            "DRADeviceTaintRules is enabled, but depends on features that are disabled: "
+            "[DRADeviceTaints]",
+        ),
+        (
+            "DRANodeAllocatableResources=true",
+            "cannot set feature gate DRANodeAllocatableResources to true, feature is locked to "
+            "false",
+        ),
+        ("=true", "unrecognized feature gate: "),
+    ],
+)
 def test_a_wrong_gate_is_named(text, message):
     with pytest.raises(Refused, match=r"--feature-gates: ") as refused:
         FeatureGates.parse(text)
@@ -45,7 +66,11 @@ def test_a_wrong_gate_is_named(text, message):
 
 def test_gates_have_upstreams_defaults():
     on = {feature for feature in Feature if FeatureGates().enabled(feature)}
-    assert set(Feature) - on == {Feature.DEVICE_TAINT_RULES, Feature.LIST_ATTRIBUTES}
+    assert set(Feature) - on == {
+        Feature.DEVICE_TAINT_RULES,
+        Feature.LIST_ATTRIBUTES,
+        Feature.NODE_ALLOCATABLE_RESOURCES,
+    }
     assert set(GATES) == set(Feature)
     assert not any(OFF.enabled(f) for f in Feature if f is not Feature.DEVICE_STATUS)
 
@@ -56,6 +81,7 @@ def test_gates_of_a_stage_are_set_together():
     assert not gates.enabled(Feature.EXTENDED_RESOURCE)
     assert gates.enabled(Feature.DEVICE_TAINTS)
     assert gates.enabled(Feature.PRIORITIZED_LIST)
+    assert not gates.enabled(Feature.NODE_ALLOCATABLE_RESOURCES)
     assert FeatureGates.parse(str(gates)) == gates
     assert FeatureGates.parse("") == FeatureGates()
 
@@ -63,12 +89,13 @@ def test_gates_of_a_stage_are_set_together():
 def test_the_features_of_the_allocator_follow_the_gates():
     assert Features.of(FeatureGates()) == Features(binding_conditions=False)
     assert not Features.of(FeatureGates.parse("DRAConsumableCapacity=false")).consumable_capacity
-    assert Features.of(FeatureGates.parse("DRADeviceTaintRules=true")).device_taint_rules
 
 
 async def test_D089_without_the_gate_the_group_is_not_served_and_new_pods_lose_claims(tmp_path):
-    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [
-        {"name": "r", "exactly": {"deviceClassName": "k"}}]}}}  # fmt: skip
+    claim = {
+        "metadata": {"name": "c"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "k"}}]}},
+    }
     async with start_server(tmp_path) as api:
         await api.create(f"{GROUP}/v1/namespaces/default/resourceclaims", claim)
         await api.create(PODS, pod("old"))
@@ -112,15 +139,24 @@ async def test_fields_of_features_that_are_off_are_dropped(tmp_path):
     wanted = {"deviceClassName": "k", "allocationMode": "ExactCount", "count": 1}
     tolerations = [{"operator": "Exists"}]
     requests = [
-        {"name": "a", "exactly": {**wanted, "tolerations": tolerations,
-                                  "capacity": {"requests": {"memory": "1Gi"}}}},
-    ]  # fmt: skip
+        {
+            "name": "a",
+            "exactly": {
+                **wanted,
+                "tolerations": tolerations,
+                "capacity": {"requests": {"memory": "1Gi"}},
+            },
+        },
+    ]
     device = {
-        "name": "d", "taints": [{"key": "k", "effect": "NoSchedule"}], "bindsToNode": True,
-        "attributes": {"a": {"string": "x"}}, "allowMultipleAllocations": True,
+        "name": "d",
+        "taints": [{"key": "k", "effect": "NoSchedule"}],
+        "bindsToNode": True,
+        "attributes": {"a": {"string": "x"}},
+        "allowMultipleAllocations": True,
         "capacity": {"memory": {"value": "1Gi", "requestPolicy": {"default": "1Gi"}}},
         "consumesCounters": [{"counterSet": "s", "counters": {"m": {"value": "1"}}}],
-    }  # fmt: skip
+    }
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": "d.example.com", "pool": pool, "nodeName": "n", "devices": [device]}
     async with start_server(tmp_path, feature_gates=gates) as api:
@@ -132,6 +168,39 @@ async def test_fields_of_features_that_are_off_are_dropped(tmp_path):
         slices = {"metadata": {"name": "s"}, "spec": spec}
         made = await api.create(f"{GROUP}/v1/resourceslices", slices)
         assert made["spec"]["devices"] == [
-            {"name": "d", "attributes": {"a": {"string": "x"}},
-             "capacity": {"memory": {"value": "1Gi"}}}
-        ]  # fmt: skip
+            {
+                "name": "d",
+                "attributes": {"a": {"string": "x"}},
+                "capacity": {"memory": {"value": "1Gi"}},
+            }
+        ]
+
+
+async def test_the_gates_reach_the_server_process(tmp_path):
+    settings = ClusterSettings(
+        tmp_path,
+        server=ServerSettings(port=0, feature_gates=OFF),
+        nodes=NodeSettings(1),
+        scheduler=SchedulerSettings(feature_gates=OFF),
+    )
+    cluster = Cluster(settings, SystemClock())
+    await cluster.start()
+    client = Client(HttpTransport(await load(cluster.kubeconfig)))
+    try:
+        assert len((await client.list(NODES)).items) == 1
+        with pytest.raises(NotFound):
+            await client.list(DEVICE_CLASSES)
+    finally:
+        await client.close()
+        await cluster.stop()
+
+
+def test_explanations_follow_the_gates():
+    waiting = typed(a_pod("p", resource_claims=[{"name": "c", "resourceClaimName": "none"}]))
+    objects = [typed(a_node("n1")), waiting]
+
+    def schedulable(gates):
+        snapshot = snapshot_from_objects(objects, "default/p", gates)
+        return snapshot.explain(built_in_profiles(), 0.0)["schedulable"]
+
+    assert (schedulable(None), schedulable(OFF)) == (False, True)

@@ -23,6 +23,7 @@ class Feature(StrEnum):
     DEVICE_TAINTS = "DRADeviceTaints"
     EXTENDED_RESOURCE = "DRAExtendedResource"
     LIST_ATTRIBUTES = "DRAListTypeAttributes"
+    NODE_ALLOCATABLE_RESOURCES = "DRANodeAllocatableResources"
     PARTITIONABLE_DEVICES = "DRAPartitionableDevices"
     PRIORITIZED_LIST = "DRAPrioritizedList"
     DEVICE_STATUS = "DRAResourceClaimDeviceStatus"
@@ -46,7 +47,7 @@ class Gate:
     default: bool = True
     requires: tuple[Feature, ...] = (Feature.DYNAMIC_RESOURCE_ALLOCATION,)
     locked: bool = False
-    """Whether the feature cannot be turned off."""
+    """Whether the feature cannot be set: here it is always on, or not built."""
 
 
 GATES: Mapping[Feature, Gate] = {
@@ -61,13 +62,16 @@ GATES: Mapping[Feature, Gate] = {
     Feature.DEVICE_TAINTS: Gate(Stage.BETA),
     Feature.EXTENDED_RESOURCE: Gate(Stage.BETA),
     Feature.LIST_ATTRIBUTES: Gate(Stage.ALPHA, False),
+    Feature.NODE_ALLOCATABLE_RESOURCES: Gate(Stage.ALPHA, False, locked=True),
     Feature.PARTITIONABLE_DEVICES: Gate(Stage.BETA),
     Feature.PRIORITIZED_LIST: Gate(Stage.GA),
     Feature.DEVICE_STATUS: Gate(Stage.BETA, requires=()),
     Feature.GRANULAR_STATUS_AUTHORIZATION: Gate(
-        Stage.BETA, requires=(Feature.DYNAMIC_RESOURCE_ALLOCATION, Feature.DEVICE_STATUS)
+        Stage.BETA,
+        requires=(Feature.DYNAMIC_RESOURCE_ALLOCATION, Feature.DEVICE_STATUS),
+        locked=True,
     ),
-    Feature.FILTER_TIMEOUT: Gate(Stage.BETA),
+    Feature.FILTER_TIMEOUT: Gate(Stage.BETA, locked=True),
 }
 _STAGES = {stage.value: stage for stage in (Stage.ALPHA, Stage.BETA)}
 _BOOLS = {
@@ -91,7 +95,7 @@ class FeatureGates:
     def _set_on(self, feature: Feature) -> bool:
         gate = GATES[feature]
         for name in (feature.value, gate.stage.value):
-            if name in self.chosen:
+            if name in self.chosen and not gate.locked:
                 return self.chosen[name]
         return gate.default
 

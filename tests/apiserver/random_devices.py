@@ -6,17 +6,24 @@ names = st.sampled_from(("a", "b", "gpu-0", "net.1"))
 _EXPRESSION = {"cel": {"expression": "device.driver == 'gpu.example.com'"}}
 _selectors = st.lists(st.just(_EXPRESSION), max_size=2)
 _tolerations = st.lists(
-    st.sampled_from((
-        {"operator": "Exists"},
-        {"key": "example.com/broken", "operator": "Equal", "value": "x", "effect": "NoSchedule"},
-        {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0},
-    )),
+    st.sampled_from(
+        (
+            {"operator": "Exists"},
+            {
+                "key": "example.com/broken",
+                "operator": "Equal",
+                "value": "x",
+                "effect": "NoSchedule",
+            },
+            {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0},
+        )
+    ),
     max_size=2,
-)  # fmt: skip
+)
 _amounts = st.sampled_from(("1", "10Gi", "500m"))
-_node_selector = st.just({
-    "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]
-})  # fmt: skip
+_node_selector = st.just(
+    {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}
+)
 _attribute = st.one_of(
     st.builds(lambda v: {"int": v}, st.integers(-5, 5)),
     st.builds(lambda v: {"bool": v}, st.booleans()),
@@ -102,10 +109,16 @@ def slice_specs(draw):
     spec = {
         "driver": "gpu.example.com",
         "pool": {"name": "p", "generation": draw(st.integers(0, 2)), "resourceSliceCount": 1},
-        **draw(st.sampled_from((
-            {"nodeName": "n1"}, {"allNodes": True}, {"perDeviceNodeSelection": True},
-        ))),
-    }  # fmt: skip
+        **draw(
+            st.sampled_from(
+                (
+                    {"nodeName": "n1"},
+                    {"allNodes": True},
+                    {"perDeviceNodeSelection": True},
+                )
+            )
+        ),
+    }
     if count:
         spec["devices"] = [draw(_device(f"d{i}")) for i in range(count)]
     else:

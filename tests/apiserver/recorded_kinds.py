@@ -67,18 +67,23 @@ _GADGET: Raw = {"spec": {"size": 3, "parts": [{"name": "a"}]}}
 _EXACT = {"deviceClassName": "gpu.example.com", "count": 1, "allocationMode": "ExactCount"}
 _FLAT_CLAIM: Raw = {"devices": {"requests": [{"name": "gpu", **_EXACT}]}}
 _BASIC_SLICE: Raw = {
-    "driver": "gpu.example.com", "nodeName": "n1",
+    "driver": "gpu.example.com",
+    "nodeName": "n1",
     "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
     "devices": [{"name": "gpu-0", "basic": {"attributes": {"model": {"string": "a"}}}}],
-}  # fmt: skip
+}
 _MORE: tuple[tuple[str, str, Raw, Raw], ...] = (
     ("two.example.com/v1", "Gadget", _GADGET, {"spec": {"size": 4}}),
     ("two.example.com/v1beta1", "Gadget", _GADGET, {"spec": {"size": 5}}),
     ("resource.k8s.io/v1beta1", "ResourceClaim", {"spec": _FLAT_CLAIM}, {}),
     ("resource.k8s.io/v1beta1", "ResourceClaimTemplate", {"spec": {"spec": _FLAT_CLAIM}}, {}),
-    ("resource.k8s.io/v1beta1", "ResourceSlice", {"spec": _BASIC_SLICE},
-     {"spec": {"devices": [{"name": "gpu-1", "basic": {"allNodes": True}}]}}),
-)  # fmt: skip
+    (
+        "resource.k8s.io/v1beta1",
+        "ResourceSlice",
+        {"spec": _BASIC_SLICE},
+        {"spec": {"devices": [{"name": "gpu-1", "basic": {"allNodes": True}}]}},
+    ),
+)
 
 
 def _samples() -> dict[tuple[str, str], tuple[Raw, Raw]]:

@@ -21,9 +21,11 @@ JSON_PATCH = {"content-type": "application/json-patch+json"}
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 
 EXACTLY = {
-    "deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 2,
+    "deviceClassName": "gpu.example.com",
+    "allocationMode": "ExactCount",
+    "count": 2,
     "tolerations": [{"key": "a", "operator": "Exists"}],
-}  # fmt: skip
+}
 REQUESTS = {
     "v1": [{"name": "gpu", "exactly": EXACTLY}],
     "v1beta2": [{"name": "gpu", "exactly": EXACTLY}],
@@ -112,10 +114,14 @@ async def test_one_object_is_stored_as_v1(api):
 
 async def test_defaults_are_set_in_every_version(api):
     body = claim("v1beta1")
-    body["spec"] = {"devices": {"requests": [
-        {"name": "one", "deviceClassName": "g"},
-        {"name": "any", "firstAvailable": [{"name": "s", "deviceClassName": "g"}]},
-    ]}}  # fmt: skip
+    body["spec"] = {
+        "devices": {
+            "requests": [
+                {"name": "one", "deviceClassName": "g"},
+                {"name": "any", "firstAvailable": [{"name": "s", "deviceClassName": "g"}]},
+            ]
+        }
+    }
     made = await api.create(f"{GROUP}/v1beta1/{CLAIMS}", body)
     one, any_of = made["spec"]["devices"]["requests"]
     mode = {"allocationMode": "ExactCount", "count": 1}
@@ -215,6 +221,10 @@ async def test_v1_is_preferred_and_the_others_warn_of_their_end(api):
         '299 - "resource.k8s.io/v1beta1 ResourceSlice is deprecated in v1.35+, unavailable in '
         'v1.38+; use resource.k8s.io/v1 ResourceSlice"'
     )
+    missing = await api.call("GET", f"{GROUP}/v1beta1/resourceslices/none")
+    assert (missing.status, missing.headers["warning"]) == (404, listed.headers["warning"])
+    async with api.watch(f"{GROUP}/v1beta1/resourceslices") as watch:
+        assert watch.response.headers["warning"] == listed.headers["warning"]
     assert "warning" not in (await api.call("GET", f"{GROUP}/v1/resourceslices")).headers
     document = (await api.call("GET", "/openapi/v3/apis/resource.k8s.io/v1beta1")).json
     assert "io.k8s.api.resource.v1beta1.BasicDevice" in document["components"]["schemas"]
@@ -240,16 +250,34 @@ async def test_kubectl_applies_and_gets_the_yaml_of_kep_5004(api):
     assert devices == [{"name": "gpu-0"}, {"name": "x", "allNodes": True}]
 
 
+async def test_kubectl_applies_one_claim_in_every_version(api):
+    for version in (*VERSIONS, "v1"):
+        applied = await api.kubectl("apply", "-f", "-", stdin=json.dumps(claim(version)))
+        assert applied.code == 0, applied.err
+        assert ("is deprecated in" in applied.err) == (version != "v1")
+        got = await api.kubectl("get", f"resourceclaim.{version}.resource.k8s.io/c", "-o", "json")
+        assert json.loads(got.out)["spec"] == claim(version)["spec"]
+    shown = await api.kubectl("get", "resourceclaims.v1beta1.resource.k8s.io")
+    assert shown.out.split()[:5] == ["NAME", "STATE", "AGE", "c", "pending"]
+
+
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 @given(claim=claim_specs(), of_slice=slice_specs())
 def test_conversion_loses_nothing(version, claim, of_slice):
-    specs = {"resourceclaims": claim, "resourceclaimtemplates": {"spec": claim},
-             "resourceslices": of_slice}  # fmt: skip
+    specs = {
+        "resourceclaims": claim,
+        "resourceclaimtemplates": {"spec": claim},
+        "resourceslices": of_slice,
+    }
     for descriptor in KINDS:
         r = descriptor.resource
         if r.version == version and r.plural in specs:
-            stored = {"kind": r.kind, "apiVersion": "resource.k8s.io/v1", "metadata": {},
-                      "spec": specs[r.plural]}  # fmt: skip
+            stored = {
+                "kind": r.kind,
+                "apiVersion": "resource.k8s.io/v1",
+                "metadata": {},
+                "spec": specs[r.plural],
+            }
             before = json.dumps(stored)
             shown = object_to_requested_version(descriptor, stored)
             assert field_validation.prune(r, shown) == (shown, [])  # no field of another version
@@ -258,9 +286,20 @@ def test_conversion_loses_nothing(version, claim, of_slice):
             assert json.dumps(stored) == before
 
 
-@pytest.mark.parametrize("wrong", [None, 1, "x", [], [1], {"devices": 1}, {"devices": {}},
-                                   {"devices": [None, 1, {"basic": 1}]},
-                                   {"devices": {"requests": [None, {"exactly": []}]}}])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        1,
+        "x",
+        [],
+        [1],
+        {"devices": 1},
+        {"devices": {}},
+        {"devices": [None, 1, {"basic": 1}]},
+        {"devices": {"requests": [None, {"exactly": []}]}},
+    ],
+)
 def test_a_stored_object_of_wrong_types_is_read(wrong):
     for descriptor in KINDS:
         if descriptor.conversion is not None:

@@ -85,6 +85,7 @@ ACTED_ON = {
     ("coordination.k8s.io", "leases"): "leader election and the heartbeats of nodes",
     ("discovery.k8s.io", "endpointslices"): "data, written by controllers",
     ("resource.k8s.io", "deviceclasses"): "the scheduler",
+    ("resource.k8s.io", "devicetaintrules"): "the scheduler",
     ("resource.k8s.io", "resourceclaims"): "the scheduler and the claim controllers",
     ("resource.k8s.io", "resourceclaimtemplates"): "the claim controllers",
     ("resource.k8s.io", "resourceslices"): "the scheduler",

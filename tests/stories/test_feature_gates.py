@@ -2,10 +2,18 @@
 
 import pytest
 
-from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
+from holdfast.api.scheme import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS
 from holdfast.errors import NotFound
 from holdfast.feature_gates import FeatureGates
-from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice
+from holdfast.testing import (
+    a_claim,
+    a_device,
+    a_device_class,
+    a_node,
+    a_pod,
+    a_slice,
+    a_taint_rule,
+)
 
 OFF = FeatureGates.parse("DynamicResourceAllocation=false")
 
@@ -17,9 +25,10 @@ def user(name, claim):
 @pytest.fixture
 async def one_gpu(cluster):
     await cluster.create(
-        a_node("n1"), a_device_class("gpu", extended_resource_name="example.com/gpu"),
+        a_node("n1"),
+        a_device_class("gpu", extended_resource_name="example.com/gpu"),
         a_slice("s", node="n1", devices=[a_device("gpu-0")]),
-    )  # fmt: skip
+    )
     return cluster
 
 
@@ -59,3 +68,40 @@ async def test_D089_without_extended_resources_a_name_without_allocatable_is_ins
     one_gpu.feature_gates = FeatureGates()
     await one_gpu.restart()
     assert await one_gpu.node_of("p") == "n1"
+
+
+async def test_D089_a_running_pod_keeps_its_device_while_its_feature_is_off(one_gpu):
+    wanted = {"example.com/gpu": "1"}
+    await one_gpu.create(a_pod("p", cpu="100m", limits=wanted, requests=wanted))
+    before = await one_gpu.pod("p")
+    assert (before.spec.node_name, before.status.phase) == ("n1", "Running")
+    for gates in ("DRAExtendedResource=false", "DynamicResourceAllocation=false", ""):
+        one_gpu.feature_gates = FeatureGates.parse(gates)
+        await one_gpu.restart()
+        assert await one_gpu.pod("p") == before
+    await one_gpu.create(a_claim("c", device_class="gpu"), user("q", "c"))
+    assert await one_gpu.node_of("q") == ""
+
+
+async def test_a_device_taint_rule_keeps_pods_away_until_it_is_deleted(one_gpu):
+    one_gpu.feature_gates = FeatureGates.parse("DRADeviceTaintRules=true")
+    await one_gpu.restart()
+    await one_gpu.create(a_taint_rule("broken", driver="gpu.example.com"))
+    await one_gpu.create(a_claim("c", device_class="gpu"), user("p", "c"))
+    assert await one_gpu.node_of("p") == ""
+    assert "cannot allocate all claims" in await one_gpu.why("p")
+    # A rule that selects another device does not concern the pod.
+    other = {"spec": {"deviceSelector": {"device": "gpu-9"}}}
+    await one_gpu.client.patch(DEVICE_TAINT_RULES, "broken", other)
+    await one_gpu.settle()
+    assert await one_gpu.node_of("p") == "n1"
+    await one_gpu.create(a_taint_rule("all", effect="None"))
+    await one_gpu.delete(DEVICE_TAINT_RULES, "all")
+    # Without the gate stored rules have no effect.
+    await one_gpu.delete(PODS, "p", "default")
+    await one_gpu.create(a_taint_rule("all"))
+    await one_gpu.create(a_claim("d", device_class="gpu"), user("q", "d"))
+    assert await one_gpu.node_of("q") == ""
+    one_gpu.feature_gates = FeatureGates()
+    await one_gpu.restart()
+    assert await one_gpu.node_of("q") == "n1"

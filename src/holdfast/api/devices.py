@@ -139,6 +139,27 @@ class ResourceSlice(Object, frozen=True):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
+class DeviceTaintSelector(Struct, frozen=True):
+    """The devices that a rule taints; an absent field selects all."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Struct, frozen=True):
+    """A taint, and the devices that get it."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: Taint = Taint()
+
+
+class DeviceTaintRule(Object, frozen=True):
+    """Adds a taint to devices, as if their driver had published it (v1beta2)."""
+
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+
+
 class ExactRequest(Struct, frozen=True):
     """A request for devices of one class."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.api.devices import (
     DeviceClass,
+    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
@@ -94,6 +95,15 @@ RESOURCE_CLAIM_TEMPLATES = Resource(
     "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate",
     ResourceClaimTemplate,
 )  # fmt: skip
+DEVICE_TAINT_RULES = Resource(
+    "resource.k8s.io",
+    "v1beta2",
+    "devicetaintrules",
+    "DeviceTaintRule",
+    DeviceTaintRule,
+    namespaced=False,
+    subresources=("status",),
+)
 PERSISTENT_VOLUMES = Resource(
     "", "v1", "persistentvolumes", "PersistentVolume", PersistentVolume, namespaced=False,
     short_names=("pv",), subresources=("status",),

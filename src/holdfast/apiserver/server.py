@@ -173,7 +173,12 @@ class ApiServer:
         if read_body is not None:
             request = replace(request, body=await read_body())
         op = Operation(self.context, request_info, descriptor, request, user, response_format)
-        response = await self._run_verb(op)
+        if not descriptor.deprecation:
+            return await self._run_verb(op)
+        try:
+            response = await self._run_verb(op)
+        except HoldfastError as error:
+            response = error_response(error)
         return with_warning(response, descriptor.deprecation)
 
     async def _run_verb(self, op: Operation) -> ServerResponse:

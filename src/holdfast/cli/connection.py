@@ -55,7 +55,7 @@ async def list_all(
 
 
 async def list_objects(client: Client, resource: Resource[T]) -> tuple[T, ...]:
-    """List all objects of a resource; none if its CRD is not installed."""
+    """List all objects of a resource; none if it is not served."""
     try:
         return (await client.list(resource, unreadable=_warn_unreadable)).items
     except NotFound:

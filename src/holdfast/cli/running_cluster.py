@@ -22,7 +22,7 @@ class RunningCluster:
     """The state file: process id and start time, URL and kubeconfig of a running cluster.
 
     ``config`` is the configuration file of its scheduler, ``pages`` the URL of the scheduler's
-    health checks and metrics; "" for none.
+    health checks and metrics, ``feature_gates`` the flag of this name; "" for none.
     """
 
     pid: int
@@ -31,6 +31,7 @@ class RunningCluster:
     started: str = ""
     config: str = ""
     pages: str = ""
+    feature_gates: str = ""
 
     @property
     def alive(self) -> bool:
@@ -112,11 +113,19 @@ def find_by_url(url: str, kubeconfig: Path | None) -> RunningCluster | None:
 
 
 def write_file(
-    directory: Path, url: str, kubeconfig: Path, *, config: Path | None = None, pages: str = ""
+    directory: Path,
+    url: str,
+    kubeconfig: Path,
+    *,
+    config: Path | None = None,
+    pages: str = "",
+    feature_gates: str = "",
 ) -> None:
     """Write the state file of a cluster that runs in this process."""
     since = started_at(os.getpid())
-    me = RunningCluster(os.getpid(), url, str(kubeconfig), since, str(config or ""), pages)
+    me = RunningCluster(
+        os.getpid(), url, str(kubeconfig), since, str(config or ""), pages, feature_gates
+    )
     write_private(directory / FILE, json.dumps(asdict(me)).encode())
 
 

@@ -49,7 +49,12 @@ async def _schedule(
         metrics=process.scheduler.metrics_page,
         lease=process.lease_problem,
         configuration=effective_configuration(configuration),
-        flags={"kubeconfig": kubeconfig or "", "health-port": health_port, **asdict(settings)},
+        flags={
+            "kubeconfig": kubeconfig or "",
+            "health-port": health_port,
+            **asdict(settings),
+            "feature_gates": str(settings.feature_gates),
+        },
         stopping=lambda: process.stopping,
     )
     await run_with_pages(process, state, health_port, stop)

@@ -9,6 +9,7 @@ from holdfast.cli import running_cluster
 from holdfast.cli.snapshot import built_in_profiles
 from holdfast.configuration.file import load
 from holdfast.configuration.reading import Configuration
+from holdfast.feature_gates import FeatureGates
 
 
 def load_configuration(path: Path | None) -> Configuration:
@@ -32,3 +33,9 @@ def load_configuration_of_cluster(
     cluster = None if path else running_cluster.find_by_url(url, kubeconfig)
     recorded = cluster.config if cluster else ""
     return load_configuration(Path(recorded) if recorded else path)
+
+
+def feature_gates_of_cluster(url: str, kubeconfig: Path | None) -> FeatureGates:
+    """Return the gates of this user's embedded cluster at a URL; the defaults for any other."""
+    cluster = running_cluster.find_by_url(url, kubeconfig)
+    return FeatureGates.parse(cluster.feature_gates if cluster else "")

@@ -15,10 +15,14 @@ from holdfast.api.pod import Pod
 from holdfast.api.workloads import SYSTEM_PRIORITIES, PriorityClass
 from holdfast.capacity.policy_usage import usage_of
 from holdfast.cli.objects import Manifest, object_error, read_object
+from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
+from holdfast.devices.features import Features, without_claims
+from holdfast.devices.inventory import Inventory
 from holdfast.engine.explanation import explain
 from holdfast.engine.profile import Profile
 from holdfast.errors import BadRequest
+from holdfast.feature_gates import Feature, FeatureGates
 from holdfast.framework.extender import ExtenderConfig
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -104,18 +108,22 @@ def read_snapshot(documents: Iterable[Manifest], pod: str) -> Snapshot:
     return _assemble(known.values(), pod)
 
 
-def snapshot_from_objects(objects: Iterable[Object], pod: str) -> Snapshot:
+def snapshot_from_objects(
+    objects: Iterable[Object], pod: str, gates: FeatureGates | None = None
+) -> Snapshot:
     """Build a snapshot of objects listed from an API server.
 
     Invalid objects are ignored with a warning, as in the scheduler. In files they are errors.
     """
-    return _assemble(((obj, None) for obj in objects), pod)
+    return _assemble(((obj, None) for obj in objects), pod, gates)
 
 
-def _assemble(found: Iterable[tuple[Object, Manifest | None]], pod: str) -> Snapshot:
+def _assemble(
+    found: Iterable[tuple[Object, Manifest | None]], pod: str, gates: FeatureGates | None = None
+) -> Snapshot:
     """Build the world and find the pod; raise BadRequest if it is missing or has finished."""
     key = pod if "/" in pod else f"default/{pod}"
-    world, wanted = _world(found, key)
+    world, wanted = _world(found, key, gates or FeatureGates())
     if wanted is None:
         raise BadRequest(f'pod "{key}" is not among the objects')
     if wanted.finished:
@@ -125,17 +133,23 @@ def _assemble(found: Iterable[tuple[Object, Manifest | None]], pod: str) -> Snap
 
 def build_world(objects: Iterable[Object]) -> World:
     """Build a world of objects listed from an API server; invalid ones are ignored."""
-    return _world(((obj, None) for obj in objects), "")[0]
+    return _world(((obj, None) for obj in objects), "", FeatureGates())[0]
 
 
-def _world(found: Iterable[tuple[Object, Manifest | None]], key: str) -> tuple[World, Pod | None]:
+def _world(
+    found: Iterable[tuple[Object, Manifest | None]], key: str, gates: FeatureGates
+) -> tuple[World, Pod | None]:
     """Return the world of all objects except the pod with this key, and that pod."""
-    world = World()
+    nodes = NodeTable()
+    world = World(nodes, devices=Inventory(nodes, Features.of(gates)))
+    devices = gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION)
     ordered = sorted(found, key=lambda pair: _ORDER.get(pair[0].kind, 1))
     priority_of = _Priorities(obj for obj, _ in ordered)
     wanted: Pod | None = None
     for obj, document in ordered:
         stored = priority_of.with_priority(obj) if isinstance(obj, Pod) else obj
+        if isinstance(stored, Pod) and not devices:
+            stored = without_claims(stored)
         try:
             if isinstance(stored, Pod) and stored.key == key:
                 wanted = stored

@@ -47,6 +47,7 @@ async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
             running_cluster.write_file(
                 settings.data_dir, cluster.url, cluster.kubeconfig,
                 config=settings.scheduler.config, pages=pages,
+                feature_gates=str(settings.scheduler.feature_gates),
             )  # fmt: skip
             _print_addresses(settings, cluster, pages)
             failure = await _unless(stop, cluster.failure()) or ""
@@ -95,6 +96,7 @@ async def _pages(
     flags = {
         "data-dir": settings.data_dir, "nodes": settings.nodes.count,
         "health-port": settings.health_port, **asdict(settings.scheduler),
+        "feature_gates": str(settings.scheduler.feature_gates),
     }  # fmt: skip
     scheduler = cluster.components.scheduler
     subject = SchedulerState(

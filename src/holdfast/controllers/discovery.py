@@ -1,4 +1,4 @@
-"""Discover the resources of the API server, each at its preferred version."""
+"""Discover the resources of the API server, each at the most preferred version that has it."""
 
 from __future__ import annotations
 
@@ -63,13 +63,19 @@ async def discover(client: Client) -> ServedResources:
 
 def _from_groups(groups: Sequence[_Group]) -> Iterator[Resource[Object]]:
     for group in groups:
-        for preferred in group.versions[:1]:
-            if preferred.freshness == "Stale":  # the server of the group does not respond
-                continue
-            for served in preferred.resources:
-                if served.response_kind is not None and served.verbs:
+        seen: set[str] = set()
+        for version in group.versions:  # the preferred one first
+            if version.freshness == "Stale":  # the server of the group does not respond
+                break
+            for served in version.resources:
+                if (
+                    served.response_kind is not None
+                    and served.verbs
+                    and served.resource not in seen
+                ):
+                    seen.add(served.resource)
                     yield Resource(
-                        group.metadata.name, preferred.version, served.resource,
+                        group.metadata.name, version.version, served.resource,
                         served.response_kind.kind, Object,
                         namespaced=served.scope == "Namespaced", verbs=served.verbs,
                     )  # fmt: skip

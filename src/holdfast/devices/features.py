@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
+from holdfast.api.pod import Pod
 from holdfast.feature_gates import Feature, FeatureGates
 
 
@@ -19,7 +22,6 @@ class Features:
     consumable_capacity: bool = True
     list_attributes: bool = False
     extended_resource: bool = True
-    device_taint_rules: bool = False
 
     @classmethod
     def of(cls, gates: FeatureGates) -> Features:
@@ -35,5 +37,11 @@ class Features:
             consumable_capacity=on(Feature.CONSUMABLE_CAPACITY),
             list_attributes=on(Feature.LIST_ATTRIBUTES),
             extended_resource=on(Feature.EXTENDED_RESOURCE),
-            device_taint_rules=on(Feature.DEVICE_TAINT_RULES),
         )
+
+
+def without_claims(pod: Pod) -> Pod:
+    """Return a pod as if it had asked for no claims, for a cluster without devices."""
+    if not pod.spec.resource_claims:
+        return pod
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resource_claims=()))

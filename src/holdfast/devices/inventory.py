@@ -8,8 +8,9 @@ epoch ``classes``, changed claims the epoch ``claims``.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import get_args
 
-from holdfast.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from holdfast.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.cel import DeviceSelectors
@@ -21,17 +22,19 @@ from holdfast.devices.claims import Claims
 from holdfast.devices.device_backed_resource import DeviceBackedResource
 from holdfast.devices.features import Features
 from holdfast.devices.pools import Pool, gather_pools
+from holdfast.devices.slice_tracker import SliceTracker
 from holdfast.devices.slices import DeviceId, PoolId, SliceInfo
 
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Each device class is also an extended resource: this prefix followed by the class name."""
 _Slices = dict[str, SliceInfo]
+_Taken = DeviceClass | DeviceTaintRule | ResourceSlice | ResourceClaim | Node
 
 
 class Inventory:
     """The ledger of devices; a part of the ``World``."""
 
-    takes: tuple[type[Object], ...] = (DeviceClass, ResourceSlice, ResourceClaim, Node)
+    takes: tuple[type[Object], ...] = get_args(_Taken)
 
     def __init__(self, nodes: NodeTable, features: Features | None = None) -> None:
         self._nodes = nodes
@@ -40,6 +43,7 @@ class Inventory:
         self.selectors = DeviceSelectors(list_attributes=self.features.list_attributes)
         self.classes = Classes()
         self.claims = Claims(self._device_changed)
+        self._tracker = SliceTracker()
         self._slices: _Slices = {}
         self._of_node: dict[str, _Slices] = {}
         self._of_pool: dict[PoolId, _Slices] = {}
@@ -107,7 +111,7 @@ class Inventory:
 
     # --- events
 
-    def upsert(self, obj: DeviceClass | ResourceSlice | ResourceClaim | Node) -> None:
+    def upsert(self, obj: _Taken) -> None:
         """Add or update an object; an older version of a claim is ignored."""
         if isinstance(obj, Node):
             return
@@ -117,11 +121,12 @@ class Inventory:
         elif isinstance(obj, DeviceClass):
             self.classes.upsert(obj)
             self._classes_changed()
+        elif isinstance(obj, DeviceTaintRule):
+            self._replace_slices(self._tracker.upsert_rule(obj))
         else:
-            self._drop_slice(obj.name)
-            self._add_slice(SliceInfo(obj))
+            self._replace_slices((self._tracker.upsert_slice(obj),))
 
-    def delete(self, obj: DeviceClass | ResourceSlice | ResourceClaim | Node) -> None:
+    def delete(self, obj: _Taken) -> None:
         """Remove an object; an unknown object is ignored."""
         if isinstance(obj, Node):
             self._pools.pop(obj.name, None)
@@ -131,7 +136,10 @@ class Inventory:
         elif isinstance(obj, DeviceClass):
             self.classes.delete(obj.name)
             self._classes_changed()
+        elif isinstance(obj, DeviceTaintRule):
+            self._replace_slices(self._tracker.delete_rule(obj.name))
         else:
+            self._tracker.delete_slice(obj.name)
             self._drop_slice(obj.name)
 
     def fork(self, nodes: NodeTable) -> Inventory:
@@ -140,6 +148,7 @@ class Inventory:
         copy.selectors = self.selectors
         copy.classes = self.classes.fork()
         copy.claims = self.claims.fork(copy._device_changed)
+        copy._tracker = self._tracker.fork()
         copy._slices = dict(self._slices)
         copy._of_node = {name: dict(slices) for name, slices in self._of_node.items()}
         copy._of_pool = {pool: dict(slices) for pool, slices in self._of_pool.items()}
@@ -148,6 +157,11 @@ class Inventory:
         return copy
 
     # --- slices
+
+    def _replace_slices(self, slices: Iterable[ResourceSlice]) -> None:
+        for slice_ in slices:
+            self._drop_slice(slice_.name)
+            self._add_slice(SliceInfo(slice_))
 
     def _add_slice(self, slice_info: SliceInfo) -> None:
         self._slices[slice_info.name] = slice_info

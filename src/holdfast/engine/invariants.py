@@ -15,7 +15,7 @@ from holdfast.capacity.audit import (
     wrong_allocations,
 )
 from holdfast.capacity.matching import ignores_reservations
-from holdfast.columns.pod_info import sum_of
+from holdfast.columns.pod_info import PodInfo, sum_of
 from holdfast.devices.audit import overcommitments
 from holdfast.framework.world import World
 
@@ -76,10 +76,23 @@ def _overcommitted_nodes(world: World, ours: set[str] | None) -> list[str]:
             taken = max(int(nodes.requested[resource, row]) - excused[resource], of_pods)
             if row in waiting:
                 taken = of_pods
-            if taken > max(has, 0) and not accounted_elsewhere(world, resource, has):
-                what = nodes.resources[resource]
+            if taken <= max(has, 0) or accounted_elsewhere(world, resource, has):
+                continue
+            what = nodes.resources[resource]
+            if has or not _served_by_claims(pods, what):
                 problems.append(f"I1: {taken} of {what} are requested on {name}, allocatable {has}")
     return problems
+
+
+def _served_by_claims(pods: Iterable[PodInfo], resource: str) -> bool:
+    """Return whether pods have devices for a resource, also if no class serves it any more."""
+    claims = (pod.pod.status.extended_resource_claim_status for pod in pods)
+    return any(
+        mapping.resource_name == resource
+        for claim in claims
+        if claim is not None
+        for mapping in claim.request_mappings
+    )
 
 
 def accounted_elsewhere(world: World, resource: int, has: int) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -78,6 +79,16 @@ class EventHandlers:
             return
         for action in node_changes(old, new):
             self.notify_queue("Node", action, old, new)
+
+    def on_device_taint_rule(
+        self, _kind: str, old: DeviceTaintRule | None, new: DeviceTaintRule | None
+    ) -> None:
+        """Handle a rule that was added, updated or deleted: devices of slices are changed."""
+        if new is not None:
+            self.world.upsert(new)
+        elif old is not None:
+            self.world.delete(old)
+        self.notify_queue("ResourceSlice", "Update", None, None)
 
     def handler_for(self, kind: str) -> Callable[[str, Object | None, Object | None], None]:
         """Return the handler of a kind whose objects are never in the queue."""

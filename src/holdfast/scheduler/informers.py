@@ -6,11 +6,8 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import msgspec
-
 from holdfast.api import scheme
 from holdfast.api.object_interner import ObjectInterner
-from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.resource import Resource
 from holdfast.client.backoff import Backoff, retry
@@ -18,6 +15,7 @@ from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
+from holdfast.devices.features import without_claims
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.feature_gates import Feature, FeatureGates
 from holdfast.scheduler.event_handlers import EventHandlers
@@ -27,8 +25,12 @@ log = logging.getLogger(__name__)
 
 SERVED_CHECK_BACKOFF = Backoff(first=0.2, limit=10.0)
 """Backoff between checks whether a resource is served."""
-OPTIONAL_RESOURCES = {scheme.RESERVATIONS, scheme.RESOURCE_POLICIES}
-"""Custom resources: a cluster without the CRD has none of them."""
+OPTIONAL_RESOURCES: Mapping[Resource[Any], str] = {
+    scheme.RESERVATIONS: "install deploy/crds",
+    scheme.RESOURCE_POLICIES: "install deploy/crds",
+    scheme.DEVICE_TAINT_RULES: "enable resource.k8s.io/v1beta2 and the feature gate there",
+}
+"""Resources that a cluster may not serve, with what to do to use them."""
 
 STORAGE: tuple[Resource[Any], ...] = (
     scheme.STORAGE_CLASSES, scheme.PERSISTENT_VOLUMES, scheme.PERSISTENT_VOLUME_CLAIMS,
@@ -38,16 +40,10 @@ STORAGE: tuple[Resource[Any], ...] = (
 DEVICES: Mapping[Resource[Any], Feature] = {
     scheme.DEVICE_CLASSES: Feature.DYNAMIC_RESOURCE_ALLOCATION,
     scheme.RESOURCE_SLICES: Feature.DYNAMIC_RESOURCE_ALLOCATION,
+    scheme.DEVICE_TAINT_RULES: Feature.DEVICE_TAINT_RULES,
     scheme.RESOURCE_CLAIMS: Feature.DYNAMIC_RESOURCE_ALLOCATION,
 }
 """Resources that are watched only if their feature is on."""
-
-
-def without_claims(pod: Pod) -> Pod:
-    """Return a pod as if it had asked for no claims, for a cluster without devices."""
-    if not pod.spec.resource_claims:
-        return pod
-    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resource_claims=()))
 
 
 class SchedulerInformers:
@@ -83,7 +79,9 @@ class SchedulerInformers:
             (scheme.NAMESPACES, handlers.handler_for("Namespace")),
             (scheme.NODES, handlers.on_node),
             *[
-                (resource, handlers.handler_for(resource.kind))
+                (resource, handlers.on_device_taint_rule)
+                if resource == scheme.DEVICE_TAINT_RULES
+                else (resource, handlers.handler_for(resource.kind))
                 for resource, feature in DEVICES.items()
                 if gates.enabled(feature)
             ],
@@ -110,8 +108,9 @@ class SchedulerInformers:
         for resource, handler in self._handlers:
             if resource in OPTIONAL_RESOURCES and not await self._served(resource):
                 log.warning(
-                    "%s are not served here: install deploy/crds and restart to use them",
+                    "%s are not served here: %s and restart to use them",
                     resource.plural,
+                    OPTIONAL_RESOURCES[resource],
                 )
                 continue
             informer = self.informer_set.get(resource)

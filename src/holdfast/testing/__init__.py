@@ -26,6 +26,7 @@ from holdfast.testing.device_builders import (
     a_device,
     a_device_class,
     a_slice,
+    a_taint_rule,
 )
 from holdfast.testing.fake_cluster import FakeCluster
 from holdfast.testing.faults import Chances, Fault, FaultyTransport
@@ -58,6 +59,7 @@ __all__ = [
     "a_resource_policy",
     "a_slice",
     "a_storage_class",
+    "a_taint_rule",
     "a_unit",
     "a_volume",
     "a_volume_claim",

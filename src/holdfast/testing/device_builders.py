@@ -57,6 +57,20 @@ def a_slice(
     return an_object(scheme.RESOURCE_SLICES, name, body | camel(spec))
 
 
+def a_taint_rule(
+    name: str = "r",
+    *,
+    key: str = "example.com/broken",
+    value: str | None = None,
+    effect: str = "NoSchedule",
+    **selector: str,
+) -> Raw:
+    """A rule that taints the devices of a ``driver``, a ``pool`` or by ``device``, or all."""
+    taint = kept(key=key, value=value, effect=effect)
+    body = kept(deviceSelector=dict(selector) or None, taint=taint)
+    return an_object(scheme.DEVICE_TAINT_RULES, name, body)
+
+
 def a_claim(
     name: str = "c",
     *,

@@ -84,7 +84,7 @@ def _scheduler() -> list[JsonObject]:
         _rule("", ["persistentvolumeclaims", "persistentvolumes"], [*_READ, *changes]),
         _rule("storage.k8s.io", ["*"], _READ),
         _rule("scheduling.k8s.io", ["priorityclasses"], _READ),
-        _rule("resource.k8s.io", ["deviceclasses", "resourceslices"], _READ),
+        _rule("resource.k8s.io", ["deviceclasses", "devicetaintrules", "resourceslices"], _READ),
         _rule("resource.k8s.io", ["resourceclaims"], [*_READ, *changes, "create", "delete"]),
         _rule("resource.k8s.io", ["resourceclaims/status", "resourceclaims/binding"], changes),
         _rule(_RESERVATIONS, ["*"], [*_READ, *changes, "delete"]),

@@ -1,4 +1,4 @@
-"""The kinds of ``resource.k8s.io``: ResourceClaims, ResourceSlices, DeviceClasses."""
+"""The kinds of ``resource.k8s.io``: claims, slices, device classes and taint rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from holdfast.api import scheme
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import (
+    AdmissionPlugin,
     Conversion,
     DeletionStrategy,
     KindDescriptor,
@@ -18,6 +20,7 @@ from holdfast.apiserver.kinds.resource_versions import (
     SLICE_V1BETA1,
     TEMPLATE_V1BETA1,
 )
+from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.tables.printer import (
     Obj,
     Printer,
@@ -28,11 +31,18 @@ from holdfast.apiserver.tables.printer import (
     meta,
     name,
     part,
+    since,
 )
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
+from holdfast.apiserver.verbs.metadata import timestamp
+from holdfast.errors import FieldErrors
 from holdfast.feature_gates import Feature
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
+from holdfast.validation.device_taint_rule import (
+    check_device_taint_rule,
+    check_device_taint_rule_status,
+)
 
 
 def _claim(obj: Obj, now: float) -> TableCells:
@@ -62,8 +72,33 @@ def _slice(obj: Obj, now: float) -> TableCells:
     ]
 
 
+def _taint_rule(obj: Obj, now: float) -> TableCells:
+    taint = part(part(obj, "spec"), "taint")
+    added = since(taint.get("timeAdded"), now) if taint.get("timeAdded") else ""
+    texts = [taint.get(key) or "" for key in ("key", "value", "effect")]
+    return [name(obj), *texts, added, age(obj, now)]
+
+
+def _renew_time(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
+    """Set the time of a taint whose effect has changed, unless the client has set it."""
+    if old is None:
+        return
+    taint, stored = (part(part(rule, "spec"), "taint") for rule in (new, old))
+    changed = taint.get("effect") != stored.get("effect")
+    if taint and changed and taint.get("timeAdded") == stored.get("timeAdded"):
+        taint["timeAdded"] = timestamp(op.context.clock.now())
+
+
+def _check_status(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
+    """Raise Invalid for wrong conditions, which the checks of unchanged specs ignore."""
+    if op.request_info.subresource == "status":
+        found = FieldErrors(list(check_device_taint_rule_status(new)))
+        found.raise_if_any(op.descriptor.resource.kind, name(new), op.descriptor.resource.group)
+
+
 _CLAIM = Printer(columns("Name", "State", "Age"), _claim)
 _SLICE = Printer(columns("Name", "Node", "Driver", "Pool", "Age"), _slice)
+_TAINT_RULE = Printer(columns("Name", "Key", "Value", "Effect", "TimeAdded", "Age"), _taint_rule)
 _RETURNS_OBJECT = DeletionStrategy(returns_object=True)
 _BINDING_CONDITIONS = UnimplementedField(
     ("spec", "devices", "[]", "bindingConditions"),
@@ -133,4 +168,14 @@ def _in_beta(kind: KindDescriptor) -> Iterator[KindDescriptor]:
         )
 
 
-KINDS = (*_V1, *(beta for kind in _V1 for beta in _in_beta(kind)))
+_TAINT_RULES = KindDescriptor(
+    scheme.DEVICE_TAINT_RULES,
+    feature=Feature.DEVICE_TAINT_RULES,
+    checks=(check_device_taint_rule,),
+    admission_plugins=(AdmissionPlugin(mutate=_renew_time, validate=_check_status),),
+    status_metadata=(),
+    printer=_TAINT_RULE,
+    deletion=_RETURNS_OBJECT,
+    has_generation=True,
+)
+KINDS = (*_V1, *(beta for kind in _V1 for beta in _in_beta(kind)), _TAINT_RULES)

@@ -97,9 +97,7 @@ def with_headers(response: Response, headers: Mapping[str, str]) -> Response:
 
 
 def with_warning(response: Response | StreamResponse, warning: str) -> Response | StreamResponse:
-    """Copy a response and add a warning before its other warnings, if there is one to add."""
-    if not warning:
-        return response
+    """Copy a response and add a warning before its other warnings."""
     others = response.headers.get("warning")
     shown = ", ".join(filter(None, (warning_header([warning]), others)))
     return replace(response, headers={**response.headers, "warning": shown})

@@ -98,12 +98,26 @@ RESOURCE_SLICE = gated_fields(
         Feature.CONSUMABLE_CAPACITY: _device(
             "allowMultipleAllocations", "capacity.{}.requestPolicy"
         ),
+        Feature.NODE_ALLOCATABLE_RESOURCES: _device("nodeAllocatableResourceMappings"),
         Feature.LIST_ATTRIBUTES: _device(
             *(f"attributes.{{}}.{kind}" for kind in ("ints", "bools", "strings", "versions"))
         ),
     }
 )
-RESOURCE_CLAIM = gated_fields({**_claim("spec."), Feature.DEVICE_STATUS: ("status.devices",)})
+_of_claim = _claim("spec.")
+_result = _names("status.allocation.devices.results.[].")
+RESOURCE_CLAIM = gated_fields(
+    {
+        **_of_claim,
+        Feature.CONSUMABLE_CAPACITY: (
+            *_of_claim[Feature.CONSUMABLE_CAPACITY],
+            *_result("shareID", "consumedCapacity"),
+            "status.devices.[].shareID",
+        ),
+        Feature.BINDING_CONDITIONS: _result("bindingConditions", "bindingFailureConditions"),
+        Feature.DEVICE_STATUS: ("status.devices",),
+    }
+)
 RESOURCE_CLAIM_TEMPLATE = gated_fields(_claim("spec.spec."))
 POD = gated_fields(
     {
