@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from holdfast import errors
@@ -79,6 +79,7 @@ class Store:
         self._loop = asyncio.get_running_loop()
         self._pending_writes: dict[ObjectKey, PendingWrite] = {}
         self._read_only_mode = ReadOnlyMode(directory.path, clock, self._recover)
+        self._transaction: list[PendingWrite] | None = None
         self._closed = False
         self._compaction: asyncio.Task[None] | None = None
         self._uncompacted = self._uncompacted_bytes = 0
@@ -228,15 +229,28 @@ class Store:
 
     def update(self, previous: StoredObject, build: ValueBuilder) -> asyncio.Future[StoredObject]:
         """Enqueue the next version of ``previous``; raises Conflict or NotFound if it is stale."""
-        self._check_latest(previous)
+        self.check_latest(previous)
         return self._enqueue(EventType.MODIFIED, previous.key, previous, build)
 
     def delete(self, previous: StoredObject, build: ValueBuilder) -> asyncio.Future[StoredObject]:
         """Enqueue the deletion of ``previous``; ``build`` returns the object of the watch event."""
-        self._check_latest(previous)
+        self.check_latest(previous)
         return self._enqueue(EventType.DELETED, previous.key, previous, build)
 
-    def _check_latest(self, previous: StoredObject) -> None:
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit all writes that are enqueued in the block together, or none of them."""
+        assert self._transaction is None, "transactions are not nested"
+        writes = self._transaction = []
+        try:
+            yield
+        finally:
+            self._transaction = None
+            if writes:
+                self._writer.enqueue(*writes)
+
+    def check_latest(self, previous: StoredObject) -> None:
+        """Raise Conflict or NotFound unless this is the newest version, pending writes included."""
         key, latest = previous.key, self.latest(previous.key)
         if latest is None:
             raise errors.NotFound(f"{key.display_name} not found", key.details)
@@ -259,7 +273,10 @@ class Store:
         event = StoreEvent(change, stored, previous, int(self._clock.now() * 1000))
         write = PendingWrite(event, self._loop.create_future())
         self._pending_writes[key] = write
-        self._writer.enqueue(write)
+        if self._transaction is None:
+            self._writer.enqueue(write)
+        else:
+            self._transaction.append(write)
         return write.done
 
     # Watch.

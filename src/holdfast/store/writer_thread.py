@@ -52,7 +52,8 @@ class WriterThread:
     ) -> None:
         self._database, self._loop = database, loop
         self._committed, self._failed = committed, failed
-        self._queue: queue.SimpleQueue[PendingWrite | DatabaseTask] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[PendingWrite, ...] | DatabaseTask]
+        self._queue = queue.SimpleQueue()
         self._failure: Exception | None = None
         self._pending = 0  # counted on the loop
         # A daemon, so that a program that does not close the store can still exit.
@@ -64,10 +65,13 @@ class WriterThread:
         """Return whether a write or task is queued or not reported yet."""
         return self._pending > 0
 
-    def enqueue(self, write: PendingWrite) -> None:
-        """Enqueue a write; ``committed`` or ``failed`` is called with it on the event loop."""
-        self._pending += 1
-        self._queue.put(write)
+    def enqueue(self, *writes: PendingWrite) -> None:
+        """Enqueue writes for one transaction.
+
+        ``committed`` or ``failed`` is called with them on the event loop.
+        """
+        self._pending += len(writes)
+        self._queue.put(writes)
 
     async def run(self, run: Callable[[Database], T]) -> T:
         """Run a function in the writer thread after all queued writes, and return its result."""
@@ -108,14 +112,14 @@ class WriterThread:
                 self._database.checkpoint(idle=self._queue.empty())
 
     def _take(self) -> tuple[list[PendingWrite], DatabaseTask | None]:
-        """Wait for a write or task, then take more writes, up to a task or a full batch."""
+        """Wait for writes or a task, then take more writes, up to a task or a full batch."""
         batch: list[PendingWrite] = []
         item = self._queue.get()
         while True:
             if isinstance(item, DatabaseTask):
                 return batch, item
-            batch.append(item)
-            if len(batch) == BATCH:
+            batch += item
+            if len(batch) >= BATCH:
                 return batch, None
             try:
                 item = self._queue.get_nowait()
