@@ -61,6 +61,7 @@ ACTED_ON = {
     ("", "nodes"): "the scheduler and the simulated nodes",
     ("", "pods"): "the scheduler and the simulated nodes",
     ("", "podtemplates"): "data",
+    ("", "resourcequotas"): "admission and the ResourceQuota controller",
     ("", "secrets"): "data",
     ("apps", "controllerrevisions"): "data, written by controllers",
     ("apps", "deployments"): "the Deployment controller",

@@ -11,6 +11,8 @@ from holdfast.api.node import Taint
 from holdfast.api.pod import NodeSelector, Toleration
 from holdfast.api.quantity import AmountText
 
+EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of the claim that the scheduler makes for a pod's extended resources."""
 CLAIM_FINALIZER = "resource.kubernetes.io/delete-protection"
 """Finalizer that protects an allocated claim while pods use it."""
 

@@ -199,6 +199,7 @@ class PodSpec(Struct, frozen=True):
     host_network: bool = False
     host_users: bool | None = None
     restart_policy: str = ""
+    active_deadline_seconds: int | None = None
 
 
 class ContainerStatus(Struct, frozen=True):

@@ -9,6 +9,8 @@ from holdfast.api.names import label_key
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 HUGE_PAGES_PREFIX = "hugepages-"
 ATTACHABLE_VOLUMES_PREFIX = "attachable-volumes-"
+DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+"""Each device class is also an extended resource: this prefix followed by the class name."""
 _QUOTA_PREFIX = "requests."
 
 

@@ -14,6 +14,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.resource import VERBS, Resource
 from holdfast.api.resource_policy import ResourcePolicy
+from holdfast.api.resource_quota import ResourceQuota
 from holdfast.api.storage import (
     CSIDriver,
     CSINode,
@@ -126,6 +127,10 @@ CSI_STORAGE_CAPACITIES = Resource(
 VOLUME_ATTACHMENTS = Resource(
     "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", VolumeAttachment,
     namespaced=False, subresources=("status",),
+)  # fmt: skip
+RESOURCE_QUOTAS = Resource(
+    "", "v1", "resourcequotas", "ResourceQuota", ResourceQuota, short_names=("quota",),
+    subresources=("status",),
 )  # fmt: skip
 # Custom resources: the API server loads their definitions from deploy/crds.
 RESERVATIONS = Resource(

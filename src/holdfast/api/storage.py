@@ -30,10 +30,19 @@ class PersistentVolumeClaimSpec(Struct, frozen=True):
     volume_attributes_class_name: str | None = None
 
 
+class ModifyVolumeStatus(Struct, frozen=True):
+    """The VolumeAttributesClass that a volume is being changed to."""
+
+    target_volume_attributes_class_name: str = ""
+
+
 class PersistentVolumeClaimStatus(Struct, frozen=True):
-    """The phase: Pending, Bound or Lost."""
+    """The phase (Pending, Bound or Lost), the size to grow to, and the attributes of the volume."""
 
     phase: str = ""
+    allocated_resources: ResourceAmounts = {}
+    current_volume_attributes_class_name: str | None = None
+    modify_volume_status: ModifyVolumeStatus | None = None
 
 
 class PersistentVolumeClaim(Object, frozen=True):

@@ -78,10 +78,24 @@ class ReplicationController(Object, frozen=True):
     spec: PodSelectorSpec = PodSelectorSpec()
 
 
+class ServicePort(Struct, frozen=True):
+    """A port of a Service; ``node_port`` is 0 until one is set."""
+
+    node_port: int = 0
+
+
+class ServiceSpec(PodSelectorSpec, frozen=True):
+    """The selected pods, and what quotas count."""
+
+    type: str = ""
+    ports: tuple[ServicePort, ...] = ()
+    allocate_load_balancer_node_ports: bool | None = None
+
+
 class Service(Object, frozen=True):
     """A Service."""
 
-    spec: PodSelectorSpec = PodSelectorSpec()
+    spec: ServiceSpec = ServiceSpec()
 
 
 class DeploymentSpec(Struct, frozen=True):

@@ -17,7 +17,8 @@ from holdfast.client.transport import Request
 from holdfast.clock import Clock
 from holdfast.errors import Details, NotFound
 from holdfast.feature_gates import FeatureGates
-from holdfast.store import ObjectKey, Store
+from holdfast.store import ObjectKey, Store, StoredObject
+from holdfast.store.store import ValueBuilder
 
 
 class Closable(Protocol):
@@ -55,6 +56,8 @@ class Operation:
     user: User
     response_format: ResponseFormat
     warnings: list[str] = field(default_factory=list)
+    related_writes: list[tuple[StoredObject, ValueBuilder]] = field(default_factory=list)
+    """Updates of other objects that are committed with the object, or not at all."""
 
     @property
     def key(self) -> ObjectKey:

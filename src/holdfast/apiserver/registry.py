@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
-from holdfast.apiserver.descriptor import KindDescriptor
+from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
 from holdfast.apiserver.schema.stored_objects import register_resource
 from holdfast.errors import NotFound
 
@@ -21,13 +21,17 @@ class Registry:
 
     _descriptor: dict[tuple[str, str, str], KindDescriptor] = field(default_factory=dict)
     _versions: set[tuple[str, str]] = field(default_factory=set)
+    admission_plugins: tuple[AdmissionPlugin, ...] = ()
+    """The plugins of every kind; they run after those of the descriptor."""
     generation: int = 0
     """Rises with every change; discovery documents are rebuilt when it has changed."""
 
     @classmethod
-    def of(cls, kinds: Iterable[KindDescriptor]) -> Registry:
-        """Return a registry of the given kinds."""
-        registry = cls()
+    def of(
+        cls, kinds: Iterable[KindDescriptor], admission_plugins: tuple[AdmissionPlugin, ...] = ()
+    ) -> Registry:
+        """Return a registry of the given kinds, all with these admission plugins."""
+        registry = cls(admission_plugins=admission_plugins)
         for descriptor in kinds:
             registry.add(descriptor)
         return registry
@@ -35,6 +39,9 @@ class Registry:
     def add(self, descriptor: KindDescriptor) -> None:
         """Add or replace the descriptor of a resource version."""
         r = descriptor.resource
+        if self.admission_plugins:
+            plugins = (*descriptor.admission_plugins, *self.admission_plugins)
+            descriptor = replace(descriptor, admission_plugins=plugins)
         self._descriptor[r.group, r.version, r.plural] = descriptor
         self._versions.add((r.group, r.version))
         if not descriptor.crd_name and descriptor.storage_version is None:

@@ -14,6 +14,7 @@ from holdfast.apiserver.crd_registration import CrdRegistration
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.event_expiry import EventExpiry
 from holdfast.apiserver.kinds import BUILT_IN
+from holdfast.apiserver.kinds.admission.resource_quota import QUOTA_ADMISSION
 from holdfast.apiserver.metrics import RequestMetrics
 from holdfast.apiserver.non_resource_paths import NonResourcePaths
 from holdfast.apiserver.operation import Operation, ServerContext
@@ -99,8 +100,8 @@ class ApiServer:
         """
         gates = feature_gates or FeatureGates()
         served = [k for k in kinds if k.feature is None or gates.enabled(k.feature)]
-        context = ServerContext(store, clock, Registry.of(served), rng or random.Random(), gates)
-        return cls(context)
+        registry = Registry.of(served, (QUOTA_ADMISSION,))
+        return cls(ServerContext(store, clock, registry, rng or random.Random(), gates))
 
     async def start(self) -> None:
         """Register stored CRDs, create the bootstrap objects, accept requests."""

@@ -23,6 +23,7 @@ from holdfast.controllers.replicaset import ReplicaSetController
 from holdfast.controllers.reservation import ReservationController
 from holdfast.controllers.resource_claim import ResourceClaimController
 from holdfast.controllers.resource_policy import ResourcePolicyController
+from holdfast.controllers.resource_quota import ResourceQuotaController
 from holdfast.errors import HoldfastError
 from holdfast.repeated_log import Repeats
 from holdfast.settings import ControllerSettings
@@ -35,6 +36,7 @@ CONTROLLERS: tuple[type[Reconciler], ...] = (
     DisruptionController,
     PodGarbageCollector,
     ResourceClaimController,
+    ResourceQuotaController,
     ReservationController,
     ResourcePolicyController,
 )

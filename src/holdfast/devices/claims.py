@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
-from holdfast.api.devices import ResourceClaim
+from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim
 from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.devices.allocated_devices import AllocatedDevices, allocated_results
 from holdfast.devices.slices import DeviceId
 from holdfast.errors import HoldfastError
 
-EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
-"""Annotation of a claim that the scheduler creates for a pod's extended resources."""
 _REMEMBERED_DELETIONS = 4096
 
 

@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.api.devices import DeviceClaim, DeviceRequest, ExactRequest, ResourceClaim
+from holdfast.api.devices import (
+    EXTENDED_CLAIM,
+    DeviceClaim,
+    DeviceRequest,
+    ExactRequest,
+    ResourceClaim,
+)
 from holdfast.api.devices import ResourceClaimSpec as ClaimSpec
 from holdfast.api.meta import ObjectMeta, OwnerReference
 from holdfast.api.pod import Container, ContainerExtendedResourceRequest, Pod
 from holdfast.api.quantity import Quantity
-from holdfast.devices.claims import EXTENDED_CLAIM
 
 IN_MEMORY_NAME = "<extended-resources>"
 """Not a valid object name: this claim exists only in memory, during one attempt."""

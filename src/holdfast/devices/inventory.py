@@ -13,6 +13,7 @@ from typing import get_args
 from holdfast.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
+from holdfast.api.resource_names import DEVICE_CLASS_PREFIX
 from holdfast.cel import DeviceSelectors
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocated_devices import AllocatedDevices
@@ -25,7 +26,7 @@ from holdfast.devices.pools import Pool, gather_pools
 from holdfast.devices.slice_tracker import SliceTracker
 from holdfast.devices.slices import DeviceId, PoolId, SliceInfo
 
-IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
+IMPLICIT_PREFIX = DEVICE_CLASS_PREFIX
 """Each device class is also an extended resource: this prefix followed by the class name."""
 _Slices = dict[str, SliceInfo]
 _Taken = DeviceClass | DeviceTaintRule | ResourceSlice | ResourceClaim | Node

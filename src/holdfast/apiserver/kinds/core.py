@@ -30,11 +30,16 @@ from holdfast.apiserver.kinds.subresources.eviction import evict
 from holdfast.apiserver.kinds.unimplemented_pod_fields import POD_FIELDS
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.kinds.validation.pods import check_pod_write
+from holdfast.apiserver.kinds.validation.resource_quotas import (
+    check_quota,
+    check_quota_status,
+    warn_of_limits,
+)
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.tables.printer import NAME_CREATED
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
 from holdfast.client.transport import Response
-from holdfast.errors import Cause, NotBuilt
+from holdfast.errors import Cause, FieldErrors, NotBuilt
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 from holdfast.validation.template import EFFECTS
@@ -108,6 +113,15 @@ def _check_node(node: JsonObject) -> Iterable[Cause]:
         if taint.get("effect") not in EFFECTS:
             at = f"spec.taints[{i}].effect"
             yield field_errors.not_supported(at, taint.get("effect") or "", EFFECTS)
+
+
+def _admit_quota(op: Operation, quota: JsonObject, old: JsonObject | None) -> None:
+    """Validate a written status, which checks of the kind ignore; warn of a new quota's limits."""
+    if old is None:
+        op.warnings.extend(warn_of_limits(quota))
+    elif op.request_info.subresource == "status":
+        found = FieldErrors(list(check_quota_status(quota)))
+        found.raise_if_any("ResourceQuota", quota["metadata"]["name"])
 
 
 _POD_FIELDS = {
@@ -250,14 +264,11 @@ KINDS = (
         ),
     ),
     KindDescriptor(
-        untyped_resource(
-            "", "resourcequotas", "ResourceQuota", short=("quota",), parts=("status",)
-        ),
+        scheme.RESOURCE_QUOTAS,
+        checks=(check_quota,),
+        admission_plugins=(AdmissionPlugin(validate=_admit_quota),),
         printer=cluster.RESOURCE_QUOTA,
         deletion=_RETURNS_OBJECT,
-        unimplemented=UnimplementedFeatures(
-            "ResourceQuotas are stored but not enforced: nothing is counted and nothing is refused"
-        ),
     ),
     KindDescriptor(
         untyped_resource("", "secrets", "Secret"),

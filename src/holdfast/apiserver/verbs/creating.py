@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.operation import Operation
@@ -15,6 +17,7 @@ from holdfast.apiserver.verbs.object_encoding import (
     with_type_first,
 )
 from holdfast.apiserver.verbs.request_object import read_body
+from holdfast.apiserver.verbs.storing import commit
 from holdfast.client.transport import Response
 from holdfast.errors import AlreadyExists
 
@@ -59,7 +62,7 @@ async def _store(op: Operation, obj: JsonObject, prefix: str) -> bytes:
                 if store.latest(key) is not None:
                     raise AlreadyExists(f"{key.display_name} already exists", key.details)
                 return encode_dry_run(obj, None)
-            return (await store.create(key, value_builder(obj))).value
+            return await commit(op, partial(store.create, key, value_builder(obj)))
         except AlreadyExists:
             if not retries_left:
                 raise

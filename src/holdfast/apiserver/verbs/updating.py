@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.object_schema import content_changed
@@ -19,6 +21,7 @@ from holdfast.apiserver.verbs.object_encoding import (
     with_type_first,
 )
 from holdfast.apiserver.verbs.request_object import read_body
+from holdfast.apiserver.verbs.storing import commit
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest
 from holdfast.store import StoredObject
@@ -80,8 +83,8 @@ async def store_update(
         return encode_dry_run(new, previous)
     store = op.context.store
     if is_removable(op, new):
-        return (await store.delete(previous, value_builder(new))).value
-    return (await store.update(previous, value_builder(new))).value
+        return await commit(op, partial(store.delete, previous, value_builder(new)))
+    return await commit(op, partial(store.update, previous, value_builder(new)))
 
 
 def is_removable(op: Operation, obj: JsonObject) -> bool:

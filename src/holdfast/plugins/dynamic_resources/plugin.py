@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from holdfast.api import durations
-from holdfast.api.devices import ResourceClaim
+from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim
 from holdfast.api.field_errors import invalid
 from holdfast.api.pod import Pod
 from holdfast.api.strict_decode import Seconds
 from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.claims import EXTENDED_CLAIM, ClaimNotReady, claims_of_pod, is_controlled_by
+from holdfast.devices.claims import ClaimNotReady, claims_of_pod, is_controlled_by
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.arguments import Arguments, PluginArgs

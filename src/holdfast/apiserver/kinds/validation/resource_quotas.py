@@ -1,0 +1,178 @@
+"""Validate ResourceQuotas: keys, amounts, and which scopes go with which keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast.api import field_errors, names
+from holdfast.api.decode import JsonObject
+from holdfast.api.quantity import Quantity
+from holdfast.api.resource_names import HUGE_PAGES_PREFIX, is_extended
+from holdfast.errors import Cause
+
+_COUNTS = frozenset(
+    {
+        "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps",
+        "persistentvolumeclaims", "services.nodeports", "services.loadbalancers",
+    }
+)  # fmt: skip
+_POD_AMOUNTS = frozenset(
+    {"cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}
+)
+_OTHER_AMOUNTS = frozenset(
+    {
+        "ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage",
+        "requests.storage",
+    }
+)  # fmt: skip
+_STANDARD = _COUNTS | _POD_AMOUNTS | _OTHER_AMOUNTS
+_OF_PODS = _POD_AMOUNTS | {"pods"}
+_KEYS_OF_SCOPE = {
+    "Terminating": _OF_PODS,
+    "NotTerminating": _OF_PODS,
+    "NotBestEffort": _OF_PODS,
+    "PriorityClass": _OF_PODS,
+    "CrossNamespacePodAffinity": _OF_PODS,
+    "BestEffort": frozenset({"pods"}),
+    "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
+}
+"""The standard keys that each scope may be combined with."""
+_EXISTS_ONLY = frozenset(_KEYS_OF_SCOPE) - {"PriorityClass", "VolumeAttributesClass"}
+_OPPOSITES = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
+_UNSUPPORTED, _WRONG_KEY = "unsupported scope", "unsupported scope applied to resource"
+_CONFLICTING = "conflicting scopes"
+
+
+def check_quota(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
+    """Yield what is wrong with a quota; the scopes of a stored one cannot change."""
+    spec = new.get("spec") or {}
+    yield from _check_amounts("spec.hard", spec.get("hard") or {})
+    yield from _check_scopes(spec)
+    yield from _check_selector(spec)
+    if old is not None:
+        scopes = spec.get("scopes") or []
+        if set(scopes) != set((old.get("spec") or {}).get("scopes") or []):
+            yield field_errors.invalid("spec.scopes", scopes, "field is immutable")
+
+
+def check_quota_status(quota: JsonObject) -> Iterable[Cause]:
+    """Yield what is wrong with the status of a quota."""
+    status = quota.get("status") or {}
+    for part in ("hard", "used"):
+        yield from _check_amounts(f"status.{part}", status.get(part) or {})
+
+
+def _check_amounts(path: str, amounts: Mapping[str, Any]) -> Iterable[Cause]:
+    for key, text in amounts.items():
+        at = f"{path}[{key}]"
+        yield from _check_key(at, key)
+        amount = Quantity.parse(text)
+        if amount < Quantity(0):
+            yield field_errors.invalid(at, text, "must be greater than or equal to 0")
+        if (key in _COUNTS or is_extended(key)) and amount.scaled(-3) % 1000:
+            yield field_errors.invalid(at, text, "must be an integer")
+
+
+def _check_key(at: str, key: str) -> Iterable[Cause]:
+    wrong = names.label_key(key)
+    for message in wrong:
+        yield field_errors.invalid(at, key, message)
+    if "/" in key or _is_standard(key):
+        return
+    if not wrong and key != "storage":
+        message = "must be a standard resource type or fully qualified"
+        yield field_errors.invalid(at, key, message)
+    yield field_errors.invalid(at, key, "must be a standard resource for quota")
+
+
+def _is_standard(key: str) -> bool:
+    return key in _STANDARD or key.startswith((HUGE_PAGES_PREFIX, "requests." + HUGE_PAGES_PREFIX))
+
+
+def _fits(scope: str, key: str) -> bool:
+    return not _is_standard(key) or key in _KEYS_OF_SCOPE.get(scope, (key,))
+
+
+def _check_scopes(spec: JsonObject) -> Iterable[Cause]:
+    scopes, at = spec.get("scopes") or [], "spec.scopes"
+    for scope in scopes:
+        if scope not in _KEYS_OF_SCOPE:
+            yield field_errors.invalid(at, scopes, _UNSUPPORTED)
+        for key in sorted(spec.get("hard") or {}):
+            if not _fits(scope, key):
+                yield field_errors.invalid(at, scopes, _WRONG_KEY)
+    yield from _conflicts(at, scopes, scopes)
+
+
+def _conflicts(at: str, scopes: Iterable[str], shown: Any) -> Iterable[Cause]:
+    found = set(scopes)
+    for pair in _OPPOSITES:
+        if found.issuperset(pair):
+            yield field_errors.invalid(at, shown, _CONFLICTING)
+
+
+def _check_selector(spec: JsonObject) -> Iterable[Cause]:
+    at = "spec.scopeSelector.matchExpressions"
+    requirements = (spec.get("scopeSelector") or {}).get("matchExpressions") or []
+    for requirement in requirements:
+        scope, operator = requirement.get("scopeName", ""), requirement.get("operator", "")
+        if scope not in _KEYS_OF_SCOPE:
+            yield field_errors.invalid(f"{at}.scopeName", scope, _UNSUPPORTED)
+        for key in sorted(spec.get("hard") or {}):
+            if not _fits(scope, key):
+                yield field_errors.invalid(at, _as_shown(requirements), _WRONG_KEY)
+        if scope in _EXISTS_ONLY and operator != "Exists":
+            message = (
+                "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, "
+                "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, "
+                "ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+            )
+            yield field_errors.invalid(f"{at}.operator", operator, message)
+        yield from _check_operator(at, operator, requirement.get("values") or [])
+    yield from _conflicts(
+        at, (each.get("scopeName", "") for each in requirements), spec.get("scopes")
+    )
+
+
+def _as_shown(requirements: list[JsonObject]) -> JsonObject:
+    """Return a selector as upstream's messages show it: with the field names of Go."""
+    shown = [
+        {
+            "ScopeName": each.get("scopeName", ""),
+            "Operator": each.get("operator", ""),
+            "Values": each.get("values"),
+        }
+        for each in requirements
+    ]
+    return {"MatchExpressions": shown}
+
+
+def _check_operator(at: str, operator: str, values: list[str]) -> Iterable[Cause]:
+    if operator in ("In", "NotIn"):
+        if not values:
+            message = (
+                "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+            )
+            yield field_errors.required(f"{at}.values", message)
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            message = (
+                "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+            )
+            yield field_errors.invalid(f"{at}.values", values, message)
+    else:
+        yield field_errors.invalid(f"{at}.operator", operator, "not a valid selector operator")
+
+
+def warn_of_limits(quota: JsonObject) -> Iterable[str]:
+    """Yield a warning for each limit that is below the quota of requests."""
+    hard = (quota.get("spec") or {}).get("hard") or {}
+    for name in ("cpu", "memory", "storage", "ephemeral-storage"):
+        request, limit = f"requests.{name}", f"limits.{name}"
+        if request not in hard and name in ("cpu", "memory"):
+            request = name
+        if request in hard and limit in hard:
+            asked, most = Quantity.parse(hard[request]), Quantity.parse(hard[limit])
+            if asked > most:
+                yield (f"ResourceQuota {request} ({asked}) should be less than {limit} ({most})")

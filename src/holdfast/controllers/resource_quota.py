@@ -1,0 +1,275 @@
+"""The ResourceQuota controller: count usage again, and make changed limits effective.
+
+Admission charges objects as they are created. This controller releases what is deleted or
+finished, by counting. It lists from the API server, not from caches, and its write fails if
+admission charged the quota since it was read: so a count never loses an object that was admitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from holdfast.api.devices import DeviceClass, ResourceClaim
+from holdfast.api.meta import Object
+from holdfast.api.pod import Pod
+from holdfast.api.quantity import Quantity
+from holdfast.api.resource import Resource
+from holdfast.api.resource_quota import ResourceQuota
+from holdfast.api.scheme import (
+    DEVICE_CLASSES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_QUOTAS,
+    SERVICES,
+)
+from holdfast.api.timestamps import parse_rfc3339
+from holdfast.client.client import Client
+from holdfast.client.informer_cache import ChangeType
+from holdfast.controllers.counted_resources import CountedResources
+from holdfast.controllers.object_index import ObjectIndex
+from holdfast.controllers.planned_writes import Patch, Plan, execute_writes
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
+from holdfast.errors import NotFound
+from holdfast.quota import scopes
+from holdfast.quota.amounts import ZERO, Usage, add_usage, parse_amounts, to_texts
+from holdfast.quota.charging import count_usage
+from holdfast.quota.evaluators import evaluator_of, is_extended_key
+from holdfast.quota.keys import GroupResource, is_tracked, resources_of
+from holdfast.quota.usage import is_charged, pod_owner_of
+
+T = TypeVar("T", bound=Object)
+RESYNC_SECONDS = 300.0
+"""How often every quota is counted, although nothing has changed."""
+REDISCOVER_SECONDS = 30.0
+"""How soon a quota is counted again that names a resource which is not served yet."""
+PAGE_SIZE = 500
+IDLE_FACTOR = 10.0
+"""A quota whose count took a second is counted again after ten seconds at the earliest."""
+NONE: Mapping[Any, Any] = MappingProxyType({})
+_PODS, _CLAIMS = ("", "pods"), ("resource.k8s.io", "resourceclaims")
+_TYPED: Mapping[GroupResource, Resource[Any]] = {
+    (r.group, r.plural): r
+    for r in (PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, RESOURCE_QUOTAS)
+}
+
+
+class ListedObjects:
+    """The objects of a namespace, by resource, and the device classes."""
+
+    def __init__(
+        self,
+        now: float,
+        objects: Mapping[GroupResource, Sequence[Any]] = NONE,
+        classes: Mapping[str, DeviceClass] = NONE,
+    ) -> None:
+        self.now, self.objects, self._classes = now, objects, classes
+        self.pods: Sequence[Pod] = objects.get(_PODS, ())
+        self._pods = {(pod.namespace, pod.name): pod for pod in self.pods}
+        self._claims: dict[tuple[str, str], list[ResourceClaim]] = {}
+        for claim in objects.get(_CLAIMS, ()):
+            for owner in claim.metadata.owner_references:
+                self._claims.setdefault((claim.namespace, owner.uid), []).append(claim)
+
+    def extended_name_of(self, device_class: str) -> str:
+        """Return the explicit extended resource name of a device class, or ""."""
+        found = self._classes.get(device_class)
+        return (found.spec.extended_resource_name or "") if found is not None else ""
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod, or None."""
+        return self._pods.get((namespace, name))
+
+    def claims_owned_by(self, namespace: str, uid: str) -> Iterable[ResourceClaim]:
+        """Return the resource claims with this uid among their owners."""
+        return self._claims.get((namespace, uid), ())
+
+
+def plan_quota(quota: ResourceQuota, listed: ListedObjects) -> Plan:
+    """Plan the status of one quota from the objects of its namespace."""
+    used: Usage = {key: ZERO for key in quota.spec.hard if is_tracked(key)}
+    for resource in resources_of(quota.spec.hard):
+        objects = listed.objects.get(resource, ())
+        add_usage(used, count_usage(quota, evaluator_of(*resource), objects, listed))
+    requeue_after = min(RESYNC_SECONDS, _next_release(listed))
+    hard = parse_amounts(quota.spec.hard)
+    if _amounts(quota.status.hard) == hard and _amounts(quota.status.used) == used:
+        return Plan(requeue_after=requeue_after)
+    status = {
+        "hard": dict.fromkeys(quota.status.hard) | to_texts(hard),
+        "used": dict.fromkeys(quota.status.used) | to_texts(used),
+    }
+    # Admission also writes the status; a stale count must not release what it charged.
+    guard = {"resourceVersion": quota.metadata.resource_version}
+    patch = {"metadata": guard, "status": status}
+    write = Patch(RESOURCE_QUOTAS, quota.name, patch, quota.namespace, "status")
+    return Plan((write,), requeue_after)
+
+
+def _amounts(amounts: Mapping[str, Any]) -> dict[str, Quantity]:
+    return parse_amounts(dict(amounts))
+
+
+def _next_release(listed: ListedObjects) -> float:
+    """Return the seconds until a pod that is being deleted stops to be charged."""
+    waits = [RESYNC_SECONDS]
+    for pod in listed.pods:
+        at, grace = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds
+        if at is not None and grace is not None and is_charged(pod, listed.now):
+            waits.append(parse_rfc3339(at) + grace - listed.now + 1.0)
+    return min(waits)
+
+
+class ResourceQuotaController(Reconciler):
+    """Watch quotas and what they count; keys are those of quotas."""
+
+    name = "resourcequota-controller"
+    required_resources = (
+        RESOURCE_QUOTAS, PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, DEVICE_CLASSES,
+    )  # fmt: skip
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        informers = context.informers
+        self._quotas = informers.get(RESOURCE_QUOTAS)
+        self._classes = informers.get(DEVICE_CLASSES)
+        self._quotas_in: ObjectIndex[ResourceQuota] = ObjectIndex(lambda q: q.namespace)
+        self._not_before: dict[str, float] = {}
+        self._counted = CountedResources(context.client, context.clock, self._changed)
+        self._quotas.add_handler(self._quotas_in.on_change)
+        self._quotas.add_handler(self._on_quota)
+        informers.get(PODS).add_handler(self._on_pod)
+        informers.get(SERVICES).add_handler(self._on_service)
+        informers.get(PERSISTENT_VOLUME_CLAIMS).add_handler(self._on_volume_claim)
+        informers.get(RESOURCE_CLAIMS).add_handler(self._on_claim)
+        self._classes.add_handler(self._on_class)
+
+    async def run(self) -> None:
+        """Process the queue until ``stop``."""
+        try:
+            await super().run()
+        finally:
+            await self._counted.stop()
+
+    # --- events
+
+    def _on_quota(
+        self, kind: ChangeType, old: ResourceQuota | None, new: ResourceQuota | None
+    ) -> None:
+        if new is None:
+            assert old is not None
+            self._not_before.pop(old.key, None)
+            self._counted.forget(old.key)
+            self._changed(("", "resourcequotas"), old.namespace)
+        elif old is None or old.spec != new.spec or old.status.hard != new.status.hard:
+            # Objects that were created while new limits were being counted are found by this.
+            self.queue.add(new.key)
+
+    def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and (new is None or _usage_changed(old, new)):
+            self._changed(_PODS, old.namespace)
+
+    def _on_service(self, kind: ChangeType, old: Object | None, new: Object | None) -> None:
+        if old is not None:
+            self._changed(("", "services"), old.namespace)
+
+    def _on_volume_claim(self, kind: ChangeType, old: Object | None, new: Object | None) -> None:
+        if old is not None:
+            self._changed(("", "persistentvolumeclaims"), old.namespace)
+
+    def _on_claim(
+        self, kind: ChangeType, old: ResourceClaim | None, new: ResourceClaim | None
+    ) -> None:
+        before = pod_owner_of(old) if old is not None else None
+        after = pod_owner_of(new) if new is not None else None
+        either = new or old
+        if either is not None and (new is None or before != after):
+            self._changed(_CLAIMS, either.namespace)
+
+    def _on_class(self, kind: ChangeType, old: DeviceClass | None, new: DeviceClass | None) -> None:
+        before = old.spec.extended_resource_name if old is not None else None
+        after = new.spec.extended_resource_name if new is not None else None
+        if before != after:
+            for quota in self._quotas.cache.values():
+                if any(map(is_extended_key, quota.spec.hard)):
+                    self._enqueue(quota.key)
+
+    def _changed(self, resource: GroupResource, namespace: str) -> None:
+        """Count the quotas of a namespace that concern a resource."""
+        evaluator = evaluator_of(*resource)
+        for quota in self._quotas_in.of(namespace):
+            if any(map(evaluator.tracks, quota.spec.hard)):
+                self._enqueue(quota.key)
+
+    def _enqueue(self, key: str) -> None:
+        wait = self._not_before.get(key, 0.0) - self.clock.monotonic()
+        if wait > 0:
+            self.queue.add_after(key, wait)
+        else:
+            self.queue.add(key)
+
+    # --- counting
+
+    async def reconcile(self, key: str) -> None:
+        """Count the usage of one quota and write its status."""
+        namespace, _, name = key.partition("/")
+        began = self.clock.monotonic()
+        try:
+            quota = await self.client.get(RESOURCE_QUOTAS, name, namespace)
+        except NotFound:
+            return
+        listed, complete = await self._list(quota)
+        plan = plan_quota(quota, listed)
+        await execute_writes(self.client, plan.writes)
+        ended = self.clock.monotonic()
+        self._not_before[key] = ended + IDLE_FACTOR * (ended - began)
+        wait = plan.requeue_after if plan.requeue_after is not None else RESYNC_SECONDS
+        self.queue.add_after(key, wait if complete else min(wait, REDISCOVER_SECONDS))
+
+    async def _list(self, quota: ResourceQuota) -> tuple[ListedObjects, bool]:
+        """List what a quota counts; also return whether all its resources are served."""
+        wanted = resources_of(quota.spec.hard)
+        if any(map(is_extended_key, quota.spec.hard)):
+            wanted |= {_PODS: None}
+        counted = [resource for resource in wanted if resource not in _TYPED]
+        served = await self._counted.follow(quota.key, counted)
+        objects: dict[GroupResource, tuple[Any, ...]] = {}
+        for resource in wanted:
+            known = _TYPED.get(resource) or served.get(resource)
+            if known is not None:
+                objects[resource] = await list_all(self.client, known, quota.namespace)
+        now = self.clock.now()
+        return ListedObjects(now, objects, self._classes.cache), len(served) == len(counted)
+
+
+async def list_all(client: Client, resource: Resource[T], namespace: str) -> tuple[T, ...]:
+    """List a collection page by page, without the objects that cannot be read."""
+    found: list[T] = []
+    token = ""
+    while True:
+        page = await client.list(
+            resource, namespace, limit=PAGE_SIZE, continue_token=token, unreadable=_skip
+        )
+        found += page.items
+        token = page.continue_token
+        if not token:
+            return tuple(found)
+
+
+def _skip(unreadable: object) -> None:
+    """Ignore an object that cannot be read; informers log it."""
+
+
+def _usage_changed(old: Pod, new: Pod) -> bool:
+    """Return whether a pod may be charged with less than before, or in another scope."""
+    return (
+        old.finished != new.finished
+        or scopes.has_deadline(old) != scopes.has_deadline(new)
+        or (old.terminating != new.terminating)
+        or old.spec.containers != new.spec.containers
+        or old.status.extended_resource_claim_status != new.status.extended_resource_claim_status
+        or [s.resources for s in old.status.container_statuses]
+        != [s.resources for s in new.status.container_statuses]
+    )

@@ -1,0 +1,96 @@
+"""Check a write against the quotas of its namespace, and count usage again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from holdfast.api.resource_quota import ResourceQuota
+from holdfast.quota.amounts import ZERO, Usage, add_usage, growth, parse_amounts, show, to_texts
+from holdfast.quota.evaluators import Evaluator, T
+from holdfast.quota.usage import Lookups
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a write is refused, in upstream's words."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """The usage of a quota after a write."""
+
+    quota: ResourceQuota
+    used: dict[str, str]
+
+
+def charge_write(
+    quotas: Sequence[ResourceQuota],
+    evaluator: Evaluator[T],
+    new: T,
+    old: T | None,
+    lookups: Lookups,
+    *,
+    enforce: bool = True,
+) -> tuple[Charge, ...] | Refusal:
+    """Return the usage of each quota that a write changes, or why the write is refused.
+
+    The limits are those of the status: a quota is enforced once it was counted. ``enforce`` is
+    False for writes of the status, which are charged but never refused.
+    """
+    matching = []
+    for quota in quotas:
+        keys = [key for key in quota.status.hard if evaluator.tracks(key)]
+        if not keys or not evaluator.matches(quota, new):
+            continue
+        if lacking := evaluator.missing(new, keys):
+            return Refusal(f"failed quota: {quota.name}: {lacking}")
+        if any(key not in quota.status.used for key in keys):
+            shown = ",".join(sorted(keys))
+            return Refusal(f"status unknown for quota: {quota.name}, resources: {shown}")
+        matching.append(quota)
+    if not matching:
+        return ()
+    usage = evaluator.usage(new, lookups)
+    if negative := sorted(key for key, amount in usage.items() if amount < ZERO):
+        return Refusal(f"quota usage is negative for resource(s): {','.join(negative)}")
+    grown = growth(usage, evaluator.usage(old, lookups) if old is not None else {})
+    charges = []
+    for quota in matching:
+        counted = old is not None and evaluator.matches(quota, old)
+        result = _charge(quota, grown if counted else growth(usage, {}), enforce)
+        if isinstance(result, Refusal):
+            return result
+        if result is not None:
+            charges.append(result)
+    return tuple(charges)
+
+
+def _charge(quota: ResourceQuota, grown: Usage, enforce: bool) -> Charge | Refusal | None:
+    hard, used = parse_amounts(quota.status.hard), parse_amounts(quota.status.used)
+    requested = {key: amount for key, amount in grown.items() if key in hard}
+    if not requested:
+        return None
+    after = dict(used)
+    add_usage(after, requested)
+    exceeded = [key for key in requested if after[key] > hard[key]]
+    if exceeded and enforce:
+        return Refusal(
+            f"exceeded quota: {quota.name}, requested: {show(requested, exceeded)}, "
+            f"used: {show(used, exceeded)}, limited: {show(hard, exceeded)}"
+        )
+    return Charge(quota, to_texts(after))
+
+
+def count_usage(
+    quota: ResourceQuota, evaluator: Evaluator[T], objects: Iterable[T], lookups: Lookups
+) -> Usage:
+    """Return what the objects of one resource charge on the keys of ``spec.hard``."""
+    total: Usage = {}
+    for obj in objects:
+        if evaluator.matches(quota, obj):
+            usage = evaluator.usage(obj, lookups)
+            add_usage(total, {key: usage[key] for key in usage if key in quota.spec.hard})
+    return total

@@ -1,0 +1,203 @@
+"""Evaluators: for each resource, which keys and writes concern a quota, and what is charged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from holdfast.api.devices import ResourceClaim
+from holdfast.api.meta import Object
+from holdfast.api.pod import Pod
+from holdfast.api.resource_names import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
+from holdfast.api.resource_quota import ResourceQuota, ScopeRequirement
+from holdfast.api.storage import PersistentVolumeClaim
+from holdfast.api.workloads import Service
+from holdfast.quota import scopes
+from holdfast.quota.amounts import ONE, Usage
+from holdfast.quota.usage import (
+    IMPLICIT_REQUESTS,
+    LIMITS,
+    PER_DEVICE_CLASS,
+    PER_STORAGE_CLASS,
+    REQUESTS,
+    STORAGE,
+    VOLUME_CLAIMS,
+    Lookups,
+    claim_usage,
+    container_keys,
+    count_key,
+    pod_usage,
+    service_usage,
+    volume_claim_usage,
+)
+
+T = TypeVar("T", bound=Object)
+IGNORED = frozenset({("", "events"), ("events.k8s.io", "events"), ("", "bindings")})
+"""Resources that no quota counts."""
+_ALIASES = frozenset({"configmaps", "resourcequotas", "replicationcontrollers", "secrets"})
+_COMPUTE = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_POD_KEYS = frozenset(
+    {PODS, *_COMPUTE, *(REQUESTS + n for n in _COMPUTE), *(LIMITS + n for n in _COMPUTE)}
+)
+_MUST_BE_STATED = frozenset(
+    {prefix + name for prefix in ("", REQUESTS, LIMITS) for name in (CPU, MEMORY)}
+)
+
+
+class Evaluator(Generic[T]):
+    """The rules of one resource; this one counts objects."""
+
+    def __init__(self, group: str, plural: str, type_: type[T]) -> None:
+        self.group, self.plural, self.type = group, plural, type_
+        self.count_key = count_key(group, plural)
+        self._alias = plural if not group and plural in _ALIASES else ""
+
+    def tracks(self, key: str) -> bool:
+        """Return whether objects of the resource are charged on a key."""
+        return key == self.count_key or (bool(key) and key == self._alias)
+
+    def concerns(self, new: T, old: T | None, subresource: str) -> bool:
+        """Return whether a write may grow the usage; ``old`` is None on create."""
+        return old is None and not subresource
+
+    def in_scope(self, obj: T, requirement: ScopeRequirement) -> bool:
+        """Return whether an object matches a scope."""
+        return False
+
+    def missing(self, obj: T, keys: Iterable[str]) -> str:
+        """Return what an object must state to be charged on the keys, "" if nothing is missing."""
+        return ""
+
+    def usage(self, obj: T, lookups: Lookups) -> Usage:
+        """Return what an object charges."""
+        usage = {self.count_key: ONE}
+        return usage | {self._alias: ONE} if self._alias else usage
+
+    def matches(self, quota: ResourceQuota, obj: T) -> bool:
+        """Return whether an object is in all scopes of a quota."""
+        return all(self.in_scope(obj, requirement) for requirement in quota.requirements)
+
+
+class PodEvaluator(Evaluator[Pod]):
+    """Pods: compute resources, and extended resources by ``requests.``."""
+
+    def tracks(self, key: str) -> bool:
+        """Return whether pods are charged on a key."""
+        return key == self.count_key or is_pod_key(key)
+
+    def concerns(self, new: Pod, old: Pod | None, subresource: str) -> bool:
+        """Return whether a pod is created, resized, or moved to another scope by its deadline."""
+        if old is None or subresource:
+            return old is None and not subresource
+        return scopes.has_deadline(new) != scopes.has_deadline(old)
+
+    def in_scope(self, obj: Pod, requirement: ScopeRequirement) -> bool:
+        """Return whether a pod matches a scope."""
+        return scopes.pod_in_scope(obj, requirement)
+
+    def missing(self, obj: Pod, keys: Iterable[str]) -> str:
+        """Return the cpu and memory that containers do not state, with the containers."""
+        wanted = _MUST_BE_STATED.intersection(keys)
+        if not wanted or scopes.has_pod_level_resources(obj):
+            return ""
+        lacking: dict[str, set[str]] = {}
+        for container in (*obj.spec.containers, *obj.spec.init_containers):
+            stated = container_keys(container.resources.requests, container.resources.limits)
+            for key in wanted - stated:
+                lacking.setdefault(key, set()).add(container.name)
+        parts = [f"{key} for: {','.join(sorted(lacking[key]))}" for key in sorted(lacking)]
+        return f"must specify {'; '.join(parts)}" if parts else ""
+
+    def usage(self, obj: Pod, lookups: Lookups) -> Usage:
+        """Return what a pod charges."""
+        return pod_usage(obj, lookups.now)
+
+
+class ServiceEvaluator(Evaluator[Service]):
+    """Services, node ports and load balancers."""
+
+    def tracks(self, key: str) -> bool:
+        """Return whether services are charged on a key."""
+        own = ("services", "services.nodeports", "services.loadbalancers")
+        return key == self.count_key or key in own
+
+    def concerns(self, new: Service, old: Service | None, subresource: str) -> bool:
+        """Return whether a service is created or changed: its type may change."""
+        return not subresource
+
+    def usage(self, obj: Service, lookups: Lookups) -> Usage:
+        """Return what a service charges."""
+        return service_usage(obj)
+
+
+class VolumeClaimEvaluator(Evaluator[PersistentVolumeClaim]):
+    """Volume claims and their storage, in all and by storage class."""
+
+    def tracks(self, key: str) -> bool:
+        """Return whether volume claims are charged on a key."""
+        by_class = tuple(PER_STORAGE_CLASS + name for name in (VOLUME_CLAIMS, STORAGE))
+        return key in (self.count_key, VOLUME_CLAIMS, STORAGE) or key.endswith(by_class)
+
+    def concerns(
+        self, new: PersistentVolumeClaim, old: PersistentVolumeClaim | None, subresource: str
+    ) -> bool:
+        """Return whether a volume claim is created or changed, or has another size or class."""
+        return not subresource or (subresource == "status" and old is not None and new != old)
+
+    def in_scope(self, obj: PersistentVolumeClaim, requirement: ScopeRequirement) -> bool:
+        """Return whether a volume claim matches a scope."""
+        return scopes.volume_claim_in_scope(obj, requirement)
+
+    def usage(self, obj: PersistentVolumeClaim, lookups: Lookups) -> Usage:
+        """Return what a volume claim charges."""
+        return volume_claim_usage(obj)
+
+
+class ResourceClaimEvaluator(Evaluator[ResourceClaim]):
+    """Resource claims: devices by class and by extended resource."""
+
+    def tracks(self, key: str) -> bool:
+        """Return whether resource claims are charged on a key."""
+        by_class = key.endswith(PER_DEVICE_CLASS)
+        return key == self.count_key or by_class or is_extended_key(key)
+
+    def concerns(self, new: ResourceClaim, old: ResourceClaim | None, subresource: str) -> bool:
+        """Return whether a claim is created or changed."""
+        return not subresource
+
+    def usage(self, obj: ResourceClaim, lookups: Lookups) -> Usage:
+        """Return what a claim charges."""
+        return claim_usage(obj, lookups)
+
+
+def is_pod_key(key: str) -> bool:
+    """Return whether a key is one of the compute and extended resources of pods.
+
+    >>> is_pod_key("limits.cpu"), is_pod_key("requests.example.com/gpu"), is_pod_key("services")
+    (True, True, False)
+    """
+    huge_pages = (HUGE_PAGES_PREFIX, REQUESTS + HUGE_PAGES_PREFIX)
+    return key in _POD_KEYS or key.startswith(huge_pages) or is_extended_key(key)
+
+
+def is_extended_key(key: str) -> bool:
+    """Return whether a key is ``requests.`` and the name of an extended resource."""
+    if key.startswith(IMPLICIT_REQUESTS):
+        return True
+    return key.startswith(REQUESTS) and "/" in key and "kubernetes.io/" not in key
+
+
+@lru_cache(maxsize=1024)
+def evaluator_of(group: str, plural: str) -> Evaluator[Any]:
+    """Return the evaluator of a resource; any resource has an object count."""
+    match group, plural:
+        case "", "pods":
+            return PodEvaluator(group, plural, Pod)
+        case "", "services":
+            return ServiceEvaluator(group, plural, Service)
+        case "", "persistentvolumeclaims":
+            return VolumeClaimEvaluator(group, plural, PersistentVolumeClaim)
+        case "resource.k8s.io", "resourceclaims":
+            return ResourceClaimEvaluator(group, plural, ResourceClaim)
+    return Evaluator(group, plural, Object)

@@ -1,0 +1,136 @@
+"""ResourceQuotas on a real kube-apiserver: it validates and refuses as the embedded server does.
+
+Both get the same quotas and the same writes. No controller runs: the status of a quota is written.
+"""
+
+import asyncio
+
+import pytest
+
+from apiserver.server_fixture import start_server
+from quota.quota_cases import BAD, CONFIG_MAP, GOOD, WRITES, quota
+from real.test_resource_policy_objects import send
+
+pytestmark = pytest.mark.real
+TEST = "?dryRun=All&fieldValidation=Strict"
+CLASS = {
+    "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
+    "spec": {"extendedResourceName": "example.com/gpu"},
+}  # fmt: skip
+TRIES = 100
+
+
+class Servers:
+    """Both servers; each request goes to both."""
+
+    def __init__(self, plane, embedded):
+        self.plane, self.embedded = plane, embedded
+
+    async def send(self, method, path, body=None):
+        """Return both answers, each as status and body."""
+        real = await asyncio.to_thread(send, self.plane, method, path, body)
+        answer = await self.embedded.call(method, path, body)
+        return real, (answer.status, answer.json)
+
+
+@pytest.fixture
+async def servers(control_plane, tmp_path):
+    async with start_server(tmp_path) as running:
+        both = Servers(control_plane, running)
+        yield both
+        classes = "/apis/resource.k8s.io/v1/deviceclasses/gpu"
+        await asyncio.to_thread(send, control_plane, "DELETE", classes)
+
+
+def causes(answer):
+    return sorted(
+        (cause["field"], cause["reason"], cause["message"])
+        for cause in answer["details"].get("causes", ())
+    )
+
+
+async def test_both_servers_refuse_the_same_quotas_with_the_same_messages(servers):
+    path = "/api/v1/namespaces/default/resourcequotas" + TEST
+    differing = {}
+    for name, body in BAD.items():
+        (status, real), (our_status, ours) = await servers.send("POST", path, body)
+        assert status == 422, (name, real)
+        if our_status != 422 or causes(real) != causes(ours):
+            differing[name] = (causes(real), ours)
+    assert not differing
+
+
+async def test_both_servers_accept_the_same_quotas(servers):
+    path = "/api/v1/namespaces/default/resourcequotas" + TEST
+    for name, body in GOOD.items():
+        (status, real), (our_status, ours) = await servers.send("POST", path, body)
+        assert (status, our_status) == (201, 201), (name, real, ours)
+        assert real["spec"] == ours["spec"], name
+
+
+async def test_scopes_cannot_change_and_the_status_is_validated(servers):
+    path = "/api/v1/namespaces/default/resourcequotas"
+    stored = await servers.send("POST", path, quota({"pods": "1"}, scopes=["Terminating"]))
+    changes = (
+        ("", lambda obj: obj["spec"].update(scopes=["NotTerminating"])),
+        ("", lambda obj: obj["spec"].update(hard={"services": "1"})),
+        ("/status", lambda obj: obj.update(status={"hard": {"gpus": "1"}, "used": {"pods": "-1"}})),
+    )
+    try:
+        for part, change in changes:
+            for _, obj in stored:
+                change(obj)
+            at = f"{path}/q{part}"
+            status, real = await asyncio.to_thread(send, servers.plane, "PUT", at, stored[0][1])
+            ours = await servers.embedded.call("PUT", at, stored[1][1])
+            assert (status, causes(real)) == (ours.status, causes(ours.json)), part
+            assert status == 422
+    finally:
+        await servers.send("DELETE", f"{path}/q")
+
+
+async def _set_up(servers, namespace, obj, used):
+    """Create a quota with a status on both servers."""
+    await servers.send(
+        "POST", "/api/v1/namespaces",
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+    )  # fmt: skip
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    for status, stored in await servers.send("POST", path, obj):
+        assert status == 201, stored
+    written = {**obj, "status": {"hard": obj["spec"]["hard"], "used": used}}
+    for status, stored in await servers.send("PUT", f"{path}/q/status", written):
+        assert status == 200, stored
+
+
+async def _wait_until_enforced(servers):
+    """Wait until the real server has read the newest quota; it reads them in order."""
+    for _ in range(TRIES):
+        path = "/api/v1/namespaces/quota-last/configmaps" + TEST
+        (status, _), _ = await servers.send("POST", path, CONFIG_MAP)
+        if status == 403:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("the real server does not enforce quotas")
+
+
+async def test_both_servers_admit_and_refuse_the_same_writes(servers):
+    """D075 and the keys and scopes of upstream: same status, same message, same usage."""
+    await servers.send("POST", "/apis/resource.k8s.io/v1/deviceclasses", CLASS)
+    names = {name: f"quota-{i}" for i, name in enumerate(WRITES)}
+    for name, (obj, used, _, _) in WRITES.items():
+        await _set_up(servers, names[name], obj, used)
+    await _set_up(servers, "quota-last", quota({"configmaps": "0"}), {"configmaps": "0"})
+    await _wait_until_enforced(servers)
+    differing = {}
+    for name, (_, _, path, obj) in WRITES.items():
+        namespace = names[name]
+        real, ours = await servers.send("POST", path.format(namespace), obj)
+        at = f"/api/v1/namespaces/{namespace}/resourcequotas/q"
+        said = [answer.get("message") for _, answer in (real, ours)]
+        counted = [
+            answer["status"].get("used") or {} for _, answer in await servers.send("GET", at)
+        ]
+        if real[0] != ours[0] or said[0] != said[1] or counted[0] != counted[1]:
+            differing[name] = (real[0], ours[0], said, counted)
+    assert not differing
