@@ -8,7 +8,21 @@ import asyncio
 import pytest
 
 from apiserver.server_fixture import start_server
-from quota.quota_cases import BAD, CONFIG_MAP, GOOD, WRITES, quota
+from quota.quota_cases import (
+    BAD,
+    CLAIMS,
+    CONFIG_MAP,
+    GOOD,
+    GPU,
+    IMPLICIT,
+    PODS,
+    WRITES,
+    claim,
+    container,
+    exactly,
+    pod,
+    quota,
+)
 from real.test_resource_policy_objects import send
 
 pytestmark = pytest.mark.real
@@ -28,9 +42,14 @@ class Servers:
 
     async def send(self, method, path, body=None):
         """Return both answers, each as status and body."""
-        real = await asyncio.to_thread(send, self.plane, method, path, body)
+        return await self.real(method, path, body), await self.ours(method, path, body)
+
+    async def real(self, method, path, body=None):
+        return await asyncio.to_thread(send, self.plane, method, path, body)
+
+    async def ours(self, method, path, body=None):
         answer = await self.embedded.call(method, path, body)
-        return real, (answer.status, answer.json)
+        return answer.status, answer.json
 
 
 @pytest.fixture
@@ -81,9 +100,9 @@ async def test_scopes_cannot_change_and_the_status_is_validated(servers):
             for _, obj in stored:
                 change(obj)
             at = f"{path}/q{part}"
-            status, real = await asyncio.to_thread(send, servers.plane, "PUT", at, stored[0][1])
-            ours = await servers.embedded.call("PUT", at, stored[1][1])
-            assert (status, causes(real)) == (ours.status, causes(ours.json)), part
+            status, real = await servers.real("PUT", at, stored[0][1])
+            our_status, ours = await servers.ours("PUT", at, stored[1][1])
+            assert (status, causes(real)) == (our_status, causes(ours)), part
             assert status == 422
     finally:
         await servers.send("DELETE", f"{path}/q")
@@ -97,7 +116,7 @@ async def _set_up(servers, namespace, obj, used):
     )  # fmt: skip
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     for status, stored in await servers.send("POST", path, obj):
-        assert status == 201, stored
+        assert status in (201, 409), stored
     written = {**obj, "status": {"hard": obj["spec"]["hard"], "used": used}}
     for status, stored in await servers.send("PUT", f"{path}/q/status", written):
         assert status == 200, stored
@@ -134,3 +153,33 @@ async def test_both_servers_admit_and_refuse_the_same_writes(servers):
         if real[0] != ours[0] or said[0] != said[1] or counted[0] != counted[1]:
             differing[name] = (real[0], ours[0], said, counted)
     assert not differing
+
+
+async def test_D076_both_servers_charge_a_pod_and_its_special_claim_once(servers):
+    await servers.send("POST", "/apis/resource.k8s.io/v1/deviceclasses", CLASS)
+    explicit, namespace = "requests.example.com/gpu", "quota-special"
+    hard = {explicit: "9", GPU: "9", IMPLICIT: "9"}
+    await _set_up(servers, namespace, quota(hard), dict.fromkeys(hard, "0"))
+    await _set_up(servers, "quota-last", quota({"configmaps": "0"}), {"configmaps": "0"})
+    await _wait_until_enforced(servers)
+    asked = {"example.com/gpu": "2"}
+    body = pod(container(requests=asked, limits=asked))
+    real, ours = await servers.send("POST", PODS.format(namespace), body)
+    assert (real[0], ours[0]) == (201, 201)
+    at = f"/api/v1/namespaces/{namespace}/resourcequotas/q"
+    for name, count in (("first", 2), ("second", 3)):
+        for owner, post in ((real[1], servers.real), (ours[1], servers.ours)):
+            obj = special(owner["metadata"]["uid"], name, count)
+            status, answer = await post("POST", CLAIMS.format(namespace), obj)
+            assert status == 201, answer
+        counted = [answer["status"]["used"] for _, answer in await servers.send("GET", at)]
+        assert counted[0] == counted[1]
+    assert counted[1] == {explicit: "5", GPU: "5", IMPLICIT: "5"}
+
+
+def special(uid, name, count):
+    """Return a claim for the extended resources of the pod ``p``."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
+    annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    meta = {"name": name, "annotations": annotations, "ownerReferences": [owner]}
+    return {**claim(exactly("gpu", count)), "metadata": meta}
