@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from holdfast.api.pod import ResourceAmounts
-from holdfast.api.quantity import Quantity
+from holdfast.api.quantity import AmountText, Quantity
 
 Usage = dict[str, Quantity]
 """What is charged, by the key of ``spec.hard``."""
 ZERO, ONE = Quantity(0), Quantity(1)
 
 
+@lru_cache(maxsize=16384)
+def parse(text: AmountText) -> Quantity:
+    """Parse a quantity; thousands of objects have the same few."""
+    return Quantity.parse(text)
+
+
 def parse_amounts(amounts: ResourceAmounts) -> Usage:
     """Parse the quantities of a quota."""
-    return {key: Quantity.parse(text) for key, text in amounts.items()}
+    return {key: parse(text) for key, text in amounts.items()}
 
 
 def add_usage(total: Usage, more: Mapping[str, Quantity]) -> None:
     """Add amounts to ``total``; the first amount that is not zero decides the suffix family."""
     for key, amount in more.items():
-        total[key] = total.get(key, ZERO) + amount
+        total[key] = total[key] + amount if key in total else amount
 
 
 def growth(new: Mapping[str, Quantity], old: Mapping[str, Quantity]) -> Usage:
@@ -29,8 +36,8 @@ def growth(new: Mapping[str, Quantity], old: Mapping[str, Quantity]) -> Usage:
     >>> {key: str(q) for key, q in growth({"a": ONE, "b": ONE}, {"b": ONE}).items()}
     {'a': '1'}
     """
-    grown = {key: amount - old.get(key, ZERO) for key, amount in new.items()}
-    return {key: amount for key, amount in grown.items() if amount > ZERO}
+    grown = {key: amount - old[key] if key in old else amount for key, amount in new.items()}
+    return {key: amount for key, amount in grown.items() if amount.digits > 0}
 
 
 def to_texts(usage: Mapping[str, Quantity]) -> dict[str, str]:

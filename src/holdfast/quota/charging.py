@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.api.resource_quota import ResourceQuota
-from holdfast.quota.amounts import ZERO, Usage, add_usage, growth, parse_amounts, show, to_texts
+from holdfast.quota.amounts import Usage, add_usage, growth, parse_amounts, show, to_texts
 from holdfast.quota.evaluators import Evaluator, T
 from holdfast.quota.usage import Lookups
 
@@ -54,13 +54,14 @@ def charge_write(
     if not matching:
         return ()
     usage = evaluator.usage(new, lookups)
-    if negative := sorted(key for key, amount in usage.items() if amount < ZERO):
+    if negative := sorted(key for key, amount in usage.items() if amount.digits < 0):
         return Refusal(f"quota usage is negative for resource(s): {','.join(negative)}")
-    grown = growth(usage, evaluator.usage(old, lookups) if old is not None else {})
+    added = growth(usage, {})
+    grown = growth(usage, evaluator.usage(old, lookups)) if old is not None else added
     charges = []
     for quota in matching:
         counted = old is not None and evaluator.matches(quota, old)
-        result = _charge(quota, grown if counted else growth(usage, {}), enforce)
+        result = _charge(quota, grown if counted else added, enforce)
         if isinstance(result, Refusal):
             return result
         if result is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.api.pod import Container, Pod, PodAffinity, PodAffinityTerm, ResourceRequirements
-from holdfast.api.quantity import Quantity
 from holdfast.api.resource_names import CPU, MEMORY, is_pod_level
 from holdfast.api.resource_quota import ScopeRequirement
 from holdfast.api.storage import PersistentVolumeClaim
+from holdfast.quota.amounts import parse
 
 TERMINATING, NOT_TERMINATING = "Terminating", "NotTerminating"
 BEST_EFFORT, NOT_BEST_EFFORT = "BestEffort", "NotBestEffort"
@@ -84,7 +84,7 @@ def has_pod_level_resources(pod: Pod) -> bool:
 
 def _asks(resources: ResourceRequirements) -> bool:
     return any(
-        name in amounts and not Quantity.parse(amounts[name]).is_zero()
+        name in amounts and not parse(amounts[name]).is_zero()
         for amounts in (resources.requests, resources.limits)
         for name in (CPU, MEMORY)
     )

@@ -22,7 +22,7 @@ from holdfast.api.resource_names import (
 from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.api.workloads import Service
-from holdfast.quota.amounts import ONE, ZERO, Usage, add_usage, growth
+from holdfast.quota.amounts import ONE, ZERO, Usage, add_usage, growth, parse
 
 REQUESTS, LIMITS = "requests.", "limits."
 IMPLICIT_REQUESTS = REQUESTS + DEVICE_CLASS_PREFIX
@@ -105,7 +105,7 @@ def _quantities(nanos: Mapping[str, int], stated: Iterable[ResourceAmounts]) -> 
     formats: dict[str, str] = {}
     for amounts in stated:
         for name, text in amounts.items():
-            amount = Quantity.parse(text)
+            amount = parse(text)
             if not amount.is_zero():
                 formats.setdefault(name, amount.format)
     return {name: Quantity(n, NANO, formats.get(name, DECIMAL_SI)) for name, n in nanos.items()}
@@ -146,10 +146,10 @@ def volume_claim_usage(claim: PersistentVolumeClaim) -> Usage:
 
 def _storage(claim: PersistentVolumeClaim) -> Quantity:
     """Return the larger of the requested and the allocated size, in whole bytes."""
-    size = _whole(Quantity.parse(claim.spec.resources.requests["storage"]))
+    size = _whole(parse(claim.spec.resources.requests["storage"]))
     allocated = claim.status.allocated_resources.get("storage")
-    if allocated is not None and Quantity.parse(allocated) > size:
-        return _whole(Quantity.parse(allocated))
+    if allocated is not None and parse(allocated) > size:
+        return _whole(parse(allocated))
     return size
 
 

@@ -57,10 +57,17 @@ def check_quota(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
 
 
 def check_quota_status(quota: JsonObject) -> Iterable[Cause]:
-    """Yield what is wrong with the status of a quota."""
-    status = quota.get("status") or {}
-    for part in ("hard", "used"):
-        yield from _check_amounts(f"status.{part}", status.get(part) or {})
+    """Yield what is wrong with the status of a quota.
+
+    Limits that equal those of the spec are accepted: an older server may have stored them.
+    """
+    spec, status = quota.get("spec") or {}, quota.get("status") or {}
+    accepted = spec.get("hard") or {}
+    hard = {k: v for k, v in (status.get("hard") or {}).items() if accepted.get(k) != v}
+    yield from _check_amounts("status.hard", hard)
+    for cause in _check_amounts("status.used", status.get("used") or {}):
+        if not any(cause.field == f"status.used[{key}]" for key in accepted if not _is_valid(key)):
+            yield cause
 
 
 def _check_amounts(path: str, amounts: Mapping[str, Any]) -> Iterable[Cause]:
@@ -84,6 +91,10 @@ def _check_key(at: str, key: str) -> Iterable[Cause]:
         message = "must be a standard resource type or fully qualified"
         yield field_errors.invalid(at, key, message)
     yield field_errors.invalid(at, key, "must be a standard resource for quota")
+
+
+def _is_valid(key: str) -> bool:
+    return not any(_check_key("", key))
 
 
 def _is_standard(key: str) -> bool:
