@@ -62,6 +62,7 @@ LIMITS = {
     ("", "pods"): list_limits.POD,
     ("", "podtemplates"): list_limits.POD_TEMPLATE,
     ("", "replicationcontrollers"): list_limits.REPLICATION_CONTROLLER,
+    ("", "resourcequotas"): list_limits.RESOURCE_QUOTA,
     ("", "services"): list_limits.SERVICE,
     ("apps", "daemonsets"): list_limits.WORKLOAD,
     ("apps", "deployments"): list_limits.WORKLOAD,

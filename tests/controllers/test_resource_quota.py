@@ -18,9 +18,11 @@ from holdfast.controllers.resource_quota import (
     RESYNC_SECONDS,
     ListedObjects,
     ResourceQuotaController,
+    count_in_steps,
     plan_quota,
 )
 from holdfast.errors import Forbidden
+from holdfast.testing import Fault, FaultyTransport
 from holdfast.testing.builders import a_pod, typed
 from quota.quota_cases import CONFIG_MAP, GPU, IMPLICIT, claim, container, exactly, pod, quota
 from quota.quota_cases import service as a_service
@@ -53,9 +55,17 @@ def a_quota(hard, used, status_hard=None, **spec):
     return typed(raw, namespace="default", resourceVersion="7")
 
 
+def planned(quota, listed):
+    """Count listed objects and plan the status."""
+    used = {}
+    for _ in count_in_steps(quota, listed, used):
+        pass
+    return plan_quota(quota, used, listed)
+
+
 def test_a_plan_counts_what_is_listed_and_has_the_version_that_was_read():
     pods = [typed(a_pod(f"p{i}", cpu="500m")) for i in range(3)]
-    plan = plan_quota(
+    plan = planned(
         a_quota({"pods": "5", "requests.cpu": "4"}, {"pods": "9"}),
         ListedObjects(0.0, {("", "pods"): pods}),
     )
@@ -72,12 +82,12 @@ def test_a_plan_counts_what_is_listed_and_has_the_version_that_was_read():
 
 def test_an_unchanged_status_is_not_written():
     listed = ListedObjects(0.0, {("", "pods"): [typed(a_pod("p"))]})
-    assert plan_quota(a_quota({"pods": "5"}, {"pods": "1"}), listed).writes == ()
+    assert planned(a_quota({"pods": "5"}, {"pods": "1"}), listed).writes == ()
 
 
 def test_keys_that_left_the_spec_leave_the_status():
     old = {"pods": "5", "services": "2"}
-    plan = plan_quota(a_quota({"pods": "5"}, {"pods": "0", "services": "1"}, old), ListedObjects(0))
+    plan = planned(a_quota({"pods": "5"}, {"pods": "0", "services": "1"}, old), ListedObjects(0))
     assert plan.writes[0].patch["status"] == {
         "hard": {"pods": "5", "services": None},
         "used": {"pods": "0", "services": None},
@@ -85,7 +95,7 @@ def test_keys_that_left_the_spec_leave_the_status():
 
 
 def test_a_key_that_nothing_is_charged_on_has_no_usage():
-    plan = plan_quota(a_quota({"example.com/other": "5"}, {}, {}), ListedObjects(0))
+    plan = planned(a_quota({"example.com/other": "5"}, {}, {}), ListedObjects(0))
     assert plan.writes[0].patch["status"]["used"] == {}
 
 
@@ -94,16 +104,31 @@ def test_a_pod_that_should_be_gone_is_released_when_its_grace_period_is_over():
         a_pod("p"), deletionTimestamp="1970-01-01T00:01:00Z", deletionGracePeriodSeconds=30
     )
     quota = a_quota({"pods": "5", "count/pods": "5"}, {})
-    before = plan_quota(quota, ListedObjects(80.0, {("", "pods"): [leaving]}))
+    before = planned(quota, ListedObjects(80.0, {("", "pods"): [leaving]}))
     assert before.requeue_after == 11.0
     assert before.writes[0].patch["status"]["used"] == {"count/pods": "1", "pods": "1"}
-    after = plan_quota(quota, ListedObjects(90.5, {("", "pods"): [leaving]}))
+    after = planned(quota, ListedObjects(90.5, {("", "pods"): [leaving]}))
     assert after.writes[0].patch["status"]["used"] == {"count/pods": "1", "pods": "0"}
 
 
 def test_the_controller_runs_in_the_embedded_cluster_only():
     assert ResourceQuotaController in CONTROLLERS
     assert ResourceQuotaController not in BESIDE_KUBERNETES
+
+
+def test_many_objects_are_counted_in_steps():
+    pods = [typed(a_pod(f"p{i}")) for i in range(120)]
+    quota, used = a_quota({"pods": "500"}, {}), {}
+    steps = sum(1 for _ in count_in_steps(quota, ListedObjects(0.0, {("", "pods"): pods}), used))
+    assert (steps, str(used["pods"])) == (3, "120")
+
+
+def test_a_malformed_object_is_only_an_object():
+    broken = typed(a_pod("p", cpu="1 core"))
+    listed = ListedObjects(0.0, {("", "pods"): [broken, typed(a_pod("q", cpu="1"))]})
+    plan = planned(a_quota({"pods": "5", "count/pods": "5", "requests.cpu": "5"}, {}), listed)
+    counted = {"count/pods": "2", "pods": "1", "requests.cpu": "1"}
+    assert plan.writes[0].patch["status"]["used"] == counted
 
 
 async def test_a_deleted_pod_is_released(cluster):
@@ -237,6 +262,45 @@ async def test_a_class_that_gets_an_extended_name_is_counted_on_it(cluster):
     await cluster.client.patch(DEVICE_CLASSES, "gpu", change)
     await cluster.clock.settle()
     assert await used(cluster) == {EXPLICIT: "2", IMPLICIT: "2"}
+
+
+async def test_what_is_charged_while_a_quota_is_counted_stays_charged(tmp_path):
+    """The write of the count meets a conflict and adds the charge instead of losing it."""
+    slow = []
+
+    def with_delays(transport, clock):
+        slow.append(FaultyTransport(transport, clock=clock))
+        return slow[0]
+
+    async with start_small_cluster(tmp_path / "store", with_delays) as cluster:
+        await set_quota(cluster, {"pods": "5"})
+        await cluster.create(a_pod("a"), a_pod("b"))
+        slow[0].add(Fault("delay", method="PATCH", path="/resourcequotas/q/status", seconds=5))
+        await cluster.client.delete(PODS, "a", "default")
+        await cluster.clock.settle()
+        await cluster.create(a_pod("c"))
+        assert await used(cluster) == {"pods": "3"}, "not yet released"
+        await cluster.clock.advance(6)
+        assert await used(cluster) == {"pods": "2"}
+
+
+async def test_what_was_counted_and_charged_is_counted_once_in_the_end(tmp_path):
+    slow = []
+
+    def with_delays(transport, clock):
+        slow.append(FaultyTransport(transport, clock=clock))
+        return slow[0]
+
+    async with start_small_cluster(tmp_path / "store", with_delays) as cluster:
+        await set_quota(cluster, {"pods": "5"})
+        await cluster.create(a_pod("a"))
+        slow[0].add(Fault("delay", method="GET", path="/namespaces/default/pods", seconds=5))
+        await cluster.client.delete(PODS, "a", "default")
+        await cluster.clock.settle()
+        await cluster.create(a_pod("b"))  # charged, and listed after the delay
+        await cluster.clock.advance(6)
+        await cluster.clock.advance(30)
+        assert await used(cluster) == {"pods": "1"}
 
 
 async def test_the_work_queue_has_metrics(cluster):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
@@ -12,19 +14,30 @@ from holdfast.client.informer import Informer
 from holdfast.client.informer_cache import ChangeType
 from holdfast.clock import Clock
 from holdfast.controllers.discovery import discover
+from holdfast.errors import Unavailable
 
 GroupResource = tuple[str, str]
 
 
 class CountedResources:
-    """Call ``on_deletion`` with resource and namespace when an object of a followed one is gone."""
+    """Informers of resources, each as long as some quota counts it.
+
+    ``on_deletion`` is called with resource and namespace of each deleted object, ``on_synced`` once
+    for each resource, when deletions are noticed from now on.
+    """
 
     def __init__(
-        self, client: Client, clock: Clock, on_deletion: Callable[[GroupResource, str], None]
+        self,
+        client: Client,
+        clock: Clock,
+        on_deletion: Callable[[GroupResource, str], None],
+        on_synced: Callable[[GroupResource], None],
     ) -> None:
-        self._client, self._clock, self._on_deletion = client, clock, on_deletion
+        self._client, self._clock = client, clock
+        self._on_deletion, self._on_synced = on_deletion, on_synced
         self._wanted: dict[str, frozenset[GroupResource]] = {}
         self._informers: dict[GroupResource, Informer[Object]] = {}
+        self._syncing: set[asyncio.Task[None]] = set()
 
     async def follow(
         self, follower: str, resources: Iterable[GroupResource]
@@ -33,26 +46,33 @@ class CountedResources:
 
         Resources that no quota counts any more are followed no longer.
         """
-        wanted = frozenset(resources)
-        self.forget(follower)
-        if wanted:
-            self._wanted[follower] = wanted
-            served = {
-                (r.group, r.plural): r
-                for r in await discover(self._client)
-                if r.namespaced and {"list", "watch"} <= set(r.verbs)
-            }
-        else:
-            served = {}
-        found = {resource: served[resource] for resource in wanted if resource in served}
-        for resource, known in found.items():
-            if resource not in self._informers:
-                informer = Informer(self._client, known, clock=self._clock)
-                informer.add_handler(self._handler(resource))
-                self._informers[resource] = informer
-                informer.start()
+        wanted = self._wanted[follower] = frozenset(resources)
+        found = await self._served(wanted) if wanted else {}
+        for resource in found.keys() - self._informers.keys():
+            informer = Informer(self._client, found[resource], clock=self._clock)
+            informer.add_handler(self._handler(resource))
+            self._informers[resource] = informer
+            informer.start()
+            syncing = asyncio.create_task(self._wait_for_sync(resource, informer))
+            self._syncing.add(syncing)
+            syncing.add_done_callback(self._syncing.discard)
         await self._stop_unused(gone=wanted - found.keys())
         return found
+
+    async def _served(
+        self, wanted: frozenset[GroupResource]
+    ) -> dict[GroupResource, Resource[Object]]:
+        served = {
+            (r.group, r.plural): r
+            for r in await discover(self._client)
+            if r.namespaced and {"list", "watch"} <= set(r.verbs)
+        }
+        return {resource: served[resource] for resource in wanted if resource in served}
+
+    async def _wait_for_sync(self, resource: GroupResource, informer: Informer[Object]) -> None:
+        with suppress(Unavailable):  # stopped before
+            await informer.wait_for_sync()
+            self._on_synced(resource)
 
     def forget(self, follower: str) -> None:
         """Follow nothing for a quota; informers stop with the next call of ``follow``."""
@@ -65,8 +85,9 @@ class CountedResources:
 
     async def _stop_unused(self, gone: frozenset[GroupResource] = frozenset()) -> None:
         used = frozenset[GroupResource]().union(*self._wanted.values()) - gone
-        for resource in self._informers.keys() - used:
-            await self._informers.pop(resource).stop()
+        stopped = [self._informers.pop(each) for each in self._informers.keys() - used]
+        for informer in stopped:
+            await informer.stop()
 
     def _handler(self, resource: GroupResource) -> ResourceEventHandler[Object]:
         def on_change(kind: ChangeType, old: Object | None, new: Object | None) -> None:

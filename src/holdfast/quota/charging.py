@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.api.resource_quota import ResourceQuota
-from holdfast.quota.amounts import Usage, add_usage, growth, parse_amounts, show, to_texts
+from holdfast.errors import BadRequest
+from holdfast.quota.amounts import ONE, Usage, add_usage, growth, parse_amounts, show, to_texts
 from holdfast.quota.evaluators import Evaluator, T
 from holdfast.quota.usage import Lookups
 
@@ -88,10 +89,17 @@ def _charge(quota: ResourceQuota, grown: Usage, enforce: bool) -> Charge | Refus
 def count_usage(
     quota: ResourceQuota, evaluator: Evaluator[T], objects: Iterable[T], lookups: Lookups
 ) -> Usage:
-    """Return what the objects of one resource charge on the keys of ``spec.hard``."""
+    """Return what objects of one resource charge on the keys of ``spec.hard``."""
     total: Usage = {}
     for obj in objects:
-        if evaluator.matches(quota, obj):
-            usage = evaluator.usage(obj, lookups)
-            add_usage(total, {key: usage[key] for key in usage if key in quota.spec.hard})
+        usage = _usage_in(quota, evaluator, obj, lookups)
+        add_usage(total, {key: usage[key] for key in usage if key in quota.spec.hard})
     return total
+
+
+def _usage_in(quota: ResourceQuota, evaluator: Evaluator[T], obj: T, lookups: Lookups) -> Usage:
+    """Return what an object charges to a quota; a malformed one is only an object."""
+    try:
+        return evaluator.usage(obj, lookups) if evaluator.matches(quota, obj) else {}
+    except BadRequest:
+        return {} if quota.requirements else {evaluator.count_key: ONE}

@@ -48,6 +48,10 @@ _MUST_BE_STATED = frozenset(
 class Evaluator(Generic[T]):
     """The rules of one resource; this one counts objects."""
 
+    subresources: tuple[str, ...] = ("",)
+    """The subresources whose writes may grow usage; "" is the object itself."""
+    charges_updates = False
+
     def __init__(self, group: str, plural: str, type_: type[T]) -> None:
         self.group, self.plural, self.type = group, plural, type_
         self.count_key = count_key(group, plural)
@@ -57,9 +61,13 @@ class Evaluator(Generic[T]):
         """Return whether objects of the resource are charged on a key."""
         return key == self.count_key or (bool(key) and key == self._alias)
 
-    def concerns(self, new: T, old: T | None, subresource: str) -> bool:
-        """Return whether a write may grow the usage; ``old`` is None on create."""
-        return old is None and not subresource
+    def handles(self, subresource: str, *, created: bool) -> bool:
+        """Return whether such a write may grow the usage, whatever is written."""
+        return subresource in self.subresources and (created or self.charges_updates)
+
+    def may_grow(self, new: T, old: T) -> bool:
+        """Return whether an update may grow the usage."""
+        return True
 
     def in_scope(self, obj: T, requirement: ScopeRequirement) -> bool:
         """Return whether an object matches a scope."""
@@ -82,14 +90,14 @@ class Evaluator(Generic[T]):
 class PodEvaluator(Evaluator[Pod]):
     """Pods: compute resources, and extended resources by ``requests.``."""
 
+    charges_updates = True
+
     def tracks(self, key: str) -> bool:
         """Return whether pods are charged on a key."""
         return key == self.count_key or is_pod_key(key)
 
-    def concerns(self, new: Pod, old: Pod | None, subresource: str) -> bool:
-        """Return whether a pod is created, resized, or moved to another scope by its deadline."""
-        if old is None or subresource:
-            return old is None and not subresource
+    def may_grow(self, new: Pod, old: Pod) -> bool:
+        """Return whether a pod moves to another scope by its deadline; nothing else changes."""
         return scopes.has_deadline(new) != scopes.has_deadline(old)
 
     def in_scope(self, obj: Pod, requirement: ScopeRequirement) -> bool:
@@ -117,14 +125,12 @@ class PodEvaluator(Evaluator[Pod]):
 class ServiceEvaluator(Evaluator[Service]):
     """Services, node ports and load balancers."""
 
+    charges_updates = True
+
     def tracks(self, key: str) -> bool:
         """Return whether services are charged on a key."""
         own = ("services", "services.nodeports", "services.loadbalancers")
         return key == self.count_key or key in own
-
-    def concerns(self, new: Service, old: Service | None, subresource: str) -> bool:
-        """Return whether a service is created or changed: its type may change."""
-        return not subresource
 
     def usage(self, obj: Service, lookups: Lookups) -> Usage:
         """Return what a service charges."""
@@ -134,16 +140,13 @@ class ServiceEvaluator(Evaluator[Service]):
 class VolumeClaimEvaluator(Evaluator[PersistentVolumeClaim]):
     """Volume claims and their storage, in all and by storage class."""
 
+    subresources = ("", "status")
+    charges_updates = True
+
     def tracks(self, key: str) -> bool:
         """Return whether volume claims are charged on a key."""
         by_class = tuple(PER_STORAGE_CLASS + name for name in (VOLUME_CLAIMS, STORAGE))
         return key in (self.count_key, VOLUME_CLAIMS, STORAGE) or key.endswith(by_class)
-
-    def concerns(
-        self, new: PersistentVolumeClaim, old: PersistentVolumeClaim | None, subresource: str
-    ) -> bool:
-        """Return whether a volume claim is created or changed, or has another size or class."""
-        return not subresource or (subresource == "status" and old is not None and new != old)
 
     def in_scope(self, obj: PersistentVolumeClaim, requirement: ScopeRequirement) -> bool:
         """Return whether a volume claim matches a scope."""
@@ -157,14 +160,12 @@ class VolumeClaimEvaluator(Evaluator[PersistentVolumeClaim]):
 class ResourceClaimEvaluator(Evaluator[ResourceClaim]):
     """Resource claims: devices by class and by extended resource."""
 
+    charges_updates = True
+
     def tracks(self, key: str) -> bool:
         """Return whether resource claims are charged on a key."""
         by_class = key.endswith(PER_DEVICE_CLASS)
         return key == self.count_key or by_class or is_extended_key(key)
-
-    def concerns(self, new: ResourceClaim, old: ResourceClaim | None, subresource: str) -> bool:
-        """Return whether a claim is created or changed."""
-        return not subresource
 
     def usage(self, obj: ResourceClaim, lookups: Lookups) -> Usage:
         """Return what a claim charges."""

@@ -10,12 +10,6 @@ from holdfast.api.resource_quota import ScopeRequirement
 from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.quota.amounts import parse
 
-TERMINATING, NOT_TERMINATING = "Terminating", "NotTerminating"
-BEST_EFFORT, NOT_BEST_EFFORT = "BestEffort", "NotBestEffort"
-PRIORITY_CLASS = "PriorityClass"
-CROSS_NAMESPACE_POD_AFFINITY = "CrossNamespacePodAffinity"
-VOLUME_ATTRIBUTES_CLASS = "VolumeAttributesClass"
-
 
 def pod_in_scope(pod: Pod, requirement: ScopeRequirement) -> bool:
     """Return whether a pod matches a requirement; other scopes match no pod."""
@@ -38,7 +32,7 @@ def pod_in_scope(pod: Pod, requirement: ScopeRequirement) -> bool:
 
 def volume_claim_in_scope(claim: PersistentVolumeClaim, requirement: ScopeRequirement) -> bool:
     """Return whether a volume claim matches a requirement; it has one scope only."""
-    if requirement.scope_name != VOLUME_ATTRIBUTES_CLASS:
+    if requirement.scope_name != "VolumeAttributesClass":
         return False
     modify = claim.status.modify_volume_status
     names = (

@@ -116,6 +116,7 @@ def _resources(pod: Pod) -> Iterator[ResourceRequirements]:
         yield pod.spec.resources
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         yield container.resources
+    yield ResourceRequirements(requests=pod.spec.overhead, limits=pod.spec.overhead)
 
 
 def service_usage(service: Service) -> Usage:

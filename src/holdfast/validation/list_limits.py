@@ -168,6 +168,15 @@ REPLICATION_CONTROLLER: Table = {
     **_under("spec.template", TEMPLATE),
 }
 SERVICE: Table = {**METADATA, "spec.selector": 256, "spec.ports": 4096}
+RESOURCE_QUOTA: Table = {
+    **METADATA,
+    "spec.hard": 1024,
+    "spec.scopes": 64,
+    "spec.scopeSelector.matchExpressions": 64,
+    "spec.scopeSelector.matchExpressions[].values": 1024,
+    "status.hard": 1024,
+    "status.used": 1024,
+}
 PERSISTENT_VOLUME: Table = {**METADATA, **_under("spec.nodeAffinity.required", _NODE_SELECTOR)}
 CRON_JOB: Table = {**METADATA, **_under("spec.jobTemplate", WORKLOAD)}
 DISRUPTION_BUDGET: Table = {**METADATA, **_under("spec.selector", SELECTOR)}

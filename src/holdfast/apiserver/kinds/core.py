@@ -265,6 +265,7 @@ KINDS = (
     ),
     KindDescriptor(
         scheme.RESOURCE_QUOTAS,
+        list_limits=tree_of(list_limits.RESOURCE_QUOTA),
         checks=(check_quota,),
         admission_plugins=(AdmissionPlugin(validate=_admit_quota),),
         printer=cluster.RESOURCE_QUOTA,

@@ -61,14 +61,15 @@ def charge_quotas(op: Operation, new: JsonObject, old: JsonObject | None) -> Non
     namespace = op.request_info.namespace
     if not namespace or not op.descriptor.resource.namespaced or resource in IGNORED:
         return
+    evaluator, subresource = evaluator_of(*resource), op.request_info.subresource
+    if not evaluator.handles(subresource, created=old is None):
+        return
     stored = _quotas(op.context.store, namespace)
     if not stored:
         return
-    evaluator = evaluator_of(*resource)
     after = convert_object(new, evaluator.type)
     before = convert_object(old, evaluator.type) if old is not None else None
-    subresource = op.request_info.subresource
-    if not evaluator.concerns(after, before, subresource):
+    if before is not None and not evaluator.may_grow(after, before):
         return
     quotas = [convert_object(decode(each), ResourceQuota) for each in stored]
     lookups = StoredLookups(op.context.store, op.context.clock.now())

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonObject
-from holdfast.api.quantity import Quantity
+from holdfast.api.quantity import AmountText, Quantity
 from holdfast.api.resource_names import HUGE_PAGES_PREFIX, is_extended
 from holdfast.errors import Cause
 
@@ -59,26 +59,31 @@ def check_quota(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
 def check_quota_status(quota: JsonObject) -> Iterable[Cause]:
     """Yield what is wrong with the status of a quota.
 
-    Limits that equal those of the spec are accepted: an older server may have stored them.
+    What the status has from the spec is accepted: an older server may have stored it.
     """
     spec, status = quota.get("spec") or {}, quota.get("status") or {}
     accepted = spec.get("hard") or {}
-    hard = {k: v for k, v in (status.get("hard") or {}).items() if accepted.get(k) != v}
-    yield from _check_amounts("status.hard", hard)
-    for cause in _check_amounts("status.used", status.get("used") or {}):
-        if not any(cause.field == f"status.used[{key}]" for key in accepted if not _is_valid(key)):
-            yield cause
+    for part in ("hard", "used"):
+        for key, text in (status.get(part) or {}).items():
+            at = f"status.{part}[{key}]"
+            if key not in accepted:
+                yield from _check_key(at, key)
+            if accepted.get(key) != text:
+                yield from _check_amount(at, key, text)
 
 
 def _check_amounts(path: str, amounts: Mapping[str, Any]) -> Iterable[Cause]:
     for key, text in amounts.items():
-        at = f"{path}[{key}]"
-        yield from _check_key(at, key)
-        amount = Quantity.parse(text)
-        if amount < Quantity(0):
-            yield field_errors.invalid(at, text, "must be greater than or equal to 0")
-        if (key in _COUNTS or is_extended(key)) and amount.scaled(-3) % 1000:
-            yield field_errors.invalid(at, text, "must be an integer")
+        yield from _check_key(f"{path}[{key}]", key)
+        yield from _check_amount(f"{path}[{key}]", key, text)
+
+
+def _check_amount(at: str, key: str, text: AmountText) -> Iterable[Cause]:
+    amount = Quantity.parse(text)
+    if amount < Quantity(0):
+        yield field_errors.invalid(at, text, "must be greater than or equal to 0")
+    if (key in _COUNTS or is_extended(key)) and amount.scaled(-3) % 1000:
+        yield field_errors.invalid(at, text, "must be an integer")
 
 
 def _check_key(at: str, key: str) -> Iterable[Cause]:
@@ -91,10 +96,6 @@ def _check_key(at: str, key: str) -> Iterable[Cause]:
         message = "must be a standard resource type or fully qualified"
         yield field_errors.invalid(at, key, message)
     yield field_errors.invalid(at, key, "must be a standard resource for quota")
-
-
-def _is_valid(key: str) -> bool:
-    return not any(_check_key("", key))
 
 
 def _is_standard(key: str) -> bool:
