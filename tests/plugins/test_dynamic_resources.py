@@ -1,5 +1,7 @@
 """DynamicResources on a world of objects, its writes carried out by an API in memory."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -257,6 +259,23 @@ def test_D049_an_unreserved_claim_on_a_node_that_will_not_do_is_deallocated():
     [claim] = desk.api.of_kind("ResourceClaim")
     assert not claim["status"]
     assert not desk.world.devices.allocated_devices.unshared
+
+
+def test_D049_any_of_several_claims_may_be_deallocated_and_equal_seeds_choose_the_same():
+    gone = {"nodeSelectorTerms": [{"matchFields": [
+        {"key": "metadata.name", "operator": "In", "values": ["gone"]}]}]}  # fmt: skip
+    allocated = {"allocation": {"devices": {"results": []}, "nodeSelector": gone}}
+    desk = one_gpu(*(a_claim(name, status=allocated) for name in "abc"))
+    waiting = desk.pre_filter(a_pod(claims=using("a", "b", "c")))
+    assert desk.verdicts(waiting) == {"n": Code.UNRESOLVABLE}
+
+    def choice(seed):
+        rejection = SimpleNamespace(rng=np.random.default_rng(seed))
+        [call] = desk.plugin.post_filter(waiting, rejection, None).calls
+        return call.path
+
+    assert len({choice(seed) for seed in range(20)}) > 1
+    assert choice(7) == choice(7)
 
 
 def test_nothing_to_deallocate_is_said_as_upstream_says_it():

@@ -179,6 +179,8 @@ class Rejection:
     """The candidates for preemption that extenders accepted, if they were called."""
     tiers: tuple[tuple[TierPlugin, State], ...] = ()
     """The plugins that divide the rows into tiers for this pod."""
+    rng: np.random.Generator | None = None
+    """The random generator of the cycle, for ``post_filter``; None: the first choice is made."""
 
     @property
     def code(self) -> Code:

@@ -110,7 +110,7 @@ def select_and_assume(
     if isinstance(found, Rejection):
         if world.auditor is not None:
             world.auditor.note_faults(rejection_faults(profile, found))
-        return scheduling_failure(profile, found, now)
+        return scheduling_failure(profile, found, now, rng)
     placement = rank(profile, found, rng, points)
     placement.now = now
     if world.auditor is None:
@@ -203,10 +203,13 @@ def fit_error(rejection: Rejection, result: PostFilterResult | None) -> str:
     return f"{message} {result.message}" if result is not None and result.message else message
 
 
-def scheduling_failure(profile: Profile, rejection: Rejection, now: float) -> SchedulingFailure:
+def scheduling_failure(
+    profile: Profile, rejection: Rejection, now: float, rng: np.random.Generator
+) -> SchedulingFailure:
     """Run the PostFilter plugins for a pod that fits no node, and return the failure."""
     if rejection.code is Code.ERROR:
         return SchedulingFailure(rejection.message(), frozenset(), frozenset(), error=True)
+    rejection.rng = rng
     result = run_post_filter_plugins_by_tier(profile, rejection, now)
     if not rejection.nodes:
         result = CLEAR_NOMINATION

@@ -158,7 +158,7 @@ class ExtenderQueue:
         profile, now = self._profile(queued), self.clock.now()
         if isinstance(narrowed, Rejection):
             narrowed.extender_preemption = agreement
-            return scheduling_failure(profile, narrowed, now)
+            return scheduling_failure(profile, narrowed, now, self.rng)
         return failure_before_next_tier(profile, narrowed[0], now, agreement, extended=True)
 
     def _place(self, queued: QueuedPodInfo, narrowed: Narrowed) -> Outcome:

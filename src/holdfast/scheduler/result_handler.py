@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import HoldfastError
-from holdfast.framework.plugin import PostFilterResult
+from holdfast.errors import NotFound
+from holdfast.framework.plugin import ApiCall, PostFilterResult
 from holdfast.framework.world import World
 from holdfast.scheduler.background_tasks import BackgroundTasks
 from holdfast.scheduler.binding import send_call
@@ -21,8 +20,6 @@ from holdfast.scheduler.preemption import PREEMPTING, PreemptionExecutor
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.status_reporter import StatusReporter
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +50,47 @@ class ResultHandler:
     def on_unschedulable(
         self, queued: QueuedPodInfo, failure: SchedulingFailure, took: float
     ) -> None:
-        """Requeue a pod that fits no node, report why, and start its preemption if there is one."""
+        """Requeue a pod that fits no node, report why, and start its preemption if there is one.
+
+        If PostFilter plugins have calls to send, the pod stays in flight until they are sent: the
+        events meanwhile are evaluated when it is requeued.
+        """
+        result = failure.post_filter_result
         if failure.error:
             self.on_error(queued, failure.message, took)
-            return
+        elif result is not None and result.calls:
+            self.background_tasks.start(self._send_and_requeue(queued, failure, result.calls, took))
+        else:
+            self._requeue_unschedulable(queued, failure, took)
+
+    async def _send_and_requeue(
+        self,
+        queued: QueuedPodInfo,
+        failure: SchedulingFailure,
+        calls: Sequence[ApiCall],
+        took: float,
+    ) -> None:
+        """Send the calls of PostFilter plugins; if one fails, the attempt ended in an error."""
+        error = ""
+        for call in calls:
+            try:
+                await send_call(self.client, call)
+            except NotFound:
+                # Such an object is deallocated or deleted already.
+                continue
+            except Exception as cause:
+                error = f"running PostFilter plugins: {cause or repr(cause)}"
+                break
+        if queued.removed:
+            self.queue.done(queued.uid)
+        elif error:
+            self.on_error(queued, error, took)
+        else:
+            self._requeue_unschedulable(queued, failure, took)
+
+    def _requeue_unschedulable(
+        self, queued: QueuedPodInfo, failure: SchedulingFailure, took: float
+    ) -> None:
         pod_info, result = queued.pod_info, failure.post_filter_result
         self.metrics.attempt("unschedulable", pod_info.scheduler_name, took)
         # The nomination is set and the pod is gated before it is requeued.
@@ -104,15 +138,7 @@ class ResultHandler:
             self.metrics.preemption_attempts.add()
         if result.nominated_node is not None:
             self.world.nominations.set(pod_info, result.nominated_node)
-        work = []
-        if result.victims:
-            self.metrics.preemption_victims.observe(len(result.victims))
-            work = self.preemption_executor.prepare(pod_info, result)
-        return [*work, self._send_calls(result)] if result.calls else work
-
-    async def _send_calls(self, result: PostFilterResult) -> None:
-        try:
-            for call in result.calls:
-                await send_call(self.client, call)
-        except HoldfastError as failure:
-            log.warning("an API call of PostFilter plugin %s failed: %s", result.plugin, failure)
+        if not result.victims:
+            return []
+        self.metrics.preemption_victims.observe(len(result.victims))
+        return self.preemption_executor.prepare(pod_info, result)

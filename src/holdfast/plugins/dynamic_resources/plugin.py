@@ -153,14 +153,15 @@ class DynamicResources:
         """Deallocate a claim that no node can use, or delete an old extended resource claim."""
         if state is None:
             return PostFilterResult(self.name, "no new claims to deallocate")
-        for number in sorted(state.unavailable):
-            claim = state.claims[number]
-            if {consumer.uid for consumer in claim.status.reserved_for} <= {state.pod.uid}:
-                return PostFilterResult(
-                    self.name,
-                    "deallocation of ResourceClaim completed",
-                    calls=(claim_writes.deallocation(claim),),
-                )
+        unused = state.unused_claims()
+        if unused:
+            rng = rejection.rng if len(unused) > 1 else None
+            claim = unused[0 if rng is None else int(rng.random() * len(unused))]
+            return PostFilterResult(
+                self.name,
+                "deallocation of ResourceClaim completed",
+                calls=(claim_writes.deallocation(claim),),
+            )
         if state.old_extended_claim is not None:
             calls = claim_writes.deletion(state.old_extended_claim)
             return PostFilterResult(self.name, "deletion of ResourceClaim completed", calls=calls)

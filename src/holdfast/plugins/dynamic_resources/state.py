@@ -129,6 +129,11 @@ class DynamicResourcesState:
                     codes[elsewhere] = UNAVAILABLE
         return codes
 
+    def unused_claims(self) -> list[ResourceClaim]:
+        """Return the claims that no node can use and that only this pod may use."""
+        found = (self.claims[number] for number in sorted(self.unavailable))
+        return [c for c in found if {user.uid for user in c.status.reserved_for} <= {self.pod.uid}]
+
     def verdicts(self, rows: Rows) -> Verdicts:
         """Return the rows' codes as verdicts."""
         verdicts: Verdicts = _VERDICTS[self.codes(rows)]
