@@ -87,7 +87,7 @@ def test_gates_of_a_stage_are_set_together():
 
 
 def test_the_features_of_the_allocator_follow_the_gates():
-    assert Features.of(FeatureGates()) == Features(binding_conditions=False)
+    assert Features.of(FeatureGates()) == Features()
     assert not Features.of(FeatureGates.parse("DRAConsumableCapacity=false")).consumable_capacity
 
 

@@ -36,10 +36,10 @@ def exponential_buckets(start: float, factor: float, count: int) -> tuple[float,
 class CounterMetric:
     """A counter, by label values; ``name`` ends in ``_total``."""
 
-    __slots__ = ("_cells", "_help", "_labels", "_name")
+    __slots__ = ("_cells", "_help", "_labels", "name")
 
     def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
-        self._name, self._help, self._labels = name, text, labels
+        self.name, self._help, self._labels = name, text, labels
         self._cells: dict[LabelValues, list[float]] = {} if labels else {(): [0.0]}
 
     def cell(self, *labels: str) -> list[float]:
@@ -55,7 +55,7 @@ class CounterMetric:
 
     def collect(self) -> Metric:
         """Return the metric family for the page."""
-        family = CounterMetricFamily(self._name, self._help, labels=self._labels)
+        family = CounterMetricFamily(self.name, self._help, labels=self._labels)
         for labels, cell in self._cells.items():
             if cell[0] or not labels:
                 family.add_metric(labels, cell[0])
@@ -65,12 +65,12 @@ class CounterMetric:
 class Histogram:
     """A histogram, by label values."""
 
-    __slots__ = ("_bounds", "_cells", "_help", "_labels", "_name")
+    __slots__ = ("_bounds", "_cells", "_help", "_labels", "name")
 
     def __init__(
         self, name: str, text: str, bounds: Sequence[float], labels: Sequence[str] = ()
     ) -> None:
-        self._name, self._help, self._labels = name, text, labels
+        self.name, self._help, self._labels = name, text, labels
         self._bounds = bounds
         self._cells: dict[LabelValues, list[float]] = {}
         """By label values: counts of each bucket, then of larger values, then the sum."""
@@ -87,7 +87,7 @@ class Histogram:
 
     def collect(self) -> Metric:
         """Return the metric family for the page."""
-        family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
+        family = HistogramMetricFamily(self.name, self._help, labels=self._labels)
         bounds = [*map(floatToGoString, self._bounds), "+Inf"]
         for labels, (*cells, total) in self._cells.items():
             sums, so_far = [], 0.0

@@ -40,7 +40,7 @@ VALUES = {
     "readinessGates": [{"conditionType": "example.com/gate"}], "runtimeClassName": "runc",
     "schedulingGroup": {"podGroupName": "group"},
     "ephemeral": {"volumeClaimTemplate": {"spec": every_kind.VOLUME_CLAIM}},
-    "bindingConditions": ["example.com/attached"], "ignorePreviousPod": True,
+    "ignorePreviousPod": True,
     "maxResources": {"cpu": "4"}, "podAnnotations": {"a": "b"}, "podLabels": {"a": "b"},
 }  # fmt: skip
 ITEMS = {
@@ -48,7 +48,6 @@ ITEMS = {
     "initContainers": {"name": "init", "image": "nginx", "restartPolicy": "Always"},
     "volumes": {"name": "scratch"},
     "taints": {"key": "example.com/away"},
-    "devices": {"name": "gpu-0", "bindingFailureConditions": ["example.com/failed"]},
     "units": {"name": "first"},
 }
 """Fields that a list item needs besides the one that is set."""

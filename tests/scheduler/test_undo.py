@@ -174,7 +174,9 @@ async def test_a_read_is_retried_until_the_server_responds_and_a_write_is_not(cl
         line.add(Fault("unavailable"))
         yield ApiCall("patch", "/api/v1/nodes/n", {}, "application/merge-patch+json")
 
-    driving = asyncio.create_task(ApiCallRunner(Client(line, "test"), cluster.clock).run(steps()))
+    pod = cluster.world.pod_info(typed(a_pod("p")))
+    runner = ApiCallRunner(Client(line, "test"), cluster.clock)
+    driving = asyncio.create_task(runner.run(steps(), pod))
     await cluster.clock.advance_until(driving.done)
     assert answers == ["n"]
     with pytest.raises(Unavailable):

@@ -32,8 +32,7 @@ class Features:
             prioritized_list=on(Feature.PRIORITIZED_LIST),
             partitionable_devices=on(Feature.PARTITIONABLE_DEVICES),
             device_taints=on(Feature.DEVICE_TAINTS),
-            # Binding does not wait for conditions yet, so devices with conditions are ignored.
-            binding_conditions=False,
+            binding_conditions=on(Feature.BINDING_CONDITIONS),
             consumable_capacity=on(Feature.CONSUMABLE_CAPACITY),
             list_attributes=on(Feature.LIST_ATTRIBUTES),
             extended_resource=on(Feature.EXTENDED_RESOURCE),

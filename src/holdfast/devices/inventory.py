@@ -39,8 +39,7 @@ class Inventory:
 
     def __init__(self, nodes: NodeTable, features: Features | None = None) -> None:
         self._nodes = nodes
-        # Binding does not wait for binding conditions yet, so devices with conditions are ignored.
-        self.features = features or Features(binding_conditions=False)
+        self.features = features or Features()
         self.selectors = DeviceSelectors(list_attributes=self.features.list_attributes)
         self.classes = Classes()
         self.claims = Claims(self._device_changed)

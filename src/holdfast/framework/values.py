@@ -167,8 +167,10 @@ class ApiCall:
     """An API request that a plugin yields; the stored object (raw JSON) is sent back to it.
 
     ``verb`` is create, update, patch, delete, get or bind; ``path`` is built by ``Resource.path``.
-    The verb sleep sends nothing: ``body`` is how many seconds to wait. If the request fails, its
-    HoldfastError is raised in the generator.
+    If the request fails, its HoldfastError is raised in the generator. Three verbs send nothing:
+    sleep waits ``body`` seconds and sends back the time, in seconds since the epoch; event records
+    ``body``, a reason and a message, as a normal event of the pod; observe adds ``body``, a value
+    and the label values, to the scheduler's metric ``path``.
     """
 
     verb: str

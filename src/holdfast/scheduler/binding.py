@@ -7,7 +7,7 @@ response, or raises its error, at the ``yield``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -74,25 +74,30 @@ class BindFailed(Exception):
 
 @dataclass(slots=True)
 class ApiCallRunner:
-    """Sends the API calls that plugins yield; ``idle`` counts bindings that wait, not write."""
+    """Sends the API calls that plugins yield; ``idle`` counts bindings that wait, not write.
+
+    ``record_event`` gets a pod, a reason and a message; ``observe`` a metric, a value and labels.
+    """
 
     client: Client
     clock: Clock
     binder: ExternalBinder | None = None
     idle: int = 0
     durations: DurationRecorder = NO_DURATIONS
+    record_event: Callable[[PodInfo, str, str], None] = lambda _pod, _reason, _message: None
+    observe: Callable[..., None] = lambda *_: None
 
     def record_duration(self, point: str, status: str, profile: Profile, began: float) -> None:
         """Record how long the plugins of an extension point took."""
         self.durations.record(self.durations.now() - began, point, status, profile.name)
 
-    async def run(self, steps: Generator[ApiCall, Any, None]) -> None:
-        """Run a plugin's generator to its end; raises what the generator raises."""
+    async def run(self, steps: Generator[ApiCall, Any, None], pod: PodInfo) -> None:
+        """Run a plugin's generator for a pod to its end; raises what the generator raises."""
         try:
             call = next(steps)
             while True:
                 try:
-                    response = await self._response(call)
+                    response = await self._response(call, pod)
                 except HoldfastError as failure:
                     call = steps.throw(failure)
                 else:
@@ -100,14 +105,18 @@ class ApiCallRunner:
         except StopIteration:
             return
 
-    async def _response(self, call: ApiCall) -> Any:
+    async def _response(self, call: ApiCall, pod: PodInfo) -> Any:
         """Send one call and return the response; a read is retried until the server responds.
 
         Plugins read to find out whether a write was stored, so a read must not fail.
         """
         if call.verb == "sleep":
             await self.wait_idle(self.clock.sleep(call.body))
-            return None
+            return self.clock.now()
+        if call.verb == "event":
+            return self.record_event(pod, *call.body)
+        if call.verb == "observe":
+            return self.observe(call.path, *call.body)
         if call.verb == "get":
             return await retry(lambda: send_call(self.client, call), self.clock)
         return await send_call(self.client, call)
@@ -134,7 +143,7 @@ async def bind(call_runner: ApiCallRunner, profile: Profile, placement: Placemen
             _raise_if_cancelled(placement)
             started.append(plugin)
             steps = plugin.pre_bind(placement.states.get(plugin.name), placement)
-            await _run(call_runner, plugin.name, "PreBind", steps)
+            await _run(call_runner, plugin.name, "PreBind", steps, placement.pod)
         _raise_if_cancelled(placement)
         if started:
             call_runner.record_duration(point, status, profile, began)
@@ -161,7 +170,7 @@ async def post_bind(call_runner: ApiCallRunner, profile: Profile, placement: Pla
         try:
             steps = plugin.post_bind(placement.states.get(plugin.name), placement)
             if steps is not None:
-                await call_runner.run(steps)
+                await call_runner.run(steps, placement.pod)
         except Exception as failure:
             log.warning(
                 "PostBind plugin %s for %s failed: %s", plugin.name, placement.pod.key, failure
@@ -238,16 +247,20 @@ async def _bind_pod(call_runner: ApiCallRunner, profile: Profile, placement: Pla
     for plugin in profile.plugins_at(BindPlugin):
         steps = plugin.bind(placement.states.get(plugin.name), placement)
         if not isinstance(steps, Skip):
-            await _run(call_runner, plugin.name, "Bind", steps)
+            await _run(call_runner, plugin.name, "Bind", steps, placement.pod)
             return
     raise AssertionError(f"no bind plugin took {placement.pod.key}")
 
 
 async def _run(
-    call_runner: ApiCallRunner, plugin: str, point: str, steps: Generator[ApiCall, Any, None]
+    call_runner: ApiCallRunner,
+    plugin: str,
+    point: str,
+    steps: Generator[ApiCall, Any, None],
+    pod: PodInfo,
 ) -> None:
     try:
-        await call_runner.run(steps)
+        await call_runner.run(steps, pod)
     except HoldfastError as cause:
         raise BindFailed.at(plugin, point, cause) from cause
     except Exception as bug:
@@ -258,7 +271,8 @@ async def _run(
 
 async def _undo(call_runner: ApiCallRunner, plugin: PreBindPlugin, placement: Placement) -> None:
     try:
-        await call_runner.run(plugin.undo_pre_bind(placement.states.get(plugin.name), placement))
+        steps = plugin.undo_pre_bind(placement.states.get(plugin.name), placement)
+        await call_runner.run(steps, placement.pod)
     except NotFound:
         return
     except Exception as failure:

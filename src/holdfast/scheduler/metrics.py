@@ -128,12 +128,34 @@ class Metrics(Collector):
             "scheduler_volume_scheduling_stage_error_total",
             "Errors in finding, reserving or binding volumes.", ("operation",),
         )  # fmt: skip
+        self.claim_creations = CounterMetric(
+            "scheduler_resourceclaim_creates_total",
+            "Claims created for extended resources of pods, by status.", ("status",),
+        )  # fmt: skip
+        self.conditional_allocations = CounterMetric(
+            "scheduler_dra_bindingconditions_allocations_total",
+            "Bindings that waited for binding conditions, by driver and status.",
+            ("profile", "driver", "status"),
+        )
+        self.binding_condition_seconds = Histogram(
+            "scheduler_dra_bindingconditions_wait_duration_seconds",
+            "How long bindings waited for binding conditions.",
+            exponential_buckets(0.1, 2, 14), ("profile", "driver", "status"),
+        )  # fmt: skip
         self._callbacks: list[CallbackMetric] = []
         self.registry.register(self)
 
     def add_callback(self, name: str, text: str, labels: tuple[str, ...], read: Reading) -> None:
         """Add a metric that is read when the page is rendered."""
         self._callbacks.append(CallbackMetric(name, text, labels, read))
+
+    def observe(self, name: str, value: float, *labels: str) -> None:
+        """Add a value to a metric, for plugins; a counter counts the call."""
+        metric = next(metric for metric in self._own() if metric.name == name)
+        if isinstance(metric, CounterMetric):
+            metric.add(*labels)
+        else:
+            metric.observe(value, *labels)
 
     def attempt(self, result: str, profile: str, seconds: float) -> None:
         """Count one attempt and its duration."""
@@ -160,12 +182,10 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return the metric families of all metrics."""
-        own = [
-            metric
-            for metric in vars(self).values()
-            if isinstance(metric, CounterMetric | Histogram)
-        ]
-        return collect_all([*own, *self._callbacks])
+        return collect_all([*self._own(), *self._callbacks])
+
+    def _own(self) -> list[CounterMetric | Histogram]:
+        return [m for m in vars(self).values() if isinstance(m, CounterMetric | Histogram)]
 
     def page(self) -> bytes:
         """Render the metrics page."""

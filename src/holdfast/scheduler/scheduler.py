@@ -144,7 +144,14 @@ class Scheduler:
         )
         self.extenders = Extenders(extenders, client, clock, self.world)
         durations = DurationRecorder(clock.monotonic, metrics.point_seconds.observe)
-        call_runner = ApiCallRunner(client, clock, self.extenders, durations=durations)
+        call_runner = ApiCallRunner(
+            client,
+            clock,
+            self.extenders,
+            durations=durations,
+            record_event=reporter.note,
+            observe=metrics.observe,
+        )
         self._binding_cycle = BindingCycle(call_runner, self._result_handler, self._bindings)
         self._extender_queue = ExtenderQueue(
             self.extenders, self.profiles, self.world, clock, self._rng, self._handle_result,

@@ -85,6 +85,10 @@ class StatusReporter:
         """Record another warning about a failed attempt."""
         self._event(pod_info, "Warning", reason, truncated_note(message), "Scheduling")
 
+    def note(self, pod_info: PodInfo, reason: str, message: str) -> None:
+        """Record a normal event of a plugin."""
+        self._event(pod_info, "Normal", reason, truncated_note(message), "Scheduling")
+
     def preempted(self, victim: PodInfo, preemptor: PodInfo, message: str) -> None:
         """Record a Preempted event on the victim."""
         self._recorder.record(

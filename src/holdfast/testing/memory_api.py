@@ -33,6 +33,11 @@ class MemoryApi:
         self.fail = fail
         self.objects: dict[str, Raw] = {}
         self.calls: list[ApiCall] = []
+        self.unsent: list[ApiCall] = []
+        """Calls that send nothing: sleeps, events and observed metrics."""
+        self.now = 1_700_000_000.0
+        """The time; a sleep lets it pass. ``on_sleep`` is then called."""
+        self.on_sleep: Callable[[], None] = lambda: None
         self._versions = count(100)
         self._made = count()
 
@@ -63,8 +68,10 @@ class MemoryApi:
         except StopIteration:
             return
 
-    def carry_out(self, call: ApiCall) -> Raw:
-        """Execute one call and return the stored object."""
+    def carry_out(self, call: ApiCall) -> Any:
+        """Execute one call and return the stored object, or the time after a sleep."""
+        if call.verb in ("sleep", "event", "observe"):
+            return self._not_sent(call)
         self.calls.append(call)
         failure = self.fail(call)
         if failure is not None:
@@ -73,6 +80,13 @@ class MemoryApi:
             "create": self._create, "get": self._get, "patch": self._patch, "delete": self._delete,
         }  # fmt: skip
         return copy.deepcopy(verbs[call.verb](call))
+
+    def _not_sent(self, call: ApiCall) -> Any:
+        self.unsent.append(call)
+        if call.verb == "sleep":
+            self.now += call.body
+            self.on_sleep()
+        return self.now
 
     def _create(self, call: ApiCall) -> Raw:
         raw = copy.deepcopy(call.body)

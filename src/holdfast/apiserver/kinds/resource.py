@@ -33,7 +33,6 @@ from holdfast.apiserver.tables.printer import (
     part,
     since,
 )
-from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
 from holdfast.apiserver.verbs.metadata import timestamp
 from holdfast.errors import FieldErrors
 from holdfast.feature_gates import Feature
@@ -100,10 +99,6 @@ _CLAIM = Printer(columns("Name", "State", "Age"), _claim)
 _SLICE = Printer(columns("Name", "Node", "Driver", "Pool", "Age"), _slice)
 _TAINT_RULE = Printer(columns("Name", "Key", "Value", "Effect", "TimeAdded", "Age"), _taint_rule)
 _RETURNS_OBJECT = DeletionStrategy(returns_object=True)
-_BINDING_CONDITIONS = UnimplementedField(
-    ("spec", "devices", "[]", "bindingConditions"),
-    "Devices with binding conditions are not allocated",
-)
 
 _V1 = (
     KindDescriptor(
@@ -140,7 +135,6 @@ _V1 = (
         selectable_fields=selectable_fields("spec.driver", "spec.nodeName"),
         deletion=_RETURNS_OBJECT,
         has_generation=True,
-        unimplemented=UnimplementedFeatures(fields=(_BINDING_CONDITIONS,)),
     ),
 )
 

@@ -21,6 +21,7 @@ from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
 from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, UnallocatedClaims
 
 _MAX_ATTEMPTS = 5
+CREATIONS = "scheduler_resourceclaim_creates_total"
 
 Writes = Generator[ApiCall, Any, ResourceClaim]
 Body = dict[str, Any]
@@ -149,12 +150,14 @@ def _create_extended_claim(
             "create", RESOURCE_CLAIMS.path(pod.namespace), _creation(extended_claim)
         )
     except HoldfastError as failure:
+        yield ApiCall("observe", CREATIONS, (1.0, "failure"))
         raise AllocationError(
             f"create claim for extended resources {pod.namespace}/: {failure.message}"
         ) from failure
     created = convert_object(raw, ResourceClaim)
     state.written.extended_claim = created
     state.inventory.upsert(created)
+    yield ApiCall("observe", CREATIONS, (1.0, "success"))
     state.written.extended_claim = yield from _bind_claim(
         state, created, extended_claim.status.allocation
     )

@@ -37,7 +37,12 @@ from holdfast.framework.plugin import (
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources import claim_writes
-from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, with_allocation
+from holdfast.plugins.dynamic_resources.binding_conditions import wait_until_prepared
+from holdfast.plugins.dynamic_resources.state import (
+    DynamicResourcesState,
+    Limits,
+    with_allocation,
+)
 
 _FIRST_OTHER_RESOURCE = 4
 _STEPS_A_SECOND = 100_000
@@ -79,7 +84,8 @@ class DynamicResources:
             message = "must be at least 1 second"
             arguments.append(invalid("bindingTimeout", _go(parsed.binding_timeout), message))
         arguments.refuse_if_wrong()
-        self._steps = max(1, int(timeout * _STEPS_A_SECOND)) if timeout else 0
+        steps = max(1, int(timeout * _STEPS_A_SECOND)) if timeout else 0
+        self._limits = Limits(steps, parsed.binding_timeout)
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return a key of this pod alone: results are cached in ``devices.allocation_cache``."""
@@ -112,7 +118,7 @@ class DynamicResources:
             return Reject(Code.UNRESOLVABLE, (reason,))
         old_claim = inventory.claims.extended_claim_of(pod.pod) if extended else None
         state = DynamicResourcesState(
-            pod, inventory, view.nodes, view.now, self._steps, claims, extended, old_claim
+            pod, inventory, view.nodes, view.now, self._limits, claims, extended, old_claim
         )
         alternatives = any(r.first_available for c in claims for r in c.spec.devices.requests)
         return state if alternatives else PreFilterState(state, scores=False)
@@ -177,7 +183,7 @@ class DynamicResources:
         inventory = state.inventory
         try:
             found = unallocated.allocator.solve(
-                node, inventory.pools_of(node), inventory.allocated_devices, self._steps
+                node, inventory.pools_of(node), inventory.allocated_devices, self._limits.steps
             )
         except AllocationError as failure:
             return Reject(Code.ERROR, (failure.message,))
@@ -199,8 +205,15 @@ class DynamicResources:
                 claims.remove_in_flight(mine.uid)
 
     def pre_bind(self, state: DynamicResourcesState, placement: Placement) -> ApiCalls:
-        """Write the allocations and reserve the claims for the pod."""
+        """Write the allocations, reserve the claims and wait until the devices are prepared."""
         yield from claim_writes.bind_claims(state, state.unallocated_on(placement.row))
+        if state.inventory.features.binding_conditions:
+            yield from wait_until_prepared(
+                state.inventory.claims,
+                state.reserved_claims(),
+                placement,
+                self._limits.binding_seconds,
+            )
 
     def undo_pre_bind(self, state: DynamicResourcesState, placement: Placement) -> ApiCalls:
         """Remove the reservations for the pod and delete the extended resource claim."""

@@ -32,6 +32,7 @@ from holdfast.devices.extended_resources import (
 )
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.plugin import Code, Rows, Verdicts
+from holdfast.plugins.dynamic_resources.binding_conditions import is_unavailable
 
 UNAVAILABLE, OLD_EXTENDED_CLAIM = 4, 5
 """More codes: an allocated claim is not usable there; an old extended resource claim exists."""
@@ -45,6 +46,14 @@ _MESSAGES = {
     UNAVAILABLE: "resourceclaim not available on the node",
     OLD_EXTENDED_CLAIM: "cannot schedule extended resource claim",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Time limits: search steps on one node (0: none), and seconds to prepare devices."""
+
+    steps: int
+    binding_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +98,7 @@ class DynamicResourcesState:
     inventory: Inventory
     nodes: NodeTable
     now: float
-    steps: int
+    limits: Limits
     claims: tuple[ResourceClaim, ...]
     extended: tuple[str, ...] = ()
     old_extended_claim: ResourceClaim | None = None
@@ -134,6 +143,12 @@ class DynamicResourcesState:
         found = (self.claims[number] for number in sorted(self.unavailable))
         return [c for c in found if {user.uid for user in c.status.reserved_for} <= {self.pod.uid}]
 
+    def reserved_claims(self) -> list[ResourceClaim]:
+        """Return the claims in their newest versions, with the extended claim of this attempt."""
+        known = [self.inventory.claims.get(c.namespace, c.name) or c for c in self.claims]
+        created = self.written.extended_claim
+        return known if created is None else [*known, created]
+
     def verdicts(self, rows: Rows) -> Verdicts:
         """Return the rows' codes as verdicts."""
         verdicts: Verdicts = _VERDICTS[self.codes(rows)]
@@ -164,7 +179,7 @@ class DynamicResourcesState:
         assert node is not None, f"row {row} is a node"
         pools, allocated_devices = self.inventory.pools_of(node), self.inventory.allocated_devices
         try:
-            unallocated.allocator.solve(node, pools, allocated_devices, self.steps)
+            unallocated.allocator.solve(node, pools, allocated_devices, self.limits.steps)
         except SearchTimeout as timeout:
             return f"node {node.name}: {timeout.message}"
         except AllocationError as failure:
@@ -217,13 +232,17 @@ class DynamicResourcesState:
             allocator = self.inventory.allocator(claims)
         except AllocationError as failure:
             return UnallocatedClaims(claims, requests, extended_claim, error=failure.message)
-        results = self.inventory.allocation_cache.results(allocator, self.steps)
+        results = self.inventory.allocation_cache.results(allocator, self.limits.steps)
         return UnallocatedClaims(claims, requests, extended_claim, allocator, results)
 
     def _mask(self, number: int, claim: ResourceClaim) -> Bools:
         mask = self._masks.get(number)
         if mask is None:
             mask = self._masks[number] = usable_nodes(claim, self.nodes)
+            if self.inventory.features.binding_conditions and is_unavailable(
+                claim, self.now, self.limits.binding_seconds
+            ):
+                mask[:] = False
         return mask
 
     def _device_served(self, rows: Rows) -> NDArray[np.int64]:
