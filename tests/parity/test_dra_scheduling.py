@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+from contextlib import suppress
 
 import numpy as np
 
@@ -124,7 +125,8 @@ class Walk:
         return status(None)
 
     def unreserve(self):
-        self.api.drive(self.plugin.undo_pre_bind(self.state, self.placement))
+        with suppress(HoldfastError):  # The scheduler logs it.
+            self.api.drive(self.plugin.undo_pre_bind(self.state, self.placement))
         self.plugin.unreserve(self.state, self.placement)
         return status(None)
 

@@ -1,5 +1,6 @@
 """DynamicResources on a world of objects, its writes carried out by an API in memory."""
 
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -73,7 +74,8 @@ class Desk:
         return demand, placement
 
     def undo(self, demand, placement):
-        self.api.drive(self.plugin.undo_pre_bind(demand, placement))
+        with suppress(HoldfastError):  # The scheduler logs it.
+            self.api.drive(self.plugin.undo_pre_bind(demand, placement))
         self.plugin.unreserve(demand, placement)
 
 

@@ -13,6 +13,7 @@ from holdfast.api.decode import convert_object, json_values
 from holdfast.api.devices import CLAIM_FINALIZER, Allocation, ResourceClaim
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
+from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.claims import is_reserved_for
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.extended_resources import RequestsAndMappings
@@ -78,14 +79,19 @@ def deallocation(claim: ResourceClaim) -> ApiCall:
     return ApiCall("patch", _path(claim, "status"), body, MERGE_PATCH)
 
 
-def deletion(claim: ResourceClaim) -> tuple[ApiCall, ...]:
-    """Return the calls that delete an extended resource claim: first its finalizer is removed."""
+def deletion(claim: ResourceClaim, pod: PodInfo) -> tuple[ApiCall, ...]:
+    """Return the calls that delete a pod's extended resource claim of an earlier attempt.
+
+    The pod's status no longer names the claim, and its finalizer is removed first.
+    """
+    calls = []
+    if pod.pod.status.extended_resource_claim_status is not None:
+        calls.append(_pod_status_patch(pod, None))
     without = [f for f in claim.metadata.finalizers if f != CLAIM_FINALIZER]
-    calls = [ApiCall("delete", _path(claim))]
     if len(without) != len(claim.metadata.finalizers):
         body = _guarded(claim, {"metadata": {"finalizers": without}})
-        calls.insert(0, ApiCall("patch", _path(claim), body, MERGE_PATCH))
-    return tuple(calls)
+        calls.append(ApiCall("patch", _path(claim), body, MERGE_PATCH))
+    return (*calls, ApiCall("delete", _path(claim)))
 
 
 def _allocation(claim: ResourceClaim | None) -> Allocation | None:
@@ -166,8 +172,9 @@ def _create_extended_claim(
         "resourceClaimName": created.name,
         "requestMappings": [json_values(mapping) for mapping in requests.mappings],
     }
-    yield from _patch_pod_status(state, status)
+    # Before the patch: it may be stored although its response is an error.
     state.written.pod_status = True
+    yield from _patch_pod_status(state, status)
 
 
 def _creation(extended_claim: ResourceClaim) -> Body:
@@ -195,18 +202,22 @@ def _creation(extended_claim: ResourceClaim) -> Body:
 
 def _patch_pod_status(state: DynamicResourcesState, status: Body | None) -> ApiCalls:
     pod = state.pod
-    body = {
-        "metadata": {"uid": pod.pod.uid},
-        "status": {"extendedResourceClaimStatus": status},
-    }
     try:
-        yield ApiCall("patch", PODS.path(pod.namespace, pod.name, "status"), body, MERGE_PATCH)
+        yield _pod_status_patch(pod, status)
     except NotFound:
         raise
     except HoldfastError as failure:
         raise AllocationError(
             f"update pod {pod.key} ExtendedResourceClaimStatus: {failure.message}"
         ) from failure
+
+
+def _pod_status_patch(pod: PodInfo, status: Body | None) -> ApiCall:
+    body = {
+        "metadata": {"uid": pod.pod.uid},
+        "status": {"extendedResourceClaimStatus": status},
+    }
+    return ApiCall("patch", PODS.path(pod.namespace, pod.name, "status"), body, MERGE_PATCH)
 
 
 def _clear_pod_status(state: DynamicResourcesState) -> ApiCalls:

@@ -169,7 +169,7 @@ class DynamicResources:
                 calls=(claim_writes.deallocation(claim),),
             )
         if state.old_extended_claim is not None:
-            calls = claim_writes.deletion(state.old_extended_claim)
+            calls = claim_writes.deletion(state.old_extended_claim, state.pod)
             return PostFilterResult(self.name, "deletion of ResourceClaim completed", calls=calls)
         return PostFilterResult(self.name, "still not schedulable")
 
