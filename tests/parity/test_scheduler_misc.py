@@ -8,12 +8,12 @@ from holdfast.api.decode import convert_object
 from holdfast.api.node import Taint
 from holdfast.api.tolerations import find_untolerated
 from holdfast.api.workloads import PodDisruptionBudget
+from holdfast.engine.disruption_budgets import DisruptionBudgets
+from holdfast.engine.preemption import importance_key
 from holdfast.framework.plugin import Code, PostFilterResult, Reject
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.plugins.default_preemption.budgets import DisruptionBudgets
-from holdfast.plugins.default_preemption.victims import importance_key
 from holdfast.plugins.node_affinity import NodeAffinityPlugin
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.scheduler.cycle import fit_error

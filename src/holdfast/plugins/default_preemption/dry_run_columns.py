@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from holdfast.columns.journal import FEW_ROWS, JournalReader
 from holdfast.columns.ranked_pods import NOT_STARTED, RankedPods
 from holdfast.columns.request_fit import SomeRows
+from holdfast.engine.disruption_budgets import BudgetStatus, DisruptionBudgets
+from holdfast.engine.preemption import SHIFT, cost_of
 from holdfast.framework.plugin import Candidate, RequiredResources
 from holdfast.framework.preemption_support import PodLimit
 from holdfast.framework.world import World
-from holdfast.plugins.default_preemption.budgets import BudgetStatus, DisruptionBudgets
-from holdfast.plugins.default_preemption.ranking import NOT_A_CANDIDATE, SHIFT, CostColumns, cost_of
+from holdfast.plugins.default_preemption.ranking import NOT_A_CANDIDATE, CostColumns
 from holdfast.plugins.default_preemption.requirements import MAX_BITS, Requirements
 from holdfast.plugins.default_preemption.victims import reprieve, reprieve_columns
 

@@ -8,8 +8,13 @@ from typing import Any, ClassVar, TypeVar, overload
 import numpy as np
 
 from holdfast.api.field_errors import invalid
-from holdfast.api.pod import Pod
 from holdfast.columns.pod_info import PodInfo
+from holdfast.engine.preemption import (
+    VICTIM_TERMINATING,
+    cost_of,
+    is_preempted,
+    preemption_refusal,
+)
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.extender import ExtenderPreemption
 from holdfast.framework.plugin import (
@@ -17,20 +22,15 @@ from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
     PostFilterResult,
-    PreemptionRulesPlugin,
     Reject,
     State,
     Traits,
-    implements,
 )
 from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.view import View
-from holdfast.plugins.default_preemption.ranking import cost_of
 from holdfast.plugins.default_preemption.search import NOT_HELPFUL, CandidateSearch
 from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS
 
-NEVER = "preemption: not eligible due to preemptionPolicy=Never."
-VICTIM_TERMINATING = "preemption: not eligible due to a terminating pod on the nominated node."
 NO_CANDIDATE = "preemption: no candidate node for preemption"
 WAITING = "waiting for the preemption for this pod to be finished"
 PERCENTAGE, ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
@@ -138,24 +138,16 @@ class DefaultPreemption:
 
     def _not_eligible(self, pod: PodInfo, rejection: Rejection, view: View) -> str | None:
         """Return why the pod may not preempt, maybe ""; None if it may."""
-        rules = [
-            plugin for plugin, _ in rejection.filters if implements(plugin, PreemptionRulesPlugin)
-        ]
-        if pod.is_reserve_pod and not rules:
-            return ""
-        for plugin in rules:
-            forbidden: str | None = plugin.preemption_refusal(rejection)
-            if forbidden is not None:
-                return forbidden
-        if pod.pod.spec.preemption_policy == "Never":
-            return NEVER
+        refusal = preemption_refusal(rejection)
+        if refusal is not None:
+            return refusal
         nominations = view.world.nominations
         node = nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
         row = view.nodes.row_of.get(node)
         if row is None or rejection.codes[row] == Code.UNRESOLVABLE:
             return None
         terminating = any(
-            other.priority < pod.priority and _is_preempted(other.pod)
+            other.priority < pod.priority and is_preempted(other.pod)
             for other in view.nodes.pods_on(row).values()
         )
         return VICTIM_TERMINATING if terminating else None
@@ -174,20 +166,13 @@ def _node_with_terminating_victims(
     and nothing is evicted twice.
     """
     nominations = view.world.nominations
-    rows = {row for pod, row in view.nodes.pods() if pod.terminating and _is_preempted(pod.pod)}
+    rows = {row for pod, row in view.nodes.pods() if pod.terminating and is_preempted(pod.pod)}
     for row in sorted(rows):
         if rejection.codes[row] == Code.UNSCHEDULABLE and not nominations.on(view.nodes.names[row]):
             outcome = search.outcome(row)
             if isinstance(outcome, Candidate) and all(v.terminating for v in outcome.victims):
                 return outcome.node
     return ""
-
-
-def _is_preempted(pod: Pod) -> bool:
-    return pod.terminating and any(
-        c.type == "DisruptionTarget" and c.status == "True" and c.reason == "PreemptionByScheduler"
-        for c in pod.status.conditions
-    )
 
 
 class LazySequence(Sequence[T]):

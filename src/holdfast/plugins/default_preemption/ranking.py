@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.ranked_pods import NOT_STARTED
 from holdfast.columns.request_fit import SomeRows
-from holdfast.framework.plugin import Candidate, Rows
+from holdfast.engine.preemption import LOWEST_COST, SHIFT, PreemptionCost
+from holdfast.framework.plugin import Rows
 
-SHIFT = 2**31
-"""Added to priorities, so that an additional victim never costs less."""
 NOT_A_CANDIDATE = 2**62
 """The weight of a row on which no victims make the pod fit, or none are needed."""
 RankingKey = tuple[int, int, float]
@@ -25,37 +22,6 @@ _VIOLATION, _VICTIM = 2**33, 2**16
 _MAX_VICTIMS = 2**14
 _LAST: RankingKey = (NOT_A_CANDIDATE, -1, 0.0)
 _KEPT_ROWS = 64
-
-
-class PreemptionCost(NamedTuple):
-    """The cost of a row's victims, compared field by field; smaller is better.
-
-    Violated budgets, the highest priority, the sum of priorities, the number of victims, the rank
-    of the row's tier, and minus the earliest start among the victims of highest priority: a later
-    start is better. All but the tier are upstream's, in its order; without tiers it is 0.
-    """
-
-    violations: int
-    highest: int
-    total: int
-    victims: int
-    tier: int
-    minus_start: float
-
-
-LOWEST_COST = PreemptionCost(0, -SHIFT, 0, 0, 0, -math.inf)
-"""No victims cost less than this."""
-
-
-def cost_of(candidate: Candidate, now: float, tier: int = 0) -> PreemptionCost:
-    """Return the cost of a candidate in a tier."""
-    victims = candidate.victims
-    highest = max((v.priority for v in victims), default=-SHIFT)
-    starts = (v.start_time_or(now) for v in victims if v.priority == highest)
-    return PreemptionCost(
-        candidate.violations, highest, sum(v.priority + SHIFT for v in victims), len(victims),
-        tier, -min(starts, default=now),
-    )  # fmt: skip
 
 
 def lower_bound(cost: PreemptionCost) -> PreemptionCost:

@@ -10,13 +10,13 @@ bound exceeds the lowest cost found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.nominated_pods import nominated_in_sets
+from holdfast.engine.preemption import LOWEST_COST, PreemptionCost, cost_of, protection_of
 from holdfast.engine.tiers import row_tiers
 from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
@@ -25,7 +25,6 @@ from holdfast.framework.plugin import (
     DependsOnPodsPlugin,
     FilterPlugin,
     Plugin,
-    PreemptionRulesPlugin,
     RequiredResources,
     RequiredResourcesPlugin,
     Rows,
@@ -38,13 +37,7 @@ from holdfast.framework.rejection import Rejection, Status
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.dry_run_columns import DryRunColumns, dry_run_cache_of
 from holdfast.plugins.default_preemption.dry_run_filters import DryRunFilters, rows_by_reasons
-from holdfast.plugins.default_preemption.ranking import (
-    LOWEST_COST,
-    NOT_A_CANDIDATE,
-    PreemptionCost,
-    cost_of,
-    lower_bound,
-)
+from holdfast.plugins.default_preemption.ranking import NOT_A_CANDIDATE, lower_bound
 from holdfast.plugins.default_preemption.requirements import CollectedLimits
 from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS, DryRunContext, dry_run
 
@@ -345,16 +338,6 @@ class CandidateSearch:
     def _in_columns(self, plugin: Plugin) -> bool:
         """Return whether the columns contain all of a filter's conditions."""
         return self._is_resource_filter(plugin) or self._is_limited(plugin)
-
-
-def protection_of(rejection: Rejection) -> Callable[[PodInfo], bool] | None:
-    """Return which pods must not be evicted for the rejected pod, if a filter says so."""
-    for plugin, _ in rejection.filters:
-        if implements(plugin, PreemptionRulesPlugin):
-            rule = plugin.protected_victims(rejection.pod)
-            if rule is not None:
-                return rule
-    return None
 
 
 def _requiring_resources(rejection: Rejection) -> tuple[RequiredResourcesPlugin, State] | None:

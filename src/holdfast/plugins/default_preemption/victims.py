@@ -16,15 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
+from holdfast.engine.disruption_budgets import DisruptionBudgets
 from holdfast.engine.nominated_pods import (
     FilterPair,
     NominatedInSets,
     run_filter_plugins_with_nominated_pods,
 )
+from holdfast.engine.preemption import importance_key
 from holdfast.framework.plugin import Candidate, Code, Scope
 from holdfast.framework.rejection import Status
 from holdfast.framework.view import View
-from holdfast.plugins.default_preemption.budgets import DisruptionBudgets
 
 NAME = "DefaultPreemption"
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -94,11 +95,6 @@ def dry_run(context: DryRunContext, row: int) -> Candidate | Status:
         return Status(NAME, Code.ERROR, (message,))
     ordered = tuple(sorted(victims, key=lambda pod: importance_key(pod, now)))
     return Candidate(nodes.names[row], ordered, sum(p.uid in violating for p in ordered))
-
-
-def importance_key(pod: PodInfo, now: float) -> tuple[int, float]:
-    """Return a sort key, smaller for higher priority, then for an earlier start."""
-    return (-pod.priority, pod.start_time_or(now))
 
 
 def reprieve(

@@ -1,0 +1,84 @@
+"""What every preemption shares: who may preempt, who is evicted first, and what victims cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from holdfast.api.pod import Pod
+from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.plugin import Candidate, PreemptionRulesPlugin, implements
+from holdfast.framework.rejection import Rejection
+
+SHIFT = 2**31
+"""Added to priorities, so that an additional victim never costs less."""
+NEVER = "preemption: not eligible due to preemptionPolicy=Never."
+VICTIM_TERMINATING = "preemption: not eligible due to a terminating pod on the nominated node."
+
+
+class PreemptionCost(NamedTuple):
+    """The cost of a row's victims, compared field by field; smaller is better.
+
+    Violated budgets, the highest priority, the sum of priorities, the number of victims, the rank
+    of the row's tier, and minus the earliest start among the victims of highest priority: a later
+    start is better. All but the tier are upstream's, in its order; without tiers it is 0.
+    """
+
+    violations: int
+    highest: int
+    total: int
+    victims: int
+    tier: int
+    minus_start: float
+
+
+LOWEST_COST = PreemptionCost(0, -SHIFT, 0, 0, 0, -math.inf)
+"""No victims cost less than this."""
+
+
+def cost_of(candidate: Candidate, now: float, tier: int = 0) -> PreemptionCost:
+    """Return the cost of a candidate in a tier."""
+    victims = candidate.victims
+    highest = max((v.priority for v in victims), default=-SHIFT)
+    starts = (v.start_time_or(now) for v in victims if v.priority == highest)
+    return PreemptionCost(
+        candidate.violations, highest, sum(v.priority + SHIFT for v in victims), len(victims),
+        tier, -min(starts, default=now),
+    )  # fmt: skip
+
+
+def importance_key(pod: PodInfo, now: float) -> tuple[int, float]:
+    """Return a sort key, smaller for higher priority, then for an earlier start."""
+    return (-pod.priority, pod.start_time_or(now))
+
+
+def preemption_refusal(rejection: Rejection) -> str | None:
+    """Return why the rejected pod may never preempt, maybe ""; None if it may."""
+    pod = rejection.pod
+    rules = [plugin for plugin, _ in rejection.filters if implements(plugin, PreemptionRulesPlugin)]
+    if pod.is_reserve_pod and not rules:
+        return ""
+    for plugin in rules:
+        forbidden: str | None = plugin.preemption_refusal(rejection)
+        if forbidden is not None:
+            return forbidden
+    return NEVER if pod.pod.spec.preemption_policy == "Never" else None
+
+
+def protection_of(rejection: Rejection) -> Callable[[PodInfo], bool] | None:
+    """Return which pods must not be evicted for the rejected pod, if a filter says so."""
+    for plugin, _ in rejection.filters:
+        if implements(plugin, PreemptionRulesPlugin):
+            rule = plugin.protected_victims(rejection.pod)
+            if rule is not None:
+                return rule
+    return None
+
+
+def is_preempted(pod: Pod) -> bool:
+    """Return whether a pod terminates because a scheduler preempted it."""
+    return pod.terminating and any(
+        c.type == "DisruptionTarget" and c.status == "True" and c.reason == "PreemptionByScheduler"
+        for c in pod.status.conditions
+    )
