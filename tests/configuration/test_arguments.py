@@ -55,6 +55,9 @@ SHAPE = "scoringStrategy.requestedToCapacityRatio"
         ("DynamicResources", {"filterTimeout": "-1s", "bindingTimeout": "10ms"},
          ['filterTimeout: Invalid value: "-1s": must be zero or positive',
           'bindingTimeout: Invalid value: "10ms": must be at least 1 second']),
+        ("DynamicResources", {"preemptDevices": "yes", "filterTimeouts": "1s"},
+         ['preemptDevices: Invalid value: "yes": must be true or false',
+          'filterTimeouts: unknown field "filterTimeouts"']),
         ("NodeResourcesFit", {"scoringStrategy": {"resources": [{"Name": "cpu"}]}},
          ['scoringStrategy.resources[0].Name: unknown field "Name"',
           'scoringStrategy.type: Unsupported value: "": supported values: "LeastAllocated", '

@@ -59,7 +59,7 @@ class Walk:
         for raw in case["objs"] or ():
             if raw["kind"] == "Pod":
                 self.api.put(raw)
-        self.plugin = DynamicResources(case["args"])
+        self.plugin = DynamicResources((case["args"] or {}) | {"preemptDevices": False})
         self.pod = self.world.pod_info(convert_object(case["pod"], Pod))
         now = parse_rfc3339(record.raw.get("recordedAt") or "2026-01-01T00:00:00Z")
         self.view = View(self.world, self.pod, now)

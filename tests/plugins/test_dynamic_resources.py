@@ -24,7 +24,7 @@ class Desk:
     def __init__(self, *objects, fail=lambda call: None, **args):
         self.world = World()
         self.api = MemoryApi(self.world, fail)
-        self.plugin = DynamicResources(args)
+        self.plugin = DynamicResources({"preemptDevices": False} | args)
         for raw in objects:
             if raw["kind"] in ("ResourceClaim", "Pod"):
                 self.api.put(raw)

@@ -134,7 +134,7 @@ class ResultHandler:
         """Apply the parts of a PostFilter result that need no I/O; return the writes to do."""
         for reason, message in result.events:
             self.reporter.warn(pod_info, reason, message)
-        if PREEMPTING in result.plugin:
+        if PREEMPTING in result.plugin or result.victims:
             self.metrics.preemption_attempts.add()
         if result.nominated_node is not None:
             self.world.nominations.set(pod_info, result.nominated_node)

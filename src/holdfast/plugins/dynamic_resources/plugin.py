@@ -38,6 +38,7 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources import claim_writes
 from holdfast.plugins.dynamic_resources.binding_conditions import wait_until_prepared
+from holdfast.plugins.dynamic_resources.device_preemption import DevicePreemption
 from holdfast.plugins.dynamic_resources.state import (
     DynamicResourcesState,
     Limits,
@@ -53,6 +54,8 @@ _NODE_EVENTS = ("Add", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeAllocata
 class _Args(PluginArgs, frozen=True):
     filter_timeout: Seconds = Seconds(10)
     binding_timeout: Seconds = Seconds(600)
+    preempt_devices: bool = True
+    """Ours: evict pods of lower priority for their devices."""
 
 
 def _go(seconds: float) -> str:
@@ -85,6 +88,7 @@ class DynamicResources:
             arguments.append(invalid("bindingTimeout", _go(parsed.binding_timeout), message))
         arguments.refuse_if_wrong()
         steps = max(1, int(timeout * _STEPS_A_SECOND)) if timeout else 0
+        self._preempt_devices = parsed.preempt_devices
         self._limits = Limits(steps, parsed.binding_timeout)
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
@@ -156,7 +160,11 @@ class DynamicResources:
     def post_filter(
         self, state: DynamicResourcesState | None, rejection: Rejection, view: View
     ) -> PostFilterResult:
-        """Deallocate a claim that no node can use, or delete an old extended resource claim."""
+        """Free what the pod needs: one of its own claims, or devices of less important pods.
+
+        A claim of its own that no node can use is deallocated, an old extended resource claim
+        deleted. If there is none, pods of lower priority are evicted for their devices.
+        """
         if state is None:
             return PostFilterResult(self.name, "no new claims to deallocate")
         unused = state.unused_claims()
@@ -171,7 +179,10 @@ class DynamicResources:
         if state.old_extended_claim is not None:
             calls = claim_writes.deletion(state.old_extended_claim, state.pod)
             return PostFilterResult(self.name, "deletion of ResourceClaim completed", calls=calls)
-        return PostFilterResult(self.name, "still not schedulable")
+        preemption = None
+        if self._preempt_devices:
+            preemption = DevicePreemption(self.name, state, rejection, view).result()
+        return preemption or PostFilterResult(self.name, "still not schedulable")
 
     def reserve(self, state: DynamicResourcesState, placement: Placement) -> Reject | None:
         """Allocate devices on the chosen node; the allocations are in flight until stored."""
@@ -245,6 +256,8 @@ class DynamicResources:
             return new is None
         if new is None:
             return False
+        if self._preempt_devices and _got_less_important_user(old, new, pod, view):
+            return True
         mine = {claim.uid for claim in claims_of_pod(pod.pod, view.world.devices.claims)}
         return new.uid in mine and (old is None or old.status != new.status)
 
@@ -289,6 +302,15 @@ def _claim_error(claim: ResourceClaim, inventory: Inventory) -> str:
             if device_class not in inventory.classes.by_name:
                 return f"request {name}: device class {device_class} does not exist"
     return ""
+
+
+def _got_less_important_user(
+    old: ResourceClaim | None, new: ResourceClaim, pod: PodInfo, view: View
+) -> bool:
+    """Return whether a pod of lower priority began to use a claim: it may be evicted for it."""
+    known = {user.uid for user in old.status.reserved_for} if old is not None else set()
+    added = (view.nodes.pod(user.uid) for user in new.status.reserved_for if user.uid not in known)
+    return any(entry is not None and entry[0].priority < pod.priority for entry in added)
 
 
 def _is_extended_claim_of(claim: ResourceClaim, pod: Pod) -> bool:

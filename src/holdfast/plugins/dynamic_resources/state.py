@@ -149,6 +149,16 @@ class DynamicResourcesState:
         created = self.written.extended_claim
         return known if created is None else [*known, created]
 
+    def lack_devices(self, rows: Rows) -> Bools:
+        """Return per row whether only free devices are missing."""
+        if self.old_extended_claim is not None:
+            return np.zeros(len(rows), np.bool_)
+        lacking: Bools = self.codes(rows) == DOES_NOT_FIT
+        for number, claim in enumerate(self.claims):
+            if claim.status.allocation is not None:
+                lacking &= self._mask(number, claim)[rows]
+        return lacking
+
     def verdicts(self, rows: Rows) -> Verdicts:
         """Return the rows' codes as verdicts."""
         verdicts: Verdicts = _VERDICTS[self.codes(rows)]
