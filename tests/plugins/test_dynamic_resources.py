@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from holdfast.errors import Conflict, HoldfastError, Unavailable
-from holdfast.framework.plugin import ClusterEvent, Code, Placement, PreFilterState, Reject, Skip
+from holdfast.framework.plugin import (
+    ClusterEvent,
+    Code,
+    Placement,
+    PodChange,
+    PreFilterState,
+    Reject,
+    Skip,
+)
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.dynamic_resources import DynamicResources
@@ -503,6 +511,32 @@ def test_D070_a_claim_beside_a_resource_of_the_device_plugin_makes_no_special_cl
     desk = extended(a_node("n", allocatable={GPU: "1"}), a_claim("a"), pod)
     desk.bind(pod, "n")
     assert [c["metadata"]["name"] for c in desk.api.of_kind("ResourceClaim")] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("devices", "on", "verdict"), [(1, True, Code.UNRESOLVABLE), (1, False, 0), (2, True, 0)]
+)
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_pod_leaves_the_devices_of_a_pod_that_is_nominated_to_the_node(
+    devices, on, verdict, by_name
+):
+    desk = Desk(
+        a_node("n"),
+        a_device_class("gpu", extendedResourceName=GPU),
+        a_slice("n-gpu", node="n", devices=devices),
+        a_claim("a"),
+        a_claim("b"),
+        preemptDevices=on,
+    )
+    nominated = a_pod("q", requests={GPU: "1"}) if by_name else a_pod("q", claims=using("b"))
+    demand = desk.pre_filter(a_pod("p", claims=using("a")))
+    row = desk.world.nodes.row_of["n"]
+    change = PodChange(added={row: [desk.pod_info(nominated)]})
+    rows = np.array([row])
+    assert desk.plugin.filter(demand, rows).tolist() == [0]
+    assert desk.plugin.filter(demand, rows, change).tolist() == [verdict]
+    if verdict:
+        assert desk.plugin.reasons(demand, row, change) == ("cannot allocate all claims",)
 
 
 def test_reservations_that_hold_devices_are_refused_in_words():

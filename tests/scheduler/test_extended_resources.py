@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.api.scheme import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS
-from holdfast.testing import Fault, a_device_class, a_node, a_pod, a_slice
+from holdfast.testing import Fault, a_claim, a_device_class, a_node, a_pod, a_slice
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -178,3 +178,120 @@ async def test_D069_a_pod_with_33_devices_stays_pending_without_a_claim(gpus):
     await gpus.create(asking(gpu=33))
     assert "number of requested devices 33 exceeds the claim limit of 32" in await gpus.why("p")
     assert not await claims_of(gpus)
+
+
+def container(name, *, sidecar=False, **amounts):
+    asked = {f"example.com/{key}": str(amount) for key, amount in amounts.items()}
+    more = {"restartPolicy": "Always"} if sidecar else {}
+    resources = {"requests": asked, "limits": asked}
+    return {"name": name, "image": "nginx", "resources": resources} | more
+
+
+async def requests_and_mappings(cluster, *, init=(), regular=()):
+    """Run a pod; return its claim's requests, its mappings and the number of its devices."""
+    await cluster.create(a_pod("p", initContainers=list(init), containers=list(regular)))
+    assert await cluster.node_of("p") == "n1"
+    [claim] = await claims_of(cluster)
+    status = (await cluster.pod("p")).status.extended_resource_claim_status
+    return (
+        {r.name: r.exactly.count for r in claim.spec.devices.requests},
+        {(m.container_name, m.resource_name, m.request_name) for m in status.request_mappings},
+        len(claim.status.allocation.devices.results),
+    )
+
+
+async def test_D056_nodes_with_and_without_the_resource_of_their_own(gpus):
+    await gpus.create(a_node("plugin", allocatable={GPU: "1"}), a_node("none"))
+    for name in "abc":
+        await gpus.create(asking(name, gpu=1))
+    placed = {name: await gpus.node_of(name) for name in "abc"}
+    assert sorted(placed.values()) == ["n1", "n1", "plugin"]
+    served = {
+        name: (await gpus.pod(name)).status.extended_resource_claim_status is not None
+        for name in "abc"
+    }
+    assert served == {name: node == "n1" for name, node in placed.items()}
+    assert len(await claims_of(gpus)) == 2
+
+
+async def test_D058_a_quantity_of_zero_makes_no_claim(gpus):
+    await gpus.create(asking(gpu=0))
+    assert await gpus.node_of("p")
+    assert not await claims_of(gpus)
+
+
+async def test_D060_two_resources_in_two_containers_are_four_requests(gpus):
+    await gpus.create(
+        a_device_class("nic", extended_resource_name=NIC),
+        a_slice("n1-nics", node="n1", devices=2, driver="nic.example.com"),
+    )
+    names = {f"container-{i}-request-{j}" for i in (0, 1) for j in (0, 1)}
+    requests, mappings, devices = await requests_and_mappings(
+        gpus, regular=[container("a", gpu=1, nic=1), container("b", gpu=1, nic=1)]
+    )
+    assert requests == dict.fromkeys(names, 1)
+    assert len(mappings) == devices == 4
+
+
+async def test_D061_an_init_container_uses_devices_of_the_regular_one(gpus):
+    requests, mappings, devices = await requests_and_mappings(
+        gpus, init=[container("i", gpu=2)], regular=[container("c", gpu=1)]
+    )
+    assert requests == {"container-0-request-0": 1, "container-1-request-0": 1}
+    assert len([m for m in mappings if m[0] == "i"]) == 2
+    assert devices == 2
+
+
+async def test_D062_an_init_container_before_a_sidecar_uses_its_device(gpus):
+    requests, mappings, devices = await requests_and_mappings(
+        gpus,
+        init=[container("i", gpu=1), container("s", gpu=1, sidecar=True)],
+        regular=[container("c")],
+    )
+    assert requests == {"container-1-request-0": 1}
+    assert mappings == {("s", GPU, "container-1-request-0"), ("i", GPU, "container-1-request-0")}
+    assert devices == 1
+
+
+async def test_D062_an_init_container_after_a_sidecar_has_a_device_of_its_own(gpus):
+    requests, _, devices = await requests_and_mappings(
+        gpus,
+        init=[container("s", gpu=1, sidecar=True), container("i", gpu=1)],
+        regular=[container("c")],
+    )
+    assert requests == {"container-0-request-0": 1, "container-1-request-0": 1}
+    assert devices == 2
+
+
+async def test_D063_two_init_containers_share_the_larger_request(gpus):
+    requests, mappings, devices = await requests_and_mappings(
+        gpus, init=[container("small", gpu=1), container("large", gpu=2)], regular=[container("c")]
+    )
+    assert requests == {"container-1-request-0": 2}
+    assert {m[0] for m in mappings} == {"small", "large"}
+    assert devices == 2
+
+
+async def test_D065_a_claim_and_a_resource_of_one_pod_get_different_devices(gpus):
+    asked = {GPU: "1"}
+    entries = [{"name": "dev", "resourceClaimName": "c"}]
+    await gpus.create(
+        a_claim("c"), a_pod("p", requests=asked, limits=asked, resource_claims=entries)
+    )
+    assert await gpus.node_of("p") == "n1"
+    results = [r for c in await claims_of(gpus) for r in c.status.allocation.devices.results]
+    assert len({result.device for result in results}) == 2
+
+
+async def test_D070_a_claim_beside_a_resource_of_a_device_plugin(cluster):
+    asked = {GPU: "1"}
+    entries = [{"name": "dev", "resourceClaimName": "c"}]
+    await cluster.create(
+        a_node("n1", allocatable={GPU: "1"}),
+        a_device_class("gpu", extended_resource_name=GPU),
+        a_slice("n1-gpus", node="n1", devices=1),
+        a_claim("c"),
+        a_pod("p", requests=asked, limits=asked, resource_claims=entries),
+    )
+    assert await cluster.node_of("p") == "n1"
+    assert [claim.name for claim in await claims_of(cluster)] == ["c"]

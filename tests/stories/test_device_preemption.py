@@ -127,8 +127,8 @@ async def test_cpu_and_devices_are_freed_together(cluster):
         a_claim("a"), user("holder", "a", "low"),
         a_pod("busy", cpu="1500m", priority_class_name="low"),
         a_pod("small", cpu="100m", priority_class_name="low"),
-        a_claim("u"), user("urgent", "u", "high", cpu="1500m"),
     )  # fmt: skip
+    await cluster.create(a_claim("u"), user("urgent", "u", "high", cpu="1500m"))
     await cluster.advance(60)
     assert await cluster.node_of("urgent") == "n1"
     assert await names(cluster) == {"small", "urgent"}

@@ -45,6 +45,23 @@ class Case:
         return json.dumps(asked).encode()
 
     @property
+    def our_line(self) -> bytes:
+        """The case without what Holdfast adds: kube-scheduler evicts nobody for devices."""
+        asked = json.loads(self.line)
+        config = asked.setdefault(
+            "config",
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "profiles": [{"schedulerName": "default-scheduler"}],
+            },
+        )
+        for profile in config["profiles"]:
+            arguments = {"name": "DynamicResources", "args": {"preemptDevices": False}}
+            profile["pluginConfig"] = [*profile.get("pluginConfig", ()), arguments]
+        return json.dumps(asked).encode()
+
+    @property
     def size(self) -> int:
         return len(self.line)
 

@@ -21,14 +21,16 @@ GO = Path(__file__).parents[1] / "go"
 
 def ask_both(cases: Iterable[Case]) -> tuple[list[Answer], list[Answer]]:
     """Return the answers of kube-scheduler and of Holdfast, case by case."""
+    cases = list(cases)
     lines = b"".join(case.line + b"\n" for case in cases)
+    our_lines = b"".join(case.our_line + b"\n" for case in cases)
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as told:
         asked.write(lines)
         asked.seek(0)
         process = subprocess.Popen([_program()], stdin=asked, stdout=told)
         try:
             ours = io.BytesIO()
-            explain_lines(io.BytesIO(lines), ours)
+            explain_lines(io.BytesIO(our_lines), ours)
             process.wait()
         finally:
             if process.poll() is None:

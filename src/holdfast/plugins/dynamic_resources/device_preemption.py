@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from holdfast.api.devices import ResourceClaim
+from holdfast.api.devices import ClaimConsumer, ResourceClaim
 from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.allocated_devices import AllocatedDevices, allocated_results
-from holdfast.devices.errors import AllocationError
 from holdfast.engine.disruption_budgets import DisruptionBudgets
 from holdfast.engine.nominated_pods import (
     nominated_in_sets,
@@ -33,11 +33,14 @@ from holdfast.engine.preemption import (
 from holdfast.framework.plugin import Candidate, Code, PostFilterResult
 from holdfast.framework.rejection import EXCLUDED, Rejection
 from holdfast.framework.view import View
+from holdfast.plugins.dynamic_resources.nominated_claims import can_allocate_beside
 from holdfast.plugins.dynamic_resources.state import DynamicResourcesState
 
 WAITING = "waiting for the devices of preempted pods"
-MAX_ROWS = 100
-"""Upstream tries a part of the nodes, too; those with the least important users come first."""
+MAX_CANDIDATES = 32
+"""Upstream compares a part of the nodes, too; those with the least important users come first."""
+MAX_ROWS = 1000
+"""Limits the time where no eviction helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +62,26 @@ class DevicePreemption:
         self._state = state
         self._rejection = rejection
         self._view = view
-        self._allocated: AllocatedDevices = state.inventory.allocated_devices.copy()
         self._filters = [pair for pair in rejection.filters if pair[0].name != plugin]
         self._in_sets = nominated_in_sets(self._filters, view.world, view.pod)
-        self._budgets = DisruptionBudgets(view.world)
-        self._budgets.refresh()
+
+    @cached_property
+    def _allocated(self) -> AllocatedDevices:
+        return self._state.inventory.allocated_devices.copy()
+
+    @cached_property
+    def _budgets(self) -> DisruptionBudgets:
+        budgets = DisruptionBudgets(self._view.world)
+        budgets.refresh()
+        return budgets
 
     def result(self) -> PostFilterResult | None:
         """Return whom to evict and the node to nominate; None if preemption does not help."""
         rejection = self._rejection
         if rejection.pre_filter_reject is not None or preemption_refusal(rejection) is not None:
             return None
-        if self._waits_for_devices():
+        in_progress = self._view.world.evictions.in_progress(self._view.pod.uid)
+        if in_progress or self._waits_for_devices():
             return PostFilterResult(
                 self._plugin, WAITING, code=Code.UNRESOLVABLE, victims_terminating=True
             )
@@ -106,6 +117,8 @@ class DevicePreemption:
                 found[row] = candidate
                 cost = cost_of(candidate, self._view.now)
                 best = cost if best is None else min(best, cost)
+            if len(found) == MAX_CANDIDATES:
+                break
         return [found[row] for row in sorted(found)]
 
     def _freeable_claims(self) -> list[FreeableClaim]:
@@ -119,10 +132,17 @@ class DevicePreemption:
             if self._state.inventory.claims.in_flight(claim.uid) is not None:
                 continue
             users = [self._view.nodes.pod(user.uid) for user in claim.status.reserved_for]
-            lower = tuple(user[0] for user in users if user is not None and self._is_lower(user[0]))
-            if len(lower) == len(users) and not (protected and any(map(protected, lower))):
-                found.append(FreeableClaim(claim, lower, pools))
+            evictable = tuple(u[0] for u in users if u is not None and self._is_evictable(u[0]))
+            if len(evictable) == len(users) and not (protected and any(map(protected, evictable))):
+                found.append(FreeableClaim(claim, evictable, pools))
         return found
+
+    def _is_evictable(self, pod: PodInfo) -> bool:
+        """Return whether a user of devices may be evicted.
+
+        One that is not bound yet would keep its claim allocated when its binding is cancelled.
+        """
+        return self._is_lower(pod) and not self._view.nodes.is_assumed(pod.uid)
 
     def _is_lower(self, pod: PodInfo) -> bool:
         return pod.priority < self._view.pod.priority and not pod.is_reserve_pod
@@ -170,6 +190,8 @@ class DevicePreemption:
             users |= {p.uid: p for p in self._lower_on(row)}
             if not self._passes_others(row, users):
                 return None
+        # Usually only devices are missing: then the other filters pass with any of these pods.
+        only_devices = self._passes_others(row, {})
         now = self._view.now
         order = sorted(users.values(), key=lambda pod: importance_key(pod, now))
         violating = {order[rank].uid for rank in self._budgets.violating(order)}
@@ -177,9 +199,10 @@ class DevicePreemption:
         victims = dict(users)
         for pod in order:
             del victims[pod.uid]
-            if not (self._has_devices(row, claims, victims) and self._passes_others(row, victims)):
+            passes = self._has_devices(row, claims, victims)
+            if not passes or not (only_devices or self._passes_others(row, victims)):
                 victims[pod.uid] = pod
-        if not victims:
+        if not victims or not self._passes_others(row, victims):
             return None
         ordered = tuple(sorted(victims.values(), key=lambda pod: importance_key(pod, now)))
         count = sum(pod.uid in violating for pod in ordered)
@@ -198,22 +221,16 @@ class DevicePreemption:
         return self._can_allocate(row, freed)
 
     def _can_allocate(self, row: int, freed: Sequence[ResourceClaim]) -> bool:
-        allocator = self._state.unallocated_on(row).allocator
-        node = self._view.nodes.nodes[row]
-        if allocator is None or node is None:
-            return False
+        """Return whether a row has devices without these claims, beside pods nominated to it."""
         results = [result for claim in freed for result in allocated_results(claim)]
         for result in results:
             self._allocated.deallocate(result)
+        nominated = self._view.world.nominations.ahead_of(self._view.pod, row).values()
         try:
-            pools = self._state.inventory.pools_of(node)
-            found = allocator.solve(node, pools, self._allocated, self._state.limits.steps)
-        except AllocationError:
-            return False
+            return can_allocate_beside(self._state, row, nominated, self._allocated)
         finally:
             for result in results:
                 self._allocated.allocate(result)
-        return found is not None
 
     def _passes_others(self, row: int, victims: dict[str, PodInfo]) -> bool:
         """Return whether the row passes all other filters without these pods."""
@@ -241,11 +258,13 @@ class DevicePreemption:
             claim
             for claim in self._state.inventory.claims.all()
             if claim.status.reserved_for
-            and all(self._is_leaving(user.uid) for user in claim.status.reserved_for)
+            and all(self._is_leaving(user) for user in claim.status.reserved_for)
             and self._state.inventory.claims.in_flight(claim.uid) is None
         ]
         return bool(leaving) and self._can_allocate(row, leaving)
 
-    def _is_leaving(self, uid: str) -> bool:
-        entry = self._view.nodes.pod(uid)
-        return entry is None or entry[0].terminating
+    def _is_leaving(self, user: ClaimConsumer) -> bool:
+        entry = self._view.nodes.pod(user.uid)
+        if entry is None:
+            return user.resource == "pods" and not user.api_group
+        return entry[0].terminating

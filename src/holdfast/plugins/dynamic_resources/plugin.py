@@ -39,13 +39,15 @@ from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources import claim_writes
 from holdfast.plugins.dynamic_resources.binding_conditions import wait_until_prepared
 from holdfast.plugins.dynamic_resources.device_preemption import DevicePreemption
+from holdfast.plugins.dynamic_resources.nominated_claims import can_allocate_beside
 from holdfast.plugins.dynamic_resources.state import (
+    CANNOT_ALLOCATE,
     DynamicResourcesState,
     Limits,
+    device_backed_names,
     with_allocation,
 )
 
-_FIRST_OTHER_RESOURCE = 4
 _STEPS_A_SECOND = 100_000
 """The time limit is counted in search steps of about ten microseconds: there is no clock here."""
 _NODE_EVENTS = ("Add", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeAllocatable")
@@ -74,6 +76,7 @@ class DynamicResources:
             "DeviceClass": ("Add", "Update"),
             "Node": _NODE_EVENTS,
             "Pod": ("UpdatePodGeneratedResourceClaim",),
+            "AssignedPod": ("Add",),
         },
     )
 
@@ -105,7 +108,7 @@ class DynamicResources:
         """Find the pod's claims and those that are not allocated yet."""
         inventory: Inventory | None = view.world.devices
         claimed = bool(pod.pod.spec.resource_claims)
-        extended = self._extended(pod, view) if inventory is not None else ()
+        extended = () if inventory is None else device_backed_names(pod, view.nodes, inventory)
         if not claimed and not extended:
             return Skip()
         if inventory is None:
@@ -130,8 +133,21 @@ class DynamicResources:
     def filter(
         self, state: DynamicResourcesState, rows: Rows, change: PodChange = NO_CHANGE
     ) -> Verdicts:
-        """Return a verdict a row; added or removed pods do not change it."""
-        return state.verdicts(rows)
+        """Return a verdict a row; pods that are added must get their devices, too.
+
+        Removed pods do not matter: their claims are deallocated later.
+        """
+        verdicts = state.verdicts(rows)
+        for position, row in change.positions_in(rows) if change.added else ():
+            if not verdicts[position] and not self._fits_beside(state, row, change):
+                verdicts[position] = Code.UNRESOLVABLE
+        return verdicts
+
+    def _fits_beside(self, state: DynamicResourcesState, row: int, change: PodChange) -> bool:
+        nominated = change.added.get(row, ())
+        if not nominated or not self._preempt_devices:
+            return True
+        return can_allocate_beside(state, row, nominated, state.inventory.allocated_devices)
 
     def depends_on_pods(self, _state: DynamicResourcesState) -> None:
         """Return None: evicting pods frees no devices until their claims are deallocated."""
@@ -140,7 +156,7 @@ class DynamicResources:
         self, state: DynamicResourcesState, row: int, change: PodChange = NO_CHANGE
     ) -> tuple[str, ...]:
         """Return why the row is rejected."""
-        return (state.reason(row),)
+        return (state.reason(row) or CANNOT_ALLOCATE,)
 
     def count_reasons(self, state: DynamicResourcesState, rows: Rows) -> Mapping[str, int]:
         """Count the rejection reasons over rows."""
@@ -179,10 +195,17 @@ class DynamicResources:
         if state.old_extended_claim is not None:
             calls = claim_writes.deletion(state.old_extended_claim, state.pod)
             return PostFilterResult(self.name, "deletion of ResourceClaim completed", calls=calls)
-        preemption = None
-        if self._preempt_devices:
-            preemption = DevicePreemption(self.name, state, rejection, view).result()
-        return preemption or PostFilterResult(self.name, "still not schedulable")
+        result = self._preempt(state, rejection, view) if self._preempt_devices else None
+        return result or PostFilterResult(self.name, "still not schedulable")
+
+    def _preempt(
+        self, state: DynamicResourcesState, rejection: Rejection, view: View
+    ) -> PostFilterResult | None:
+        pod, nodes = state.pod, view.nodes
+        if not nodes.has_pods_below(pod.priority) and not view.world.nominations.node_of(pod.uid):
+            # The common case: nobody may be evicted, so no claim needs to be looked at.
+            return None
+        return DevicePreemption(self.name, state, rejection, view).result()
 
     def reserve(self, state: DynamicResourcesState, placement: Placement) -> Reject | None:
         """Allocate devices on the chosen node; the allocations are in flight until stored."""
@@ -199,7 +222,7 @@ class DynamicResources:
         except AllocationError as failure:
             return Reject(Code.ERROR, (failure.message,))
         if found is None:
-            return Reject(Code.UNRESOLVABLE, ("cannot allocate all claims",))
+            return Reject(Code.UNRESOLVABLE, (CANNOT_ALLOCATE,))
         allocations = unallocated.allocator.write(found, node.name)
         for claim, allocation in zip(unallocated.claims, allocations, strict=True):
             allocated = with_allocation(claim, allocation)
@@ -238,6 +261,8 @@ class DynamicResources:
             case "UnschedulablePod":
                 own = event.new is not None and event.new.uid == pod.pod.uid
                 return own and self._claims_not_ready(event.new, view) is None
+            case "AssignedPod":
+                return self._preempt_devices and _may_be_evicted(event.new, pod, view)
             case "Node":
                 return event.action in _NODE_EVENTS
             case "DeviceClass" | "ResourceSlice":
@@ -272,16 +297,6 @@ class DynamicResources:
             return Reject(Code.UNRESOLVABLE, (not_ready.message,))
         return None
 
-    @staticmethod
-    def _extended(pod: PodInfo, view: View) -> tuple[str, ...]:
-        """Return the names of the pod's extended resources that a device class serves."""
-        others = [r for r, amount in pod.request if r >= _FIRST_OTHER_RESOURCE and amount]
-        if not others:
-            return ()
-        names = (view.nodes.resources[r] for r in others)
-        inventory: Inventory = view.world.devices
-        return tuple(sorted(n for n in names if inventory.device_class_for(n) is not None))
-
 
 def _claim_error(claim: ResourceClaim, inventory: Inventory) -> str:
     """Return why a claim cannot be allocated on any node, or ""."""
@@ -309,8 +324,24 @@ def _got_less_important_user(
 ) -> bool:
     """Return whether a pod of lower priority began to use a claim: it may be evicted for it."""
     known = {user.uid for user in old.status.reserved_for} if old is not None else set()
-    added = (view.nodes.pod(user.uid) for user in new.status.reserved_for if user.uid not in known)
-    return any(entry is not None and entry[0].priority < pod.priority for entry in added)
+    added = (user.uid for user in new.status.reserved_for if user.uid not in known)
+    return any(_is_bound_and_lower(uid, pod, view) for uid in added)
+
+
+def _may_be_evicted(bound: Pod | None, pod: PodInfo, view: View) -> bool:
+    """Return whether a pod that was just bound may be evicted for its devices."""
+    if bound is None or not (
+        bound.spec.resource_claims or bound.status.extended_resource_claim_status
+    ):
+        return False
+    return _is_bound_and_lower(bound.uid, pod, view)
+
+
+def _is_bound_and_lower(uid: str, pod: PodInfo, view: View) -> bool:
+    entry = view.nodes.pod(uid)
+    if entry is None or view.nodes.is_assumed(uid):
+        return False
+    return entry[0].priority < pod.priority
 
 
 def _is_extended_claim_of(claim: ResourceClaim, pod: Pod) -> bool:

@@ -34,14 +34,16 @@ from holdfast.devices.inventory import Inventory
 from holdfast.framework.plugin import Code, Rows, Verdicts
 from holdfast.plugins.dynamic_resources.binding_conditions import is_unavailable
 
+_FIRST_OTHER_RESOURCE = 4
 UNAVAILABLE, OLD_EXTENDED_CLAIM = 4, 5
 """More codes: an allocated claim is not usable there; an old extended resource claim exists."""
 _VERDICTS = np.array(
     [Code.PASS, Code.UNRESOLVABLE, Code.UNRESOLVABLE, Code.ERROR, Code.UNRESOLVABLE,
      Code.UNRESOLVABLE], np.int8,
 )  # fmt: skip
+CANNOT_ALLOCATE = "cannot allocate all claims"
 _MESSAGES = {
-    DOES_NOT_FIT: "cannot allocate all claims",
+    DOES_NOT_FIT: CANNOT_ALLOCATE,
     INVALID_POOL: "invalid resource pools were encountered",
     UNAVAILABLE: "resourceclaim not available on the node",
     OLD_EXTENDED_CLAIM: "cannot schedule extended resource claim",
@@ -255,6 +257,11 @@ class DynamicResourcesState:
                 mask[:] = False
         return mask
 
+    def has_allocatable(self, name: str, row: int) -> bool:
+        """Return whether a node has a resource of its own, so that no devices serve it there."""
+        resource, allocatable = self.nodes.resources.id(name), self.nodes.allocatable
+        return resource < len(allocatable) and bool(allocatable[resource, row] > 0)
+
     def _device_served(self, rows: Rows) -> NDArray[np.int64]:
         """Return a bit set a row: the extended resources that its devices must serve."""
         device_served = np.zeros(len(rows), np.int64)
@@ -264,6 +271,15 @@ class DynamicResourcesState:
             own = allocatable[resource, rows] > 0 if resource < len(allocatable) else False
             device_served |= np.where(own, 0, 1 << i)
         return device_served
+
+
+def device_backed_names(pod: PodInfo, nodes: NodeTable, inventory: Inventory) -> tuple[str, ...]:
+    """Return the names of the pod's extended resources that a device class serves."""
+    others = [r for r, amount in pod.request if r >= _FIRST_OTHER_RESOURCE and amount]
+    if not others:
+        return ()
+    names = (nodes.resources[r] for r in others)
+    return tuple(sorted(n for n in names if inventory.device_class_for(n) is not None))
 
 
 def usable_nodes(claim: ResourceClaim, nodes: NodeTable) -> Bools:

@@ -1,0 +1,71 @@
+"""Devices for pods that are nominated to a node: less important pods must leave them free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.api.devices import ResourceClaim
+from holdfast.columns.pod_info import PodInfo
+from holdfast.devices.allocated_devices import AllocatedDevices
+from holdfast.devices.claims import ClaimNotReady, claims_of_pod, in_flight_uid
+from holdfast.devices.errors import AllocationError
+from holdfast.devices.extended_resources import (
+    create_requests_and_mappings,
+    extended_resource_claim,
+)
+from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, device_backed_names
+
+
+def can_allocate_beside(
+    state: DynamicResourcesState,
+    row: int,
+    nominated: Iterable[PodInfo],
+    allocated_devices: AllocatedDevices,
+) -> bool:
+    """Return whether a row has devices for the nominated pods and for the pod itself.
+
+    A search that fails counts as none, like one that finds nothing.
+    """
+    unallocated, node = state.unallocated_on(row), state.nodes.nodes[row]
+    if node is None:
+        return False
+    if unallocated.allocator is None:
+        return not unallocated.error
+    others = _unallocated_claims(state, row, nominated)
+    for claim in unallocated.claims:
+        others.pop(claim.uid, None)
+    inventory, steps = state.inventory, state.limits.steps
+    try:
+        allocator = unallocated.allocator
+        if others:
+            allocator = inventory.allocator((*others.values(), *unallocated.claims))
+        pools = inventory.pools_of(node)
+        return allocator.solve(node, pools, allocated_devices, steps) is not None
+    except AllocationError:
+        return False
+
+
+def _unallocated_claims(
+    state: DynamicResourcesState, row: int, pods: Iterable[PodInfo]
+) -> dict[str, ResourceClaim]:
+    """Return the claims that would be allocated if these pods were placed on a row, by uid."""
+    inventory = state.inventory
+    found: dict[str, ResourceClaim] = {}
+    for pod in pods:
+        try:
+            claims = claims_of_pod(pod.pod, inventory.claims)
+        except ClaimNotReady:
+            continue
+        for claim in claims:
+            if claim.status.allocation is None and inventory.claims.in_flight(claim.uid) is None:
+                found[claim.uid] = claim
+        names = [
+            name
+            for name in device_backed_names(pod, state.nodes, inventory)
+            if not state.has_allocatable(name, row)
+        ]
+        requests = create_requests_and_mappings(pod.pod, names, inventory.device_class_for)
+        if requests.requests:
+            uid = in_flight_uid(pod.uid)
+            found[uid] = extended_resource_claim(pod.pod, uid, requests)
+    return found
