@@ -190,7 +190,7 @@ def container(name, *, sidecar=False, **amounts):
 async def requests_and_mappings(cluster, *, init=(), regular=()):
     """Run a pod; return its claim's requests, its mappings and the number of its devices."""
     await cluster.create(a_pod("p", initContainers=list(init), containers=list(regular)))
-    assert await cluster.node_of("p") == "n1"
+    assert await cluster.node_of("p") == "n1", await cluster.why("p")
     [claim] = await claims_of(cluster)
     status = (await cluster.pod("p")).status.extended_resource_claim_status
     return (
@@ -222,7 +222,9 @@ async def test_D058_a_quantity_of_zero_makes_no_claim(gpus):
 
 async def test_D060_two_resources_in_two_containers_are_four_requests(gpus):
     await gpus.create(
-        a_device_class("nic", extended_resource_name=NIC),
+        a_device_class(
+            "nic", selectors=['device.driver == "nic.example.com"'], extended_resource_name=NIC
+        ),
         a_slice("n1-nics", node="n1", devices=2, driver="nic.example.com"),
     )
     names = {f"container-{i}-request-{j}" for i in (0, 1) for j in (0, 1)}
