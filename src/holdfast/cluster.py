@@ -131,7 +131,7 @@ class Components:
         )
         self.controllers = ControllerManager(
             client_for("system:kube-controller-manager"), clock,
-            settings=controller_settings(chosen.profiles.values()),
+            settings=controller_settings(chosen.profiles.values(), scheduler.feature_gates),
         )  # fmt: skip
         self.simulated_nodes = SimulatedNodes(
             client_for("system:nodes"),

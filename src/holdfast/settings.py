@@ -125,10 +125,11 @@ class ResourcePolicySettings:
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """The settings of the controllers, which are arguments of the scheduler's plugins."""
+    """The settings of the controllers: arguments of the scheduler's plugins, and the gates."""
 
     reservations: ReservationSettings = field(default_factory=ReservationSettings)
     resource_policies: ResourcePolicySettings = field(default_factory=ResourcePolicySettings)
+    feature_gates: FeatureGates = field(default_factory=FeatureGates)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,26 @@ async def test_D075_all_devices_charge_32_and_alternatives_the_maximum(api):
     assert await used(api) == {GPU: "38"}
 
 
+async def test_D075_a_claim_of_a_beta_version_charges_what_it_charges_as_v1(api):
+    await set_quota(api, {GPU: "6"})
+    flat = {"deviceClassName": "gpu", "count": 2, "allocationMode": "ExactCount"}
+    for version, request in (
+        ("v1beta1", {"name": "a", **flat}),
+        ("v1beta2", {"name": "a", "exactly": flat}),
+    ):
+        path = CLAIMS.replace("/v1/", f"/{version}/")
+        body = {**claim(), "apiVersion": f"resource.k8s.io/{version}"}
+        body["spec"] = {"devices": {"requests": [request]}}
+        assert (await post(api, path, named(body, version)))[0] == 201
+    assert await used(api) == {GPU: "4"}
+    alternatives = [{"name": str(count), **flat, "count": count} for count in (1, 3)]
+    body = {**claim(), "apiVersion": "resource.k8s.io/v1beta1"}
+    body["spec"] = {"devices": {"requests": [{"name": "a", "firstAvailable": alternatives}]}}
+    refused = f"requested: {GPU}=3, used: {GPU}=4, limited: {GPU}=6"
+    answer = await post(api, CLAIMS.replace("/v1/", "/v1beta1/"), named(body, "either"))
+    assert (answer[0], answer[1].endswith(refused)) == (403, True)
+
+
 async def test_a_quota_without_a_status_is_not_enforced(api):
     await api.create(QUOTAS, quota({"pods": "0"}))
     assert (await post(api, PODS, pod()))[0] == 201

@@ -22,6 +22,7 @@ class Lookups:
     """A cluster with the class ``gpu`` for ``example.com/gpu``, and without pods and claims."""
 
     now = 0.0
+    extended_resources = True
 
     def extended_name_of(self, device_class):
         return "example.com/gpu" if device_class == "gpu" else ""

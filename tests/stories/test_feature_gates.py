@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.api.scheme import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS
+from holdfast.api.scheme import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from holdfast.errors import NotFound
 from holdfast.feature_gates import FeatureGates
 from holdfast.testing import (
@@ -14,6 +14,7 @@ from holdfast.testing import (
     a_slice,
     a_taint_rule,
 )
+from holdfast.testing.builders import an_object
 
 OFF = FeatureGates.parse("DynamicResourceAllocation=false")
 
@@ -81,6 +82,28 @@ async def test_D089_a_running_pod_keeps_its_device_while_its_feature_is_off(one_
         assert await one_gpu.pod("p") == before
     await one_gpu.create(a_claim("c", device_class="gpu"), user("q", "c"))
     assert await one_gpu.node_of("q") == ""
+
+
+async def test_D089_quotas_without_extended_resources_and_without_devices(one_gpu):
+    """Without extended resources claims charge only their class; without devices pods charge."""
+    extended, by_class = "requests.example.com/gpu", "gpu.deviceclass.resource.k8s.io/devices"
+    hard = {extended: "1", by_class: "2", "pods": "5"}
+    await one_gpu.create(an_object(RESOURCE_QUOTAS, "q", {"hard": hard}, namespace="default"))
+    await one_gpu.create(a_claim("c", device_class="gpu"))
+    for gates, used in (
+        ("", {extended: "1", by_class: "1", "pods": "0"}),
+        ("DRAExtendedResource=false", {extended: "0", by_class: "2", "pods": "0"}),
+        ("DynamicResourceAllocation=false", {extended: "0", by_class: "0", "pods": "1"}),
+    ):
+        one_gpu.feature_gates = FeatureGates.parse(gates)
+        await one_gpu.restart()
+        if "Extended" in gates:
+            await one_gpu.create(a_claim("d", device_class="gpu"))
+        elif "Dynamic" in gates:
+            await one_gpu.create(a_pod("p"))
+        await one_gpu.settle()
+        quota = await one_gpu.client.get(RESOURCE_QUOTAS, "q", "default")
+        assert (gates, quota.status.used) == (gates, used)
 
 
 async def test_a_device_taint_rule_keeps_pods_away_until_it_is_deleted(one_gpu):

@@ -76,7 +76,8 @@ class ControllerManager:
             self.metrics, settings or ControllerSettings(),
         )  # fmt: skip
         self._running: dict[Reconciler, asyncio.Task[None]] = {}
-        self._not_started = list(kinds)
+        gates = self._context.settings.feature_gates
+        self._not_started = [k for k in kinds if k.feature is None or gates.enabled(k.feature)]
         self._runs_garbage_collector = kinds is CONTROLLERS
         self._rediscovery: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()

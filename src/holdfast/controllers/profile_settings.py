@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.engine.profile import Profile
+from holdfast.feature_gates import FeatureGates
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.arguments import ReservationArgs
 from holdfast.plugins.resource_policy import ResourcePolicyPlugin
 from holdfast.settings import ControllerSettings, ReservationSettings, ResourcePolicySettings
 
 
-def controller_settings(profiles: Iterable[Profile]) -> ControllerSettings:
+def controller_settings(
+    profiles: Iterable[Profile], feature_gates: FeatureGates | None = None
+) -> ControllerSettings:
     """Read the settings of each controller from the first profile that has its plugin."""
     plugins = [plugin for profile in profiles for plugin in profile.plugins]
     reservation = next((p for p in plugins if isinstance(p, ReservationPlugin)), None)
@@ -22,6 +25,7 @@ def controller_settings(profiles: Iterable[Profile]) -> ControllerSettings:
     return ControllerSettings(
         reservation_settings(ReservationArgs() if reservation is None else reservation.args),
         ResourcePolicySettings(policy is not None and policy.args.drain_excess),
+        feature_gates or FeatureGates(),
     )
 
 

@@ -14,6 +14,7 @@ from holdfast.client.workqueue import WorkQueue, run_workers
 from holdfast.clock import Clock
 from holdfast.controllers.metrics import ControllerMetrics
 from holdfast.errors import Conflict, HoldfastError, Retryable
+from holdfast.feature_gates import Feature
 from holdfast.settings import ControllerSettings
 
 EVENT_AFTER_FAILURES = 5
@@ -37,10 +38,12 @@ class ControllerContext:
 class Reconciler:
     """A controller. Subclasses add event handlers that enqueue keys, and implement ``reconcile``.
 
-    A controller is started only on an API server that serves all ``required_resources``.
+    A controller is started only if its ``feature`` is on, and only on an API server that serves
+    all ``required_resources``.
     """
 
     name = ""
+    feature: Feature | None = None
     required_resources: tuple[Resource[Any], ...] = ()
     workers = 2
 

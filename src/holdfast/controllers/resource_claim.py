@@ -32,6 +32,7 @@ from holdfast.controllers.planned_writes import (
 )
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import NotFound, Refused, Retryable
+from holdfast.feature_gates import Feature
 
 MAX_DELETED_PODS = 10_000
 _POD, _CLAIM = "pod:", "claim:"
@@ -98,6 +99,7 @@ class ResourceClaimController(Reconciler):
     """Watch pods, claims and templates; keys are ``pod:`` or ``claim:`` and namespace/name."""
 
     name = "resourceclaim-controller"
+    feature = Feature.DYNAMIC_RESOURCE_ALLOCATION
     required_resources = (RESOURCE_CLAIMS, TEMPLATES, PODS)
 
     def __init__(self, context: ControllerContext) -> None:

@@ -33,6 +33,7 @@ from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import Patch, Plan, execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import Conflict, NotFound
+from holdfast.feature_gates import Feature
 from holdfast.quota import scopes
 from holdfast.quota.amounts import ZERO, Usage, add_usage, growth, parse_amounts, to_texts
 from holdfast.quota.charging import count_usage
@@ -62,15 +63,19 @@ _TYPED: Mapping[GroupResource, Resource[Any]] = {
 
 
 class ListedObjects:
-    """The objects of a namespace, by resource, and the device classes."""
+    """The objects of a namespace, by resource, and the device classes.
+
+    Without ``classes``, claims do not charge the keys of extended resources.
+    """
 
     def __init__(
         self,
         now: float,
         objects: Mapping[GroupResource, Sequence[Any]] = NONE,
-        classes: Mapping[str, DeviceClass] = NONE,
+        classes: Mapping[str, DeviceClass] | None = NONE,
     ) -> None:
-        self.now, self.objects, self._classes = now, objects, classes
+        self.now, self.objects, self._classes = now, objects, classes or NONE
+        self.extended_resources = classes is not None
         self.pods: Sequence[Pod] = objects.get(_PODS, ())
         self._pods = {(pod.namespace, pod.name): pod for pod in self.pods}
         self._claims: dict[tuple[str, str], list[ResourceClaim]] = {}
@@ -134,15 +139,19 @@ class ResourceQuotaController(Reconciler):
     """Watch quotas and what they count; keys are those of quotas."""
 
     name = "resourcequota-controller"
-    required_resources = (
-        RESOURCE_QUOTAS, PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, DEVICE_CLASSES,
-    )  # fmt: skip
+    required_resources: tuple[Resource[Any], ...] = (
+        RESOURCE_QUOTAS,
+        PODS,
+        SERVICES,
+        PERSISTENT_VOLUME_CLAIMS,
+    )
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         informers = context.informers
         self._quotas = informers.get(RESOURCE_QUOTAS)
-        self._classes = informers.get(DEVICE_CLASSES)
+        self._gates = context.settings.feature_gates
+        self._classes: Mapping[str, DeviceClass] = NONE
         self._quotas_in: ObjectIndex[ResourceQuota] = ObjectIndex(lambda q: q.namespace)
         self._not_before: dict[str, float] = {}
         self._counted = CountedResources(
@@ -153,8 +162,12 @@ class ResourceQuotaController(Reconciler):
         informers.get(PODS).add_handler(self._on_pod)
         informers.get(SERVICES).add_handler(self._on_service)
         informers.get(PERSISTENT_VOLUME_CLAIMS).add_handler(self._on_volume_claim)
-        informers.get(RESOURCE_CLAIMS).add_handler(self._on_claim)
-        self._classes.add_handler(self._on_class)
+        if self._gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION):
+            self.required_resources += (RESOURCE_CLAIMS, DEVICE_CLASSES)
+            informers.get(RESOURCE_CLAIMS).add_handler(self._on_claim)
+            classes = informers.get(DEVICE_CLASSES)
+            classes.add_handler(self._on_class)
+            self._classes = classes.cache
 
     async def run(self) -> None:
         """Process the queue until ``stop``."""
@@ -269,6 +282,8 @@ class ResourceQuotaController(Reconciler):
         wanted = resources_of(quota.spec.hard)
         if any(map(is_extended_key, quota.spec.hard)):
             wanted |= {_PODS: None}
+        if not self._gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION):
+            wanted.pop(_CLAIMS, None)
         counted = [resource for resource in wanted if resource not in _TYPED]
         served = await self._counted.follow(quota.key, counted)
         objects: dict[GroupResource, tuple[Any, ...]] = {}
@@ -277,7 +292,8 @@ class ResourceQuotaController(Reconciler):
             if known is not None:
                 objects[resource] = await list_all(self.client, known, quota.namespace)
         now = self.clock.now()
-        return ListedObjects(now, objects, self._classes.cache), len(served) == len(counted)
+        classes = self._classes if self._gates.enabled(Feature.EXTENDED_RESOURCE) else None
+        return ListedObjects(now, objects, classes), len(served) == len(counted)
 
 
 async def list_all(client: Client, resource: Resource[T], namespace: str) -> tuple[T, ...]:

@@ -42,6 +42,11 @@ class Lookups(Protocol):
         """The time, in seconds since 1970."""
         ...
 
+    @property
+    def extended_resources(self) -> bool:
+        """Whether claims charge the keys of extended resources: the gate DRAExtendedResource."""
+        ...
+
     def extended_name_of(self, device_class: str) -> str:
         """Return the explicit extended resource name of a device class, or ""."""
         ...
@@ -172,6 +177,8 @@ def claim_usage(claim: ResourceClaim, lookups: Lookups) -> Usage:
     extended: Usage = {}
     for device_class, count in devices.items():
         usage[device_class + PER_DEVICE_CLASS] = count
+        if not lookups.extended_resources:
+            continue
         extended[IMPLICIT_REQUESTS + device_class] = count
         if name := lookups.extended_name_of(device_class):
             add_usage(extended, {REQUESTS + name: count})

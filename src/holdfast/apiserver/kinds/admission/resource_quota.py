@@ -17,6 +17,7 @@ from holdfast.apiserver.descriptor import AdmissionPlugin
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode, value_builder
 from holdfast.errors import Details, Forbidden
+from holdfast.feature_gates import Feature
 from holdfast.quota.charging import Charge, Refusal, charge_write
 from holdfast.quota.evaluators import IGNORED, evaluator_of
 from holdfast.store import ObjectKey, Store, StoredObject
@@ -33,6 +34,7 @@ class StoredLookups:
 
     store: Store
     now: float
+    extended_resources: bool
 
     def extended_name_of(self, device_class: str) -> str:
         """Return the explicit extended resource name of a device class, or ""."""
@@ -72,7 +74,8 @@ def charge_quotas(op: Operation, new: JsonObject, old: JsonObject | None) -> Non
     if before is not None and not evaluator.may_grow(after, before):
         return
     quotas = [convert_object(decode(each), ResourceQuota) for each in stored]
-    lookups = StoredLookups(op.context.store, op.context.clock.now())
+    extended = op.context.feature_gates.enabled(Feature.EXTENDED_RESOURCE)
+    lookups = StoredLookups(op.context.store, op.context.clock.now(), extended)
     enforce = subresource != "status"
     result = charge_write(quotas, evaluator, after, before, lookups, enforce=enforce)
     if isinstance(result, Refusal):
