@@ -23,6 +23,7 @@ from pathlib import Path
 
 import backlog
 import decisions
+import devices
 import memory
 import policies
 import preemption
@@ -30,7 +31,10 @@ import reservations
 from kinds import KINDS
 
 HERE = Path(__file__).parent
-PARTS = ("decisions", "reservations", "policies", "preemption", "backlog", "memory", "server")
+PARTS = (
+    *("decisions", "reservations", "policies", "devices"),
+    *("preemption", "backlog", "memory", "server"),
+)
 NODES, MORE_NODES = (100, 1000, 5000), (100, 1000, 5000, 20_000)
 TARGET_NODES = 5000
 PLACED, MORE_PLACED = (0, 50_000), (0, 50_000, 200_000)
@@ -42,6 +46,7 @@ BACKLOGS, WAITING = ("equal", "labels"), 10_000
 """Kinds and number of unschedulable pods."""
 OWNERS, SCHEDULED, SHARE_OF_OTHERS = 5000, 2000, 0.8
 SHARE_BESIDE_POLICIES = 0.95
+DEVICE_NODES = (500, TARGET_NODES)
 GIBI = 1024.0
 
 
@@ -170,6 +175,18 @@ def measure_policies(table: Table, *, full: bool, repeat: int) -> None:
         table.add(Figure("policies", case.words, nodes, placed, 0, rate, share, target))
 
 
+def measure_devices(table: Table, *, full: bool, repeat: int) -> None:
+    """Measure pods that use devices, each with a claim of its own or an extended resource."""
+    del full, repeat
+    for nodes in DEVICE_NODES:
+        for name, case in devices.CASES.items():
+            table.now(f"devices, {case.words}, {nodes:,} nodes")
+            found = devices.measure(name, nodes)
+            target = case.target if nodes == TARGET_NODES else None
+            words = f"devices: {case.words}"
+            table.add(Figure("devices", words, nodes, 0, 0, found.per_second, None, target))
+
+
 def measure_preemption(table: Table, *, full: bool, repeat: int) -> None:
     """Measure preemptions on a cluster full of pods of lower priority."""
     del repeat
@@ -226,8 +243,8 @@ def measure_server(table: Table, *, full: bool, repeat: int) -> None:
 
 MEASURES = {
     "decisions": measure_decisions, "reservations": measure_reservations,
-    "policies": measure_policies, "preemption": measure_preemption, "backlog": measure_backlog,
-    "memory": measure_memory, "server": measure_server,
+    "policies": measure_policies, "devices": measure_devices, "preemption": measure_preemption,
+    "backlog": measure_backlog, "memory": measure_memory, "server": measure_server,
 }  # fmt: skip
 
 
@@ -258,7 +275,7 @@ def planned(parts: list[str], *, full: bool) -> int:
     counts = {
         "decisions": len(list(sizes(full))), "memory": 1, "server": 2,
         "reservations": 8 + (len(reservations.COUNTS) if full else 2),
-        "policies": len(policies.CASES),
+        "policies": len(policies.CASES), "devices": len(DEVICE_NODES) * len(devices.CASES),
         "preemption": len(preemption.CASES if full else PREEMPTIONS),
         "backlog": 3 * len(backlog.KINDS if full else BACKLOGS),
     }  # fmt: skip

@@ -38,7 +38,7 @@ def allocate(case):
     pools = {}
     for pod_info in slices:
         pools.setdefault(pod_info.pool, []).append(pod_info)
-    near = [pod_info for pod_info in slices if pod_info.node_name in ("", node.name)]
+    near = [s for s in slices if s.counters or {"", node.name} & s.node_names]
     classes = [convert_object(raw, DeviceClass) for raw in case["classes"] or ()]
     allocator = Allocator(
         [convert_object(raw, ResourceClaim) for raw in case["claims"] or ()],

@@ -8,7 +8,7 @@ signatures. For scores the devices of a class and the allocated ones are counted
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -22,7 +22,9 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.errors import AllocationError, NodeAllocationError
 from holdfast.devices.matching import Matcher, tolerated
-from holdfast.devices.requests import EXACT_COUNT, MAX_DEVICES, RequestAlternative
+from holdfast.devices.node_pools import NodePools
+from holdfast.devices.pools import Pool
+from holdfast.devices.requests import ALL, EXACT_COUNT, MAX_DEVICES, RequestAlternative
 from holdfast.devices.signatures import SignatureBuilder
 
 if TYPE_CHECKING:
@@ -71,13 +73,16 @@ class AllocationCache:
         )
         alternative = _plain_alternative(allocator)
         if alternative is None:
-            return searched
+            return _WithFaultyPools(
+                self._inventory.node_pools, self._nodes, searched, _asks_for_all(allocator)
+            )
         counted = self._cached(
             _FreeDeviceCounts,
             _shape_without_count(allocator.claims[0]),
             lambda: _FreeDeviceCounts(self._inventory, self._nodes, allocator, alternative),
         )
-        return _CountResults(counted, searched, alternative.count)
+        results = _CountResults(counted, searched, alternative.count)
+        return _WithFaultyPools(self._inventory.node_pools, self._nodes, results, False)
 
     def counts(self, device_class: DeviceClass) -> DeviceCounts:
         """Return the number of devices and of allocated devices of a class for each row."""
@@ -117,6 +122,10 @@ def _plain_alternative(allocator: Allocator) -> RequestAlternative | None:
         or len(allocator.claims) > 1
     )
     return alternative if plain and not complex_request else None
+
+
+def _asks_for_all(allocator: Allocator) -> bool:
+    return any(a.allocation_mode == ALL for r in allocator.requests for a in r.alternatives)
 
 
 def _shape_without_count(claim: ResourceClaim) -> Hashable:
@@ -180,7 +189,7 @@ class _FreeDeviceCounts(_RowTable):
         self.free = np.full(capacity, 0, np.int32)
 
     def _evaluate(self, row: int, node: Node) -> None:
-        pools = self._inventory.pools_of(node)
+        pools = self._inventory.node_pools.of(node)
         allocated_devices, matcher, alternative = (
             self._inventory.allocated_devices,
             self._allocator.matcher,
@@ -236,7 +245,7 @@ class DeviceCounts(_RowTable):
         try:
             matching = [
                 candidate.id
-                for pool in self._inventory.pools_of(node)
+                for pool in self._inventory.node_pools.of(node)
                 for candidate in pool.candidates
                 if matcher.selectable(alternative, candidate, node)
             ]
@@ -273,19 +282,22 @@ class _SearchResults(_RowTable):
         self._scores = np.zeros(capacity)
 
     def _evaluate(self, row: int, node: Node) -> None:
-        pools, allocated_devices = self._inventory.pools_of(node), self._inventory.allocated_devices
-        signature = self._signatures.signature(node, pools, allocated_devices)
+        inventory = self._inventory
+        pools = inventory.node_pools.of(node)
+        signature = self._signatures.signature(
+            node, pools, inventory.allocated_devices, inventory.node_pools.changes
+        )
         known = self._by_signature.get(signature)
         if known is None:
             if len(self._by_signature) > self._capacity:
                 self._by_signature.clear()
-            known = self._by_signature[signature] = self._search(node)
+            known = self._by_signature[signature] = self._search(node, pools)
         self._codes[row], self._scores[row] = known
 
-    def _search(self, node: Node) -> tuple[int, int]:
+    def _search(self, node: Node, pools: Sequence[Pool]) -> tuple[int, int]:
         try:
             found = self._allocator.solve(
-                node, self._inventory.pools_of(node), self._inventory.allocated_devices, self._steps
+                node, pools, self._inventory.allocated_devices, self._steps
             )
         except NodeAllocationError:
             return INVALID_POOL, 0
@@ -313,3 +325,38 @@ class _CountResults:
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         return np.zeros(len(rows))
+
+
+class _WithFaultyPools:
+    """Add the faulty pools that nodes report although their devices are for other nodes.
+
+    They are not part of the cached results: a pool is incomplete for a moment whenever a driver
+    publishes its slices, and that must not invalidate the results of all nodes.
+    """
+
+    def __init__(
+        self, pools: NodePools, nodes: NodeTable, results: AllocationResults, asks_for_all: bool
+    ) -> None:
+        self._pools = pools
+        self._nodes = nodes
+        self._results = results
+        self._asks_for_all = asks_for_all
+
+    def codes(self, rows: Rows) -> Codes:
+        codes = self._results.codes(rows)
+        if not self._pools.has_faulty:
+            return codes
+        if self._asks_for_all:
+            return np.where(self._sees_fault(rows, invalid=False), ERROR, codes).astype(np.int8)
+        invalid = (codes == DOES_NOT_FIT) & self._sees_fault(rows, invalid=True)
+        return np.where(invalid, INVALID_POOL, codes).astype(np.int8)
+
+    def scores(self, rows: Rows) -> NDArray[np.float64]:
+        return self._results.scores(rows)
+
+    def _sees_fault(self, rows: Rows, *, invalid: bool) -> NDArray[np.bool_]:
+        without = self._pools.nodes_without_fault(invalid=invalid)
+        if without is None:
+            return np.zeros(len(rows), np.bool_)
+        others = [row for name in without if (row := self._nodes.row_of.get(name)) is not None]
+        return np.isin(rows, others, invert=True)

@@ -22,13 +22,13 @@ from holdfast.devices.allocator import Allocator
 from holdfast.devices.claims import Claims
 from holdfast.devices.device_backed_resource import DeviceBackedResource
 from holdfast.devices.features import Features
-from holdfast.devices.pools import Pool, gather_pools
+from holdfast.devices.node_pools import ALL_NODES, NodePools
+from holdfast.devices.pools import Pool
 from holdfast.devices.slice_tracker import SliceTracker
-from holdfast.devices.slices import DeviceId, PoolId, SliceInfo
+from holdfast.devices.slices import SliceInfo
 
 IMPLICIT_PREFIX = DEVICE_CLASS_PREFIX
 """Each device class is also an extended resource: this prefix followed by the class name."""
-_Slices = dict[str, SliceInfo]
 _Taken = DeviceClass | DeviceTaintRule | ResourceSlice | ResourceClaim | Node
 
 
@@ -42,13 +42,9 @@ class Inventory:
         self.features = features or Features()
         self.selectors = DeviceSelectors(list_attributes=self.features.list_attributes)
         self.classes = Classes()
-        self.claims = Claims(self._device_changed)
+        self.node_pools = NodePools(self.features, self._invalidate)
         self._tracker = SliceTracker()
-        self._slices: _Slices = {}
-        self._of_node: dict[str, _Slices] = {}
-        self._of_pool: dict[PoolId, _Slices] = {}
-        self._versions: dict[str, int] = {}
-        self._pools: dict[str, tuple[Node, int, int, tuple[Pool, ...]]] = {}
+        self.claims = Claims(self.node_pools.device_changed)
         self.allocation_cache = AllocationCache(self, nodes)
 
     # --- read by plugins
@@ -61,7 +57,7 @@ class Inventory:
     @property
     def slices(self) -> Collection[SliceInfo]:
         """All known slices."""
-        return self._slices.values()
+        return self.node_pools.slices
 
     def device_class_for(self, resource: str) -> str | None:
         """Return the device class of an extended resource, or None (epoch ``classes``)."""
@@ -94,20 +90,8 @@ class Inventory:
         return Allocator(claims, self.classes.by_name, self.selectors, self.features)
 
     def pools_of(self, node: Node) -> tuple[Pool, ...]:
-        """Return the pools with devices for this node, in search order."""
-        of_all_nodes = self._versions.get("", 0)
-        own = self._versions.get(node.name, 0)
-        known = self._pools.get(node.name)
-        if known is not None and known[0] is node and known[1:3] == (of_all_nodes, own):
-            return known[3]
-        slices = {**self._of_node.get(node.name, {}), **self._of_node.get("", {})}
-        by_pool = {
-            pool: tuple(self._of_pool[pool].values())
-            for pool in {slice_info.pool for slice_info in slices.values()}
-        }
-        pools = gather_pools(slices.values(), by_pool, node, self.features)
-        self._pools[node.name] = (node, of_all_nodes, own, pools)
-        return pools
+        """Return the pools that a search on this node sees, in search order."""
+        return self.node_pools.with_faulty(node)
 
     # --- events
 
@@ -129,7 +113,7 @@ class Inventory:
     def delete(self, obj: _Taken) -> None:
         """Remove an object; an unknown object is ignored."""
         if isinstance(obj, Node):
-            self._pools.pop(obj.name, None)
+            self.node_pools.delete_node(obj.name)
         elif isinstance(obj, ResourceClaim):
             self.claims.delete(obj)
             self._nodes.epochs.bump("claims")
@@ -140,63 +124,25 @@ class Inventory:
             self._replace_slices(self._tracker.delete_rule(obj.name))
         else:
             self._tracker.delete_slice(obj.name)
-            self._drop_slice(obj.name)
+            self.node_pools.delete(obj.name)
 
     def fork(self, nodes: NodeTable) -> Inventory:
         """Return an independent copy over a fork of the node table."""
         copy = Inventory(nodes, self.features)
         copy.selectors = self.selectors
         copy.classes = self.classes.fork()
-        copy.claims = self.claims.fork(copy._device_changed)
         copy._tracker = self._tracker.fork()
-        copy._slices = dict(self._slices)
-        copy._of_node = {name: dict(slices) for name, slices in self._of_node.items()}
-        copy._of_pool = {pool: dict(slices) for pool, slices in self._of_pool.items()}
-        copy._versions = dict(self._versions)
-        copy._pools = dict(self._pools)
+        copy.node_pools = self.node_pools.fork(copy._invalidate)
+        copy.claims = self.claims.fork(copy.node_pools.device_changed)
         return copy
-
-    # --- slices
 
     def _replace_slices(self, slices: Iterable[ResourceSlice]) -> None:
         for slice_ in slices:
-            self._drop_slice(slice_.name)
-            self._add_slice(SliceInfo(slice_))
-
-    def _add_slice(self, slice_info: SliceInfo) -> None:
-        self._slices[slice_info.name] = slice_info
-        self._of_node.setdefault(slice_info.node_name, {})[slice_info.name] = slice_info
-        self._of_pool.setdefault(slice_info.pool, {})[slice_info.name] = slice_info
-        self._pool_changed(slice_info)
-
-    def _drop_slice(self, name: str) -> None:
-        slice_info = self._slices.pop(name, None)
-        if slice_info is None:
-            return
-        self._pool_changed(slice_info)
-        for index, key in ((self._of_node, slice_info.node_name), (self._of_pool, slice_info.pool)):
-            del index[key][name]  # type: ignore[index]
-            if not index[key]:  # type: ignore[index]
-                del index[key]  # type: ignore[arg-type]
-        if slice_info.node_name and slice_info.node_name not in self._of_node:
-            # Versions start at 0 again, so results cached under the old ones must go too.
-            self._versions.pop(slice_info.node_name, None)
-            self._pools.pop(slice_info.node_name, None)
-
-    def _pool_changed(self, slice_info: SliceInfo) -> None:
-        """Invalidate every node with slices of this pool: it may have become complete or not."""
-        for node in {other.node_name for other in self._of_pool[slice_info.pool].values()}:
-            self._versions[node] = self._versions.get(node, 0) + 1
-            self._invalidate(node)
-
-    def _device_changed(self, device: DeviceId) -> None:
-        slices = self._of_pool.get(device[:2], {})
-        for node in {slice_info.node_name for slice_info in slices.values()}:
-            self._invalidate(node)
+            self.node_pools.upsert(SliceInfo(slice_))
 
     def _invalidate(self, node: str) -> None:
-        """Invalidate the results of one node, or of all nodes for the empty name."""
-        if not node:
+        """Invalidate the results of one node, or of all nodes."""
+        if node == ALL_NODES:
             self._nodes.epochs.bump("devices")
         elif (row := self._nodes.row_of.get(node)) is not None:
             self._nodes.journal.log(row)

@@ -11,18 +11,20 @@ from holdfast.devices.features import Features
 from holdfast.devices.slices import DeviceCandidate, PoolId, SliceInfo
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Pool:
     """The devices of one pool that are available on a node.
 
-    ``on_other_nodes`` are devices of the same pool for other nodes: they are not candidates, but
-    may have consumed the pool's counters. A pool with an ``invalid_reason`` has no candidates.
+    ``counters`` are the counter sets that its candidates consume, ``consumers`` the devices that
+    consume each set: also devices for other nodes, which are no candidates here. A pool with an
+    ``invalid_reason`` has no candidates.
     """
 
     id: PoolId
     candidates: tuple[DeviceCandidate, ...] = ()
-    on_other_nodes: tuple[DeviceCandidate, ...] = ()
     counters: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
+    consumers: Mapping[str, Sequence[DeviceCandidate]] = field(default_factory=dict)
+    shares_counters_with_other_nodes: bool = False
     incomplete: bool = False
     invalid_reason: str = ""
 
@@ -30,6 +32,16 @@ class Pool:
     def label(self) -> str:
         """``driver/pool``, for messages."""
         return "/".join(self.id)
+
+    @property
+    def is_faulty(self) -> bool:
+        """Whether the pool is incomplete or invalid, so that its devices cannot be allocated."""
+        return self.incomplete or bool(self.invalid_reason)
+
+    @property
+    def selects_nodes_by_device(self) -> bool:
+        """Whether a candidate may be unavailable on a node that sees its slice."""
+        return any(c.slice.spec.per_device_node_selection for c in self.candidates)
 
     @property
     def has_binding_conditions(self) -> bool:
@@ -47,18 +59,42 @@ def gather_pools(
 
     ``slices`` are those that may be available on the node, ``pools`` all slices of every pool.
     """
+    built = (
+        build_pool(pool_id, newest, pools.get(pool_id, newest), features)
+        for pool_id, newest in newest_by_pool(slices, node, features)
+    )
+    return in_search_order(pool for pool in built if pool is not None)
+
+
+def newest_by_pool(
+    slices: Iterable[SliceInfo], node: Node, features: Features
+) -> Iterable[tuple[PoolId, list[SliceInfo]]]:
+    """Return the slices that are relevant for a node, of each pool's newest generation."""
     found: dict[PoolId, list[SliceInfo]] = {}
     for slice_info in slices:
         if not features.partitionable_devices and _partitioned(slice_info):
             continue
         if slice_info.is_relevant_for(node):
             _keep_newest(found.setdefault(slice_info.pool, []), slice_info)
-    built = [
-        pool
-        for pool_id, newest in found.items()
-        if (pool := _build(pool_id, newest, pools.get(pool_id, newest), features)) is not None
-    ]
-    return tuple(sorted(built, key=lambda pool: (pool.has_binding_conditions, pool.id)))
+    return found.items()
+
+
+def in_search_order(pools: Iterable[Pool]) -> tuple[Pool, ...]:
+    """Sort pools by driver and name, those with binding conditions last."""
+    return tuple(sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id)))
+
+
+def pool_without_devices(slices: Sequence[SliceInfo], features: Features) -> Pool | None:
+    """Return the pool of these slices for a node that has none of its devices.
+
+    Such a node sees the counters: no device can be allocated from them, but a pool that is
+    incomplete or invalid is reported on every node.
+    """
+    newest: list[SliceInfo] = []
+    for slice_info in slices:
+        if slice_info.counters and features.partitionable_devices:
+            _keep_newest(newest, slice_info)
+    return build_pool(newest[0].pool, newest, slices, features) if newest else None
 
 
 def _partitioned(slice_info: SliceInfo) -> bool:
@@ -73,7 +109,7 @@ def _keep_newest(newest_slices: list[SliceInfo], slice_info: SliceInfo) -> None:
     newest_slices.append(slice_info)
 
 
-def _build(
+def build_pool(
     pool_id: PoolId, here: list[SliceInfo], everywhere: Sequence[SliceInfo], features: Features
 ) -> Pool | None:
     """Build a pool from its slices for the node; None if a newer generation is incomplete."""
@@ -106,7 +142,15 @@ def _validated_pool(
         error = error or _missing_counter(counters, (*candidates, *elsewhere))
     if error:
         return Pool(pool_id, invalid_reason=error)
-    return Pool(pool_id, candidates, elsewhere, counters)
+    consumed = {name for candidate in candidates for name in candidate.consumed_counters}
+    consumers: dict[str, list[DeviceCandidate]] = {name: [] for name in sorted(consumed)}
+    for candidate in (*candidates, *elsewhere) if consumers else ():
+        for name in consumers.keys() & candidate.consumed_counters.keys():
+            consumers[name].append(candidate)
+    used = {name: counters[name] for name in consumers if name in counters}
+    here_ids = {id(candidate) for candidate in candidates}
+    shared = any(id(c) not in here_ids for devices in consumers.values() for c in devices)
+    return Pool(pool_id, candidates, used, consumers, shares_counters_with_other_nodes=shared)
 
 
 def _duplicate(names: list[str], what: str) -> str:

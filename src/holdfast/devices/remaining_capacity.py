@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from holdfast.api.quantity import Quantity
 from holdfast.devices.allocated_devices import AllocatedDevices
@@ -12,7 +12,6 @@ from holdfast.devices.pools import Pool
 from holdfast.devices.requests import RequestAlternative
 from holdfast.devices.slices import DeviceCandidate, DeviceId, PoolId
 
-_Counters = dict[str, dict[str, Quantity]]
 _ZERO = Quantity(0)
 
 
@@ -22,15 +21,12 @@ class RemainingCapacity:
     Chosen devices form a stack: ``deallocate_last`` undoes the latest ``allocate``.
     """
 
-    def __init__(
-        self, pools: Sequence[Pool], allocated_devices: AllocatedDevices, features: Features
-    ) -> None:
+    def __init__(self, allocated_devices: AllocatedDevices, features: Features) -> None:
         self._allocated_devices = allocated_devices
         self._features = features
-        self._pools = {pool.id: pool for pool in pools}
-        self._remaining: dict[PoolId, _Counters] = {}
+        self._remaining: dict[tuple[PoolId, str], dict[str, Quantity]] = {}
         self._consumed: dict[DeviceId, ConsumedCapacity] = {}
-        self._chosen: list[tuple[DeviceCandidate, ConsumedCapacity | None, bool]] = []
+        self._chosen: list[tuple[DeviceCandidate, ConsumedCapacity | None, Pool | None]] = []
 
     def consumed_capacity_for(
         self, alternative: RequestAlternative, candidate: DeviceCandidate
@@ -61,10 +57,10 @@ class RemainingCapacity:
             return False
         if self._has_counters(candidate):
             return True
-        left = self._counters(pool)
         return all(
-            left[set_name][name] >= amount
+            left[name] >= amount
             for set_name, amounts in candidate.consumed_counters.items()
+            for left in (self._counters(pool, set_name),)
             for name, amount in amounts.items()
         )
 
@@ -72,8 +68,8 @@ class RemainingCapacity:
         """Return the remaining amount of every counter of the pool, as one hashable value."""
         return frozenset(
             (set_name, name, amount)
-            for set_name, amounts in self._counters(pool).items()
-            for name, amount in amounts.items()
+            for set_name in pool.counters
+            for name, amount in self._counters(pool, set_name).items()
         )
 
     def allocate(
@@ -82,18 +78,18 @@ class RemainingCapacity:
         """Subtract what a chosen device needs; ``consumed`` is set for a shared device only."""
         needs_counters = bool(candidate.consumed_counters) and not self._has_counters(candidate)
         if needs_counters:
-            self._subtract(self._counters(pool), candidate.consumed_counters, 1)
+            self._subtract(pool, candidate.consumed_counters, 1)
         if consumed is not None:
             used = self._consumed.setdefault(candidate.id, {})
             for name, amount in consumed.items():
                 used[name] = used.get(name, _ZERO) + amount
-        self._chosen.append((candidate, consumed, needs_counters))
+        self._chosen.append((candidate, consumed, pool if needs_counters else None))
 
     def deallocate_last(self) -> None:
         """Undo the latest ``allocate``."""
-        candidate, consumed, used_counters = self._chosen.pop()
-        if used_counters:
-            self._subtract(self._remaining[candidate.id[:2]], candidate.consumed_counters, -1)
+        candidate, consumed, pool = self._chosen.pop()
+        if pool is not None:
+            self._subtract(pool, candidate.consumed_counters, -1)
         if consumed is None:
             return
         used = self._consumed[candidate.id]
@@ -110,20 +106,21 @@ class RemainingCapacity:
             or candidate.id in self._consumed
         )
 
-    def _counters(self, pool: Pool) -> _Counters:
-        left = self._remaining.get(pool.id)
+    def _counters(self, pool: Pool, set_name: str) -> dict[str, Quantity]:
+        """Return what is left of a counter set; computed when the first device needs it."""
+        left = self._remaining.get((pool.id, set_name))
         if left is None:
-            left = {name: dict(amounts) for name, amounts in pool.counters.items()}
-            for candidate in (*pool.candidates, *pool.on_other_nodes):
+            left = self._remaining[pool.id, set_name] = dict(pool.counters[set_name])
+            for candidate in pool.consumers[set_name]:
                 if self._allocated_devices.is_allocated(candidate.id):
-                    self._subtract(left, candidate.consumed_counters, 1)
-            self._remaining[pool.id] = left
+                    for name, amount in candidate.consumed_counters[set_name].items():
+                        left[name] = left[name] - amount
         return left
 
-    @staticmethod
     def _subtract(
-        left: _Counters, amounts: Mapping[str, Mapping[str, Quantity]], times: int
+        self, pool: Pool, amounts: Mapping[str, Mapping[str, Quantity]], times: int
     ) -> None:
         for set_name, counters in amounts.items():
+            left = self._counters(pool, set_name)
             for name, amount in counters.items():
-                left[set_name][name] = left[set_name][name] - amount * times
+                left[name] = left[name] - amount * times

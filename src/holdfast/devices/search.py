@@ -75,7 +75,7 @@ class DeviceSearch:
         self._node = node
         self._matcher = matcher
         self._features = features
-        self._remaining = RemainingCapacity(pools, allocated_devices, features)
+        self._remaining = RemainingCapacity(allocated_devices, features)
         self._all_mode_devices: dict[int, list[tuple[Pool, DeviceCandidate]]] = {}
         self._chosen_by: dict[DeviceId, list[int]] = defaultdict(list)
         self._device_count = [0] * len(claims)

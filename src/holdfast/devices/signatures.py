@@ -2,13 +2,15 @@
 
 The search has the same result on nodes with equal signatures, so it runs once for them. A signature
 lists the devices in search order with the results of selectors and taints, and their constraint
-values, counters and capacity. Names are left out; constraint values are numbered by first use.
+values, counters and capacity. Names are left out; constraint values are numbered by first use. The
+state of a pool is computed once after each change of it, for all nodes that have the pool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
 from weakref import WeakKeyDictionary
 
 from holdfast.api.node import Node
@@ -22,9 +24,23 @@ from holdfast.devices.matching import tolerated
 from holdfast.devices.pools import Pool
 from holdfast.devices.remaining_capacity import RemainingCapacity
 from holdfast.devices.requests import RequestAlternative
-from holdfast.devices.slices import DeviceCandidate
+from holdfast.devices.slices import DeviceCandidate, PoolId
 
 _FAILS = "fails"
+_MAX_STATES = 100_000
+
+
+@dataclass(slots=True)
+class _PoolState:
+    """What a search depends on in one pool: the part that is constant, and all of it, as numbers.
+
+    ``values`` are the constraint values of its devices, in the order of their numbers.
+    """
+
+    constant: int
+    values: tuple[Hashable, ...]
+    version: int = -1
+    number: int = -1
 
 
 class SignatureBuilder:
@@ -44,54 +60,85 @@ class SignatureBuilder:
                 if (name := c.match_attribute or c.distinct_attribute)
             }
         )
-        self._constants: WeakKeyDictionary[DeviceCandidate, Hashable] = WeakKeyDictionary()
+        self._states: WeakKeyDictionary[Pool, _PoolState] = WeakKeyDictionary()
+        self._numbers: dict[Hashable, int] = {}
+        self._next = count()
 
     def signature(
-        self, node: Node, pools: Sequence[Pool], allocated_devices: AllocatedDevices
-    ) -> Hashable:
-        """Return the signature of a node."""
-        remaining = RemainingCapacity(pools, allocated_devices, self._features)
-        numbers: dict[Any, int] = {}
-        return tuple(
-            (
-                pool.incomplete,
-                bool(pool.invalid_reason),
-                remaining.remaining_counters(pool),
-                tuple(self._device(c, node, allocated_devices, numbers) for c in pool.candidates),
-            )
-            for pool in pools
-        )
-
-    def _device(
         self,
-        candidate: DeviceCandidate,
         node: Node,
+        pools: Sequence[Pool],
         allocated_devices: AllocatedDevices,
-        numbers: dict[Any, int],
+        changes: Mapping[PoolId, int],
     ) -> Hashable:
-        constant = self._constants.get(candidate)
-        if constant is None:
-            constant = self._constants[candidate] = self._constant(candidate)
-        identity = candidate.id
-        consumed = allocated_devices.consumed.get(identity)
-        return (
-            constant,
-            identity in allocated_devices.unshared,
-            identity in allocated_devices.shared,
-            frozenset(consumed.items()) if consumed else None,
-            candidate.is_available_on(node),
-            self._partition(candidate, numbers) if self._attributes else None,
-        )
+        """Return the signature of a node; ``changes`` are those of ``NodePools``."""
+        states: list[Hashable] = []
+        values: list[tuple[Hashable, ...]] = []
+        for pool in pools:
+            state = self._states.get(pool)
+            if state is None:
+                state = self._states[pool] = self._new_state(pool)
+            version = changes.get(pool.id, 0)
+            if state.version != version:
+                state.number = self._changed(pool, state, allocated_devices)
+                state.version = version
+            states.append(state.number)
+            if pool.selects_nodes_by_device:
+                states.append(tuple(c.is_available_on(node) for c in pool.candidates))
+            if state.values:
+                values.append(state.values)
+        if len(values) > 1:
+            # Pools whose values are equal, or not, must be told apart; one pool has done so itself.
+            numbers: dict[Hashable, int] = {}
+            states.append(
+                tuple(tuple(numbers.setdefault(v, len(numbers)) for v in own) for own in values)
+            )
+        return tuple(states)
 
-    def _partition(self, candidate: DeviceCandidate, numbers: dict[Any, int]) -> Hashable:
-        """Return constraint values, numbered in the order in which they first occur on the node."""
+    def _new_state(self, pool: Pool) -> _PoolState:
+        numbers: dict[Hashable, int] = {}
+        devices = tuple(
+            (self._constant(candidate), self._partition(candidate, numbers))
+            for candidate in pool.candidates
+        )
+        counters = frozenset(
+            (set_name, name, amount)
+            for set_name, amounts in pool.counters.items()
+            for name, amount in amounts.items()
+        )
+        constant = self._number((pool.incomplete, bool(pool.invalid_reason), counters, devices))
+        return _PoolState(constant, tuple(numbers))
+
+    def _changed(self, pool: Pool, state: _PoolState, allocated_devices: AllocatedDevices) -> int:
+        left = self._left_by_other_nodes(pool, allocated_devices)
+        return self._number((state.constant, _usage(pool, allocated_devices), left))
+
+    def _number(self, state: Hashable) -> int:
+        """Return the same number for equal states; a number is never used again."""
+        number = self._numbers.get(state)
+        if number is None:
+            if len(self._numbers) >= _MAX_STATES:
+                self._numbers.clear()
+            number = self._numbers[state] = next(self._next)
+        return number
+
+    def _left_by_other_nodes(self, pool: Pool, allocated_devices: AllocatedDevices) -> Hashable:
+        """Return the remaining counters, unless the pool's own devices determine them."""
+        if not pool.shares_counters_with_other_nodes:
+            return None
+        return RemainingCapacity(allocated_devices, self._features).remaining_counters(pool)
+
+    def _partition(self, candidate: DeviceCandidate, numbers: dict[Hashable, int]) -> Hashable:
+        """Return constraint values, numbered in the order in which they first occur in the pool."""
+        lists = self._features.list_attributes
         found = []
         for name in self._attributes:
             attribute = candidate.attribute(name)
-            lists = self._features.list_attributes
             values = frozenset() if attribute is None else values_of(attribute, lists=lists)
             found.append(
-                frozenset(numbers.setdefault((name, value), len(numbers)) for value in values)
+                frozenset(
+                    numbers.setdefault((name, value), len(numbers)) for value in sorted(values)
+                )
             )
         return tuple(found)
 
@@ -130,3 +177,16 @@ class SignatureBuilder:
             return self._allocator.matcher.selected(alternative, candidate)
         except AllocationError:
             return _FAILS
+
+
+def _usage(pool: Pool, allocated_devices: AllocatedDevices) -> Hashable:
+    """Return what is allocated of each device of the pool that is not free."""
+    used: list[Hashable] = []
+    for index, candidate in enumerate(pool.candidates):
+        device = candidate.id
+        consumed = allocated_devices.consumed.get(device)
+        unshared, shared = device in allocated_devices.unshared, device in allocated_devices.shared
+        if unshared or shared or consumed:
+            amounts = frozenset(consumed.items()) if consumed else None
+            used.append((index, unshared, shared, amounts))
+    return tuple(used)

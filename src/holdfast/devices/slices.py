@@ -74,6 +74,13 @@ class DeviceCandidate:
         device = self.device
         return includes_node(node, device.node_name, device.all_nodes, device.node_selector)
 
+    @property
+    def node_name(self) -> str:
+        """The node that can use the device; "" if nodes are not selected by name."""
+        spec = self.slice.spec
+        owner = self.device if spec.per_device_node_selection else spec
+        return owner.node_name or ""
+
     def selected_by(self, expression: str, selectors: DeviceSelectors) -> bool:
         """Evaluate a selector, with a cache; raise CompileError or EvaluationError."""
         result = self._results.get(expression)
@@ -105,9 +112,13 @@ class DeviceCandidate:
 
 
 class SliceInfo:
-    """One slice: its devices as candidates, its counters and its node."""
+    """One slice: its devices as candidates, its counters and its nodes.
 
-    __slots__ = ("candidates", "counters", "name", "node_name", "pool", "slice")
+    ``node_names`` are the nodes that can use its devices: ``{""}`` if it does not list them by
+    name. A slice with counters has none: its counters belong to the devices of the pool.
+    """
+
+    __slots__ = ("candidates", "counters", "name", "node_names", "pool", "slice")
 
     def __init__(self, slice_: ResourceSlice) -> None:
         spec = slice_.spec
@@ -118,8 +129,13 @@ class SliceInfo:
         self.counters = tuple(
             (entry.name, _amounts(entry.counters)) for entry in spec.shared_counters
         )
-        # Counters belong to the whole pool, not to the node of their slice.
-        self.node_name = "" if self.counters else (spec.node_name or "")
+        self.node_names: frozenset[str] = frozenset()
+        if not self.counters:
+            self.node_names = frozenset(
+                (c.node_name for c in self.candidates)
+                if spec.per_device_node_selection
+                else (spec.node_name or "",)
+            )
 
     @property
     def generation(self) -> int:

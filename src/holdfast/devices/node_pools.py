@@ -1,0 +1,202 @@
+"""The pools of each node, gathered from slices; gathered again only after a change of its slices.
+
+Slices whose devices are for nodes by name concern these nodes only. Slices with counters belong to
+the devices of their pool, wherever those are. A pool is built once for all nodes that see the same
+slices of it, so two nodes have equal devices of a pool if they have the same ``Pool``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from holdfast.api.node import Node
+from holdfast.devices.features import Features
+from holdfast.devices.pools import (
+    Pool,
+    build_pool,
+    in_search_order,
+    newest_by_pool,
+    pool_without_devices,
+)
+from holdfast.devices.slices import DeviceId, PoolId, SliceInfo
+
+ALL_NODES = ""
+"""Stands for all nodes, where names of nodes are expected."""
+_MANY_NODES = 64
+"""From this number on, invalidating all nodes costs less than one after the other; estimated."""
+_Slices = dict[str, SliceInfo]
+
+
+class NodePools:
+    """Slices by node and by pool; ``invalidate`` is called with each node whose pools changed."""
+
+    def __init__(self, features: Features, invalidate: Callable[[str], None]) -> None:
+        self._features = features
+        self._invalidate = invalidate
+        self._slices: _Slices = {}
+        self._of_node: dict[str, _Slices] = {}
+        self._of_pool: dict[PoolId, _Slices] = {}
+        self._versions: dict[str, int] = {}
+        self._of: dict[str, tuple[Node, int, int, tuple[Pool, ...]]] = {}
+        self._built: dict[PoolId, dict[tuple[str, ...], Pool | None]] = {}
+        self._nodes_with: dict[PoolId, set[str]] = {}
+        self._affected: dict[PoolId, dict[str, frozenset[str]]] = {}
+        self.changes: dict[PoolId, int] = {}
+        """How often devices of a pool were allocated or deallocated since its slices changed."""
+        self._faulty: dict[PoolId, tuple[Pool, frozenset[str]]] = {}
+
+    @property
+    def has_faulty(self) -> bool:
+        """Whether a pool with counters is incomplete or invalid: nodes without it report it too."""
+        return bool(self._faulty)
+
+    @property
+    def slices(self) -> Collection[SliceInfo]:
+        """All known slices."""
+        return self._slices.values()
+
+    def of(self, node: Node) -> tuple[Pool, ...]:
+        """Return the pools with devices for this node, in search order."""
+        of_all_nodes = self._versions.get(ALL_NODES, 0)
+        own = self._versions.get(node.name, 0)
+        known = self._of.get(node.name)
+        if known is not None and known[0] is node and known[1:3] == (of_all_nodes, own):
+            return known[3]
+        pools = self._gather(node)
+        self._of[node.name] = (node, of_all_nodes, own, pools)
+        return pools
+
+    def with_faulty(self, node: Node) -> tuple[Pool, ...]:
+        """Return the pools that a search on this node sees, the faulty ones included."""
+        pools = self.of(node)
+        if not self._faulty:
+            return pools
+        elsewhere = (pool for pool, nodes in self._faulty.values() if node.name not in nodes)
+        return in_search_order((*pools, *elsewhere))
+
+    def nodes_without_fault(self, *, invalid: bool = False) -> frozenset[str] | None:
+        """Return the nodes that see no faulty, or invalid, pool of other nodes; None: all nodes."""
+        seeing = [
+            nodes for pool, nodes in self._faulty.values() if pool.invalid_reason or not invalid
+        ]
+        return frozenset.intersection(*seeing) if seeing else None
+
+    def upsert(self, slice_info: SliceInfo) -> None:
+        """Add or update a slice."""
+        self.delete(slice_info.name)
+        self._slices[slice_info.name] = slice_info
+        for node in slice_info.node_names:
+            self._of_node.setdefault(node, {})[slice_info.name] = slice_info
+        self._of_pool.setdefault(slice_info.pool, {})[slice_info.name] = slice_info
+        self._pool_changed(slice_info.pool)
+
+    def delete(self, name: str) -> None:
+        """Remove a slice; an unknown one is ignored."""
+        slice_info = self._slices.pop(name, None)
+        if slice_info is None:
+            return
+        rest = self._of_pool[slice_info.pool]
+        nodes = _node_names(rest.values())
+        del rest[name]
+        self._pool_changed(slice_info.pool, nodes)
+        if not rest:
+            del self._of_pool[slice_info.pool]
+        for node in slice_info.node_names:
+            del self._of_node[node][name]
+            if not self._of_node[node]:
+                del self._of_node[node]
+                if node != ALL_NODES:
+                    # Versions start at 0 again, so pools gathered under the old ones must go too.
+                    self._versions.pop(node, None)
+                    self._of.pop(node, None)
+
+    def delete_node(self, name: str) -> None:
+        """Remove what is cached for a node."""
+        self._of.pop(name, None)
+        for nodes in self._nodes_with.values():
+            nodes.discard(name)
+
+    def device_changed(self, device: DeviceId) -> None:
+        """Invalidate the nodes for which it matters that the device is allocated or not."""
+        pool = device[:2]
+        if pool not in self._of_pool:
+            return
+        self.changes[pool] = self.changes.get(pool, 0) + 1
+        affected = self._affected.get(pool)
+        if affected is None:
+            affected = self._affected[pool] = _affected_nodes(self._of_pool[pool].values())
+        nodes: Collection[str] = affected.get(device[2], ())
+        if ALL_NODES in nodes:
+            nodes = self._nodes_with.get(pool, set()).union(nodes) - {ALL_NODES}
+        if len(nodes) >= _MANY_NODES:
+            nodes = (ALL_NODES,)
+        for node in nodes:
+            self._invalidate(node)
+
+    def fork(self, invalidate: Callable[[str], None]) -> NodePools:
+        """Return an independent copy."""
+        copy = NodePools(self._features, invalidate)
+        copy._slices = dict(self._slices)
+        copy._of_node = {name: dict(slices) for name, slices in self._of_node.items()}
+        copy._of_pool = {pool: dict(slices) for pool, slices in self._of_pool.items()}
+        copy._versions, copy._of = dict(self._versions), dict(self._of)
+        copy._built = {pool: dict(built) for pool, built in self._built.items()}
+        copy._nodes_with = {pool: set(nodes) for pool, nodes in self._nodes_with.items()}
+        copy._affected, copy._faulty = dict(self._affected), dict(self._faulty)
+        copy.changes = dict(self.changes)
+        return copy
+
+    def _gather(self, node: Node) -> tuple[Pool, ...]:
+        own, shared = self._of_node.get(node.name, {}), self._of_node.get(ALL_NODES, {})
+        seen = {**own, **shared} if own and shared else own or shared
+        if not seen:
+            return ()
+        pools = {slice_info.pool for slice_info in seen.values()}
+        counters = (s for pool in pools for s in self._of_pool[pool].values() if s.counters)
+        found = []
+        for pool_id, here in newest_by_pool((*seen.values(), *counters), node, self._features):
+            names = tuple(sorted(slice_info.name for slice_info in here))
+            built = self._built.setdefault(pool_id, {})
+            if names not in built:
+                every = tuple(self._of_pool[pool_id].values())
+                built[names] = build_pool(pool_id, here, every, self._features)
+            pool = built[names]
+            if pool is not None:
+                found.append(pool)
+                if any(ALL_NODES in slice_info.node_names for slice_info in here):
+                    self._nodes_with.setdefault(pool_id, set()).add(node.name)
+        return in_search_order(found)
+
+    def _pool_changed(self, pool_id: PoolId, before: frozenset[str] = frozenset()) -> None:
+        """Invalidate every node with devices of this pool: it may have become complete or not."""
+        slices = tuple(self._of_pool[pool_id].values())
+        self._built.pop(pool_id, None)
+        self._nodes_with.pop(pool_id, None)
+        self._affected.pop(pool_id, None)
+        self.changes.pop(pool_id, None)
+        self._faulty.pop(pool_id, None)
+        names, elsewhere = _node_names(slices), pool_without_devices(slices, self._features)
+        if elsewhere is not None and elsewhere.is_faulty and ALL_NODES not in names:
+            self._faulty[pool_id] = (elsewhere, names)
+        for node in before | names:
+            self._versions[node] = self._versions.get(node, 0) + 1
+            self._invalidate(node)
+
+
+def _node_names(slices: Iterable[SliceInfo]) -> frozenset[str]:
+    return frozenset(node for slice_info in slices for node in slice_info.node_names)
+
+
+def _affected_nodes(slices: Iterable[SliceInfo]) -> dict[str, frozenset[str]]:
+    """Return for each device of a pool its nodes, and those whose devices share its counters."""
+    candidates = [c for slice_info in slices for c in slice_info.candidates]
+    sharing: dict[str, set[str]] = {}
+    for candidate in candidates:
+        for set_name in candidate.consumed_counters:
+            sharing.setdefault(set_name, set()).add(candidate.node_name)
+    affected: dict[str, frozenset[str]] = {}
+    for candidate in candidates:
+        name, consumed = candidate.device.name, candidate.consumed_counters
+        nodes = affected.get(name, frozenset()) | {candidate.node_name}
+        affected[name] = nodes.union(*(sharing[set_name] for set_name in consumed))
+    return affected
