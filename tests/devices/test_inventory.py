@@ -86,7 +86,7 @@ def test_plain_counts_are_compared_without_a_search(monkeypatch):
         a_node("n"), a_node("m"),
         a_slice("n-gpu", node="n", devices=4), a_slice("m-gpu", node="m", devices=2),
     )  # fmt: skip
-    monkeypatch.setattr(Allocator, "solve", None)
+    monkeypatch.setattr(Allocator, "solve_in_steps", None)
     asked = [codes(nodes, inventory, typed(a_claim("a", count=n))) for n in (1, 2, 3, 5)]
     assert asked == [[FITS, FITS], [FITS, FITS], [FITS, DOES_NOT_FIT], [DOES_NOT_FIT, DOES_NOT_FIT]]
 
@@ -100,10 +100,10 @@ def test_the_search_runs_once_for_nodes_with_equal_signatures(monkeypatch):
     slices = [numa(name, i, i) for i, name in enumerate(names[:5])] + [numa("n5", 1, 2)]
     nodes, inventory = cluster(*(a_node(name) for name in names), *slices)
     searched = []
-    solve = Allocator.solve
+    solve = Allocator.solve_in_steps
     monkeypatch.setattr(
         Allocator,
-        "solve",
+        "solve_in_steps",
         lambda self, node, *rest: searched.append(node) or solve(self, node, *rest),
     )
     claim = a_claim("a", count=2, constraints=[{"matchAttribute": NUMA}])

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.columns.node_table import NodeTable
+from holdfast.devices import search
 from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.allocation_cache import DOES_NOT_FIT, ERROR, FITS, INVALID_POOL
 from holdfast.devices.allocator import Allocator
@@ -74,6 +75,20 @@ class Cluster:
         found = self.inventory.allocation_cache.results(allocator).codes(rows).tolist()
         return {self.nodes.nodes[row].name: code for row, code in zip(rows, found, strict=True)}
 
+    def results(self, claims):
+        allocator = self.inventory.allocator([typed(claim) for claim in claims])
+        return allocator, self.inventory.allocation_cache.results(allocator)
+
+    def cached_devices(self, *claims):
+        """Return the devices that cached searches have chosen, by node."""
+        (allocator, results), found = self.results(claims), {}
+        for node in self.of_kind("Node"):
+            choices = results.choices(self.nodes.row_of[node.name])
+            if choices is not None:
+                solution = allocator.solution(choices, self.inventory.node_pools.of(node))
+                found[node.name] = chosen_by(solution)
+        return found
+
     def of_kind(self, kind):
         return [obj for (which, _), obj in self.objects.items() if which == kind]
 
@@ -84,12 +99,14 @@ class Cluster:
         by_pool = {s.pool: [o for o in slices if o.pool == s.pool] for s in slices}
         allocated = AllocatedDevices.of(self.of_kind("ResourceClaim"))
         allocator = self.inventory.allocator([typed(claim) for claim in claims])
-        found = {}
+        found, self.devices = {}, {}
         for node in self.of_kind("Node"):
             pools = gather_pools(slices, by_pool, node, features)
             try:
-                fits = allocator.solve(node, pools, allocated) is not None
-                found[node.name] = FITS if fits else DOES_NOT_FIT
+                solution = allocator.solve(node, pools, allocated)
+                found[node.name] = DOES_NOT_FIT if solution is None else FITS
+                if solution is not None:
+                    self.devices[node.name] = chosen_by(solution)
             except NodeAllocationError:
                 found[node.name] = INVALID_POOL
             except AllocationError:
@@ -97,16 +114,20 @@ class Cluster:
         return found
 
 
+def chosen_by(solution):
+    return [(c.alternative.label, c.candidate.id, c.consumed) for c in solution.chosen_devices]
+
+
 @pytest.fixture
 def searches(monkeypatch):
     """The nodes that were searched."""
-    searched, solve = [], Allocator.solve
+    searched, solve = [], Allocator.solve_in_steps
 
     def noted(self, node, *rest):
         searched.append(node.name)
         return solve(self, node, *rest)
 
-    monkeypatch.setattr(Allocator, "solve", noted)
+    monkeypatch.setattr(Allocator, "solve_in_steps", noted)
     return searched
 
 
@@ -220,12 +241,13 @@ DEVICE = st.fixed_dictionaries(
 WHERE = st.sampled_from(("node", "node", "all", "rack", "device"))
 SLICE = st.tuples(
     st.just("slice"), st.sampled_from([*POOLS]), st.sampled_from(NODES),
-    st.tuples(WHERE, st.lists(DEVICE, max_size=3), st.integers(1, 2)),
+    st.tuples(WHERE, st.lists(DEVICE, min_size=1, max_size=3),
+              st.sampled_from((1, 1, 1, 2))),
 )  # fmt: skip
 COUNTERS = st.tuples(
     st.just("counters"), st.sampled_from([*POOLS]), st.sampled_from(NODES),
-    st.tuples(st.lists(st.sampled_from(SETS), min_size=1, max_size=2), st.integers(1, 2),
-              st.sampled_from("1246")),
+    st.tuples(st.lists(st.sampled_from(SETS), min_size=1, max_size=2, unique=True),
+              st.sampled_from((1, 1, 1, 2)), st.sampled_from("2468")),
 )  # fmt: skip
 CLAIM = st.tuples(
     st.just("claim"), st.sampled_from([*POOLS]), st.sampled_from(NODES),
@@ -313,6 +335,41 @@ def test_cached_results_equal_a_search_over_the_objects(events):
         happen(cluster, event)
         for claims in CLAIMS:
             assert cluster.codes(*claims) == cluster.searched_anew(*claims), event
+            assert cluster.cached_devices(*claims).items() <= cluster.devices.items(), event
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(SLICE, COUNTERS, CLAIM, GONE, NODE),
+            st.integers(0, 8),
+            st.sampled_from(range(8)),
+        ),
+        max_size=20,
+    )
+)
+def test_results_are_right_after_searches_in_steps_between_events(events):
+    cluster = Cluster(*(a_node(name, labels={RACK: "r"}) for name in NODES))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "_TRIES_A_STEP", 1)
+        started = {}
+        for event, steps, number in events:
+            happen(cluster, event)
+            running = started.get(number)
+            if running is None:
+                running = started[number] = cluster.results(CLAIMS[number])[1].refresh_in_steps()
+            for _ in zip(range(steps), running, strict=False):
+                pass
+            if steps == 8:
+                del started[number]
+            other = CLAIMS[(number + steps) % len(CLAIMS)]
+            assert cluster.codes(*other) == cluster.searched_anew(*other), event
+        for running in started.values():
+            for _ in running:
+                pass
+    for claims in CLAIMS:
+        assert cluster.codes(*claims) == cluster.searched_anew(*claims)
 
 
 @settings(max_examples=20, deadline=None)

@@ -83,6 +83,18 @@ class AllocatedDevices:
         for name, amount in amounts.items():
             self.consumed[device][name] -= amount
 
+    def restricted_to(self, devices: Iterable[DeviceId]) -> AllocatedDevices:
+        """Return a copy that knows only these devices."""
+        some = AllocatedDevices(sharing=self.sharing)
+        for device in devices:
+            if device in self.unshared:
+                some.unshared[device] = self.unshared[device]
+            if device in self.shared:
+                some.shared[device] = self.shared[device]
+            if device in self.consumed:
+                some.consumed[device] = dict(self.consumed[device])
+        return some
+
     def copy(self) -> AllocatedDevices:
         """Return an independent copy."""
         consumed = {device: dict(amounts) for device, amounts in self.consumed.items()}

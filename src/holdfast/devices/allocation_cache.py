@@ -8,7 +8,7 @@ signatures. For scores the devices of a class and the allocated ones are counted
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -16,31 +16,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.devices import DeviceClass, ResourceClaim
-from holdfast.api.node import Node
-from holdfast.columns.journal import StaleRows
 from holdfast.columns.node_table import NodeTable
-from holdfast.devices.allocator import Allocator
-from holdfast.devices.errors import AllocationError, NodeAllocationError
-from holdfast.devices.matching import Matcher, tolerated
+from holdfast.devices.allocator import Allocator, Choice
+from holdfast.devices.device_counts import INEXACT, DeviceCounts, FreeDeviceCounts
 from holdfast.devices.node_pools import NodePools
-from holdfast.devices.pools import Pool
 from holdfast.devices.requests import ALL, EXACT_COUNT, MAX_DEVICES, RequestAlternative
-from holdfast.devices.signatures import SignatureBuilder
+from holdfast.devices.row_table import RowTable
+from holdfast.devices.search_results import (
+    DOES_NOT_FIT,
+    ERROR,
+    FITS,
+    INVALID_POOL,
+    Codes,
+    Rows,
+    SearchResults,
+)
 
 if TYPE_CHECKING:
     from holdfast.devices.inventory import Inventory
 
-FITS, DOES_NOT_FIT, INVALID_POOL, ERROR = 0, 1, 2, 3
-"""Codes of a row; ERROR: ``Allocator.solve`` raises another error than an invalid pool."""
-_SEARCH = -1
 _MAX_TABLES = 256
 
-Rows = NDArray[np.intp]
-Codes = NDArray[np.int8]
+__all__ = [
+    "DOES_NOT_FIT",
+    "ERROR",
+    "FITS",
+    "INVALID_POOL",
+    "AllocationCache",
+    "AllocationResults",
+]
+
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
-_T = TypeVar("_T", bound="_RowTable")
+_T = TypeVar("_T", bound="RowTable")
 
 
 class AllocationResults(Protocol):
@@ -54,6 +63,14 @@ class AllocationResults(Protocol):
         """Return ``Solution.score`` of each row that fits."""
         ...
 
+    def choices(self, row: int) -> tuple[Choice, ...] | None:
+        """Return what a search has chosen on a row; None: it did not run, or chose nothing."""
+        ...
+
+    def refresh_in_steps(self) -> Iterator[None]:
+        """Evaluate all changed rows, with pauses in which the world may change."""
+        ...
+
 
 class AllocationCache:
     """The cached results of one node table; ``clear`` it when a device class changes."""
@@ -61,15 +78,15 @@ class AllocationCache:
     def __init__(self, inventory: Inventory, nodes: NodeTable) -> None:
         self._inventory = inventory
         self._nodes = nodes
-        self._tables: dict[Hashable, _RowTable] = {}
+        self._tables: dict[Hashable, RowTable] = {}
 
     def results(self, allocator: Allocator, steps: int = 0) -> AllocationResults:
         """Return the results of an allocator's claims, shared by all pods with equal claims."""
         specs = tuple(_encode(claim.spec) for claim in allocator.claims)
         searched = self._cached(
-            _SearchResults,
+            SearchResults,
             ("search", specs, steps),
-            lambda: _SearchResults(self._inventory, self._nodes, allocator, steps),
+            lambda: SearchResults(self._inventory, self._nodes, allocator, steps),
         )
         alternative = _plain_alternative(allocator)
         if alternative is None:
@@ -77,9 +94,9 @@ class AllocationCache:
                 self._inventory.node_pools, self._nodes, searched, _asks_for_all(allocator)
             )
         counted = self._cached(
-            _FreeDeviceCounts,
+            FreeDeviceCounts,
             _shape_without_count(allocator.claims[0]),
-            lambda: _FreeDeviceCounts(self._inventory, self._nodes, allocator, alternative),
+            lambda: FreeDeviceCounts(self._inventory, self._nodes, allocator, alternative),
         )
         results = _CountResults(counted, searched, alternative.count)
         return _WithFaultyPools(self._inventory.node_pools, self._nodes, results, False)
@@ -134,182 +151,10 @@ def _shape_without_count(claim: ResourceClaim) -> Hashable:
     return ("count", _encode(msgspec.structs.replace(exactly, count=1)))
 
 
-class _RowTable:
-    """One value a row, evaluated again for changed rows."""
-
-    def __init__(self, inventory: Inventory, nodes: NodeTable) -> None:
-        self._inventory = inventory
-        self._nodes = nodes
-        self._cursor = -1
-        self._devices = -1
-        self._capacity = 0
-
-    def refresh(self) -> None:
-        """Evaluate changed rows again; all rows after a change that affects every node."""
-        nodes = self._nodes
-        journal, devices = nodes.journal, nodes.epochs["devices"]
-        everything = self._cursor < 0 or devices != self._devices
-        if nodes.capacity != self._capacity:
-            self._capacity, everything = nodes.capacity, True
-            self._resize(nodes.capacity)
-        if not everything and self._cursor == journal.seq:
-            return
-        stale: StaleRows = (
-            slice(0, nodes.size) if everything else journal.stale(self._cursor, nodes.size)
-        )
-        self._cursor, self._devices = journal.seq, devices
-        for row in range(*stale.indices(nodes.size)) if isinstance(stale, slice) else stale:
-            node = nodes.nodes[row]
-            if node is not None:
-                self._evaluate(int(row), node)
-
-    def _resize(self, capacity: int) -> None:
-        raise NotImplementedError
-
-    def _evaluate(self, row: int, node: Node) -> None:
-        raise NotImplementedError
-
-
-class _FreeDeviceCounts(_RowTable):
-    """Free matching devices of each node for a plain request; _SEARCH if a count is not exact."""
-
-    def __init__(
-        self,
-        inventory: Inventory,
-        nodes: NodeTable,
-        allocator: Allocator,
-        alternative: RequestAlternative,
-    ) -> None:
-        super().__init__(inventory, nodes)
-        self._allocator = allocator
-        self._alternative = alternative
-        self.free: NDArray[np.int32] = np.zeros(0, np.int32)
-
-    def _resize(self, capacity: int) -> None:
-        self.free = np.full(capacity, 0, np.int32)
-
-    def _evaluate(self, row: int, node: Node) -> None:
-        pools = self._inventory.node_pools.of(node)
-        allocated_devices, matcher, alternative = (
-            self._inventory.allocated_devices,
-            self._allocator.matcher,
-            self._alternative,
-        )
-        taints = self._allocator.features.device_taints
-        free = 0
-        try:
-            for pool in pools:
-                for candidate in pool.candidates:
-                    if candidate.consumed_counters or candidate.shareable:
-                        free = _SEARCH
-                        return
-                    if candidate.id in allocated_devices.unshared or not matcher.selectable(
-                        alternative, candidate, node
-                    ):
-                        continue
-                    free += not taints or tolerated(
-                        candidate.device.taints, alternative.tolerations
-                    )
-            if any(pool.invalid_reason for pool in pools):
-                free = _SEARCH
-        except AllocationError:
-            free = _SEARCH
-        finally:
-            self.free[row] = free
-
-
-class DeviceCounts(_RowTable):
-    """Devices of a class on each node, and how many are allocated; call ``refresh`` before reading.
-
-    A node on which a selector fails counts as having none.
-    """
-
-    def __init__(self, inventory: Inventory, nodes: NodeTable, device_class: DeviceClass) -> None:
-        super().__init__(inventory, nodes)
-        self._matcher = Matcher((), inventory.selectors, inventory.features)
-        self._alternative = RequestAlternative(
-            index=0, claim=0, position=0, request_name="", subrequest_name="",
-            device_class=device_class, allocation_mode=EXACT_COUNT, count=1, selectors=(),
-            tolerations=(), capacity={}, admin_access=False,
-        )  # fmt: skip
-        self.total: NDArray[np.int64] = np.zeros(0, np.int64)
-        self.allocated: NDArray[np.int64] = np.zeros(0, np.int64)
-
-    def _resize(self, capacity: int) -> None:
-        self.total = np.zeros(capacity, np.int64)
-        self.allocated = np.zeros(capacity, np.int64)
-
-    def _evaluate(self, row: int, node: Node) -> None:
-        matcher, alternative = self._matcher, self._alternative
-        is_allocated = self._inventory.allocated_devices.is_allocated
-        try:
-            matching = [
-                candidate.id
-                for pool in self._inventory.node_pools.of(node)
-                for candidate in pool.candidates
-                if matcher.selectable(alternative, candidate, node)
-            ]
-        except AllocationError:
-            matching = []
-        self.total[row] = len(matching)
-        self.allocated[row] = sum(map(is_allocated, matching))
-
-
-class _SearchResults(_RowTable):
-    """The search result of each node, one search a signature."""
-
-    def __init__(
-        self, inventory: Inventory, nodes: NodeTable, allocator: Allocator, steps: int
-    ) -> None:
-        super().__init__(inventory, nodes)
-        self._allocator = allocator
-        self._steps = steps
-        self._signatures = SignatureBuilder(allocator)
-        self._by_signature: dict[Hashable, tuple[int, int]] = {}
-        self._codes: Codes = np.zeros(0, np.int8)
-        self._scores: NDArray[np.float64] = np.zeros(0)
-
-    def codes(self, rows: Rows) -> Codes:
-        self.refresh()
-        return self._codes[rows]
-
-    def scores(self, rows: Rows) -> NDArray[np.float64]:
-        self.refresh()
-        return self._scores[rows]
-
-    def _resize(self, capacity: int) -> None:
-        self._codes = np.full(capacity, DOES_NOT_FIT, np.int8)
-        self._scores = np.zeros(capacity)
-
-    def _evaluate(self, row: int, node: Node) -> None:
-        inventory = self._inventory
-        pools = inventory.node_pools.of(node)
-        signature = self._signatures.signature(
-            node, pools, inventory.allocated_devices, inventory.node_pools.changes
-        )
-        known = self._by_signature.get(signature)
-        if known is None:
-            if len(self._by_signature) > self._capacity:
-                self._by_signature.clear()
-            known = self._by_signature[signature] = self._search(node, pools)
-        self._codes[row], self._scores[row] = known
-
-    def _search(self, node: Node, pools: Sequence[Pool]) -> tuple[int, int]:
-        try:
-            found = self._allocator.solve(
-                node, pools, self._inventory.allocated_devices, self._steps
-            )
-        except NodeAllocationError:
-            return INVALID_POOL, 0
-        except AllocationError:
-            return ERROR, 0
-        return (DOES_NOT_FIT, 0) if found is None else (FITS, found.score)
-
-
 class _CountResults:
     """Compare the counted devices with a count; use the search where counting is not exact."""
 
-    def __init__(self, counted: _FreeDeviceCounts, searched: _SearchResults, count: int) -> None:
+    def __init__(self, counted: FreeDeviceCounts, searched: SearchResults, count: int) -> None:
         self._counted = counted
         self._searched = searched
         self._count = count
@@ -318,13 +163,22 @@ class _CountResults:
         self._counted.refresh()
         free = self._counted.free[rows]
         codes: Codes = np.where(free >= self._count, FITS, DOES_NOT_FIT).astype(np.int8)
-        inexact = free == _SEARCH
+        inexact = free == INEXACT
         if inexact.any():
             codes[inexact] = self._searched.codes(rows[inexact])
         return codes
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         return np.zeros(len(rows))
+
+    def choices(self, row: int) -> tuple[Choice, ...] | None:
+        self._counted.refresh()
+        return self._searched.choices(row) if self._counted.free[row] == INEXACT else None
+
+    def refresh_in_steps(self) -> Iterator[None]:
+        yield from self._counted.refresh_in_steps()
+        if (self._counted.free == INEXACT).any():
+            yield from self._searched.refresh_in_steps()
 
 
 class _WithFaultyPools:
@@ -353,6 +207,14 @@ class _WithFaultyPools:
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         return self._results.scores(rows)
+
+    def choices(self, row: int) -> tuple[Choice, ...] | None:
+        if self._asks_for_all and self._pools.has_faulty:
+            return None
+        return self._results.choices(row)
+
+    def refresh_in_steps(self) -> Iterator[None]:
+        return self._results.refresh_in_steps()
 
     def _sees_fault(self, rows: Rows, *, invalid: bool) -> NDArray[np.bool_]:
         without = self._pools.nodes_without_fault(invalid=invalid)

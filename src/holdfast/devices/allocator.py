@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.api.devices import Allocation, DeviceClass, ResourceClaim
@@ -11,6 +11,7 @@ from holdfast.cel import DeviceSelectors
 from holdfast.devices import constraints
 from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.constraints import AllocationConstraint
+from holdfast.devices.consumable_capacity import ConsumedCapacity
 from holdfast.devices.errors import AllocationError, NodeAllocationError
 from holdfast.devices.features import Features
 from holdfast.devices.matching import Matcher
@@ -23,6 +24,9 @@ from holdfast.devices.requests import (
 )
 from holdfast.devices.results import build_allocation
 from holdfast.devices.search import ChosenDevice, DeviceSearch, SearchOutcome
+
+Choice = tuple[int, int, ConsumedCapacity | None]
+"""The index of an alternative, the position of a device in search order, what is consumed of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,18 @@ class Allocator:
         self, node: Node, pools: Sequence[Pool], allocated_devices: AllocatedDevices, steps: int = 0
     ) -> Solution | None:
         """Search devices on one node; ``steps`` limits the devices that are tried (0: no limit)."""
+        search = self.solve_in_steps(node, pools, allocated_devices, steps)
+        while True:
+            try:
+                next(search)
+            except StopIteration as end:
+                found: Solution | None = end.value
+                return found
+
+    def solve_in_steps(
+        self, node: Node, pools: Sequence[Pool], allocated_devices: AllocatedDevices, steps: int = 0
+    ) -> Generator[None, None, Solution | None]:
+        """Do the same as ``solve``, with pauses; the arguments must not change meanwhile."""
         if not self.claims:
             return None
         search = DeviceSearch(
@@ -69,13 +85,33 @@ class Allocator:
             allocated_devices=allocated_devices, node=node, matcher=self.matcher,
             features=self.features, steps=steps,
         )  # fmt: skip
-        if search.run() is SearchOutcome.FOUND:
+        outcome = yield from search.run()
+        if outcome is SearchOutcome.FOUND:
             return Solution(
                 tuple(search.chosen_devices), self._chosen_alternatives(search.chosen_devices)
             )
         if any(pool.invalid_reason for pool in pools):
             raise NodeAllocationError("invalid resource pools were encountered")
         return None
+
+    def choices(self, solution: Solution, pools: Sequence[Pool]) -> tuple[Choice, ...]:
+        """Return a solution without names, so that it is one for all nodes of its signature."""
+        candidates = (c for pool in pools for c in pool.candidates)
+        position = {id(candidate): i for i, candidate in enumerate(candidates)}
+        return tuple(
+            (chosen.alternative.index, position[id(chosen.candidate)], chosen.consumed)
+            for chosen in solution.chosen_devices
+        )
+
+    def solution(self, choices: Sequence[Choice], pools: Sequence[Pool]) -> Solution:
+        """Return the solution of these choices on a node with these pools."""
+        candidates = [candidate for pool in pools for candidate in pool.candidates]
+        alternatives = [a for request in self.requests for a in request.alternatives]
+        chosen_devices = tuple(
+            ChosenDevice(alternatives[index], candidates[position], consumed)
+            for index, position, consumed in choices
+        )
+        return Solution(chosen_devices, self._chosen_alternatives(chosen_devices))
 
     def write(self, solution: Solution, node: str) -> tuple[Allocation, ...]:
         """Return one allocation a claim, in the order of the claims."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.node_table import NodeTable
-from holdfast.devices.allocation_cache import DeviceCounts
+from holdfast.devices.device_counts import DeviceCounts
 
 
 class DeviceBackedResource:

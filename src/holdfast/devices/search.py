@@ -2,13 +2,14 @@
 
 Requests are processed in order. Each tries its alternatives in order, and each alternative tries
 combinations of devices in order. If a later request fails, the search backtracks to the latest
-choice. So the order of pools, slices and devices decides which devices are allocated.
+choice. So the order of pools, slices and devices decides which devices are allocated. A search may
+take seconds, so it runs in steps: it pauses whenever it has tried some devices.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -31,6 +32,9 @@ from holdfast.devices.requests import (
 )
 from holdfast.devices.slices import DeviceCandidate, DeviceId
 
+_TRIES_A_STEP = 256
+"""About two milliseconds."""
+
 
 class SearchOutcome(Enum):
     """The outcome of a part of the search."""
@@ -49,6 +53,11 @@ class ChosenDevice:
     candidate: DeviceCandidate
     consumed: ConsumedCapacity | None = None
     """What is consumed of a shared device; None for a whole device."""
+
+
+Search = Generator[None, None, SearchOutcome]
+"""A part of the search that pauses after each step."""
+_CHOSEN, _PAUSE = True, False
 
 
 class DeviceSearch:
@@ -79,11 +88,12 @@ class DeviceSearch:
         self._all_mode_devices: dict[int, list[tuple[Pool, DeviceCandidate]]] = {}
         self._chosen_by: dict[DeviceId, list[int]] = defaultdict(list)
         self._device_count = [0] * len(claims)
-        self._steps_left = steps or -1
+        self._most_tries = steps
+        self._tries, self._pause_at = 0, _TRIES_A_STEP
         self.chosen_devices: list[ChosenDevice] = []
         self._check(pools)
 
-    def run(self) -> SearchOutcome:
+    def run(self) -> Search:
         """Search until the first complete solution."""
         return self._solve(0)
 
@@ -137,7 +147,7 @@ class DeviceSearch:
 
     # The search
 
-    def _solve(self, at: int) -> SearchOutcome:
+    def _solve(self, at: int) -> Search:
         if at == len(self._requests):
             return SearchOutcome.FOUND
         request = self._requests[at]
@@ -148,21 +158,24 @@ class DeviceSearch:
                 and self._device_count[alternative.claim] + self._count(alternative) > MAX_DEVICES
             ):
                 continue
-            outcome = self._try(alternative, at)
+            outcome = yield from self._try(alternative, at)
             if outcome is SearchOutcome.FOUND:
                 return outcome
             only_too_many = only_too_many and outcome is SearchOutcome.TOO_MANY
         return SearchOutcome.TOO_MANY if only_too_many else SearchOutcome.NONE
 
-    def _try(self, alternative: RequestAlternative, at: int) -> SearchOutcome:
+    def _try(self, alternative: RequestAlternative, at: int) -> Search:
         combinations = (
             self._combine_all(alternative)
             if alternative.allocation_mode == ALL
             else self._combine(alternative)
         )
         before = len(self.chosen_devices)
-        for _ in combinations:
-            outcome = self._solve(at + 1)
+        for chosen in combinations:
+            if not chosen:
+                yield
+                continue
+            outcome = yield from self._solve(at + 1)
             if outcome is SearchOutcome.FOUND:
                 return outcome
             next_claim = (
@@ -173,14 +186,17 @@ class DeviceSearch:
                 return outcome
         return SearchOutcome.NONE
 
-    def _combine(self, alternative: RequestAlternative) -> Iterator[None]:
+    def _combine(self, alternative: RequestAlternative) -> Iterator[bool]:
         """Choose each combination of ``count`` devices in turn; it is chosen while this yields."""
         if alternative.count == 0:
-            yield
+            yield _CHOSEN
             return
         positions: list[int] = []
         at = 0
         while True:
+            if self._tries >= self._pause_at:
+                self._pause_at = self._tries + _TRIES_A_STEP
+                yield _PAUSE
             if at == len(self._candidates):
                 if not positions:
                     return
@@ -190,18 +206,18 @@ class DeviceSearch:
                 positions.append(at)
                 at += 1
                 if len(positions) == alternative.count:
-                    yield
+                    yield _CHOSEN
                     self._undo(down_to=len(self.chosen_devices) - 1)
                     at = positions.pop() + 1
             else:
                 at += 1
 
-    def _combine_all(self, alternative: RequestAlternative) -> Iterator[None]:
+    def _combine_all(self, alternative: RequestAlternative) -> Iterator[bool]:
         """Choose every device of mode All, or none of them."""
         before = len(self.chosen_devices)
         devices = self._all_mode_devices[alternative.index]
         if devices and all(self._choose(alternative, *device, required=True) for device in devices):
-            yield
+            yield _CHOSEN
         self._undo(down_to=before)
 
     # One device
@@ -274,6 +290,6 @@ class DeviceSearch:
             self._device_count[alternative.claim] -= 1
 
     def _step(self) -> None:
-        self._steps_left -= 1
-        if self._steps_left == 0:
+        self._tries += 1
+        if self._tries == self._most_tries:
             raise SearchTimeout("timed out trying to allocate devices")

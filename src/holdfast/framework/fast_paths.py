@@ -6,7 +6,7 @@ ordinary one that it replaces.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -25,6 +25,18 @@ class OutsideSpecKeyPlugin(Plugin, Protocol):
 
     def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
         """Return the part of ``reads`` outside the pod's spec, namespace and visible labels."""
+        ...
+
+
+class PreparePlugin(Plugin, Protocol):
+    """Compute in short steps what ``filter`` would otherwise compute at once for a new class."""
+
+    def prepare(self, pod: PodInfo, view: View) -> Iterator[None]:
+        """Compute it; yield at least every few milliseconds.
+
+        Other tasks may run, and the world may change, after each step. Nothing may be returned or
+        decided: without this method the results are the same.
+        """
         ...
 
 

@@ -33,6 +33,7 @@ from holdfast.scheduler.metrics import DurationRecorder, Metrics, register_callb
 from holdfast.scheduler.object_metrics import PolicyMetrics, ReservationMetrics
 from holdfast.scheduler.plugin_metrics import Meter
 from holdfast.scheduler.preemption import PreemptionExecutor
+from holdfast.scheduler.preparation import prepare_cycle
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 from holdfast.scheduler.queueing_hints import QueueingHints
 from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
@@ -222,6 +223,8 @@ class Scheduler:
             await self._ready.wait()
             began = self._clock.monotonic()
             while (queued := self.queue.pop(self._clock.monotonic())) is not None:
+                if await self._prepare(queued):
+                    began = self._clock.monotonic()
                 self.schedule_one(queued)
                 if self._binding_cycle.writing >= MAX_BINDINGS:
                     await self._bindings.background_tasks.wait_for_one()
@@ -230,6 +233,10 @@ class Scheduler:
                     await asyncio.sleep(0)
                     began = self._clock.monotonic()
             self._ready.clear()
+
+    async def _prepare(self, queued: QueuedPodInfo) -> bool:
+        profile = self.profiles[queued.pod_info.scheduler_name]
+        return await prepare_cycle(profile, queued.pod_info, self.world, self._clock)
 
     async def _flush_queue(self) -> None:
         while True:
@@ -244,6 +251,9 @@ class Scheduler:
     def schedule_one(self, queued: QueuedPodInfo) -> None:
         """Run the scheduling cycle of one pod; extenders and binding run in the background."""
         pod_info = queued.pod_info
+        if queued.removed:
+            self.queue.done(pod_info.uid)
+            return
         if pod_info.terminating:
             self.queue.done(pod_info.uid)
             self._reporter.failed(pod_info, f"skip schedule deleting pod: {pod_info.key}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -101,6 +101,13 @@ class DynamicResources:
     def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
         """Reject the pod until all of its claims exist."""
         return self._claims_not_ready(pod.pod, view)
+
+    def prepare(self, pod: PodInfo, view: View) -> Iterator[None]:
+        """Search all nodes in short steps; ``filter`` then finds the results."""
+        outcome = self.pre_filter(pod, view)
+        state = outcome.state if isinstance(outcome, PreFilterState) else outcome
+        if isinstance(state, DynamicResourcesState):
+            yield from state.search_in_steps()
 
     def pre_filter(
         self, pod: PodInfo, view: View
@@ -212,18 +219,14 @@ class DynamicResources:
         unallocated = state.unallocated_on(placement.row)
         if unallocated.allocator is None:
             return None
-        node = state.nodes.nodes[placement.row]
-        assert node is not None, f"{placement.node} is a node"
         inventory = state.inventory
         try:
-            found = unallocated.allocator.solve(
-                node, inventory.pools_of(node), inventory.allocated_devices, self._limits.steps
-            )
+            found = unallocated.solve(placement.row, inventory, state.nodes, self._limits.steps)
         except AllocationError as failure:
             return Reject(Code.ERROR, (failure.message,))
         if found is None:
             return Reject(Code.UNRESOLVABLE, (CANNOT_ALLOCATE,))
-        allocations = unallocated.allocator.write(found, node.name)
+        allocations = unallocated.allocator.write(found, placement.node)
         for claim, allocation in zip(unallocated.claims, allocations, strict=True):
             allocated = with_allocation(claim, allocation)
             state.written.in_flight.append(allocated)

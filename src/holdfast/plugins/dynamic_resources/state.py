@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -22,7 +22,7 @@ from holdfast.devices.allocation_cache import (
     INVALID_POOL,
     AllocationResults,
 )
-from holdfast.devices.allocator import Allocator
+from holdfast.devices.allocator import Allocator, Solution
 from holdfast.devices.claims import in_flight_uid
 from holdfast.devices.errors import AllocationError, SearchTimeout
 from holdfast.devices.extended_resources import (
@@ -76,6 +76,19 @@ class UnallocatedClaims:
         if self.results is None:
             return np.zeros(len(rows), np.int8)
         return self.results.codes(rows)
+
+    def solve(
+        self, row: int, inventory: Inventory, nodes: NodeTable, steps: int
+    ) -> Solution | None:
+        """Choose devices on a row; a search that ran for an equal row is not repeated."""
+        node = nodes.nodes[row]
+        assert node is not None, f"row {row} is a node"
+        assert self.allocator is not None, "there are claims to allocate"
+        choices = None if self.results is None else self.results.choices(row)
+        if choices is not None:
+            return self.allocator.solution(choices, inventory.node_pools.of(node))
+        pools, allocated_devices = inventory.pools_of(node), inventory.allocated_devices
+        return self.allocator.solve(node, pools, allocated_devices, steps)
 
 
 @dataclass(slots=True)
@@ -160,6 +173,14 @@ class DynamicResourcesState:
             if claim.status.allocation is not None:
                 lacking &= self._mask(number, claim)[rows]
         return lacking
+
+    def search_in_steps(self) -> Iterator[None]:
+        """Search all rows, with pauses in which the world may change."""
+        if self.old_extended_claim is None:
+            for bits in np.unique(self._device_served(self.nodes.rows)):
+                results = self.unallocated_for(int(bits)).results
+                if results is not None:
+                    yield from results.refresh_in_steps()
 
     def verdicts(self, rows: Rows) -> Verdicts:
         """Return the rows' codes as verdicts."""

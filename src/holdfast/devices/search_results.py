@@ -1,0 +1,113 @@
+"""The search result of each node, one search for all nodes with equal signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.node import Node
+from holdfast.columns.node_table import NodeTable
+from holdfast.devices.allocator import Allocator, Choice
+from holdfast.devices.errors import AllocationError, NodeAllocationError
+from holdfast.devices.pools import Pool
+from holdfast.devices.row_table import RowTable
+from holdfast.devices.signatures import SignatureBuilder
+
+if TYPE_CHECKING:
+    from holdfast.devices.inventory import Inventory
+
+FITS, DOES_NOT_FIT, INVALID_POOL, ERROR = 0, 1, 2, 3
+"""Codes of a row; ERROR: ``Allocator.solve`` raises another error than an invalid pool."""
+
+Rows = NDArray[np.intp]
+Codes = NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """The result for one signature; ``choices`` are None unless the claims fit."""
+
+    code: int
+    score: int = 0
+    choices: tuple[Choice, ...] | None = None
+
+
+class SearchResults(RowTable):
+    """The search result of each node."""
+
+    def __init__(
+        self, inventory: Inventory, nodes: NodeTable, allocator: Allocator, steps: int
+    ) -> None:
+        super().__init__(inventory, nodes)
+        self._allocator = allocator
+        self._steps = steps
+        self._signatures = SignatureBuilder(allocator)
+        self._by_signature: dict[Hashable, _Result] = {}
+        self._codes: Codes = np.zeros(0, np.int8)
+        self._scores: NDArray[np.float64] = np.zeros(0)
+        self._choices: list[tuple[Choice, ...] | None] = []
+
+    def codes(self, rows: Rows) -> Codes:
+        """Return the code of each row."""
+        self.refresh()
+        return self._codes[rows]
+
+    def scores(self, rows: Rows) -> NDArray[np.float64]:
+        """Return the score of each row that fits."""
+        self.refresh()
+        return self._scores[rows]
+
+    def choices(self, row: int) -> tuple[Choice, ...] | None:
+        """Return what the search has chosen on a row; None if the claims do not fit there."""
+        self.refresh()
+        return self._choices[row]
+
+    def _resize(self, capacity: int) -> None:
+        self._codes = np.full(capacity, DOES_NOT_FIT, np.int8)
+        self._scores = np.zeros(capacity)
+        self._choices = [None] * capacity
+
+    def _evaluate(self, row: int, node: Node) -> Iterator[None]:
+        inventory = self._inventory
+        current: Node | None = node
+        while current is not None:
+            node = current
+            pools = inventory.node_pools.of(node)
+            signature = self._signatures.signature(
+                node, pools, inventory.allocated_devices, inventory.node_pools.changes
+            )
+            result = self._by_signature.get(signature)
+            if result is not None:
+                self._codes[row], self._scores[row] = result.code, result.score
+                self._choices[row] = result.choices
+                return
+            # The devices may change in a pause of the search: its result is that of a signature,
+            # and the row is looked at again.
+            yield from self._search(signature, node, pools)
+            current = self._nodes.nodes[row]
+
+    def _search(self, signature: Hashable, node: Node, pools: Sequence[Pool]) -> Iterator[None]:
+        devices = {c.id for pool in pools for c in pool.candidates}
+        devices.update(
+            c.id for pool in pools for consumers in pool.consumers.values() for c in consumers
+        )
+        allocated_devices = self._inventory.allocated_devices.restricted_to(devices)
+        try:
+            found = yield from self._allocator.solve_in_steps(
+                node, pools, allocated_devices, self._steps
+            )
+        except NodeAllocationError:
+            result = _Result(INVALID_POOL)
+        except AllocationError:
+            result = _Result(ERROR)
+        else:
+            result = _Result(DOES_NOT_FIT)
+            if found is not None:
+                result = _Result(FITS, found.score, self._allocator.choices(found, pools))
+        if len(self._by_signature) > self._capacity:
+            self._by_signature.clear()
+        self._by_signature[signature] = result
