@@ -66,6 +66,34 @@ def some_slices(dice: Dice, nodes: Sequence[Raw]) -> list[Raw]:
         wanted = [{"key": ZONE, "operator": "In", "values": dice.some(ZONES, 2) or [ZONES[0]]}]
         selector = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
         made += _pool(dice, "zonal", GPU, node=None, pool="zonal", node_selector=selector)
+    if dice.chance(0.2):
+        made += _pool_of_nodes(dice, [node["metadata"]["name"] for node in nodes])
+    return made
+
+
+def _pool_of_nodes(dice: Dice, names: Sequence[str]) -> list[Raw]:
+    """Return a pool with devices of several nodes that consume the same counters."""
+    chosen = dice.some(names, 3) or [names[0]]
+    total, count = dice.pick("4", "8"), len(chosen) + 1
+    where: Raw = dice.pick({"node": chosen[0]}, {"node": None, "all_nodes": True})
+    counters = a_slice("fabric", driver=GPU, pool="fabric", devices=[], slices=count, **where)
+    del counters["spec"]["devices"]
+    counters["spec"]["sharedCounters"] = [{"name": "set", "counters": {"units": {"value": total}}}]
+    made = [counters]
+    for name in chosen:
+        amounts = [dice.pick("1", "2", "4") for _ in range(dice.randint(1, 3))]
+        devices = [
+            a_device(
+                f"{name}-{i}",
+                consumesCounters=[{"counterSet": "set", "counters": {"units": {"value": amount}}}],
+            )
+            for i, amount in enumerate(amounts)
+        ]
+        one = a_slice(f"fabric-{name}", driver=GPU, node=name, pool="fabric", devices=devices,
+                      slices=count)  # fmt: skip
+        made.append(one)
+    if dice.chance(0.1):
+        made.remove(dice.choice(made))  # not published yet
     return made
 
 

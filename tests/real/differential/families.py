@@ -175,14 +175,14 @@ def _with_devices(dice: Dice, *, safe: bool) -> tuple[list[Raw], Raw]:
     pods = placed_pods(dice, nodes, 6, namespace="default", odd=False)
     made: list[Raw] = []
     taken: set[Any] = set()
+    constrained = not devices.are_shared(slices)
     for i in range(dice.randint(0, 4)):
-        claim = devices.a_random_claim(dice, f"busy{i}", "default")
+        claim = devices.a_random_claim(dice, f"busy{i}", "default", constrained=constrained)
         users = [identified(p) for p in dice.some(pods, 1)]
         devices.allocate(dice, claim, slices, taken, users)
         for user in users:
             devices.use_claims(dice, user, [f"busy{i}"])
         made.append(claim)
-    constrained = not devices.are_shared(slices)
     pod = identified(a_random_pod(dice, "x", namespace="default"))
     names = [f"mine{i}" for i in range(dice.pick(0, 1, 1, 1, 2))]
     for name in names:

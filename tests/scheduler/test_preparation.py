@@ -1,0 +1,125 @@
+"""Searches for devices run in steps before the scheduling cycle, while other tasks run."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from holdfast.devices.allocator import Allocator
+from holdfast.framework.plugin import Placement
+from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
+from holdfast.scheduler.preparation import prepare_cycle
+from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice, typed
+
+PROFILE = default_profiles()["default-scheduler"]
+NUMA = "gpu.example.com/numa"
+
+
+class ImpatientClock:
+    """A clock that has moved by a millisecond whenever it is read."""
+
+    def __init__(self):
+        self.reads = 0
+
+    def now(self):
+        return 1.8e9
+
+    def monotonic(self):
+        self.reads += 1
+        return self.reads / 1000
+
+
+def a_world(*objects, nodes=3, devices=14):
+    """Nodes whose devices have a NUMA node of their own each: two of one are never found."""
+    world = World()
+    world.upsert(typed(a_device_class("gpu")))
+    for i in range(nodes):
+        world.upsert(typed(a_node(f"n{i}")))
+        made = [a_device(f"d{d}", attributes={"numa": d}) for d in range(devices)]
+        world.upsert(typed(a_slice(f"s{i}", node=f"n{i}", devices=made)))
+    for raw in objects:
+        world.upsert(typed(raw))
+    return world
+
+
+def far(name, count=2):
+    return a_claim(name, count=count, constraints=[{"distinctAttribute": NUMA}])
+
+
+def a_pod_with(claim):
+    return a_pod("p", claims=[{"name": "c", "resourceClaimName": claim}])
+
+
+def schedule(world, pod_info):
+    return schedule_pod(PROFILE, pod_info, world, 1.8e9, np.random.default_rng(1))
+
+
+async def prepare_and_count(world, pod_info):
+    """Return how often another task ran meanwhile."""
+    runs = 0
+
+    async def other():
+        nonlocal runs
+        while True:
+            runs += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    paused = await prepare_cycle(PROFILE, pod_info, world, ImpatientClock())
+    task.cancel()
+    assert paused == bool(runs)
+    return runs
+
+
+async def test_other_tasks_run_while_the_devices_of_a_pod_are_searched(monkeypatch):
+    world = a_world(far("c"))
+    pod_info = world.pod_info(typed(a_pod_with("c")))
+    assert await prepare_and_count(world, pod_info) > 0
+    # The cycle finds every result, and what was chosen.
+    monkeypatch.setattr(Allocator, "solve_in_steps", None)
+    placement = schedule(world, pod_info)
+    assert isinstance(placement, Placement)
+    [claim] = world.devices.claims.including_in_flight()
+    assert [r.device for r in claim.status.allocation.devices.results] == ["d0", "d1"]
+
+
+async def test_one_long_search_is_interrupted():
+    """Every combination of four devices of one NUMA node is tried, in many steps."""
+    near = a_claim("c", requests=[
+        {"name": name, "exactly": {"deviceClassName": "gpu", "count": 4}} for name in ("r", "q")
+    ], constraints=[{"requests": ["q"], "matchAttribute": NUMA}])  # fmt: skip
+    world = a_world(near, nodes=1, devices=10)
+    pod_info = world.pod_info(typed(a_pod_with("c")))
+    assert await prepare_and_count(world, pod_info) > 10
+    assert isinstance(schedule(world, pod_info), SchedulingFailure)
+
+
+async def test_a_device_allocated_meanwhile_is_not_allocated_again():
+    world = a_world(far("c"), nodes=1)
+    pod_info = world.pod_info(typed(a_pod_with("c")))
+    preparing = asyncio.create_task(prepare_cycle(PROFILE, pod_info, world, ImpatientClock()))
+    await asyncio.sleep(0)
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "n0", "device": "d0"}
+    status = {"allocation": {"devices": {"results": [result]}}}
+    world.upsert(typed(a_claim("x", status=status)))
+    await preparing
+    assert isinstance(schedule(world, pod_info), Placement)
+    claim = world.devices.claims.in_flight(world.devices.claims.get("default", "c").uid)
+    assert [r.device for r in claim.status.allocation.devices.results] == ["d1", "d2"]
+
+
+@pytest.mark.parametrize("pod", [a_pod("p"), a_pod_with("missing")])
+async def test_a_pod_without_claims_to_allocate_needs_no_preparation(pod):
+    world = a_world()
+    assert await prepare_and_count(world, world.pod_info(typed(pod))) == 0
+
+
+async def test_an_error_is_left_to_the_cycle(monkeypatch):
+    world = a_world(far("c"))
+    pod_info = world.pod_info(typed(a_pod_with("c")))
+    monkeypatch.setattr(Allocator, "solve_in_steps", None)
+    await prepare_cycle(PROFILE, pod_info, world, ImpatientClock())
+    with pytest.raises(TypeError):
+        schedule(world, pod_info)
