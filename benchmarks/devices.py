@@ -33,7 +33,8 @@ from holdfast.scheduler.cycle import schedule_pod
 from holdfast.testing import a_claim, a_device, a_device_class, a_pod, a_slice, typed
 
 Raw = dict[str, Any]
-DRIVER, RESOURCE = "gpu.example.com", "example.com/gpu"
+DRIVER, RESOURCE, NETWORK = "gpu.example.com", "example.com/gpu", "net.example.com"
+NETWORKS = 8
 CARDS, CLAIMS, PODS = 8, 10_000, 1000
 MAX_SECONDS = 5.0
 """A case ends after this time, so that a slow one is measured with fewer pods."""
@@ -41,7 +42,10 @@ PROFILE = default_profiles()["default-scheduler"]
 
 
 def _plain(node: str) -> list[Raw]:
-    cards = [a_device(f"gpu-{i}", attributes={"numa": i // 4}) for i in range(CARDS)]
+    cards = [
+        a_device(f"gpu-{i}", attributes={"numa": i // 4, "uuid": f"{node}-{i}"})
+        for i in range(CARDS)
+    ]
     return [a_slice(f"{node}-gpu", node=node, devices=cards)]
 
 
@@ -79,6 +83,17 @@ def _shareable(node: str) -> list[Raw]:
     return [a_slice(f"{node}-gpu", node=node, devices=cards)]
 
 
+def _of_all_nodes(node: str) -> list[Raw]:
+    """Devices that every node can use, beside those of the nodes."""
+    if node != "n0":
+        return _plain(node)
+    shared = [
+        a_slice(f"net-{i}", driver=NETWORK, node=None, pool=f"net-{i}", devices=128, allNodes=True)
+        for i in range(NETWORKS)
+    ]
+    return [*_plain(node), *shared]
+
+
 HALF = f'device.attributes["{DRIVER}"].profile == "half"'
 SHARE = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "12Gi"}}}
 
@@ -90,7 +105,7 @@ class Case:
     claim: Raw = field(default_factory=dict)
     resource: bool = False
     """Whether pods request an extended resource instead of a claim."""
-    target: int = 1000
+    target: int | None = 1000
     """Decisions a second on 5,000 nodes."""
 
 
@@ -105,6 +120,7 @@ CASES = {
     "capacity": Case(
         "a share of a card", _shareable, {"requests": [{"name": "req-0", "exactly": SHARE}]}
     ),
+    "network": Case("a device of all nodes", _of_all_nodes, {"device_class": "net"}, target=None),
     "resources": Case("an extended resource", _plain, resource=True),
 }
 
@@ -125,6 +141,7 @@ def a_cluster_with_devices(name: str, nodes: int, claims: int) -> World:
     """Return a cluster with the devices of a case and with claims."""
     case, world = CASES[name], a_cluster(nodes)
     world.upsert(typed(a_device_class("gpu", extendedResourceName=RESOURCE)))
+    world.upsert(typed(a_device_class("net", driver=NETWORK)))
     for node in world.nodes.names:
         for raw in case.slices(node):
             world.upsert(typed(raw))

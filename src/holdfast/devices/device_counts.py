@@ -14,6 +14,8 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.matching import Matcher, tolerated
+from holdfast.devices.node_pools import PoolValues
+from holdfast.devices.pools import Pool
 from holdfast.devices.requests import EXACT_COUNT, RequestAlternative
 from holdfast.devices.row_table import RowTable
 
@@ -37,6 +39,7 @@ class FreeDeviceCounts(RowTable):
         super().__init__(inventory, nodes)
         self._allocator = allocator
         self._alternative = alternative
+        self._by_pool = PoolValues(inventory.node_pools, self._count)
         self.free: NDArray[np.int32] = np.zeros(0, np.int32)
 
     def _resize(self, capacity: int) -> None:
@@ -44,26 +47,24 @@ class FreeDeviceCounts(RowTable):
 
     def _evaluate(self, row: int, node: Node) -> Iterator[None]:
         try:
-            self.free[row] = self._count(node)
+            counts = [self._by_pool.of(pool, node) for pool in self._inventory.node_pools.of(node)]
         except AllocationError:
-            self.free[row] = INEXACT
+            counts = [INEXACT]
+        self.free[row] = INEXACT if INEXACT in counts else sum(counts)
         return iter(())
 
-    def _count(self, node: Node) -> int:
+    def _count(self, pool: Pool, node: Node) -> int:
         matcher, alternative = self._allocator.matcher, self._alternative
         allocated = self._inventory.allocated_devices.unshared
         taints, free = self._allocator.features.device_taints, 0
-        for pool in self._inventory.node_pools.of(node):
-            if pool.invalid_reason:
+        if pool.invalid_reason:
+            return INEXACT
+        for candidate in pool.candidates:
+            if candidate.consumed_counters or candidate.shareable:
                 return INEXACT
-            for candidate in pool.candidates:
-                if candidate.consumed_counters or candidate.shareable:
-                    return INEXACT
-                if candidate.id not in allocated and matcher.selectable(
-                    alternative, candidate, node
-                ):
-                    device = candidate.device
-                    free += not taints or tolerated(device.taints, alternative.tolerations)
+            if candidate.id not in allocated and matcher.selectable(alternative, candidate, node):
+                device = candidate.device
+                free += not taints or tolerated(device.taints, alternative.tolerations)
         return free
 
 
@@ -81,6 +82,7 @@ class DeviceCounts(RowTable):
             device_class=device_class, allocation_mode=EXACT_COUNT, count=1, selectors=(),
             tolerations=(), capacity={}, admin_access=False,
         )  # fmt: skip
+        self._by_pool = PoolValues(inventory.node_pools, self._count)
         self.total: NDArray[np.int64] = np.zeros(0, np.int64)
         self.allocated: NDArray[np.int64] = np.zeros(0, np.int64)
 
@@ -89,17 +91,20 @@ class DeviceCounts(RowTable):
         self.allocated = np.zeros(capacity, np.int64)
 
     def _evaluate(self, row: int, node: Node) -> Iterator[None]:
-        matcher, alternative = self._matcher, self._alternative
-        is_allocated = self._inventory.allocated_devices.is_allocated
         try:
-            matching = [
-                candidate.id
-                for pool in self._inventory.node_pools.of(node)
-                for candidate in pool.candidates
-                if matcher.selectable(alternative, candidate, node)
-            ]
+            counts = [self._by_pool.of(pool, node) for pool in self._inventory.node_pools.of(node)]
         except AllocationError:
-            matching = []
-        self.total[row] = len(matching)
-        self.allocated[row] = sum(map(is_allocated, matching))
+            counts = []
+        self.total[row] = sum(total for total, _ in counts)
+        self.allocated[row] = sum(allocated for _, allocated in counts)
         return iter(())
+
+    def _count(self, pool: Pool, node: Node) -> tuple[int, int]:
+        """Return the devices of the class in a pool, and how many of them are allocated."""
+        is_allocated = self._inventory.allocated_devices.is_allocated
+        matching = [
+            candidate.id
+            for candidate in pool.candidates
+            if self._matcher.selectable(self._alternative, candidate, node)
+        ]
+        return len(matching), sum(map(is_allocated, matching))

@@ -8,6 +8,8 @@ slices of it, so two nodes have equal devices of a pool if they have the same ``
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from holdfast.api.node import Node
 from holdfast.devices.features import Features
@@ -25,6 +27,7 @@ ALL_NODES = ""
 _MANY_NODES = 64
 """From this number on, invalidating all nodes costs less than one after the other; estimated."""
 _Slices = dict[str, SliceInfo]
+_T = TypeVar("_T")
 
 
 class NodePools:
@@ -181,6 +184,25 @@ class NodePools:
         for node in before | names:
             self._versions[node] = self._versions.get(node, 0) + 1
             self._invalidate(node)
+
+
+class PoolValues(Generic[_T]):
+    """A value of each pool, computed once after each change of its devices for all its nodes."""
+
+    def __init__(self, pools: NodePools, compute: Callable[[Pool, Node], _T]) -> None:
+        self._pools = pools
+        self._compute = compute
+        self._values: WeakKeyDictionary[Pool, tuple[int, _T]] = WeakKeyDictionary()
+
+    def of(self, pool: Pool, node: Node) -> _T:
+        """Return the value of a pool; it may depend on the node only if devices select nodes."""
+        if pool.selects_nodes_by_device:
+            return self._compute(pool, node)
+        version = self._pools.changes.get(pool.id, 0)
+        known = self._values.get(pool)
+        if known is None or known[0] != version:
+            known = self._values[pool] = (version, self._compute(pool, node))
+        return known[1]
 
 
 def _node_names(slices: Iterable[SliceInfo]) -> frozenset[str]:

@@ -25,6 +25,8 @@ class Pool:
     counters: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
     consumers: Mapping[str, Sequence[DeviceCandidate]] = field(default_factory=dict)
     shares_counters_with_other_nodes: bool = False
+    selects_nodes_by_device: bool = False
+    """Whether a candidate may be unavailable on a node that sees its slice."""
     incomplete: bool = False
     invalid_reason: str = ""
 
@@ -37,11 +39,6 @@ class Pool:
     def is_faulty(self) -> bool:
         """Whether the pool is incomplete or invalid, so that its devices cannot be allocated."""
         return self.incomplete or bool(self.invalid_reason)
-
-    @property
-    def selects_nodes_by_device(self) -> bool:
-        """Whether a candidate may be unavailable on a node that sees its slice."""
-        return any(c.slice.spec.per_device_node_selection for c in self.candidates)
 
     @property
     def has_binding_conditions(self) -> bool:
@@ -150,7 +147,8 @@ def _validated_pool(
     used = {name: counters[name] for name in consumers if name in counters}
     here_ids = {id(candidate) for candidate in candidates}
     shared = any(id(c) not in here_ids for devices in consumers.values() for c in devices)
-    return Pool(pool_id, candidates, used, consumers, shares_counters_with_other_nodes=shared)
+    by_device = any(slice_info.slice.spec.per_device_node_selection for slice_info in here)
+    return Pool(pool_id, candidates, used, consumers, shared, by_device)
 
 
 def _duplicate(names: list[str], what: str) -> str:
