@@ -178,6 +178,60 @@ def test_D037_distinct_devices_share_no_value_even_within_one_request():
     assert allocate(a_slice(devices=numa(0, 1, 0)), claim) is None
 
 
+def in_rings(*rings):
+    return a_slice(
+        devices=[a_device(f"d{i}", attributes={"ring": {"ints": r}}) for i, r in enumerate(rings)]
+    )
+
+
+def test_D036_with_list_attributes_one_common_value_is_enough():
+    rings, lists = in_rings([0, 1], [1, 2], [2]), Features(list_attributes=True)
+
+    def matching(count):
+        return a_claim(count=count, constraints=[{"matchAttribute": "gpu.example.com/ring"}])
+
+    found = allocate(rings, matching(2), features=lists)
+    assert devices_of(found) == [("req-0", "d0"), ("req-0", "d1")]
+    assert allocate(rings, matching(3), features=lists) is None
+    # Without the feature a list cannot be read.
+    with pytest.raises(AllocationError, match="attribute ring: unsupported attribute value"):
+        allocate(rings, matching(2))
+
+
+def test_D037_with_list_attributes_no_value_is_common():
+    claim = a_claim(count=2, constraints=[{"distinctAttribute": "gpu.example.com/ring"}])
+    rings, lists = in_rings([0, 1], [1, 2], [2]), Features(list_attributes=True)
+    found = allocate(rings, claim, features=lists)
+    assert devices_of(found) == [("req-0", "d0"), ("req-0", "d2")]
+
+
+def test_D041_devices_of_one_slice_may_be_for_different_nodes():
+    terms = [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r"]}]}]
+    shared = a_slice(
+        "shared",
+        node=None,
+        pool="p",
+        perDeviceNodeSelection=True,
+        devices=[
+            a_device("other", nodeName="m"),
+            a_device("mine", nodeName="n"),
+            a_device("near", nodeSelector={"nodeSelectorTerms": terms}),
+            a_device("any", allNodes=True),
+        ],
+    )
+    assert devices_of(allocate(shared, a_claim())) == [("req-0", "mine")]
+    assert allocate(shared, a_claim(count=3)) is None
+    rack = a_node("n", labels={"rack": "r"})
+    found = allocate(shared, a_claim(count=3), node=rack)
+    assert [device for _, device in devices_of(found)] == ["mine", "near", "any"]
+    here = found[0].node_selector.node_selector_terms[0].match_fields[0]
+    assert (here.key, here.values) == ("metadata.name", ("n",))
+    elsewhere = a_node("x", labels={"rack": "r"})
+    [found] = allocate(shared, a_claim(count=2), node=elsewhere)
+    [term] = found.node_selector.node_selector_terms
+    assert [r.key for r in term.match_expressions] == ["rack"]
+
+
 def partition(name, amount):
     counters = [{"counterSet": "card", "counters": {"memory": {"value": amount}}}]
     return a_device(name, consumesCounters=counters)

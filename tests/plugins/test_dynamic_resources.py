@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from holdfast.devices.allocator import Allocator
 from holdfast.errors import Conflict, HoldfastError, Unavailable
 from holdfast.framework.plugin import (
     ClusterEvent,
@@ -363,6 +364,14 @@ def test_D043_a_search_over_its_limit_is_an_error():
     desk = one_gpu(a_claim("a", constraints=[{"matchAttribute": "a.com/x"}]), filterTimeout="1ns")
     demand = desk.pre_filter(a_pod(claims=using("a")))
     assert desk.verdicts(demand) == {"n": Code.ERROR}
+    assert desk.reasons(demand, "n") == ("node n: timed out trying to allocate devices",)
+
+
+def test_D043_the_reason_of_a_time_out_needs_no_second_search(monkeypatch):
+    desk = one_gpu(a_claim("a", constraints=[{"matchAttribute": "a.com/x"}]), filterTimeout="1ns")
+    demand = desk.pre_filter(a_pod(claims=using("a")))
+    assert desk.verdicts(demand) == {"n": Code.ERROR}
+    monkeypatch.setattr(Allocator, "solve_in_steps", None)
     assert desk.reasons(demand, "n") == ("node n: timed out trying to allocate devices",)
 
 

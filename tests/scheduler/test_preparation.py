@@ -87,9 +87,13 @@ async def test_other_tasks_run_while_the_devices_of_a_pod_are_searched(monkeypat
 
 async def test_one_long_search_is_interrupted():
     """Every combination of four devices of one NUMA node is tried, in many steps."""
-    near = a_claim("c", requests=[
-        {"name": name, "exactly": {"deviceClassName": "gpu", "count": 4}} for name in ("r", "q")
-    ], constraints=[{"requests": ["q"], "matchAttribute": NUMA}])  # fmt: skip
+    near = a_claim(
+        "c",
+        requests=[
+            {"name": name, "exactly": {"deviceClassName": "gpu", "count": 4}} for name in ("r", "q")
+        ],
+        constraints=[{"requests": ["q"], "matchAttribute": NUMA}],
+    )
     world = a_world(near, nodes=1, devices=10)
     pod_info = world.pod_info(typed(a_pod_with("c")))
     assert await prepare_and_count(world, pod_info) > 10

@@ -67,6 +67,10 @@ class AllocationResults(Protocol):
         """Return what a search has chosen on a row; None: it did not run, or chose nothing."""
         ...
 
+    def timed_out(self, row: int) -> bool:
+        """Return whether the search on a row reached its limit of steps."""
+        ...
+
     def refresh_in_steps(self) -> Iterator[None]:
         """Evaluate all changed rows, with pauses in which the world may change."""
         ...
@@ -142,7 +146,7 @@ def _plain_alternative(allocator: Allocator) -> RequestAlternative | None:
 
 
 def _asks_for_all(allocator: Allocator) -> bool:
-    return any(a.allocation_mode == ALL for r in allocator.requests for a in r.alternatives)
+    return any(alternative.allocation_mode == ALL for alternative in allocator.alternatives)
 
 
 def _shape_without_count(claim: ResourceClaim) -> Hashable:
@@ -174,6 +178,11 @@ class _CountResults:
     def choices(self, row: int) -> tuple[Choice, ...] | None:
         self._counted.refresh()
         return self._searched.choices(row) if self._counted.free[row] == INEXACT else None
+
+    def timed_out(self, row: int) -> bool:
+        self._counted.refresh()
+        inexact = bool(self._counted.free[row] == INEXACT)
+        return inexact and self._searched.timed_out(row)
 
     def refresh_in_steps(self) -> Iterator[None]:
         yield from self._counted.refresh_in_steps()
@@ -209,9 +218,13 @@ class _WithFaultyPools:
         return self._results.scores(rows)
 
     def choices(self, row: int) -> tuple[Choice, ...] | None:
-        if self._asks_for_all and self._pools.has_faulty:
-            return None
-        return self._results.choices(row)
+        return None if self._fails_before_search() else self._results.choices(row)
+
+    def timed_out(self, row: int) -> bool:
+        return not self._fails_before_search() and self._results.timed_out(row)
+
+    def _fails_before_search(self) -> bool:
+        return self._asks_for_all and self._pools.has_faulty
 
     def refresh_in_steps(self) -> Iterator[None]:
         return self._results.refresh_in_steps()

@@ -59,6 +59,7 @@ class Allocator:
         self.claims = tuple(claims)
         self.features = features
         self.requests: tuple[ClaimRequest, ...] = flatten_requests(claims, classes, features)
+        self.alternatives = tuple(a for request in self.requests for a in request.alternatives)
         self.matcher = Matcher(self.claims, selectors, features)
         self._new_constraints()
 
@@ -106,9 +107,8 @@ class Allocator:
     def solution(self, choices: Sequence[Choice], pools: Sequence[Pool]) -> Solution:
         """Return the solution of these choices on a node with these pools."""
         candidates = [candidate for pool in pools for candidate in pool.candidates]
-        alternatives = [a for request in self.requests for a in request.alternatives]
         chosen_devices = tuple(
-            ChosenDevice(alternatives[index], candidates[position], consumed)
+            ChosenDevice(self.alternatives[index], candidates[position], consumed)
             for index, position, consumed in choices
         )
         return Solution(chosen_devices, self._chosen_alternatives(chosen_devices))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,12 +46,24 @@ class FreeDeviceCounts(RowTable):
         self.free = np.full(capacity, 0, np.int32)
 
     def _evaluate(self, row: int, node: Node) -> Iterator[None]:
+        yield from self._select_in_steps(self._allocator.matcher, (self._alternative,), node)
+        current = self._nodes.nodes[row]
+        if current is None:
+            return
+        own, shared = self._inventory.node_pools.by_sharing(current)
+        local, common = self._sum(own, current), self._sum(shared, current)
+        self.free[row] = INEXACT if INEXACT in (local, common) else local + common
+        self._set_key(row, key_of_counts(row, shared, local))
+
+    def _copy(self, row: int, rows: NDArray[np.intp]) -> None:
+        self.free[rows] = self.free[row]
+
+    def _sum(self, pools: Sequence[Pool], node: Node) -> int:
         try:
-            counts = [self._by_pool.of(pool, node) for pool in self._inventory.node_pools.of(node)]
+            counts = [self._by_pool.of(pool, node) for pool in pools]
         except AllocationError:
-            counts = [INEXACT]
-        self.free[row] = INEXACT if INEXACT in counts else sum(counts)
-        return iter(())
+            return INEXACT
+        return INEXACT if INEXACT in counts else sum(counts)
 
     def _count(self, pool: Pool, node: Node) -> int:
         matcher, alternative = self._allocator.matcher, self._alternative
@@ -91,13 +103,25 @@ class DeviceCounts(RowTable):
         self.allocated = np.zeros(capacity, np.int64)
 
     def _evaluate(self, row: int, node: Node) -> Iterator[None]:
-        try:
-            counts = [self._by_pool.of(pool, node) for pool in self._inventory.node_pools.of(node)]
-        except AllocationError:
-            counts = []
-        self.total[row] = sum(total for total, _ in counts)
-        self.allocated[row] = sum(allocated for _, allocated in counts)
+        own, shared = self._inventory.node_pools.by_sharing(node)
+        local, common = self._sum(own, node), self._sum(shared, node)
+        found = (0, 0)
+        if local is not None and common is not None:
+            found = (local[0] + common[0], local[1] + common[1])
+        self.total[row], self.allocated[row] = found
+        self._set_key(row, key_of_counts(row, shared, local))
         return iter(())
+
+    def _copy(self, row: int, rows: NDArray[np.intp]) -> None:
+        self.total[rows], self.allocated[rows] = self.total[row], self.allocated[row]
+
+    def _sum(self, pools: Sequence[Pool], node: Node) -> tuple[int, int] | None:
+        """Return the devices in pools, and how many are allocated; None if a selector fails."""
+        try:
+            counts = [self._by_pool.of(pool, node) for pool in pools]
+        except AllocationError:
+            return None
+        return sum(total for total, _ in counts), sum(allocated for _, allocated in counts)
 
     def _count(self, pool: Pool, node: Node) -> tuple[int, int]:
         """Return the devices of the class in a pool, and how many of them are allocated."""
@@ -108,3 +132,12 @@ class DeviceCounts(RowTable):
             if self._matcher.selectable(self._alternative, candidate, node)
         ]
         return len(matching), sum(map(is_allocated, matching))
+
+
+def key_of_counts(row: int, shared: Sequence[Pool], local: Hashable) -> Hashable:
+    """Return the key of a row whose own devices have this count."""
+    if not shared:
+        return None
+    if any(pool.selects_nodes_by_device for pool in shared):
+        return ("row", row)
+    return (shared, local)

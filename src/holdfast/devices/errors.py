@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from holdfast.errors import HoldfastError
 
+TIMED_OUT = "timed out trying to allocate devices"
+
 
 class AllocationError(HoldfastError):
     """The claims cannot be allocated on any node: the attempt fails."""

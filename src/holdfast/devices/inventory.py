@@ -22,10 +22,10 @@ from holdfast.devices.allocator import Allocator
 from holdfast.devices.claims import Claims
 from holdfast.devices.device_backed_resource import DeviceBackedResource
 from holdfast.devices.features import Features
-from holdfast.devices.node_pools import ALL_NODES, NodePools
+from holdfast.devices.node_pools import NodePools
 from holdfast.devices.pools import Pool
 from holdfast.devices.slice_tracker import SliceTracker
-from holdfast.devices.slices import SliceInfo
+from holdfast.devices.slices import ALL_NODES, SliceInfo
 
 IMPLICIT_PREFIX = DEVICE_CLASS_PREFIX
 """Each device class is also an extended resource: this prefix followed by the class name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from holdfast.api.devices import DeviceSelector, ResourceClaim
 from holdfast.api.node import Node, Taint
@@ -13,6 +13,8 @@ from holdfast.devices.features import Features
 from holdfast.devices.requests import RequestAlternative, claim_label
 from holdfast.devices.slices import DeviceCandidate
 
+_SELECTED_A_STEP = 64
+"""About two milliseconds."""
 _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -43,6 +45,19 @@ class Matcher:
             return True
         owner = f"claim {claim_label(self._claims[alternative.claim])}"
         return self._all(owner, alternative.selectors, candidate)
+
+    def select_in_steps(
+        self, alternatives: Sequence[RequestAlternative], candidates: Sequence[DeviceCandidate]
+    ) -> Iterator[None]:
+        """Evaluate all selectors for devices, with pauses; the candidates keep the results."""
+        for number, candidate in enumerate(candidates, 1):
+            for alternative in alternatives:
+                try:
+                    self.selected(alternative, candidate)
+                except AllocationError:
+                    continue  # raised again where the device is tried
+            if number % _SELECTED_A_STEP == 0:
+                yield
 
     def _all(
         self, owner: str, expressions: Sequence[DeviceSelector], candidate: DeviceCandidate

@@ -20,10 +20,8 @@ from holdfast.devices.pools import (
     newest_by_pool,
     pool_without_devices,
 )
-from holdfast.devices.slices import DeviceId, PoolId, SliceInfo
+from holdfast.devices.slices import ALL_NODES, DeviceId, PoolId, SliceInfo
 
-ALL_NODES = ""
-"""Stands for all nodes, where names of nodes are expected."""
 _MANY_NODES = 64
 """From this number on, invalidating all nodes costs less than one after the other; estimated."""
 _Slices = dict[str, SliceInfo]
@@ -44,6 +42,8 @@ class NodePools:
         self._built: dict[PoolId, dict[tuple[str, ...], Pool | None]] = {}
         self._nodes_with: dict[PoolId, set[str]] = {}
         self._affected: dict[PoolId, dict[str, frozenset[str]]] = {}
+        self.slice_changes = 0
+        """How often the pools of all nodes changed, not only devices of pools that they share."""
         self.changes: dict[PoolId, int] = {}
         """How often devices of a pool were allocated or deallocated since its slices changed."""
         self._faulty: dict[PoolId, tuple[Pool, frozenset[str]]] = {}
@@ -68,6 +68,12 @@ class NodePools:
         pools = self._gather(node)
         self._of[node.name] = (node, of_all_nodes, own, pools)
         return pools
+
+    def by_sharing(self, node: Node) -> tuple[tuple[Pool, ...], tuple[Pool, ...]]:
+        """Return the node's own pools, and those that other nodes have too."""
+        pools = self.of(node)
+        shared = tuple(pool for pool in pools if pool.is_shared)
+        return (tuple(p for p in pools if not p.is_shared), shared) if shared else (pools, ())
 
     def with_faulty(self, node: Node) -> tuple[Pool, ...]:
         """Return the pools that a search on this node sees, the faulty ones included."""
@@ -128,11 +134,18 @@ class NodePools:
         affected = self._affected.get(pool)
         if affected is None:
             affected = self._affected[pool] = _affected_nodes(self._of_pool[pool].values())
-        nodes: Collection[str] = affected.get(device[2], ())
+        nodes = affected.get(device[2], frozenset())
         if ALL_NODES in nodes:
-            nodes = self._nodes_with.get(pool, set()).union(nodes) - {ALL_NODES}
+            sharing = self._nodes_with.get(pool, set())
+            if len(sharing) >= _MANY_NODES:
+                self._invalidate(ALL_NODES)
+                nodes = nodes - sharing - {ALL_NODES}
+            else:
+                nodes = nodes.union(sharing) - {ALL_NODES}
         if len(nodes) >= _MANY_NODES:
-            nodes = (ALL_NODES,)
+            self.slice_changes += 1
+            self._invalidate(ALL_NODES)
+            return
         for node in nodes:
             self._invalidate(node)
 
@@ -146,7 +159,7 @@ class NodePools:
         copy._built = {pool: dict(built) for pool, built in self._built.items()}
         copy._nodes_with = {pool: set(nodes) for pool, nodes in self._nodes_with.items()}
         copy._affected, copy._faulty = dict(self._affected), dict(self._faulty)
-        copy.changes = dict(self.changes)
+        copy.changes, copy.slice_changes = dict(self.changes), self.slice_changes
         return copy
 
     def _gather(self, node: Node) -> tuple[Pool, ...]:
@@ -166,7 +179,7 @@ class NodePools:
             pool = built[names]
             if pool is not None:
                 found.append(pool)
-                if any(ALL_NODES in slice_info.node_names for slice_info in here):
+                if pool.is_shared:
                     self._nodes_with.setdefault(pool_id, set()).add(node.name)
         return in_search_order(found)
 
@@ -181,6 +194,7 @@ class NodePools:
         names, elsewhere = _node_names(slices), pool_without_devices(slices, self._features)
         if elsewhere is not None and elsewhere.is_faulty and ALL_NODES not in names:
             self._faulty[pool_id] = (elsewhere, names)
+        self.slice_changes += ALL_NODES in before | names
         for node in before | names:
             self._versions[node] = self._versions.get(node, 0) + 1
             self._invalidate(node)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from holdfast.api.node import Node
 from holdfast.api.quantity import Quantity
 from holdfast.devices.features import Features
-from holdfast.devices.slices import DeviceCandidate, PoolId, SliceInfo
+from holdfast.devices.slices import ALL_NODES, DeviceCandidate, PoolId, SliceInfo
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -24,6 +24,8 @@ class Pool:
     candidates: tuple[DeviceCandidate, ...] = ()
     counters: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
     consumers: Mapping[str, Sequence[DeviceCandidate]] = field(default_factory=dict)
+    is_shared: bool = False
+    """Whether other nodes have the same pool, with the same candidates."""
     shares_counters_with_other_nodes: bool = False
     selects_nodes_by_device: bool = False
     """Whether a candidate may be unavailable on a node that sees its slice."""
@@ -148,7 +150,15 @@ def _validated_pool(
     here_ids = {id(candidate) for candidate in candidates}
     shared = any(id(c) not in here_ids for devices in consumers.values() for c in devices)
     by_device = any(slice_info.slice.spec.per_device_node_selection for slice_info in here)
-    return Pool(pool_id, candidates, used, consumers, shared, by_device)
+    return Pool(
+        pool_id,
+        candidates,
+        used,
+        consumers,
+        is_shared=any(ALL_NODES in slice_info.node_names for slice_info in here),
+        shares_counters_with_other_nodes=shared,
+        selects_nodes_by_device=by_device,
+    )
 
 
 def _duplicate(names: list[str], what: str) -> str:

@@ -18,7 +18,7 @@ from holdfast.api.node import Node
 from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.constraints import AllocationConstraint
 from holdfast.devices.consumable_capacity import ConsumedCapacity
-from holdfast.devices.errors import AllocationError, SearchTimeout
+from holdfast.devices.errors import TIMED_OUT, AllocationError, SearchTimeout
 from holdfast.devices.features import Features
 from holdfast.devices.matching import Matcher, tolerated
 from holdfast.devices.pools import Pool
@@ -292,4 +292,4 @@ class DeviceSearch:
     def _step(self) -> None:
         self._tries += 1
         if self._tries == self._most_tries:
-            raise SearchTimeout("timed out trying to allocate devices")
+            raise SearchTimeout(TIMED_OUT)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.api.node import Node
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocator import Allocator, Choice
-from holdfast.devices.errors import AllocationError, NodeAllocationError
+from holdfast.devices.errors import AllocationError, NodeAllocationError, SearchTimeout
 from holdfast.devices.pools import Pool
 from holdfast.devices.row_table import RowTable
 from holdfast.devices.signatures import SignatureBuilder
@@ -34,6 +34,10 @@ class _Result:
     code: int
     score: int = 0
     choices: tuple[Choice, ...] | None = None
+    timed_out: bool = False
+
+
+_UNKNOWN = _Result(DOES_NOT_FIT)
 
 
 class SearchResults(RowTable):
@@ -49,7 +53,7 @@ class SearchResults(RowTable):
         self._by_signature: dict[Hashable, _Result] = {}
         self._codes: Codes = np.zeros(0, np.int8)
         self._scores: NDArray[np.float64] = np.zeros(0)
-        self._choices: list[tuple[Choice, ...] | None] = []
+        self._results: list[_Result] = []
 
     def codes(self, rows: Rows) -> Codes:
         """Return the code of each row."""
@@ -64,31 +68,44 @@ class SearchResults(RowTable):
     def choices(self, row: int) -> tuple[Choice, ...] | None:
         """Return what the search has chosen on a row; None if the claims do not fit there."""
         self.refresh()
-        return self._choices[row]
+        return self._results[row].choices
+
+    def timed_out(self, row: int) -> bool:
+        """Return whether the search on a row reached its limit of steps."""
+        self.refresh()
+        return self._results[row].timed_out
 
     def _resize(self, capacity: int) -> None:
         self._codes = np.full(capacity, DOES_NOT_FIT, np.int8)
         self._scores = np.zeros(capacity)
-        self._choices = [None] * capacity
+        self._results = [_UNKNOWN] * capacity
 
     def _evaluate(self, row: int, node: Node) -> Iterator[None]:
-        inventory = self._inventory
-        current: Node | None = node
+        inventory, allocator = self._inventory, self._allocator
+        yield from self._select_in_steps(allocator.matcher, allocator.alternatives, node)
+        current = self._nodes.nodes[row]
         while current is not None:
             node = current
             pools = inventory.node_pools.of(node)
-            signature = self._signatures.signature(
+            signature, key = self._signatures.signature(
                 node, pools, inventory.allocated_devices, inventory.node_pools.changes
             )
             result = self._by_signature.get(signature)
             if result is not None:
                 self._codes[row], self._scores[row] = result.code, result.score
-                self._choices[row] = result.choices
+                self._results[row] = result
+                self._set_key(row, key)
                 return
             # The devices may change in a pause of the search: its result is that of a signature,
             # and the row is looked at again.
             yield from self._search(signature, node, pools)
             current = self._nodes.nodes[row]
+
+    def _copy(self, row: int, rows: Rows) -> None:
+        self._codes[rows], self._scores[rows] = self._codes[row], self._scores[row]
+        result = self._results[row]
+        for other in rows.tolist():
+            self._results[other] = result
 
     def _search(self, signature: Hashable, node: Node, pools: Sequence[Pool]) -> Iterator[None]:
         devices = {c.id for pool in pools for c in pool.candidates}
@@ -102,8 +119,8 @@ class SearchResults(RowTable):
             )
         except NodeAllocationError:
             result = _Result(INVALID_POOL)
-        except AllocationError:
-            result = _Result(ERROR)
+        except AllocationError as failure:
+            result = _Result(ERROR, timed_out=isinstance(failure, SearchTimeout))
         else:
             result = _Result(DOES_NOT_FIT)
             if found is not None:

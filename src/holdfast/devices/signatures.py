@@ -8,7 +8,7 @@ state of a pool is computed once after each change of it, for all nodes that hav
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from weakref import WeakKeyDictionary
@@ -34,11 +34,13 @@ _MAX_STATES = 100_000
 class _PoolState:
     """What a search depends on in one pool: the part that is constant, and all of it, as numbers.
 
-    ``values`` are the constraint values of its devices, in the order of their numbers.
+    ``values`` are the constraint values of its devices, in the order of their numbers. ``used`` are
+    the positions of the devices of which it matters whether they are allocated.
     """
 
     constant: int
     values: tuple[Hashable, ...]
+    used: tuple[int, ...]
     version: int = -1
     number: int = -1
 
@@ -49,9 +51,7 @@ class SignatureBuilder:
     def __init__(self, allocator: Allocator) -> None:
         self._allocator = allocator
         self._features = allocator.features
-        self._alternatives = [
-            alternative for request in allocator.requests for alternative in request.alternatives
-        ]
+        self._alternatives = allocator.alternatives
         self._attributes = sorted(
             {
                 name
@@ -70,9 +70,14 @@ class SignatureBuilder:
         pools: Sequence[Pool],
         allocated_devices: AllocatedDevices,
         changes: Mapping[PoolId, int],
-    ) -> Hashable:
-        """Return the signature of a node; ``changes`` are those of ``NodePools``."""
+    ) -> tuple[Hashable, Hashable]:
+        """Return the signature of a node, and its key; ``changes`` are those of ``NodePools``.
+
+        Nodes with equal keys have equal signatures, however the devices of shared pools change.
+        The key of a node without shared pools is None.
+        """
         states: list[Hashable] = []
+        key: list[Hashable] = []
         values: list[tuple[Hashable, ...]] = []
         for pool in pools:
             state = self._states.get(pool)
@@ -83,35 +88,47 @@ class SignatureBuilder:
                 state.number = self._changed(pool, state, allocated_devices)
                 state.version = version
             states.append(state.number)
+            key.append(pool if pool.is_shared else state.number)
             if pool.selects_nodes_by_device:
-                states.append(tuple(c.is_available_on(node) for c in pool.candidates))
+                available = tuple(c.is_available_on(node) for c in pool.candidates)
+                states.append(available)
+                key.append(available)
             if state.values:
                 values.append(state.values)
         if len(values) > 1:
             # Pools whose values are equal, or not, must be told apart; one pool has done so itself.
             numbers: dict[Hashable, int] = {}
-            states.append(
-                tuple(tuple(numbers.setdefault(v, len(numbers)) for v in own) for own in values)
+            numbered = tuple(
+                tuple(numbers.setdefault(v, len(numbers)) for v in own) for own in values
             )
-        return tuple(states)
+            states.append(numbered)
+            key.append(numbered)
+        shared = any(pool.is_shared for pool in pools)
+        return tuple(states), tuple(key) if shared else None
 
     def _new_state(self, pool: Pool) -> _PoolState:
         numbers: dict[Hashable, int] = {}
-        devices = tuple(
-            (self._constant(candidate), self._partition(candidate, numbers))
-            for candidate in pool.candidates
-        )
+        devices = tuple(self._device(candidate, numbers) for candidate in pool.candidates)
         counters = frozenset(
             (set_name, name, amount)
             for set_name, amounts in pool.counters.items()
             for name, amount in amounts.items()
         )
         constant = self._number((pool.incomplete, bool(pool.invalid_reason), counters, devices))
-        return _PoolState(constant, tuple(numbers))
+        used = tuple(i for i, device in enumerate(devices) if device is not None)
+        return _PoolState(constant, tuple(numbers), used)
+
+    def _device(self, candidate: DeviceCandidate, numbers: dict[Hashable, int]) -> Hashable:
+        """Return what is constant of a device; None if the search skips it in any case."""
+        selected = [self._selectable(a, candidate) for a in self._alternatives]
+        if not candidate.consumed_counters and all(one is False for one in selected):
+            return None
+        return self._constant(candidate, selected), self._partition(candidate, numbers)
 
     def _changed(self, pool: Pool, state: _PoolState, allocated_devices: AllocatedDevices) -> int:
         left = self._left_by_other_nodes(pool, allocated_devices)
-        return self._number((state.constant, _usage(pool, allocated_devices), left))
+        used = _usage(pool, state.used, allocated_devices)
+        return self._number((state.constant, used, left))
 
     def _number(self, state: Hashable) -> int:
         """Return the same number for equal states; a number is never used again."""
@@ -142,7 +159,7 @@ class SignatureBuilder:
             )
         return tuple(found)
 
-    def _constant(self, candidate: DeviceCandidate) -> Hashable:
+    def _constant(self, candidate: DeviceCandidate, selected: Sequence[Hashable]) -> Hashable:
         """Return the part of the signature that depends on the slice only."""
         device = candidate.device
         consumes = frozenset(
@@ -152,6 +169,7 @@ class SignatureBuilder:
         )
         capacity = frozenset((name, str(c.value)) for name, c in device.capacity.items())
         return (
+            tuple(selected),
             tuple(self._alternative(alternative, candidate) for alternative in self._alternatives),
             consumes,
             candidate.shareable,
@@ -166,11 +184,13 @@ class SignatureBuilder:
         )
         wanted = consumed_capacity(device.capacity, alternative.capacity)
         if wanted is None:
-            return (self._selectable(alternative, candidate), tolerates, None)
+            return (tolerates, None)
         if candidate.shareable:
-            return (self._selectable(alternative, candidate), tolerates, frozenset(wanted.items()))
-        fits = all(n <= Quantity.parse(device.capacity[k].value) for k, n in wanted.items())
-        return (self._selectable(alternative, candidate), tolerates, fits)
+            return (tolerates, frozenset(wanted.items()))
+        return (
+            tolerates,
+            all(n <= Quantity.parse(device.capacity[k].value) for k, n in wanted.items()),
+        )
 
     def _selectable(self, alternative: RequestAlternative, candidate: DeviceCandidate) -> Hashable:
         try:
@@ -179,11 +199,11 @@ class SignatureBuilder:
             return _FAILS
 
 
-def _usage(pool: Pool, allocated_devices: AllocatedDevices) -> Hashable:
-    """Return what is allocated of each device of the pool that is not free."""
+def _usage(pool: Pool, positions: Iterable[int], allocated_devices: AllocatedDevices) -> Hashable:
+    """Return what is allocated of those of these devices that are not free."""
     used: list[Hashable] = []
-    for index, candidate in enumerate(pool.candidates):
-        device = candidate.id
+    for index in positions:
+        device = pool.candidates[index].id
         consumed = allocated_devices.consumed.get(device)
         unshared, shared = device in allocated_devices.unshared, device in allocated_devices.shared
         if unshared or shared or consumed:

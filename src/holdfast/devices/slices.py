@@ -15,6 +15,8 @@ from holdfast.cel import CompileError, DeviceSelectors, EvaluationError, Selecta
 DeviceId = tuple[str, str, str]
 """Driver, pool and device name."""
 PoolId = tuple[str, str]
+ALL_NODES = ""
+"""Stands for all nodes, where names of nodes are expected."""
 Counters = Mapping[str, Mapping[str, Quantity]]
 """Amounts by counter set and counter name."""
 
@@ -76,10 +78,10 @@ class DeviceCandidate:
 
     @property
     def node_name(self) -> str:
-        """The node that can use the device; "" if nodes are not selected by name."""
+        """The node that can use the device; ALL_NODES if nodes are not selected by name."""
         spec = self.slice.spec
         owner = self.device if spec.per_device_node_selection else spec
-        return owner.node_name or ""
+        return owner.node_name or ALL_NODES
 
     def selected_by(self, expression: str, selectors: DeviceSelectors) -> bool:
         """Evaluate a selector, with a cache; raise CompileError or EvaluationError."""
@@ -114,7 +116,7 @@ class DeviceCandidate:
 class SliceInfo:
     """One slice: its devices as candidates, its counters and its nodes.
 
-    ``node_names`` are the nodes that can use its devices: ``{""}`` if it does not list them by
+    ``node_names`` are the nodes that can use its devices: ALL_NODES if it does not list them by
     name. A slice with counters has none: its counters belong to the devices of the pool.
     """
 
@@ -134,7 +136,7 @@ class SliceInfo:
             self.node_names = frozenset(
                 (c.node_name for c in self.candidates)
                 if spec.per_device_node_selection
-                else (spec.node_name or "",)
+                else (spec.node_name or ALL_NODES,)
             )
 
     @property

@@ -89,8 +89,9 @@ def _pool_of_nodes(dice: Dice, names: Sequence[str]) -> list[Raw]:
             )
             for i, amount in enumerate(amounts)
         ]
-        one = a_slice(f"fabric-{name}", driver=GPU, node=name, pool="fabric", devices=devices,
-                      slices=count)  # fmt: skip
+        one = a_slice(
+            f"fabric-{name}", driver=GPU, node=name, pool="fabric", devices=devices, slices=count
+        )
         made.append(one)
     if dice.chance(0.1):
         made.remove(dice.choice(made))  # not published yet

@@ -24,7 +24,7 @@ from holdfast.devices.allocation_cache import (
 )
 from holdfast.devices.allocator import Allocator, Solution
 from holdfast.devices.claims import in_flight_uid
-from holdfast.devices.errors import AllocationError, SearchTimeout
+from holdfast.devices.errors import TIMED_OUT, AllocationError
 from holdfast.devices.extended_resources import (
     RequestsAndMappings,
     create_requests_and_mappings,
@@ -210,11 +210,11 @@ class DynamicResourcesState:
             return unallocated.error
         node = self.nodes.nodes[row]
         assert node is not None, f"row {row} is a node"
+        if unallocated.results is not None and unallocated.results.timed_out(row):
+            return f"node {node.name}: {TIMED_OUT}"
         pools, allocated_devices = self.inventory.pools_of(node), self.inventory.allocated_devices
         try:
             unallocated.allocator.solve(node, pools, allocated_devices, self.limits.steps)
-        except SearchTimeout as timeout:
-            return f"node {node.name}: {timeout.message}"
         except AllocationError as failure:
             return failure.message
         return ""
