@@ -72,7 +72,6 @@ LIMITS = {
     ("batch", "jobs"): list_limits.WORKLOAD,
     ("discovery.k8s.io", "endpointslices"): list_limits.ENDPOINT_SLICE,
     ("policy", "poddisruptionbudgets"): list_limits.DISRUPTION_BUDGET,
-    ("resource.k8s.io", "deviceclasses"): list_limits.DEVICE_CLASS,
     ("resource.k8s.io", "resourceclaims"): list_limits.RESOURCE_CLAIM,
     ("resource.k8s.io", "resourceclaimtemplates"): list_limits.RESOURCE_CLAIM_TEMPLATE,
     ("resource.k8s.io", "resourceslices"): list_limits.RESOURCE_SLICE,

@@ -55,6 +55,21 @@ def too_many(path: str, count: int, most: int) -> Cause:
     return Cause(path, f"Too many: {count}: must have at most {most} {items}", "FieldValueTooMany")
 
 
+def too_long(path: str, most: int) -> Cause:
+    """Return the error for a text that is too long; the text itself is not repeated.
+
+    >>> too_long("spec.driver", 63).message
+    'Too long: may not be more than 63 bytes'
+    """
+    return Cause(path, f"Too long: may not be more than {most} bytes", "FieldValueTooLong")
+
+
+def not_found(path: str, value: Any, detail: str = "") -> Cause:
+    """Return the error for a reference to something that does not exist."""
+    shown = f"Not found: {_shown(value)}"
+    return Cause(path, f"{shown}: {detail}" if detail else shown, "FieldValueNotFound")
+
+
 def child(path: str, name: str) -> str:
     """Append a name to a field path.
 

@@ -15,12 +15,14 @@ _DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
 _DNS_1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_KEY})?"
+_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 
 _matches_1035_label = re.compile(_DNS_1035_LABEL).fullmatch
 _matches_label = re.compile(_DNS_LABEL).fullmatch
 _matches_subdomain = re.compile(_DNS_SUBDOMAIN).fullmatch
 _matches_key = re.compile(_KEY).fullmatch
 _matches_value = re.compile(_VALUE).fullmatch
+_matches_identifier = re.compile(_IDENTIFIER).fullmatch
 _matches_integer = re.compile("0|-?[1-9][0-9]*").fullmatch
 
 _KEY_RULE = (
@@ -35,13 +37,23 @@ def _shape(rule: str, pattern: str, *examples: str) -> str:
     return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
-def _too_long(text: str, limit: int) -> list[str]:
-    return [f"must be no more than {limit} bytes"] if len(text.encode()) > limit else []
+def _too_long(text: str, limit: int, unit: str = "characters") -> list[str]:
+    """Return the error for a long text; bytes count, also where upstream says characters."""
+    return [f"must be no more than {limit} {unit}"] if len(text.encode()) > limit else []
 
 
 def dns_subdomain(text: str) -> list[str]:
     """Check a lower-case DNS subdomain, the format of most object names."""
-    errors = _too_long(text, 253)
+    return _subdomain(text, "characters")
+
+
+def long_name(text: str) -> list[str]:
+    """Check a DNS subdomain with the message of upstream's newer rules: device classes."""
+    return _subdomain(text, "bytes")
+
+
+def _subdomain(text: str, unit: str) -> list[str]:
+    errors = _too_long(text, 253, unit)
     if not _matches_subdomain(text):
         rule = (
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
@@ -95,10 +107,10 @@ def label_key(text: str) -> list[str]:
         ]
     errors = []
     if len(parts) == 2:
-        found = dns_subdomain(parts[0]) if parts[0] else [_EMPTY]
+        found = long_name(parts[0]) if parts[0] else [_EMPTY]
         errors += [f"prefix part {error}" for error in found]
     name = parts[-1]
-    found = _too_long(name, 63) if name else [_EMPTY]
+    found = _too_long(name, 63, "bytes") if name else [_EMPTY]
     if not _matches_key(name):
         found.append(shape)
     return errors + [f"name part {error}" for error in found]
@@ -106,11 +118,22 @@ def label_key(text: str) -> list[str]:
 
 def label_value(text: str) -> list[str]:
     """Check a label value; it may be empty."""
-    errors = _too_long(text, 63)
+    errors = _too_long(text, 63, "bytes")
     if not _matches_value(text):
         rule = f"a valid label must be an empty string or {_KEY_RULE.removeprefix('must ')}"
         errors.append(_shape(rule, _VALUE, "MyValue", "my_value", "12345"))
     return errors
+
+
+def c_identifier(text: str) -> list[str]:
+    """Check an identifier of the language C, the format of device attributes."""
+    if _matches_identifier(text):
+        return []
+    rule = (
+        "a valid C identifier must start with alphabetic character or '_', followed by a string "
+        "of alphanumeric characters or '_'"
+    )
+    return [_shape(rule, _IDENTIFIER, "my_name", "MY_NAME", "MyName")]
 
 
 def canonical_integer(text: str) -> int | None:

@@ -40,6 +40,8 @@ Gvk = tuple[str, str, str]
 Handler = Callable[["Operation"], Awaitable["Response"]]
 ObjectCheck = Callable[[JsonObject, JsonObject | None], Iterable[Cause]]
 """Yield what is wrong with the new object; the second is the stored one, None on create."""
+RequestCheck = Callable[["Operation", JsonObject, JsonObject | None], Iterable[Cause]]
+"""As ObjectCheck, for rules about the request: its user, its subresource, other objects."""
 AdmissionFunction = Callable[["Operation", JsonObject, JsonObject | None], Awaitable[None] | None]
 """Change or reject a new object; the second object is the stored one, None on create.
 
@@ -175,6 +177,9 @@ class KindDescriptor:
     list_limits: Tree = field(default_factory=lambda: ANY_TREE)
     """The limits on the lengths of lists and maps."""
     checks: tuple[ObjectCheck, ...] = ()
+    """Not applied to writes of the status alone, or of an unchanged object."""
+    request_checks: tuple[RequestCheck, ...] = ()
+    """Applied to every write."""
     immutable_fields: tuple[str, ...] = ()
     """Paths of immutable fields."""
     admission_plugins: tuple[AdmissionPlugin, ...] = ()

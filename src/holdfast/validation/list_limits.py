@@ -142,24 +142,14 @@ WORKLOAD: Table = {
     **_under("spec.selector", SELECTOR),
     **_under("spec.template", TEMPLATE),
 }
-_DEVICE_CLAIM: Table = {
-    "devices.requests": 32,
-    "devices.requests[].exactly.selectors": 32,
-    "devices.requests[].exactly.tolerations": 16,
-    "devices.requests[].firstAvailable": 8,
-    "devices.requests[].firstAvailable[].selectors": 32,
-    "devices.requests[].firstAvailable[].tolerations": 16,
-    "devices.constraints": 32,
-    "devices.config": 32,
+_DEVICE_TOLERATIONS: Table = {
+    "devices.requests[].exactly.tolerations": 512,
+    "devices.requests[].firstAvailable[].tolerations": 512,
 }
 RESOURCE_SLICE: Table = {
     **METADATA,
-    "spec.devices": 128,
-    "spec.devices[].attributes": 32,
-    "spec.devices[].capacity": 32,
-    "spec.devices[].taints": 16,
-    "spec.sharedCounters": 8,
     **_under("spec.nodeSelector", _NODE_SELECTOR),
+    **_under("spec.devices[].nodeSelector", _NODE_SELECTOR),
 }
 POD_TEMPLATE: Table = {**METADATA, **_under("template", TEMPLATE)}
 REPLICATION_CONTROLLER: Table = {
@@ -187,13 +177,13 @@ ENDPOINT_SLICE: Table = {
     "ports": 20000,
 }
 CSI_NODE: Table = {**METADATA, "spec.drivers": 1024}
-DEVICE_CLASS: Table = {**METADATA, "spec.selectors": 32, "spec.config": 32}
 RESOURCE_CLAIM: Table = {
     **METADATA,
-    **_under("spec", _DEVICE_CLAIM),
-    "status.reservedFor": 256,
+    **_under("spec", _DEVICE_TOLERATIONS),
+    "status.devices": 512,
+    **_under("status.allocation.nodeSelector", _NODE_SELECTOR),
 }
-RESOURCE_CLAIM_TEMPLATE: Table = {**METADATA, **_under("spec.spec", _DEVICE_CLAIM)}
+RESOURCE_CLAIM_TEMPLATE: Table = {**METADATA, **_under("spec.spec", _DEVICE_TOLERATIONS)}
 
 ANY_TREE = tree_of(METADATA)
 POD_SPEC_TREE, NODE_TREE = tree_of(_under("spec", POD_SPEC)), tree_of(NODE)

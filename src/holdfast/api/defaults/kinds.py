@@ -6,7 +6,7 @@ import base64
 import copy
 from collections.abc import Callable
 
-from holdfast.api.defaults import policies, workloads
+from holdfast.api.defaults import devices, policies, workloads
 from holdfast.api.defaults.pods import default_claim_spec, default_pod, default_source
 from holdfast.api.defaults.raw_fields import (
     Raw,
@@ -37,7 +37,7 @@ def default_object(raw: Raw, now: str = "") -> None:
             default(raw)
         set_required_fields(raw, group, kind)
         if now and (group, kind) in _WITH_DEVICE_TAINTS:
-            _stamp_taints(raw, now)
+            devices.stamp_taints(raw, now)
     except BadRequest as error:
         message = f'{kind} in version "{version}" cannot be handled as a {kind}: {error.message}'
         raise BadRequest(message) from error
@@ -123,35 +123,6 @@ def _slice_ports(raw: Raw) -> None:
         set_defaults(port, name="", protocol="TCP")
 
 
-def _resource_claim(raw: Raw) -> None:
-    _device_requests(map_at(raw, "spec"))
-
-
-def _resource_claim_template(raw: Raw) -> None:
-    _device_requests(map_at(map_at(raw, "spec"), "spec"))
-
-
-def _device_requests(spec: Raw) -> None:
-    for request in entries(spec.get("devices") or {}, "requests"):
-        if_present(request, "exactly", _device_request)
-        for alternative in entries(request, "firstAvailable"):
-            _device_request(alternative)
-
-
-def _device_request(request: Raw) -> None:
-    set_defaults(request, allocationMode="ExactCount")
-    if request["allocationMode"] == "ExactCount" and not request.get("count"):
-        request["count"] = 1
-
-
-def _stamp_taints(raw: Raw, now: str) -> None:
-    spec = map_at(raw, "spec")
-    for device in entries(spec, "devices"):
-        for taint in entries(device, "taints"):
-            set_defaults(taint, timeAdded=now)
-    if_present(spec, "taint", lambda taint: set_defaults(taint, timeAdded=now))
-
-
 def _storage_class(raw: Raw) -> None:
     set_defaults(raw, reclaimPolicy="Delete", volumeBindingMode="Immediate")
 
@@ -219,8 +190,9 @@ _BY_KIND: dict[tuple[str, str], _Default] = {
     ("batch", "CronJob"): workloads.default_cron_job,
     ("autoscaling", "HorizontalPodAutoscaler"): workloads.default_autoscaler,
     ("discovery.k8s.io", "EndpointSlice"): _slice_ports,
-    ("resource.k8s.io", "ResourceClaim"): _resource_claim,
-    ("resource.k8s.io", "ResourceClaimTemplate"): _resource_claim_template,
+    ("resource.k8s.io", "ResourceClaim"): devices.default_claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): devices.default_claim_template,
+    ("resource.k8s.io", "ResourceSlice"): devices.default_slice,
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
     ("storage.k8s.io", "StorageClass"): _storage_class,
     ("storage.k8s.io", "CSIDriver"): _storage_driver,

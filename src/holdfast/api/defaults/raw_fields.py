@@ -69,12 +69,21 @@ def canonical_amounts(where: Raw, *keys: str) -> None:
             }
 
 
+def expect_amount(value: Any) -> str:
+    """Return the canonical form of a quantity; raise Go's decoding error for any other value."""
+    return str(_parsed(value))
+
+
 def _to_milli(value: Any) -> Quantity:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadRequest(f"json: cannot unmarshal {_kind(value)} into a resource quantity")
-    amount = Quantity.parse(value)
+    amount = _parsed(value)
     rounded, exact = amount.round_up(MILLI)
     return amount if exact else rounded
+
+
+def _parsed(value: Any) -> Quantity:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise BadRequest(f"json: cannot unmarshal {_kind(value)} into a resource quantity")
+    return Quantity.parse(value)
 
 
 def _kind(value: Any) -> str:

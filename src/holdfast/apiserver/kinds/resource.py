@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from holdfast.api import scheme
+from holdfast.api import names, scheme
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import (
     AdmissionPlugin,
@@ -15,6 +15,11 @@ from holdfast.apiserver.descriptor import (
     selectable_fields,
 )
 from holdfast.apiserver.kinds.admission import gated_fields
+from holdfast.apiserver.kinds.device_claims import (
+    check_claim_request,
+    check_template_request,
+    drop_unallocated_devices,
+)
 from holdfast.apiserver.kinds.resource_versions import (
     CLAIM_V1BETA1,
     SLICE_V1BETA1,
@@ -38,10 +43,13 @@ from holdfast.errors import FieldErrors
 from holdfast.feature_gates import Feature
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
+from holdfast.validation.device_class import check_device_class
 from holdfast.validation.device_taint_rule import (
     check_device_taint_rule,
     check_device_taint_rule_status,
 )
+from holdfast.validation.resource_claim import check_claim, check_claim_template
+from holdfast.validation.resource_slice import check_slice
 
 
 def _claim(obj: Obj, now: float) -> TableCells:
@@ -105,16 +113,23 @@ _V1 = (
         scheme.DEVICE_CLASSES,
         feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
         admission_plugins=(gated_fields.DEVICE_CLASS,),
-        list_limits=tree_of(list_limits.DEVICE_CLASS),
+        name_check=names.long_name,
+        checks=(check_device_class,),
         deletion=_RETURNS_OBJECT,
         has_generation=True,
     ),
     KindDescriptor(
         scheme.RESOURCE_CLAIMS,
         feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
-        admission_plugins=(gated_fields.RESOURCE_CLAIM,),
         list_limits=tree_of(list_limits.RESOURCE_CLAIM),
+        checks=(check_claim,),
+        request_checks=(check_claim_request,),
         immutable_fields=("spec",),
+        admission_plugins=(
+            gated_fields.RESOURCE_CLAIM,
+            AdmissionPlugin(mutate=drop_unallocated_devices),
+        ),
+        status_metadata=(),
         printer=_CLAIM,
         deletion=_RETURNS_OBJECT,
     ),
@@ -123,6 +138,8 @@ _V1 = (
         feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
         admission_plugins=(gated_fields.RESOURCE_CLAIM_TEMPLATE,),
         list_limits=tree_of(list_limits.RESOURCE_CLAIM_TEMPLATE),
+        checks=(check_claim_template,),
+        request_checks=(check_template_request,),
         immutable_fields=("spec",),
         deletion=_RETURNS_OBJECT,
     ),
@@ -131,6 +148,7 @@ _V1 = (
         feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
         admission_plugins=(gated_fields.RESOURCE_SLICE,),
         list_limits=tree_of(list_limits.RESOURCE_SLICE),
+        checks=(check_slice,),
         printer=_SLICE,
         selectable_fields=selectable_fields("spec.driver", "spec.nodeName"),
         deletion=_RETURNS_OBJECT,

@@ -46,6 +46,8 @@ def check(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
     found += descriptor.storage_schema.violations(new, old) or _limited(
         _kind_violations(descriptor, new, old)
     )
+    for rule in descriptor.request_checks:
+        found += _limited(rule(op, new, old))
     _raise_if_any(op, new, found)
 
 

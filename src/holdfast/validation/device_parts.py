@@ -1,0 +1,135 @@
+"""Parts that several kinds of resource.k8s.io share: selectors, configuration, taints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.api import field_errors
+from holdfast.cel.cost import cost_over_sizes
+from holdfast.cel.device_sizes import DeviceSizes
+from holdfast.cel.devices import DeviceSelectors
+from holdfast.cel.errors import MAX_EXPRESSION_BYTES, CompileError
+from holdfast.errors import Cause
+from holdfast.validation.device_names import (
+    check_driver,
+    check_label_name,
+    check_label_value,
+)
+from holdfast.validation.json_fields import (
+    Raw,
+    check_distinct,
+    check_list,
+    list_at,
+    text_at,
+)
+
+MOST_SELECTORS = MOST_CONFIGS = 32
+MOST_DATA_BYTES = 10 * 1024
+_MOST_CONDITIONS = 4
+_LARGEST_DEVICE = DeviceSizes(domains=32, names=32, characters=64, items=0)
+_COST_LIMIT = 1_000_000
+_OMITTED = "<value omitted>"
+_EFFECTS = ("NoExecute", "NoSchedule", "None")
+_OPERATORS = ("Equal", "Exists")
+_selectors = DeviceSelectors()
+
+
+def check_selectors(selectors: Sequence[Any], path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the selectors of a class or request."""
+    return check_list(selectors, MOST_SELECTORS, _check_selector, path)
+
+
+def _check_selector(selector: Raw, path: str) -> Iterator[Cause]:
+    cel = selector.get("cel")
+    if cel is None:
+        yield field_errors.required(f"{path}.cel")
+        return
+    at, expression = f"{path}.cel.expression", text_at(cel, "expression")
+    if len(expression.encode(errors="surrogatepass")) > MAX_EXPRESSION_BYTES:
+        yield field_errors.too_long(at, MAX_EXPRESSION_BYTES)
+        return
+    try:
+        compiled = _selectors.compile(expression)
+    except CompileError as refusal:
+        yield field_errors.invalid(at, expression, refusal.message)
+        return
+    if cost_over_sizes(compiled.tree, _LARGEST_DEVICE.scope(), _COST_LIMIT) is None:
+        yield field_errors.forbidden(at, "too complex, exceeds cost limit")
+
+
+def check_config(config: Raw, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the configuration of a class, claim or allocation."""
+    opaque = config.get("opaque")
+    if opaque is None:
+        yield field_errors.required(f"{path}.opaque")
+        return
+    yield from check_driver(text_at(opaque, "driver"), f"{path}.opaque.driver")
+    yield from check_json_object(opaque.get("parameters"), f"{path}.opaque.parameters")
+
+
+def check_json_object(value: Any, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with parameters or data that must be a JSON object."""
+    if value is None:
+        yield field_errors.required(path)
+    elif len(msgspec.json.encode(value)) > MOST_DATA_BYTES:
+        yield field_errors.too_long(path, MOST_DATA_BYTES)
+    elif not isinstance(value, dict):
+        yield field_errors.invalid(path, _OMITTED, "must be a valid JSON object")
+
+
+def check_taint(taint: Raw, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the taint of a device."""
+    yield from check_label_name(text_at(taint, "key"), f"{path}.key")
+    yield from check_label_value(text_at(taint, "value"), f"{path}.value")
+    if effect := text_at(taint, "effect"):
+        yield from _check_word(effect, _EFFECTS, f"{path}.effect")
+    else:
+        yield field_errors.required(f"{path}.effect")
+
+
+def check_toleration(toleration: Raw, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the toleration of a request."""
+    if key := text_at(toleration, "key"):
+        yield from check_label_name(key, f"{path}.key")
+    operator, value = text_at(toleration, "operator"), text_at(toleration, "value")
+    if operator == "Exists":
+        if value:
+            message = "must be empty for operator `Exists`"
+            yield field_errors.invalid(f"{path}.value", value, message)
+    elif operator == "Equal":
+        yield from check_label_value(value, f"{path}.value")
+    elif operator:
+        yield from _check_word(operator, _OPERATORS, f"{path}.operator")
+    else:
+        yield field_errors.required(f"{path}.operator")
+    if effect := text_at(toleration, "effect"):
+        yield from _check_word(effect, _EFFECTS, f"{path}.effect")
+
+
+def _check_word(word: str, known: Sequence[str], path: str) -> Iterator[Cause]:
+    if word not in known:
+        yield field_errors.not_supported(path, word, known)
+
+
+def check_binding_conditions(device: Raw, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the binding conditions of a device or result."""
+    names = ("bindingConditions", "bindingFailureConditions")
+    good, bad = (list_at(device, name) for name in names)
+    at_good, at_bad = (f"{path}.{name}" for name in names)
+    yield from check_list(good, _MOST_CONDITIONS, check_label_name, at_good)
+    yield from check_list(bad, _MOST_CONDITIONS, check_label_name, at_bad)
+    yield from check_distinct(good, at_good)
+    yield from check_distinct(bad, at_bad)
+    for i, condition in enumerate(bad):
+        if condition in good:
+            message = "bindingFailureConditions must not overlap with bindingConditions"
+            yield field_errors.invalid(f"{at_bad}[{i}]", condition, message)
+    if bad and not good:
+        message = "bindingConditions are required to use bindingFailureConditions"
+        yield field_errors.invalid(at_good, device.get(names[0]), message)
+    if good and not bad:
+        message = "bindingFailureConditions are required to use bindingConditions"
+        yield field_errors.invalid(at_bad, device.get(names[1]), message)

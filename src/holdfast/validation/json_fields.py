@@ -1,0 +1,135 @@
+"""Read JSON fields, and check the entries of lists and maps, for the validation of raw objects.
+
+Types are checked before, as Go's decoder does; a null counts as an absent field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from holdfast.api import field_errors
+from holdfast.errors import BadRequest, Cause
+
+Raw = Mapping[str, Any]
+ItemCheck = Callable[[Any, str], Iterable[Cause]]
+"""Yield what is wrong with an item, given its path."""
+_ELLIPSIS = "..."
+
+
+def map_at(where: Raw, key: str) -> Raw:
+    """Return the map under a key; empty if it is absent."""
+    found: Raw = where.get(key) or {}
+    return found
+
+
+def list_at(where: Raw, key: str) -> Sequence[Any]:
+    """Return the list under a key, with empty maps for nulls; empty if it is absent."""
+    found: Sequence[Any] = where.get(key) or ()
+    return [{} if item is None else item for item in found] if None in found else found
+
+
+def text_at(where: Raw, key: str) -> str:
+    """Return the text under a key; empty if it is absent."""
+    return str(where.get(key) or "")
+
+
+def check_list(items: Sequence[Any], most: int, check: ItemCheck, path: str) -> Iterator[Cause]:
+    """Check every item of a list; of a list that is too long only the length is reported."""
+    if len(items) > most:
+        yield field_errors.too_many(path, len(items), most)
+        return
+    for i, item in enumerate(items):
+        yield from check(item, f"{path}[{i}]")
+
+
+def check_set(
+    items: Sequence[Any],
+    most: int,
+    check: ItemCheck,
+    key: Callable[[Any], Hashable],
+    path: str,
+) -> Iterator[Cause]:
+    """Check a list whose items must have distinct keys."""
+    yield from check_list(items, most, check, path)
+    if len(items) <= most:
+        yield from check_distinct([key(item) for item in items], path)
+
+
+def check_distinct(keys: Iterable[Hashable], path: str) -> Iterator[Cause]:
+    """Yield the keys that occurred before in their list."""
+    seen: set[Hashable] = set()
+    for i, key in enumerate(keys):
+        if key in seen:
+            yield field_errors.duplicate(f"{path}[{i}]", key)
+        seen.add(key)
+
+
+def check_map(
+    entries: Raw, check_key: ItemCheck, check: ItemCheck, path: str, longest_key: int
+) -> Iterator[Cause]:
+    """Check keys and values of a map; long keys are shortened in paths."""
+    for key, value in entries.items():
+        yield from check_key(key, path)
+        yield from check(value or {}, f"{path}[{shortened(key, longest_key)}]")
+
+
+def shortened(text: str, most: int) -> str:
+    """Cut the middle out of a text that is too long.
+
+    >>> shortened("abcdefghijklmnopqrstuvwxyz", 16)
+    'abcdefg...uvwxyz'
+    """
+    if len(text) <= most:
+        return text
+    left = most - len(_ELLIPSIS)
+    return text[: (left + 1) // 2] + _ELLIPSIS + text[len(text) - left // 2 :]
+
+
+def is_same(new: Any, old: Any) -> bool:
+    """Return whether two JSON values mean the same: nulls and empty values count as absent."""
+    return bool(_filled(new) == _filled(old))
+
+
+def _filled(value: Any) -> Any:
+    if isinstance(value, dict):
+        parts = ((key, _filled(part)) for key, part in value.items())
+        return {key: part for key, part in parts if part not in (None, {}, [])}
+    return [_filled(item) for item in value] if isinstance(value, list) else value
+
+
+def only_new(
+    check: Callable[[Raw], Iterable[Cause]],
+) -> Callable[[Raw, Raw | None], Iterable[Cause]]:
+    """Return a check of updates that ignores what was wrong with the stored object already.
+
+    A list that was too long may become shorter.
+    """
+
+    def check_update(new: Raw, old: Raw | None) -> Iterable[Cause]:
+        found = list(check(new))
+        if old is None or not found:
+            return found
+        before: set[Cause] = set()
+        # The stored object of another server may have wrong types.
+        with suppress(AttributeError, TypeError, ValueError, BadRequest):
+            before.update(check(old))
+        lengths = {cause.field: _count(cause) for cause in before if _is_excess(cause)}
+        return [
+            cause
+            for cause in found
+            if cause not in before
+            and not (_is_excess(cause) and _count(cause) <= lengths.get(cause.field, 0))
+        ]
+
+    return check_update
+
+
+def _is_excess(cause: Cause) -> bool:
+    return cause.reason == "FieldValueTooMany"
+
+
+def _count(cause: Cause) -> int:
+    """Return the length in the message of ``field_errors.too_many``."""
+    return int(cause.message.split(": ")[1])

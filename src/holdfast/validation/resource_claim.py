@@ -1,0 +1,179 @@
+"""Validation of ResourceClaims and ResourceClaimTemplates; their specs are immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from holdfast.api import field_errors
+from holdfast.errors import Cause
+from holdfast.validation.device_names import (
+    check_fully_qualified,
+    check_label,
+    check_label_name,
+    check_label_value,
+    check_required,
+    check_subdomain,
+)
+from holdfast.validation.device_parts import (
+    MOST_CONFIGS,
+    check_config,
+    check_selectors,
+    check_toleration,
+)
+from holdfast.validation.json_fields import Raw, check_list, check_set, list_at, map_at, text_at
+
+MOST_REQUESTS = 32
+_MOST_ALTERNATIVES = 8
+_MOST_CONSTRAINTS = 32
+_MOST_ANNOTATION_BYTES = 256 * 1024
+_MODES = ("All", "ExactCount")
+_ONE_OF = "exactly one of `exactly` or `firstAvailable` is required"
+_UNKNOWN_REQUEST = (
+    "must be the name of a request in the claim or the name of a request and a subrequest "
+    "separated by '/'"
+)
+_TEMPLATE_METADATA = {"labels": "Labels", "annotations": "Annotations"}
+RequestNames = Mapping[str, frozenset[str]]
+"""The names of the subrequests of each request."""
+
+
+def check_claim(new: Raw, old: Raw | None) -> Iterable[Cause]:
+    """Yield what is wrong with a new claim; the spec of a stored one cannot change."""
+    return check_claim_spec(map_at(new, "spec"), "spec") if old is None else ()
+
+
+def check_claim_template(new: Raw, old: Raw | None) -> Iterator[Cause]:
+    """Yield what is wrong with a new template; the spec of a stored one cannot change."""
+    if old is not None:
+        return
+    spec = map_at(new, "spec")
+    yield from _check_template_metadata(map_at(spec, "metadata"), "spec.metadata")
+    yield from check_claim_spec(map_at(spec, "spec"), "spec.spec")
+
+
+def check_claim_spec(spec: Raw, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the spec of a claim."""
+    devices, at = map_at(spec, "devices"), f"{path}.devices"
+    requests, names = list_at(devices, "requests"), request_names(spec)
+    yield from check_set(requests, MOST_REQUESTS, _check_request, _name, f"{at}.requests")
+    constraints = list_at(devices, "constraints")
+    check = partial(_check_constraint, names)
+    yield from check_list(constraints, _MOST_CONSTRAINTS, check, f"{at}.constraints")
+    check = partial(check_claim_config, names)
+    yield from check_list(list_at(devices, "config"), MOST_CONFIGS, check, f"{at}.config")
+
+
+def request_names(spec: Raw) -> RequestNames:
+    """Return the names of the requests of a claim, and of their subrequests."""
+    return {
+        _name(request): frozenset(map(_name, list_at(request, "firstAvailable")))
+        for request in list_at(map_at(spec, "devices"), "requests")
+    }
+
+
+def _name(named: Raw) -> str:
+    return text_at(named, "name")
+
+
+def _check_request(request: Raw, path: str) -> Iterator[Cause]:
+    yield from check_label(_name(request), f"{path}.name")
+    alternatives, exactly = list_at(request, "firstAvailable"), request.get("exactly")
+    if alternatives and exactly is not None:
+        yield field_errors.invalid(path, None, f"{_ONE_OF}, but multiple fields are set")
+    elif alternatives:
+        at = f"{path}.firstAvailable"
+        yield from check_set(alternatives, _MOST_ALTERNATIVES, _check_alternative, _name, at)
+    elif exactly is not None:
+        yield from _check_wanted(exactly, f"{path}.exactly")
+    else:
+        yield field_errors.required(path, _ONE_OF)
+
+
+def _check_alternative(alternative: Raw, path: str) -> Iterator[Cause]:
+    yield from check_label(_name(alternative), f"{path}.name")
+    yield from _check_wanted(alternative, path)
+
+
+def _check_wanted(wanted: Raw, path: str) -> Iterator[Cause]:
+    """Check what an exact request and an alternative have in common."""
+    name = text_at(wanted, "deviceClassName")
+    yield from check_required(name, f"{path}.deviceClassName", check_subdomain)
+    yield from check_selectors(list_at(wanted, "selectors"), f"{path}.selectors")
+    mode, count = text_at(wanted, "allocationMode"), wanted.get("count") or 0
+    if mode == "All":
+        if count:
+            message = "must not be specified when allocationMode is 'All'"
+            yield field_errors.invalid(f"{path}.count", count, message)
+    elif mode == "ExactCount":
+        if count <= 0:
+            yield field_errors.invalid(f"{path}.count", count, "must be greater than zero")
+    else:
+        yield field_errors.not_supported(f"{path}.allocationMode", mode, _MODES)
+    for i, toleration in enumerate(list_at(wanted, "tolerations")):
+        yield from check_toleration(toleration, f"{path}.tolerations[{i}]")
+
+
+def _check_constraint(names: RequestNames, constraint: Raw, path: str) -> Iterator[Cause]:
+    yield from check_references(names, constraint, path)
+    match, distinct = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
+    if match is not None:
+        yield from check_fully_qualified(match, f"{path}.matchAttribute")
+    elif distinct is not None:
+        yield from check_fully_qualified(distinct, f"{path}.distinctAttribute")
+    else:
+        message = (
+            'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple '
+            "fields are set"
+        )
+        yield field_errors.required(path, message)
+
+
+def check_claim_config(names: RequestNames, config: Raw, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with configuration for some requests of a claim."""
+    yield from check_references(names, config, path)
+    yield from check_config(config, path)
+
+
+def check_references(names: RequestNames, part: Raw, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the requests that a part of a claim is about."""
+    check = partial(check_reference, names)
+    at = f"{path}.requests"
+    yield from check_set(list_at(part, "requests"), MOST_REQUESTS, check, str, at)
+
+
+def check_reference(names: RequestNames, reference: Any, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a reference to a request or subrequest."""
+    parts = str(reference).split("/")
+    if len(parts) <= 2:
+        for part in parts:
+            yield from check_label(part, path)
+    if not _is_known(names, parts):
+        yield field_errors.invalid(path, reference, _UNKNOWN_REQUEST)
+
+
+def _is_known(names: RequestNames, parts: list[str]) -> bool:
+    match parts:
+        case [request]:
+            return request in names
+        case [request, alternative]:
+            return alternative in names.get(request, ())
+    return False
+
+
+def _check_template_metadata(metadata: Raw, path: str) -> Iterator[Cause]:
+    """Check the metadata of the claims to create: only labels and annotations are allowed."""
+    size, at = 0, f"{path}.annotations"
+    for key, value in map_at(metadata, "annotations").items():
+        for cause in check_label_name(key.lower(), at):
+            yield field_errors.invalid(at, key, cause.message.split(": ", 2)[2])
+        size += len(key.encode()) + len((value or "").encode())
+    if size > _MOST_ANNOTATION_BYTES:
+        yield field_errors.too_long(at, _MOST_ANNOTATION_BYTES)
+    for key, value in map_at(metadata, "labels").items():
+        yield from check_label_name(key, f"{path}.labels")
+        yield from check_label_value(value or "", f"{path}.labels")
+    for key, value in metadata.items():
+        if key not in _TEMPLATE_METADATA and value:
+            yield field_errors.forbidden(f"{path}.{key}", "cannot be set")
