@@ -29,7 +29,7 @@ from holdfast.apiserver.kinds.subresources.binding import bind, bind_from_collec
 from holdfast.apiserver.kinds.subresources.eviction import evict
 from holdfast.apiserver.kinds.unimplemented_pod_fields import POD_FIELDS
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
-from holdfast.apiserver.kinds.validation.pods import check_pod_write
+from holdfast.apiserver.kinds.validation.pods import check_pod_status, check_pod_write
 from holdfast.apiserver.kinds.validation.resource_quotas import (
     check_quota,
     check_quota_status,
@@ -237,6 +237,7 @@ KINDS = (
         scheme.PODS,
         list_limits=tree_of(list_limits.POD),
         checks=(check_pod_write,),
+        request_checks=(check_pod_status,),
         admission_plugins=(gated_fields.POD, AdmissionPlugin(mutate=admit_pod)),
         subresources=_POD_SUBRESOURCES,
         printer=pods.POD,

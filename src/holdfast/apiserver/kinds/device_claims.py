@@ -39,6 +39,16 @@ def drop_unallocated_devices(op: Operation, claim: JsonObject, old: JsonObject |
         del claim["status"]["devices"]
 
 
+def warn_of_upper_case(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
+    """Warn of a driver of a slice whose name is not in lower case."""
+    driver = text_at(map_at(new, "spec"), "driver")
+    if driver != driver.lower():
+        op.warnings.append(
+            f"spec.driver: driver names should be lowercase; {field_errors.go_quoted(driver)} "
+            "contains uppercase characters"
+        )
+
+
 def check_claim_request(op: Operation, new: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
     """Yield what a request may not write to a claim."""
     if old is None:

@@ -19,6 +19,7 @@ from holdfast.apiserver.kinds.device_claims import (
     check_claim_request,
     check_template_request,
     drop_unallocated_devices,
+    warn_of_upper_case,
 )
 from holdfast.apiserver.kinds.resource_versions import (
     CLAIM_V1BETA1,
@@ -149,6 +150,7 @@ _V1 = (
         admission_plugins=(gated_fields.RESOURCE_SLICE,),
         list_limits=tree_of(list_limits.RESOURCE_SLICE),
         checks=(check_slice,),
+        admission_plugins=(AdmissionPlugin(validate=warn_of_upper_case),),
         printer=_SLICE,
         selectable_fields=selectable_fields("spec.driver", "spec.nodeName"),
         deletion=_RETURNS_OBJECT,

@@ -13,7 +13,9 @@ from holdfast.api.deletion_cost import DELETION_COST, parse_deletion_cost
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector
 from holdfast.api.reservation_names import RESERVE_POD
+from holdfast.apiserver.operation import Operation
 from holdfast.errors import BadRequest, Cause
+from holdfast.validation.pod_claims import MIRROR_POD, check_pod_claim_status, check_pod_claims
 from holdfast.validation.template import EFFECTS, OPERATORS, check_resources
 
 _FORBIDDEN_CHANGE = (
@@ -34,7 +36,8 @@ def check_pod(pod: JsonObject) -> Iterable[Cause]:
     """Yield what is wrong with a new pod."""
     yield from _check_not_reserve_pod(pod)
     yield from _check_deletion_cost(pod)
-    yield from check_pod_spec(pod.get("spec"), "spec")
+    is_static = MIRROR_POD in (pod["metadata"].get("annotations") or {})
+    yield from check_pod_spec(pod.get("spec"), "spec", is_static=is_static)
 
 
 def _check_not_reserve_pod(pod: JsonObject) -> Iterable[Cause]:
@@ -50,7 +53,14 @@ def _check_deletion_cost(pod: JsonObject) -> Iterable[Cause]:
         yield field_errors.invalid(path, annotations[DELETION_COST], "must be a 32bit integer")
 
 
-def check_pod_spec(spec: Any, path: str) -> Iterable[Cause]:
+def check_pod_status(op: Operation, new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
+    """Return what a write of the status makes wrong."""
+    if op.request_info.subresource != "status" or old is None:
+        return ()
+    return check_pod_claim_status(new, old)
+
+
+def check_pod_spec(spec: Any, path: str, *, is_static: bool = False) -> Iterable[Cause]:
     """Yield what is wrong with the spec of a new pod or a pod template."""
     if not isinstance(spec, dict) or not spec.get("containers"):
         yield field_errors.required(f"{path}.containers")
@@ -72,6 +82,7 @@ def check_pod_spec(spec: Any, path: str) -> Iterable[Cause]:
         if not container.get("image"):
             yield field_errors.required(f"{at}.image")
         yield from _check_container_resources(container.get("resources") or {}, f"{at}.resources")
+    yield from check_pod_claims(spec, path, is_static=is_static)
     yield from _check_placement(spec, path)
     if spec.get("nodeName") and spec.get("schedulingGates"):
         yield field_errors.forbidden(
