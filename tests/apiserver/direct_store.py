@@ -12,13 +12,18 @@ async def store_directly(directory, *objects):
     """Store objects without validation, as an older server may have stored them."""
     store = Store.open(directory, SystemClock())
     for key, obj in objects:
-        meta = obj.get("metadata")
-
-        def build(revision, obj=obj, meta=meta):
-            if isinstance(meta, dict):
-                meta.setdefault("uid", f"uid-{revision}")
-                meta["resourceVersion"] = str(revision)
-            return msgspec.json.encode(obj)
-
-        await store.create(key, build)
+        await write_directly(store, key, obj)
     await store.close()
+
+
+async def write_directly(store, key, obj):
+    """Write one object to an open store without validation."""
+    meta = obj.get("metadata")
+
+    def build(revision):
+        if isinstance(meta, dict):
+            meta.setdefault("uid", f"uid-{revision}")
+            meta["resourceVersion"] = str(revision)
+        return msgspec.json.encode(obj)
+
+    await store.create(key, build)

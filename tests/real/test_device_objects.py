@@ -9,15 +9,26 @@ import re
 import pytest
 
 from apiserver.server_fixture import start_server
-from holdfast.validation.json_fields import is_same
+from holdfast.validation.json_fields import filled, is_same
 from real.test_resource_policy_objects import send
-from validation.device_objects import (
-    BAD,
-    GOOD,
-    UNREADABLE,
+from validation.device_objects import BAD, CLAIMS, GOOD, UNREADABLE
+from validation.device_statuses import (
+    BAD_POD_STATUSES,
+    BAD_PODS,
+    BAD_STATUSES,
+    CHANGES,
+    CLAIM,
+    GOOD_POD_STATUSES,
+    GOOD_PODS,
+    GOOD_STATUSES,
+    POD,
+    STATUS_CHANGES,
+    device_status,
+    status,
 )
 
 pytestmark = pytest.mark.real
+PODS = "/api/v1/namespaces/default/pods"
 TEST = "?dryRun=All&fieldValidation=Strict"
 _PRINTED = re.compile(r"^(Invalid|Duplicate) value: (\{.*\}|\[.*\]|null): ")
 """Go prints structs with the names of its own fields."""
@@ -36,9 +47,9 @@ async def embedded(tmp_path):
         yield running
 
 
-async def send_to_both(plane, embedded, method, path, body):
-    status, real = await asyncio.to_thread(send, plane, method, path, body)
-    answer = await embedded.call(method, path, body)
+async def send_to_both(plane, embedded, method, path, body=None, **headers):
+    status, real = await asyncio.to_thread(send, plane, method, path, body, **headers)
+    answer = await embedded.call(method, path, body, headers=headers)
     return (status, real), (answer.status, answer.json)
 
 
@@ -62,6 +73,10 @@ def differences(objects, answers):
     }
 
 
+def listed(different):
+    return "\n".join(f"{name}\n  {real}\n  {ours}" for name, (real, ours) in different.items())
+
+
 async def refusals(plane, embedded, path, objects):
     found = []
     for body in objects.values():
@@ -74,8 +89,7 @@ async def refusals(plane, embedded, path, objects):
 async def test_both_servers_refuse_the_same_objects_with_the_same_errors(plane, embedded, path):
     found = await refusals(plane, embedded, path, BAD[path])
     assert {status for (status, _), _ in found} == {422}
-    different = differences(BAD[path], found)
-    assert not different, "\n".join(f"{name}\n  {a}\n  {b}" for name, (a, b) in different.items())
+    assert not (different := differences(BAD[path], found)), listed(different)
 
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.rpartition("/")[2])
@@ -101,3 +115,127 @@ async def test_both_servers_cannot_read_the_same_objects(plane, embedded):
     for name, (path, body) in UNREADABLE.items():
         real, ours = await send_to_both(plane, embedded, "POST", path + TEST, body)
         assert (real[0], ours[0]) == (400, 400), (name, real[1], ours[1])
+
+
+async def test_both_servers_refuse_the_same_pods_with_the_same_errors(plane, embedded):
+    found = await refusals(plane, embedded, PODS, BAD_PODS)
+    assert not (different := differences(BAD_PODS, found)), listed(different)
+    for name, body in GOOD_PODS.items():
+        real, ours = await send_to_both(plane, embedded, "POST", PODS + TEST, body)
+        assert (real[0], ours[0]) == (201, 201), (name, real[1], ours[1])
+
+
+@pytest.mark.parametrize(
+    "path, stored, bad, good",
+    [
+        (CLAIMS, CLAIM, BAD_STATUSES, GOOD_STATUSES),
+        (PODS, POD, BAD_POD_STATUSES, GOOD_POD_STATUSES),
+    ],
+    ids=["claims", "pods"],
+)
+async def test_both_servers_refuse_the_same_statuses_with_the_same_errors(
+    plane, embedded, path, stored, bad, good
+):
+    created = await send_to_both(plane, embedded, "POST", path, stored)
+    assert [status for status, _ in created] == [201, 201]
+    at = f"{path}/status"
+    found = []
+    for written in bad.values():
+        answers = await send_to_both(
+            plane, embedded, "PUT", f"{at}/status{TEST}", {**stored, "status": written}
+        )
+        found.append([(code, errors(answer)) for code, answer in answers])
+    try:
+        assert {code for (code, _), _ in found} == {422}
+        assert not (different := differences(bad, found)), listed(different)
+        for name, written in good.items():
+            body = {**stored, "status": written}
+            real, ours = await send_to_both(plane, embedded, "PUT", f"{at}/status{TEST}", body)
+            assert (real[0], ours[0]) == (200, 200), (name, real[1], ours[1])
+            pair = [without_times(answer["status"]) for _, answer in (real, ours)]
+            assert path == PODS or is_same(*pair), (name, *pair)
+    finally:
+        await asyncio.to_thread(send, plane, "DELETE", at)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_both_servers_answer_updates_alike(plane, embedded, name):
+    path, stored, changed = CHANGES[name]
+    created = await send_to_both(plane, embedded, "POST", path, stored)
+    try:
+        assert [status for status, _ in created] == [201, 201], created
+        real, ours = await send_to_both(plane, embedded, "PUT", f"{path}/one", changed)
+        assert answered(real, "spec") == answered(ours, "spec")
+        assert real[1]["metadata"].get("generation") == ours[1]["metadata"].get("generation")
+    finally:
+        await asyncio.to_thread(send, plane, "DELETE", f"{path}/one")
+
+
+@pytest.mark.parametrize("name", STATUS_CHANGES)
+async def test_both_servers_answer_updates_of_the_status_alike(plane, embedded, name):
+    stored, changed = STATUS_CHANGES[name]
+    at = f"{CLAIMS}/status"
+    await send_to_both(plane, embedded, "POST", CLAIMS, CLAIM)
+    try:
+        body = {**CLAIM, "status": stored}
+        written = await send_to_both(plane, embedded, "PUT", f"{at}/status", body)
+        assert [status for status, _ in written] == [200, 200], written
+        body = {**CLAIM, "status": changed}
+        real, ours = await send_to_both(plane, embedded, "PUT", f"{at}/status", body)
+        assert answered(real, "status") == answered(ours, "status")
+    finally:
+        await asyncio.to_thread(send, plane, "DELETE", at)
+
+
+def answered(answer, part):
+    """Return what two servers must agree in: errors, or one part of the stored object."""
+    code, body = answer
+    return (code, errors(body)) if code >= 400 else (code, filled(without_times(body[part])))
+
+
+async def test_D088_both_servers_demand_the_same_rights(plane, embedded):
+    user = {"Impersonate-User": "writer"}
+    at = f"{CLAIMS}/status"
+    await send_to_both(plane, embedded, "POST", CLAIMS, CLAIM)
+    try:
+        for role, written in (
+            (("resourceclaims/status", "update"), status()),
+            (("resourceclaims/binding", "update"), status()),
+            (None, device_status()),
+            (("resourceclaims/driver", "arbitrary-node:update"), device_status()),
+            (None, {}),
+        ):
+            for path, body in () if role is None else rights(*role):
+                await send_to_both(plane, embedded, "POST", path, body)
+            body = {**CLAIM, "status": written}
+            real, ours = await answers_of_user(plane, embedded, f"{at}/status", body, user)
+            assert answered(real, "status") == answered(ours, "status"), role
+    finally:
+        await asyncio.to_thread(send, plane, "DELETE", at)
+
+
+async def answers_of_user(plane, embedded, path, body, user):
+    """Send until the real server has read its roles: it watches them."""
+    for _ in range(50):
+        answers = await send_to_both(plane, embedded, "PUT", path, body, **user)
+        if answered(answers[0], "status") == answered(answers[1], "status"):
+            break
+        await asyncio.sleep(0.1)
+    return answers
+
+
+def rights(resource, verb):
+    group, name = "rbac.authorization.k8s.io", f"{resource}-{verb}".replace("/", "-")
+    name = name.replace(":", "-")
+    rule = {"apiGroups": ["resource.k8s.io"], "resources": [resource], "verbs": [verb]}
+    version, metadata = {"apiVersion": f"{group}/v1"}, {"metadata": {"name": name}}
+    role = {**version, "kind": "ClusterRole", **metadata, "rules": [rule]}
+    binding = {
+        **version,
+        "kind": "ClusterRoleBinding",
+        **metadata,
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "writer"}],
+    }
+    path = f"/apis/{group}/v1"
+    return (f"{path}/clusterroles", role), (f"{path}/clusterrolebindings", binding)

@@ -39,13 +39,17 @@ async def embedded(tmp_path):
         yield running
 
 
-def send(plane, method, path, body=None):
+def send(plane, method, path, body=None, **headers):
     """Send a request to the real API server; return its status and body."""
     request = urllib.request.Request(
         plane.url + path,
         data=None if body is None else json.dumps(body).encode(),
         method=method,
-        headers={"Authorization": f"Bearer {plane.token}", "Content-Type": "application/json"},
+        headers={
+            "Authorization": f"Bearer {plane.token}",
+            "Content-Type": "application/json",
+            **headers,
+        },
     )
     try:
         context = ssl._create_unverified_context()

@@ -89,14 +89,15 @@ def shortened(text: str, most: int) -> str:
 
 def is_same(new: Any, old: Any) -> bool:
     """Return whether two JSON values mean the same: nulls and empty values count as absent."""
-    return bool(_filled(new) == _filled(old))
+    return bool(filled(new) == filled(old))
 
 
-def _filled(value: Any) -> Any:
+def filled(value: Any) -> Any:
+    """Return a JSON value without nulls and empty values."""
     if isinstance(value, dict):
-        parts = ((key, _filled(part)) for key, part in value.items())
+        parts = ((key, filled(part)) for key, part in value.items())
         return {key: part for key, part in parts if part not in (None, {}, [])}
-    return [_filled(item) for item in value] if isinstance(value, list) else value
+    return [filled(item) for item in value] if isinstance(value, list) else value
 
 
 def only_new(
