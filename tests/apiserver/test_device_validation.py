@@ -23,8 +23,10 @@ from validation.device_objects import (
     attribute,
     claim,
     device,
+    device_class,
     exactly,
     first_available,
+    selector,
     slice_of,
     template,
 )
@@ -393,3 +395,18 @@ async def test_the_status_of_an_old_claim_can_be_written(api):
     assert answer.status == 422  # the name of a request must be a label, also here
     answer = await write_status(api, stored, {"allocation": {"devices": {}}})
     assert answer.status == 200, answer.body
+
+
+async def test_expressions_that_take_long_to_compile_are_refused_at_once(api):
+    """As much as fits into one request; each would take half a second."""
+    entries = ",".join(f"{i}:1" for i in range(1200))
+    costly = [selector(f"{{{entries}}}.size() > {i}") for i in range(32)]
+    long = [selector(f"{' ' * 10000}{i} > 0") for i in range(32)]
+    for selectors, field in (
+        (costly[:1], "spec.selectors[0].cel.expression"),
+        (long, "spec.selectors"),
+    ):
+        found = await refused(api, CLASSES, device_class(selectors=selectors))
+        assert found == [(field, FORBIDDEN)]
+    body = claim(*[exactly(f"r{i}", selectors=costly) for i in range(8)])
+    assert await refused(api, CLAIMS, body) == [("spec.devices.requests", FORBIDDEN)]

@@ -7,14 +7,21 @@ from collections.abc import Iterator
 from holdfast.api import field_errors
 from holdfast.api.resource_names import is_extended
 from holdfast.errors import Cause
-from holdfast.validation.device_parts import MOST_CONFIGS, check_config, check_selectors
-from holdfast.validation.json_fields import Raw, check_list, list_at, map_at, only_new
+from holdfast.validation.device_parts import (
+    MOST_CONFIGS,
+    check_config,
+    check_selectors,
+    check_total_size,
+)
+from holdfast.validation.json_fields import Raw, check_list, map_at, maps_at, only_new
 
 
 def _check(obj: Raw) -> Iterator[Cause]:
     spec = map_at(obj, "spec")
-    yield from check_selectors(list_at(spec, "selectors"), "spec.selectors")
-    yield from check_list(list_at(spec, "config"), MOST_CONFIGS, check_config, "spec.config")
+    selectors = maps_at(spec, "selectors")
+    too_large = list(check_total_size(selectors, "spec.selectors"))
+    yield from too_large or check_selectors(selectors, "spec.selectors")
+    yield from check_list(maps_at(spec, "config"), MOST_CONFIGS, check_config, "spec.config")
     name = spec.get("extendedResourceName")
     if name is not None and not is_extended(name):
         message = "must be a valid extended resource name"

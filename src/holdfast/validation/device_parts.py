@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from holdfast.validation.json_fields import (
     check_distinct,
     check_list,
     list_at,
+    map_at,
     text_at,
 )
 
@@ -31,6 +32,11 @@ MOST_DATA_BYTES = 10 * 1024
 _MOST_CONDITIONS = 4
 _LARGEST_DEVICE = DeviceSizes(domains=32, names=32, characters=64, items=0)
 _COST_LIMIT = 1_000_000
+_TOO_COMPLEX = "too complex, exceeds cost limit"
+_MOST_COMMAS = 1024
+"""The engine needs quadratic time to compile long lists and maps."""
+_MOST_EXPRESSIONS_BYTES = 64 * 1024
+"""Of all expressions of one object together: half a second to compile."""
 _OMITTED = "<value omitted>"
 _EFFECTS = ("NoExecute", "NoSchedule", "None")
 _OPERATORS = ("Equal", "Exists")
@@ -42,6 +48,13 @@ def check_selectors(selectors: Sequence[Any], path: str) -> Iterator[Cause]:
     return check_list(selectors, MOST_SELECTORS, _check_selector, path)
 
 
+def check_total_size(selectors: Iterable[Raw], path: str) -> Iterator[Cause]:
+    """Refuse an object whose expressions together would take too long to compile."""
+    expressions = {text_at(map_at(selector, "cel"), "expression") for selector in selectors}
+    if sum(map(len, expressions)) > _MOST_EXPRESSIONS_BYTES:
+        yield field_errors.forbidden(path, _TOO_COMPLEX)
+
+
 def _check_selector(selector: Raw, path: str) -> Iterator[Cause]:
     cel = selector.get("cel")
     if cel is None:
@@ -51,13 +64,16 @@ def _check_selector(selector: Raw, path: str) -> Iterator[Cause]:
     if len(expression.encode(errors="surrogatepass")) > MAX_EXPRESSION_BYTES:
         yield field_errors.too_long(at, MAX_EXPRESSION_BYTES)
         return
+    if expression.count(",") > _MOST_COMMAS:
+        yield field_errors.forbidden(at, _TOO_COMPLEX)
+        return
     try:
         compiled = _selectors.compile(expression)
     except CompileError as refusal:
         yield field_errors.invalid(at, expression, refusal.message)
         return
     if cost_over_sizes(compiled.tree, _LARGEST_DEVICE.scope(), _COST_LIMIT) is None:
-        yield field_errors.forbidden(at, "too complex, exceeds cost limit")
+        yield field_errors.forbidden(at, _TOO_COMPLEX)
 
 
 def check_config(config: Raw, path: str) -> Iterator[Cause]:

@@ -1,6 +1,7 @@
 """Read JSON fields, and check the entries of lists and maps, for the validation of raw objects.
 
-Types are checked before, as Go's decoder does; a null counts as an absent field.
+The types of new objects are checked before, as Go's decoder does. A null, or a wrong type in a
+stored object, counts as an absent field.
 """
 
 from __future__ import annotations
@@ -19,15 +20,21 @@ _ELLIPSIS = "..."
 
 
 def map_at(where: Raw, key: str) -> Raw:
-    """Return the map under a key; empty if it is absent."""
-    found: Raw = where.get(key) or {}
-    return found
+    """Return the map under a key; empty if it is absent or no map."""
+    found = where.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def list_at(where: Raw, key: str) -> Sequence[Any]:
-    """Return the list under a key, with empty maps for nulls; empty if it is absent."""
-    found: Sequence[Any] = where.get(key) or ()
-    return [{} if item is None else item for item in found] if None in found else found
+    """Return the list under a key; empty if it is absent or no list."""
+    found = where.get(key)
+    return found if isinstance(found, list) else ()
+
+
+def maps_at(where: Raw, key: str) -> Sequence[Raw]:
+    """Return the list of maps under a key; an item that is no map counts as empty."""
+    found = list_at(where, key)
+    return [item if isinstance(item, dict) else {} for item in found]
 
 
 def text_at(where: Raw, key: str) -> str:
@@ -109,8 +116,10 @@ def only_new(
     """
 
     def check_update(new: Raw, old: Raw | None) -> Iterable[Cause]:
+        if old is None:
+            return check(new)
         found = list(check(new))
-        if old is None or not found:
+        if not found:
             return found
         before: set[Cause] = set()
         # The stored object of another server may have wrong types.

@@ -8,7 +8,7 @@ from holdfast.api import field_errors
 from holdfast.api.node_selection import NAME_FIELD
 from holdfast.errors import Cause
 from holdfast.validation.device_names import check_label_name, check_label_value, check_subdomain
-from holdfast.validation.json_fields import Raw, list_at, text_at
+from holdfast.validation.json_fields import Raw, list_at, maps_at, text_at
 
 _UNKNOWN_OPERATOR = "not a valid selector operator"
 
@@ -16,13 +16,13 @@ _UNKNOWN_OPERATOR = "not a valid selector operator"
 def check_node_selector(selector: Raw, path: str) -> Iterator[Cause]:
     """Yield what is wrong with a node selector."""
     at = f"{path}.nodeSelectorTerms"
-    terms = list_at(selector, "nodeSelectorTerms")
+    terms = maps_at(selector, "nodeSelectorTerms")
     if not terms:
         yield field_errors.required(at, "must have at least one node selector term")
     for i, term in enumerate(terms):
-        for j, wanted in enumerate(list_at(term, "matchExpressions")):
+        for j, wanted in enumerate(maps_at(term, "matchExpressions")):
             yield from _check_labels(wanted, f"{at}[{i}].matchExpressions[{j}]")
-        for j, wanted in enumerate(list_at(term, "matchFields")):
+        for j, wanted in enumerate(maps_at(term, "matchFields")):
             yield from _check_field(wanted, f"{at}[{i}].matchFields[{j}]")
 
 

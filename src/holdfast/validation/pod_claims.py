@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.api import field_errors
 from holdfast.errors import Cause
 from holdfast.validation.device_names import check_label, check_subdomain
-from holdfast.validation.json_fields import Raw, list_at, map_at, only_new, text_at
+from holdfast.validation.json_fields import Raw, map_at, maps_at, only_new, text_at
 
 MIRROR_POD = "kubernetes.io/config.mirror"
 _CLAIM, _TEMPLATE = "resourceClaimName", "resourceClaimTemplateName"
@@ -17,7 +17,7 @@ _NOT_IN_SPEC = "must be one of the names in pod.spec.resourceClaims"
 
 def check_pod_claims(spec: Raw, path: str, *, is_static: bool = False) -> Iterator[Cause]:
     """Yield what is wrong with the claims of a pod and of its containers."""
-    claims = list_at(spec, "resourceClaims")
+    claims = maps_at(spec, "resourceClaims")
     seen: set[str] = set()
     for i, claim in enumerate(claims):
         if is_static:
@@ -26,10 +26,10 @@ def check_pod_claims(spec: Raw, path: str, *, is_static: bool = False) -> Iterat
             yield from _check_claim(claim, seen, f"{path}.resourceClaims[{i}]")
     known = sorted({name for claim in claims if (name := text_at(claim, "name"))})
     for part in ("initContainers", "containers"):
-        for i, container in enumerate(list_at(spec, part)):
+        for i, container in enumerate(maps_at(spec, part)):
             if isinstance(container, dict) and (resources := container.get("resources")):
                 at = f"{path}.{part}[{i}].resources.claims"
-                yield from _check_uses(list_at(resources, "claims"), known, at)
+                yield from _check_uses(maps_at(resources, "claims"), known, at)
 
 
 def _check_claim(claim: Raw, seen: set[str], path: str) -> Iterator[Cause]:
@@ -80,7 +80,7 @@ def _check_uses(uses: Sequence[Any], known: Sequence[str], path: str) -> Iterato
 
 def _check_status(pod: Raw) -> Iterator[Cause]:
     spec, status = map_at(pod, "spec"), map_at(pod, "status")
-    yield from _check_claim_statuses(spec, list_at(status, "resourceClaimStatuses"))
+    yield from _check_claim_statuses(spec, maps_at(status, "resourceClaimStatuses"))
     if (special := status.get("extendedResourceClaimStatus")) is not None:
         yield from _check_special_claim(spec, special, "status.extendedResourceClaimStatus")
 
@@ -90,7 +90,7 @@ check_pod_claim_status = only_new(_check_status)
 
 
 def _check_claim_statuses(spec: Raw, statuses: Sequence[Any]) -> Iterator[Cause]:
-    known = {text_at(claim, "name") for claim in list_at(spec, "resourceClaims")}
+    known = {text_at(claim, "name") for claim in maps_at(spec, "resourceClaims")}
     seen: set[str] = set()
     for i, status in enumerate(statuses):
         name, at = text_at(status, "name"), f"status.resourceClaimStatuses[{i}]"
@@ -109,9 +109,9 @@ def _check_special_claim(spec: Raw, special: Raw, path: str) -> Iterator[Cause]:
     requested = {
         text_at(container, "name"): map_at(map_at(container, "resources"), "requests")
         for part in ("initContainers", "containers")
-        for container in list_at(spec, part)
+        for container in maps_at(spec, part)
     }
-    mappings, at = list_at(special, "requestMappings"), f"{path}.requestMappings"
+    mappings, at = maps_at(special, "requestMappings"), f"{path}.requestMappings"
     if not mappings:
         yield field_errors.required(at, "at least one request mapping is required")
     seen: set[tuple[str, ...]] = set()

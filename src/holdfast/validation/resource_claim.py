@@ -21,8 +21,17 @@ from holdfast.validation.device_parts import (
     check_config,
     check_selectors,
     check_toleration,
+    check_total_size,
 )
-from holdfast.validation.json_fields import Raw, check_list, check_set, list_at, map_at, text_at
+from holdfast.validation.json_fields import (
+    Raw,
+    check_list,
+    check_set,
+    list_at,
+    map_at,
+    maps_at,
+    text_at,
+)
 
 MOST_REQUESTS = 32
 _MOST_ALTERNATIVES = 8
@@ -56,20 +65,29 @@ def check_claim_template(new: Raw, old: Raw | None) -> Iterator[Cause]:
 def check_claim_spec(spec: Raw, path: str) -> Iterator[Cause]:
     """Yield what is wrong with the spec of a claim."""
     devices, at = map_at(spec, "devices"), f"{path}.devices"
-    requests, names = list_at(devices, "requests"), request_names(spec)
-    yield from check_set(requests, MOST_REQUESTS, _check_request, _name, f"{at}.requests")
-    constraints = list_at(devices, "constraints")
+    requests, names = maps_at(devices, "requests"), request_names(spec)
+    too_large = list(check_total_size(_selectors(requests), f"{at}.requests"))
+    yield from too_large or check_set(
+        requests, MOST_REQUESTS, _check_request, _name, f"{at}.requests"
+    )
+    constraints = maps_at(devices, "constraints")
     check = partial(_check_constraint, names)
     yield from check_list(constraints, _MOST_CONSTRAINTS, check, f"{at}.constraints")
     check = partial(check_claim_config, names)
-    yield from check_list(list_at(devices, "config"), MOST_CONFIGS, check, f"{at}.config")
+    yield from check_list(maps_at(devices, "config"), MOST_CONFIGS, check, f"{at}.config")
+
+
+def _selectors(requests: Iterable[Raw]) -> Iterator[Raw]:
+    for request in requests:
+        for wanted in (map_at(request, "exactly"), *maps_at(request, "firstAvailable")):
+            yield from maps_at(wanted, "selectors")
 
 
 def request_names(spec: Raw) -> RequestNames:
     """Return the names of the requests of a claim, and of their subrequests."""
     return {
-        _name(request): frozenset(map(_name, list_at(request, "firstAvailable")))
-        for request in list_at(map_at(spec, "devices"), "requests")
+        _name(request): frozenset(map(_name, maps_at(request, "firstAvailable")))
+        for request in maps_at(map_at(spec, "devices"), "requests")
     }
 
 
@@ -79,7 +97,7 @@ def _name(named: Raw) -> str:
 
 def _check_request(request: Raw, path: str) -> Iterator[Cause]:
     yield from check_label(_name(request), f"{path}.name")
-    alternatives, exactly = list_at(request, "firstAvailable"), request.get("exactly")
+    alternatives, exactly = maps_at(request, "firstAvailable"), request.get("exactly")
     if alternatives and exactly is not None:
         yield field_errors.invalid(path, None, f"{_ONE_OF}, but multiple fields are set")
     elif alternatives:
@@ -100,7 +118,7 @@ def _check_wanted(wanted: Raw, path: str) -> Iterator[Cause]:
     """Check what an exact request and an alternative have in common."""
     name = text_at(wanted, "deviceClassName")
     yield from check_required(name, f"{path}.deviceClassName", check_subdomain)
-    yield from check_selectors(list_at(wanted, "selectors"), f"{path}.selectors")
+    yield from check_selectors(maps_at(wanted, "selectors"), f"{path}.selectors")
     mode, count = text_at(wanted, "allocationMode"), wanted.get("count") or 0
     if mode == "All":
         if count:
@@ -111,7 +129,7 @@ def _check_wanted(wanted: Raw, path: str) -> Iterator[Cause]:
             yield field_errors.invalid(f"{path}.count", count, "must be greater than zero")
     else:
         yield field_errors.not_supported(f"{path}.allocationMode", mode, _MODES)
-    for i, toleration in enumerate(list_at(wanted, "tolerations")):
+    for i, toleration in enumerate(maps_at(wanted, "tolerations")):
         yield from check_toleration(toleration, f"{path}.tolerations[{i}]")
 
 

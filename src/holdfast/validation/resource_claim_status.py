@@ -30,6 +30,7 @@ from holdfast.validation.json_fields import (
     is_same,
     list_at,
     map_at,
+    maps_at,
     text_at,
 )
 from holdfast.validation.node_selector import check_node_selector
@@ -57,7 +58,8 @@ DeviceId = tuple[str, str, str, str | None]
 def device_id(device: Raw) -> DeviceId:
     """Return which device a result or a device status is about."""
     driver, pool, name = (text_at(device, key) for key in ("driver", "pool", "device"))
-    return driver, pool, name, device.get("shareID")
+    share = device.get("shareID")
+    return driver, pool, name, share if isinstance(share, str) else None
 
 
 def allocated_devices(status: Raw) -> set[DeviceId]:
@@ -66,16 +68,16 @@ def allocated_devices(status: Raw) -> set[DeviceId]:
 
 
 def _results(allocation: Raw) -> Any:
-    return list_at(map_at(allocation, "devices"), "results")
+    return maps_at(map_at(allocation, "devices"), "results")
 
 
 def check_claim_status(claim: Raw, old: Raw) -> Iterator[Cause]:
     """Yield what is wrong with a new status; an unchanged allocation is not checked again."""
     status, before = map_at(claim, "status"), map_at(old, "status")
-    consumers, at = list_at(status, "reservedFor"), "status.reservedFor"
+    consumers, at = maps_at(status, "reservedFor"), "status.reservedFor"
     yield from check_set(consumers, _MOST_CONSUMERS, _check_consumer, _uid, at)
     check = partial(_check_device, allocated_devices(status))
-    devices = list_at(status, "devices")
+    devices = maps_at(status, "devices")
     for i, device in enumerate(devices):
         yield from check(device, f"status.devices[{i}]")
     for cause in check_distinct(map(device_id, devices), "status.devices"):
@@ -85,7 +87,7 @@ def check_claim_status(claim: Raw, old: Raw) -> Iterator[Cause]:
     if consumers and allocation is None:
         yield field_errors.forbidden(at, "may not be specified when `allocated` is not set")
     elif _is_deleting(claim) and {*map(_consumer, consumers)} - {
-        *map(_consumer, list_at(before, "reservedFor"))
+        *map(_consumer, maps_at(before, "reservedFor"))
     }:
         message = (
             "new entries may not be added while `deallocationRequested` or `deletionTimestamp` "
@@ -125,7 +127,7 @@ def _check_allocation(names: RequestNames, allocation: Raw, path: str) -> Iterat
     yield from check_list(_results(allocation), _MOST_RESULTS, check, f"{at}.results")
     check = partial(_check_config, names)
     # The configuration of classes and of the claim.
-    yield from check_list(list_at(devices, "config"), 2 * MOST_CONFIGS, check, f"{at}.config")
+    yield from check_list(maps_at(devices, "config"), 2 * MOST_CONFIGS, check, f"{at}.config")
     if (selector := allocation.get("nodeSelector")) is not None:
         yield from check_node_selector(selector, f"{path}.nodeSelector")
 
@@ -158,7 +160,7 @@ def _check_device(allocated: set[DeviceId], device: Raw, path: str) -> Iterator[
     if device_id(device) not in allocated:
         message = "must be an allocated device in the claim"
         yield field_errors.invalid(path, _shown_id(device), message)
-    conditions = list_at(device, "conditions")
+    conditions = maps_at(device, "conditions")
     if len(conditions) > _MOST_DEVICE_CONDITIONS:
         count = len(conditions)
         yield field_errors.too_many(f"{path}.conditions", count, _MOST_DEVICE_CONDITIONS)

@@ -22,8 +22,8 @@ from holdfast.validation.json_fields import (
     check_list,
     check_map,
     check_set,
-    list_at,
     map_at,
+    maps_at,
     only_new,
     text_at,
 )
@@ -77,11 +77,11 @@ def _check(obj: Raw) -> Iterator[Cause]:
     if spec.get("devices") is not None and spec.get("sharedCounters") is not None:
         message = "only one of `sharedCounters` or `devices` is allowed"
         yield field_errors.invalid("spec", "", message)
-    devices = list_at(spec, "devices")
+    devices = maps_at(spec, "devices")
     most = _MOST_ADVANCED_DEVICES if any(map(_is_advanced, devices)) else _MOST_DEVICES
     check = partial(_check_device, bool(spec.get("perDeviceNodeSelection")))
     yield from check_set(devices, most, check, _name, "spec.devices")
-    counters = list_at(spec, "sharedCounters")
+    counters = maps_at(spec, "sharedCounters")
     at = "spec.sharedCounters"
     yield from check_set(counters, _MOST_COUNTER_SETS, _check_counter_set, _name, at)
 
@@ -151,8 +151,8 @@ def _listed(keys: Iterable[str]) -> str:
 def _check_device(selects_nodes: bool, device: Raw, path: str) -> Iterator[Cause]:
     yield from check_label(_name(device), f"{path}.name")
     yield from check_attributes_and_capacity(device, path)
-    yield from check_list(list_at(device, "taints"), _MOST_TAINTS, check_taint, f"{path}.taints")
-    consumptions = list_at(device, "consumesCounters")
+    yield from check_list(maps_at(device, "taints"), _MOST_TAINTS, check_taint, f"{path}.taints")
+    consumptions = maps_at(device, "consumesCounters")
     at = f"{path}.consumesCounters"
     yield from check_set(consumptions, _MOST_CONSUMPTIONS, _check_consumption, _counter_set, at)
     yield from _check_device_nodes(selects_nodes, device, path)

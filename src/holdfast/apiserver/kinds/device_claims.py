@@ -15,7 +15,7 @@ from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.user import SERVICE_ACCOUNT
 from holdfast.errors import Cause
 from holdfast.store import ObjectKey
-from holdfast.validation.json_fields import Raw, is_same, list_at, map_at, text_at
+from holdfast.validation.json_fields import Raw, is_same, list_at, map_at, maps_at, text_at
 from holdfast.validation.resource_claim_status import (
     DeviceId,
     allocated_devices,
@@ -33,7 +33,7 @@ def drop_unallocated_devices(op: Operation, claim: JsonObject, old: JsonObject |
     if old is None or op.request_info.subresource != "status" or not status.get("devices"):
         return
     gone = allocated_devices(map_at(old, "status")) - allocated_devices(status)
-    kept = [device for device in list_at(status, "devices") if device_id(device) not in gone]
+    kept = [device for device in maps_at(status, "devices") if device_id(device) not in gone]
     claim["status"] = {**status, "devices": kept}
     if not kept:
         del claim["status"]["devices"]
@@ -71,14 +71,14 @@ def check_template_request(
 
 
 def _check_admin_requests(op: Operation, spec: Raw) -> Iterable[Cause]:
-    requests = list_at(map_at(spec, "devices"), "requests")
+    requests = maps_at(map_at(spec, "devices"), "requests")
     wanted = [map_at(request, "exactly") for request in requests]
     return _check_admin_access(op, wanted, "spec.devices.requests")
 
 
 def _check_admin_results(op: Operation, status: Raw, before: Raw) -> Iterable[Cause]:
     now, earlier = (
-        list_at(map_at(map_at(one, "allocation"), "devices"), "results") for one in (status, before)
+        maps_at(map_at(map_at(one, "allocation"), "devices"), "results") for one in (status, before)
     )
     if any(result.get("adminAccess") for result in earlier):
         return ()
@@ -142,7 +142,7 @@ def _refusal(op: Operation, verb: str, subresource: str, namespace: str, name: s
 def _changed_drivers(status: Raw, before: Raw) -> set[str]:
     """Return the drivers of device statuses that were added, removed or changed."""
     now, earlier = (
-        {device_id(device): device for device in list_at(one, "devices")}
+        {device_id(device): device for device in maps_at(one, "devices")}
         for one in (status, before)
     )
     changed: set[DeviceId] = {
@@ -153,9 +153,9 @@ def _changed_drivers(status: Raw, before: Raw) -> set[str]:
 
 def _node_of(allocation: Raw) -> str:
     """Return the node that an allocation is limited to by name, or ""."""
-    terms = list_at(map_at(allocation, "nodeSelector"), "nodeSelectorTerms")
-    fields = list_at(terms[0], "matchFields") if len(terms) == 1 else ()
-    if len(fields) != 1 or list_at(terms[0], "matchExpressions"):
+    terms = maps_at(map_at(allocation, "nodeSelector"), "nodeSelectorTerms")
+    fields = maps_at(terms[0], "matchFields") if len(terms) == 1 else ()
+    if len(fields) != 1 or maps_at(terms[0], "matchExpressions"):
         return ""
     values = list_at(fields[0], "values")
     by_name = (text_at(fields[0], "key"), text_at(fields[0], "operator")) == (NAME_FIELD, "In")
