@@ -27,6 +27,7 @@ def default_claim_template(raw: Raw) -> None:
 def default_slice(raw: Raw) -> None:
     """Write all quantities of a slice in canonical form."""
     spec = map_at(raw, "spec")
+    if_present(spec, "pool", lambda pool: set_defaults(pool, generation=0))
     for device in entries(spec, "devices"):
         for capacity in _values(device, "capacity"):
             _default_amount(capacity)
@@ -88,7 +89,8 @@ def _default_counters(where: Raw) -> None:
 
 
 def _default_amount(where: Raw) -> None:
-    set_defaults(where, value="0")
+    if where.get("value") is None:
+        where["value"] = "0"
     _canonical(where, "value")
 
 

@@ -51,6 +51,7 @@ _REQUIRED: Mapping[tuple[str, str], Raw] = {
             "disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0,
         }
     },
+    ("resource.k8s.io", "DeviceClass"): {"spec": {}},
     ("resource.k8s.io", "ResourceClaim"): _EMPTY_STATUS,
     ("resource.k8s.io", "ResourceClaimTemplate"): {"spec": {"metadata": {}}},
 }  # fmt: skip
