@@ -7,7 +7,7 @@ from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.user import User
 from holdfast.client.transport import Request
 from holdfast.validation.json_fields import is_same
-from validation.device_objects import CLAIMS, DRIVER, claim, expression, term
+from validation.device_builders import CLAIMS, DRIVER, claim, expression, term
 from validation.device_statuses import consumer, device_status, status
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -1,35 +1,21 @@
 """The rules of DeviceClasses, ResourceSlices, ResourceClaims and pods with claims, over HTTP."""
 
-from copy import deepcopy
-
 import pytest
 
-from apiserver.direct_store import write_directly
-from holdfast.store import ObjectKey
-from validation.device_objects import (
-    BAD,
-    BAD_CLAIMS,
-    BAD_CLASSES,
-    BAD_SLICES,
+from validation.device_builders import (
     CLAIMS,
     CLASSES,
-    GOOD,
-    GOOD_CLASSES,
-    GOOD_SLICES,
     SLICES,
     TEMPLATES,
-    UNREADABLE,
     alternative,
     attribute,
     claim,
-    device,
-    device_class,
     exactly,
     first_available,
-    selector,
     slice_of,
     template,
 )
+from validation.device_objects import BAD, BAD_CLAIMS, BAD_CLASSES, GOOD, GOOD_CLASSES, UNREADABLE
 from validation.device_statuses import (
     BAD_POD_STATUSES,
     BAD_PODS,
@@ -44,6 +30,7 @@ from validation.device_statuses import (
     result,
     status,
 )
+from validation.slice_objects import BAD_SLICES, GOOD_SLICES
 
 PODS = "/api/v1/namespaces/default/pods"
 INVALID, REQUIRED, FORBIDDEN, TOO_MANY, TOO_LONG, DUPLICATE = (
@@ -57,13 +44,6 @@ async def refused(api, path, body, method="POST"):
     answer = await api.call(method, path, body)
     assert answer.status == 422, answer.body
     return [(cause["field"], cause["reason"]) for cause in answer.json["details"]["causes"]]
-
-
-async def write_object(api, path, body):
-    """Store an object as a server without the rules may have stored it."""
-    plural = path.rpartition("/")[2]
-    key = ObjectKey("resource.k8s.io", plural, "default" if "default" in path else "", "one")
-    await write_directly(api.store, key, deepcopy(body))
 
 
 async def write_status(api, body, status):
@@ -354,59 +334,3 @@ async def test_driver_pool_and_node_of_a_slice_cannot_change(api, change, field)
     stored = await api.create(SLICES, slice_of())
     stored["spec"] |= change
     assert await refused(api, f"{SLICES}/one", stored, "PUT") == [(field, INVALID)]
-
-
-OLD_SLICE = slice_of(
-    *[device(f"d{i}", taints=[{"key": "k", "effect": "Old"}]) for i in range(70)],
-    allNodes=True,
-)
-OLD_CLASS = BAD_CLASSES["unknown field"]
-OLD_CLAIM = claim(exactly("Bad", allocationMode="Some"), constraints=[{}])
-
-
-@pytest.mark.parametrize(
-    "path, body", [(SLICES, OLD_SLICE), (CLASSES, OLD_CLASS), (CLAIMS, OLD_CLAIM)]
-)
-async def test_what_was_wrong_with_a_stored_object_stays_allowed(api, path, body):
-    await write_object(api, path, body)
-    stored = (await api.call("GET", f"{path}/one")).json
-    stored["metadata"]["labels"] = {"seen": "yes"}
-    answer = await api.call("PUT", f"{path}/one", stored)
-    assert answer.status == 200, answer.body
-    assert (await api.call("DELETE", f"{path}/one")).status == 200
-
-
-async def test_an_update_of_an_old_slice_is_checked_where_it_changes(api):
-    await write_object(api, SLICES, OLD_SLICE)
-    stored = (await api.call("GET", f"{SLICES}/one")).json
-    stored["spec"]["devices"].pop()
-    answer = await api.call("PUT", f"{SLICES}/one", stored)
-    assert answer.status == 200, answer.body
-    stored = answer.json
-    stored["spec"]["devices"] = [device("A"), *stored["spec"]["devices"]]
-    found = await refused(api, f"{SLICES}/one", stored, "PUT")
-    assert found == [("spec.devices", TOO_MANY)]
-
-
-async def test_the_status_of_an_old_claim_can_be_written(api):
-    await write_object(api, CLAIMS, OLD_CLAIM)
-    stored = (await api.call("GET", f"{CLAIMS}/one")).json
-    answer = await write_status(api, stored, status(result(request="Bad")))
-    assert answer.status == 422  # the name of a request must be a label, also here
-    answer = await write_status(api, stored, {"allocation": {"devices": {}}})
-    assert answer.status == 200, answer.body
-
-
-async def test_expressions_that_take_long_to_compile_are_refused_at_once(api):
-    """As much as fits into one request; each would take half a second."""
-    entries = ",".join(f"{i}:1" for i in range(1200))
-    costly = [selector(f"{{{entries}}}.size() > {i}") for i in range(32)]
-    long = [selector(f"{' ' * 10000}{i} > 0") for i in range(32)]
-    for selectors, field in (
-        (costly[:1], "spec.selectors[0].cel.expression"),
-        (long, "spec.selectors"),
-    ):
-        found = await refused(api, CLASSES, device_class(selectors=selectors))
-        assert found == [(field, FORBIDDEN)]
-    body = claim(*[exactly(f"r{i}", selectors=costly) for i in range(8)])
-    assert await refused(api, CLAIMS, body) == [("spec.devices.requests", FORBIDDEN)]

@@ -1,9 +1,15 @@
-"""Device selectors that would exhaust the scheduler are reported; other pods are scheduled."""
+"""Device selectors that would exhaust the scheduler are reported; other pods are scheduled.
+
+The API server refuses them; another one, or an older one, may have stored them.
+"""
 
 import asyncio
 
 import pytest
 
+from apiserver.direct_store import write_directly
+from holdfast.errors import Invalid
+from holdfast.store import ObjectKey
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice
 
 HANG = 60
@@ -34,13 +40,31 @@ async def gpus(cluster):
     return cluster
 
 
+async def store(cluster, obj):
+    """Store an object without validation."""
+    plural = {"ResourceClaim": "resourceclaims", "DeviceClass": "deviceclasses"}[obj["kind"]]
+    meta = obj["metadata"]
+    key = ObjectKey("resource.k8s.io", plural, meta.get("namespace", ""), meta["name"])
+    await write_directly(cluster.store, key, obj)
+
+
+@pytest.mark.parametrize("expression", [doubled(28), MULTIPLIED])
+async def test_hostile_selectors_are_refused_when_they_are_written(gpus, expression):
+    for obj in (
+        a_claim("bad", selectors=[expression]),
+        a_device_class("bad", selectors=[expression]),
+    ):
+        with pytest.raises(Invalid, match="too complex, exceeds cost limit"):
+            await gpus.create(obj)
+
+
 @pytest.mark.parametrize("expression", [doubled(28), MULTIPLIED])
 async def test_a_hostile_claim_stays_pending_and_other_pods_are_scheduled(gpus, expression):
     async with asyncio.timeout(HANG):
+        await store(gpus, a_claim("bad", selectors=[expression]))
         await gpus.create(
-            a_claim("bad", selectors=[expression]), user("p-bad", "bad"),
-            a_claim("good"), user("p-good", "good"), a_pod("plain"),
-        )  # fmt: skip
+            user("p-bad", "bad"), a_claim("good"), user("p-good", "good"), a_pod("plain")
+        )
         assert await gpus.node_of("p-good") == "n2"
         assert await gpus.node_of("plain")
         assert await gpus.node_of("p-bad") == ""
@@ -48,9 +72,10 @@ async def test_a_hostile_claim_stays_pending_and_other_pods_are_scheduled(gpus, 
 
 
 async def test_a_hostile_device_class_affects_its_own_claims_only(gpus):
+    hostile = a_device_class("bad", selectors=[doubled(28)], extended_resource_name="x.com/bad")
     async with asyncio.timeout(HANG):
+        await store(gpus, hostile)
         await gpus.create(
-            a_device_class("bad", selectors=[doubled(28)], extended_resource_name="x.com/bad"),
             a_claim("bad", device_class="bad"), user("p-bad", "bad"),
             a_pod("p-extended", requests={"x.com/bad": "1"}, limits={"x.com/bad": "1"}),
             a_claim("good"), user("p-good", "good"),

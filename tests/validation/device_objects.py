@@ -3,138 +3,36 @@
 The tests of the embedded server and the comparison with a real one use the same objects.
 """
 
-from copy import deepcopy
-
-API = "/apis/resource.k8s.io/v1"
-CLASSES = f"{API}/deviceclasses"
-SLICES = f"{API}/resourceslices"
-CLAIMS = f"{API}/namespaces/default/resourceclaims"
-TEMPLATES = f"{API}/namespaces/default/resourceclaimtemplates"
-DRIVER = "gpu.example.com"
-LABEL = "l" * 64
-SUBDOMAIN = "s" * 254
-TRUE = "true"
-
-
-def obj(kind, spec, name="one", **metadata):
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": name, **metadata},
-        "spec": spec,
-    }
-
-
-def selector(expression=TRUE):
-    return {"cel": {"expression": expression}}
-
-
-def opaque(driver=DRIVER, parameters=None):
-    return {"opaque": {"driver": driver, "parameters": {} if parameters is None else parameters}}
-
-
-def device_class(name="one", **spec):
-    return obj("DeviceClass", spec, name)
-
-
-def exactly(name="r", **parts):
-    return {"name": name, "exactly": {"deviceClassName": "gpu", **parts}}
-
-
-def first_available(*alternatives, name="r"):
-    return {"name": name, "firstAvailable": list(alternatives)}
-
-
-def alternative(name="a", **parts):
-    return {"name": name, "deviceClassName": "gpu", **parts}
-
-
-def claim_spec(*requests, **devices):
-    return {"devices": {"requests": list(requests or [exactly()]), **devices}}
-
-
-def claim(*requests, name="one", **devices):
-    return obj("ResourceClaim", claim_spec(*requests, **devices), name)
-
-
-def template(*requests, metadata=None, **devices):
-    spec = {"spec": claim_spec(*requests, **devices)}
-    return obj("ResourceClaimTemplate", spec | ({"metadata": metadata} if metadata else {}))
-
-
-def device(name="d", **parts):
-    return {"name": name, **parts}
-
-
-def slice_of(*devices, without=(), name="one", **spec):
-    whole = {
-        "driver": DRIVER,
-        "pool": {"name": "pool", "generation": 1, "resourceSliceCount": 1},
-        "nodeName": "node",
-        "devices": list(devices or [device()]),
-        **spec,
-    }
-    return obj("ResourceSlice", {k: v for k, v in whole.items() if k not in without}, name)
-
-
-def pool(**parts):
-    return slice_of(pool={"name": "pool", "generation": 1, "resourceSliceCount": 1, **parts})
-
-
-def term(**parts):
-    return {"nodeSelectorTerms": [parts]}
-
-
-def expression(key="zone", operator="In", **parts):
-    values = {"values": ["a"]} if operator in ("In", "NotIn") else {}
-    return {"key": key, "operator": operator, **values, **parts}
-
-
-def on_nodes(*terms, **parts):
-    spec = {"nodeSelector": {"nodeSelectorTerms": list(terms)}, **parts}
-    return slice_of(without=("nodeName",), **spec)
-
-
-def per_device(*devices, **spec):
-    return slice_of(*devices, without=("nodeName",), perDeviceNodeSelection=True, **spec)
-
-
-def attribute(**value):
-    return slice_of(device(attributes={"a": value}))
-
-
-def named_attribute(name):
-    return slice_of(device(attributes={name: {"int": 1}}))
-
-
-def shared(policy, value="10Gi", **parts):
-    capacity = {"memory": {"value": value, "requestPolicy": policy}}
-    return slice_of(device(allowMultipleAllocations=True, capacity=capacity, **parts))
-
-
-def in_range(default="2Gi", **limits):
-    return shared({"default": default, "validRange": limits})
-
-
-def taint(**parts):
-    return slice_of(device(taints=[{"key": "k", "effect": "NoSchedule", **parts}]))
-
-
-def conditions(good=(), bad=()):
-    parts = {"bindingConditions": list(good), "bindingFailureConditions": list(bad)}
-    return slice_of(device(**{k: v for k, v in parts.items() if v}))
-
-
-def counters(count=1):
-    return {f"c{i}": {"value": "1"} for i in range(count)}
-
-
-def counter_slice(*sets):
-    return slice_of(without=("devices",), sharedCounters=list(sets))
-
-
-def consuming(*consumptions):
-    return slice_of(device(consumesCounters=list(consumptions)))
+from validation.device_builders import (
+    CLAIMS,
+    CLASSES,
+    DRIVER,
+    LABEL,
+    SLICES,
+    SUBDOMAIN,
+    TEMPLATES,
+    alternative,
+    attribute,
+    claim,
+    counter_slice,
+    counters,
+    device,
+    device_class,
+    exactly,
+    expression,
+    first_available,
+    in_range,
+    obj,
+    on_nodes,
+    opaque,
+    per_device,
+    selector,
+    shared,
+    slice_of,
+    template,
+    term,
+)
+from validation.slice_objects import BAD_SLICES, GOOD_SLICES
 
 
 def toleration(**parts):
@@ -321,182 +219,6 @@ BAD_TEMPLATES = {
     "admin access": template(exactly(adminAccess=True)),
     "bad expression": template(exactly(selectors=[selector("device.bogus")])),
 }
-GOOD_SLICES = {
-    "one device": slice_of(),
-    "no devices": slice_of(without=("devices",)),
-    "empty devices": slice_of(without=("devices",), sharedCounters=[]),
-    "128 devices": slice_of(*[device(f"d{i}") for i in range(128)]),
-    "64 devices with taints": slice_of(
-        *[device(f"d{i}", taints=[{"key": "k", "effect": "None"}]) for i in range(64)]
-    ),
-    "pool with slashes": pool(name="a/b.c/d"),
-    "generation 0": pool(generation=0),
-    "all nodes": slice_of(without=("nodeName",), allNodes=True),
-    "node selector": on_nodes({"matchExpressions": [expression()]}),
-    "empty term": on_nodes({}),
-    "field of nodes": on_nodes({"matchFields": [expression("metadata.name")]}),
-    "each device": per_device(
-        device("a", nodeName="n"),
-        device("b", allNodes=True),
-        device("c", nodeSelector=term(matchExpressions=[expression()])),
-    ),
-    "device with two terms": per_device(device(nodeSelector={"nodeSelectorTerms": [{}, {}]})),
-    "no device selects": slice_of(without=("devices", "nodeName"), perDeviceNodeSelection=True),
-    "driver in upper case": slice_of(driver="GPU.Example.COM"),
-    "attributes": slice_of(
-        device(
-            attributes={
-                "i": {"int": -1},
-                "b": {"bool": False},
-                "s": {"string": ""},
-                "a.com/v": {"version": "1.0.0-rc.1+build.5"},
-            },
-            capacity={"memory": {"value": "1024Mi"}, "a.com/cores": {"value": 5}},
-        )
-    ),
-    "64 characters": attribute(string="x" * 64),
-    "name with two slashes": named_attribute("a/b/c"),
-    "32 names": slice_of(device(attributes={f"a{i}": {"int": 1} for i in range(32)})),
-    "empty policy": shared({}),
-    "default alone": shared({"default": "20Gi"}),
-    "values": shared({"default": "2Gi", "validValues": ["1Gi", "2Gi", "10Gi"]}),
-    "range": in_range(min="2Gi", max="10Gi", step="2Gi"),
-    "range from min": in_range(min="1Gi"),
-    "taint": taint(value="v", timeAdded="2026-01-01T00:00:00Z"),
-    "16 taints": slice_of(device(taints=[{"key": f"k{i}", "effect": "None"} for i in range(16)])),
-    "same taints": slice_of(device(taints=[{"key": "k", "effect": "None"}] * 2)),
-    "counters": counter_slice({"name": "s", "counters": counters(32)}),
-    "8 counter sets": counter_slice(*[{"name": f"s{i}", "counters": counters()} for i in range(8)]),
-    "consumption": consuming({"counterSet": "s", "counters": counters(32)}),
-    "binding conditions": conditions(["a.com/ready"], ["failed"]),
-    "binds to node": slice_of(device(bindsToNode=True)),
-}
-BAD_SLICES = {
-    "name": slice_of(name="A"),
-    "long name": slice_of(name=SUBDOMAIN),
-    "no driver": slice_of(driver=""),
-    "bad driver": slice_of(driver="a_b"),
-    "long driver": slice_of(driver="d" * 64),
-    "no pool": slice_of(without=("pool",)),
-    "no pool name": pool(name=""),
-    "bad pool name": pool(name="A/b//c"),
-    "long pool name": pool(name=SUBDOMAIN),
-    "long pool name of parts": pool(name="a/" * 126 + "bb"),
-    "generation": pool(generation=-1),
-    "no slices": pool(resourceSliceCount=0),
-    "negative slices": pool(resourceSliceCount=-1),
-    "no nodes": slice_of(without=("nodeName",)),
-    "empty node": slice_of(nodeName=""),
-    "bad node": slice_of(nodeName="A"),
-    "two selections": slice_of(allNodes=True),
-    "four selections": slice_of(allNodes=True, perDeviceNodeSelection=True, nodeSelector=term()),
-    "all nodes false": slice_of(without=("nodeName",), allNodes=False),
-    "all nodes false and node": slice_of(allNodes=False),
-    "per device false": slice_of(perDeviceNodeSelection=False),
-    "no terms": on_nodes(),
-    "empty selector": slice_of(without=("nodeName",), nodeSelector={}),
-    "two terms": on_nodes({}, {}),
-    "operator": on_nodes({"matchExpressions": [expression(operator="Same")]}),
-    "no values": on_nodes({"matchExpressions": [expression(values=[])]}),
-    "values of Exists": on_nodes(
-        {"matchExpressions": [expression(operator="Exists", values=["a"])]}
-    ),
-    "values of Gt": on_nodes({"matchExpressions": [expression(operator="Gt", values=["1", "2"])]}),
-    "key": on_nodes({"matchExpressions": [expression("a b")]}),
-    "bad value": on_nodes({"matchExpressions": [expression(values=["-"])]}),
-    "field": on_nodes({"matchFields": [expression("metadata.uid")]}),
-    "field operator": on_nodes({"matchFields": [expression("metadata.name", "Exists")]}),
-    "field values": on_nodes({"matchFields": [expression("metadata.name", values=["A", "b"])]}),
-    "devices and counters": slice_of(sharedCounters=[{"name": "s", "counters": counters()}]),
-    "empty devices and counters": slice_of(devices=[], sharedCounters=[]),
-    "129 devices": slice_of(*[device("D")] * 129),
-    "65 devices with a taint": slice_of(
-        device(taints=[{"key": "k", "effect": "None"}]), *[device("D")] * 64
-    ),
-    "65 devices with counters": slice_of(
-        device(consumesCounters=[{"counterSet": "s", "counters": counters()}]), *[device()] * 64
-    ),
-    "same devices": slice_of(device(), device()),
-    "no device name": slice_of(device("")),
-    "bad device name": slice_of(device("A")),
-    "long device name": slice_of(device(LABEL)),
-    "33 names": slice_of(
-        device(
-            attributes={f"a{i}": {"int": 1} for i in range(20)},
-            capacity={f"c{i}": {"value": "1"} for i in range(13)},
-        )
-    ),
-    "49 values": slice_of(device(attributes={f"a{i}": {"int": 1} for i in range(49)})),
-    "no value": attribute(),
-    "two values": attribute(int=1, string="a"),
-    "65 characters": attribute(string="x" * 65),
-    "65 bytes": attribute(string="é" * 33),
-    "version v1.0": attribute(version="v1.0"),
-    "version with zeros": attribute(version="1.0.01"),
-    "long version": attribute(version="1.0.0-" + "x" * 60),
-    "attribute name": named_attribute("a-b"),
-    "empty attribute name": named_attribute(""),
-    "long attribute name": named_attribute("a" * 33),
-    "attribute domain": named_attribute("a_b/c"),
-    "empty attribute domain": named_attribute("/c"),
-    "empty attribute id": named_attribute("a.com/"),
-    "very long attribute name": named_attribute("d" * 100 + "/" + "i" * 50),
-    "capacity name": slice_of(device(capacity={"a b": {"value": "1"}})),
-    "policy of one allocation": slice_of(
-        device(capacity={"m": {"value": "1", "requestPolicy": {"default": "1"}}})
-    ),
-    "values and range": shared(
-        {"default": "1Gi", "validValues": ["1Gi"], "validRange": {"min": "1Gi"}}
-    ),
-    "values without default": shared({"validValues": ["1Gi"]}),
-    "range without default": shared({"validRange": {"min": "1Gi"}}),
-    "default outside values": shared({"default": "3Gi", "validValues": ["1Gi", "2Gi"]}),
-    "values out of order": shared({"default": "1Gi", "validValues": ["2Gi", "1Gi"]}),
-    "same values": shared({"default": "1Gi", "validValues": ["1Gi", "1024Mi"]}),
-    "value too large": shared({"default": "1Gi", "validValues": ["1Gi", "11Gi"]}),
-    "11 values": shared({"default": "1", "validValues": [str(i) for i in range(1, 12)]}),
-    "no min": in_range(max="3Gi"),
-    "min too large": in_range("20Gi", min="11Gi"),
-    "default below min": in_range("1Gi", min="2Gi"),
-    "min above max": in_range("2Gi", min="3Gi", max="2Gi"),
-    "max too large": in_range(min="1Gi", max="11Gi"),
-    "default above max": in_range("4Gi", min="1Gi", max="3Gi"),
-    "step too large": in_range(min="2Gi", step="10Gi"),
-    "default between steps": in_range("3Gi", min="2Gi", step="2Gi"),
-    "max between steps": in_range(min="2Gi", max="5Gi", step="2Gi"),
-    "taint without key": taint(key=""),
-    "taint without effect": taint(effect=""),
-    "taint effect": taint(effect="PreferNoSchedule"),
-    "taint value": taint(value="-"),
-    "17 taints": slice_of(device(taints=[{}] * 17)),
-    "9 counter sets": counter_slice(*[{"name": "s"}] * 9),
-    "no counter set name": counter_slice({"name": "", "counters": counters()}),
-    "bad counter set name": counter_slice({"name": "A", "counters": counters()}),
-    "same counter sets": counter_slice(*[{"name": "s", "counters": counters()}] * 2),
-    "no counters": counter_slice({"name": "s"}),
-    "33 counters": counter_slice({"name": "s", "counters": counters(33)}),
-    "bad counter": counter_slice({"name": "s", "counters": {"A": {"value": "1"}}}),
-    "3 consumptions": consuming(*[{}] * 3),
-    "no counter set": consuming({"counters": counters()}),
-    "same consumptions": consuming(*[{"counterSet": "s", "counters": counters()}] * 2),
-    "nothing consumed": consuming({"counterSet": "s"}),
-    "33 counters consumed": consuming({"counterSet": "s", "counters": counters(33)}),
-    "device with node": slice_of(device(nodeName="n")),
-    "device on all nodes": slice_of(device(allNodes=True)),
-    "device without nodes": per_device(device()),
-    "device with two selections": per_device(device(nodeName="n", allNodes=True)),
-    "device with empty node": per_device(device(nodeName="")),
-    "device not on all nodes": per_device(device(allNodes=False)),
-    "device with bad node": per_device(device(nodeName="A")),
-    "device with no terms": per_device(device(nodeSelector={"nodeSelectorTerms": []})),
-    "5 conditions": conditions(list("abcde"), ["f"]),
-    "5 failure conditions": conditions(["f"], list("abcde")),
-    "bad condition": conditions(["-"], ["f"]),
-    "same conditions": conditions(["a", "a"], ["f", "f"]),
-    "overlapping conditions": conditions(["a"], ["a"]),
-    "no failure conditions": conditions(["a"]),
-    "failure conditions alone": conditions((), ["a"]),
-}
 GOOD = {
     CLASSES: GOOD_CLASSES,
     CLAIMS: GOOD_CLAIMS,
@@ -515,10 +237,66 @@ UNREADABLE = {
     "devices": (SLICES, slice_of(nodeSelector="x")),
     "attribute": (SLICES, attribute(int=1.5)),
 }
-
-
-def changed(body, **spec):
-    """Return a copy of an object with other fields in its spec."""
-    copied = deepcopy(body)
-    copied["spec"].update(spec)
-    return copied
+RANGE = {"default": "2Gi", "validRange": {"min": "1Gi", "max": "9Gi", "step": "1Gi"}}
+VALUES = {"default": "1", "validValues": ["1", "2"]}
+DEVICE = device(
+    attributes={"a": {"string": "s"}, "b": {"version": "1.0.0"}},
+    allowMultipleAllocations=True,
+    capacity={
+        "m": {"value": "10Gi", "requestPolicy": RANGE},
+        "n": {"value": "3", "requestPolicy": VALUES},
+    },
+    taints=[{"key": "k", "value": "v", "effect": "None", "timeAdded": "2026-01-01T00:00:00Z"}],
+    consumesCounters=[{"counterSet": "s", "counters": counters()}],
+    bindingConditions=["a"],
+    bindingFailureConditions=["b"],
+    bindsToNode=True,
+)
+TOLERATION = {
+    "key": "k",
+    "operator": "Equal",
+    "value": "v",
+    "effect": "NoExecute",
+    "tolerationSeconds": 3,
+}
+FULL = {
+    "slice": (SLICES, slice_of(DEVICE)),
+    "slice with selector": (
+        SLICES,
+        on_nodes(
+            {"matchExpressions": [expression()], "matchFields": [expression("metadata.name")]}
+        ),
+    ),
+    "slice with counters": (SLICES, counter_slice({"name": "s", "counters": counters()})),
+    "slice with nodes of devices": (
+        SLICES,
+        per_device(
+            device("a", nodeName="n"),
+            device("b", nodeSelector=term(matchExpressions=[expression()])),
+        ),
+    ),
+    "claim": (
+        CLAIMS,
+        claim(
+            exactly(
+                count=2,
+                selectors=[selector()],
+                tolerations=[TOLERATION],
+                capacity={"requests": {"m": "1"}},
+            ),
+            first_available(
+                alternative(selectors=[selector()], tolerations=[{"operator": "Exists"}]), name="s"
+            ),
+            constraints=[
+                {"requests": ["r", "s/a"], "matchAttribute": "a.com/x"},
+                {"distinctAttribute": "a.com/x"},
+            ],
+            config=[{"requests": ["r"], **opaque(parameters={"x": 1})}],
+        ),
+    ),
+    "class": (
+        CLASSES,
+        device_class(selectors=[selector()], config=[opaque()], extendedResourceName="a.com/b"),
+    ),
+}
+"""Objects with every field, by name, with their path."""

@@ -1,6 +1,6 @@
 """Good and bad statuses of ResourceClaims and pods, by what is good or bad about them."""
 
-from validation.device_objects import (
+from validation.device_builders import (
     CLAIMS,
     CLASSES,
     DRIVER,

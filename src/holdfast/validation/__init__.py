@@ -1,6 +1,7 @@
-"""Validation of typed objects, field by field.
+"""Validation of objects, field by field.
 
-Lives here: checks that both the API server (when an object is written) and the scheduler (when
-another API server accepted the object) make. They return causes that name the field.
-May not live here: the structure of JSON, authorization, I/O, clocks.
+Lives here: checks of what objects contain, pure. Those of typed objects are made by the API server
+(when an object is written) and by the scheduler (when another API server accepted the object);
+those of raw objects by the API server. They return causes that name the field.
+May not live here: the types of JSON values, authorization, I/O, clocks.
 """

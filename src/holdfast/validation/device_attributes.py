@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from holdfast.api import field_errors
-from holdfast.api.quantity import Quantity
-from holdfast.errors import Cause
+from holdfast.api.quantity import AmountText, Quantity
+from holdfast.errors import BadRequest, Cause
 from holdfast.validation.device_names import LONGEST_NAME, check_qualified
 from holdfast.validation.json_fields import Raw, check_distinct, check_map, list_at, map_at
 
@@ -88,25 +89,31 @@ def _check_capacity(shareable: bool, capacity: Raw, path: str) -> Iterator[Cause
     if not shareable:
         yield field_errors.forbidden(at, "allowMultipleAllocations must be true")
         return
+    # An amount that cannot be read was stored before (``device_amounts``).
+    with suppress(BadRequest):
+        yield from _check_policy(policy, capacity.get("value") or "0", at)
+
+
+def _check_policy(policy: Raw, value: AmountText, path: str) -> Iterator[Cause]:
     options, limits = list_at(policy, "validValues"), policy.get("validRange")
     if options and limits is not None:
         message = (
             'exactly one policy can be specified, cannot specify "validValues" and "validRange" '
             "at the same time"
         )
-        yield field_errors.forbidden(at, message)
+        yield field_errors.forbidden(path, message)
         return
     if not options and limits is None:
         return
     kind = "validValues" if options else "validRange"
     if policy.get("default") is None:
-        yield field_errors.required(f"{at}.default", f"required when {kind} is defined")
+        yield field_errors.required(f"{path}.default", f"required when {kind} is defined")
         return
-    default, whole = Quantity.parse(policy["default"]), Quantity.parse(capacity.get("value") or "0")
+    default, whole = Quantity.parse(policy["default"]), Quantity.parse(value)
     if options:
-        yield from _check_options(default, whole, options, f"{at}.{kind}")
+        yield from _check_options(default, whole, options, f"{path}.{kind}")
     else:
-        yield from _check_range(default, whole, limits or {}, f"{at}.{kind}")
+        yield from _check_range(default, whole, limits or {}, f"{path}.{kind}")
 
 
 def _check_options(

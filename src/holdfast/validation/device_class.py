@@ -10,9 +10,8 @@ from holdfast.errors import Cause
 from holdfast.validation.device_parts import (
     MOST_CONFIGS,
     check_config,
-    check_selectors,
-    check_total_size,
 )
+from holdfast.validation.device_selectors import check_selectors, check_total_size
 from holdfast.validation.json_fields import Raw, check_list, map_at, maps_at, only_new
 
 

@@ -1,17 +1,13 @@
-"""Parts that several kinds of resource.k8s.io share: selectors, configuration, taints."""
+"""Parts that several kinds of resource.k8s.io share: configuration, taints, conditions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from holdfast.api import field_errors
-from holdfast.cel.cost import cost_over_sizes
-from holdfast.cel.device_sizes import DeviceSizes
-from holdfast.cel.devices import DeviceSelectors
-from holdfast.cel.errors import MAX_EXPRESSION_BYTES, CompileError
 from holdfast.errors import Cause
 from holdfast.validation.device_names import (
     check_driver,
@@ -23,57 +19,15 @@ from holdfast.validation.json_fields import (
     check_distinct,
     check_list,
     list_at,
-    map_at,
     text_at,
 )
 
-MOST_SELECTORS = MOST_CONFIGS = 32
+MOST_CONFIGS = 32
 MOST_DATA_BYTES = 10 * 1024
 _MOST_CONDITIONS = 4
-_LARGEST_DEVICE = DeviceSizes(domains=32, names=32, characters=64, items=0)
-_COST_LIMIT = 1_000_000
-_TOO_COMPLEX = "too complex, exceeds cost limit"
-_MOST_COMMAS = 1024
-"""The engine needs quadratic time to compile long lists and maps."""
-_MOST_EXPRESSIONS_BYTES = 64 * 1024
-"""Of all expressions of one object together: half a second to compile."""
 _OMITTED = "<value omitted>"
 _EFFECTS = ("NoExecute", "NoSchedule", "None")
 _OPERATORS = ("Equal", "Exists")
-_selectors = DeviceSelectors()
-
-
-def check_selectors(selectors: Sequence[Any], path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the selectors of a class or request."""
-    return check_list(selectors, MOST_SELECTORS, _check_selector, path)
-
-
-def check_total_size(selectors: Iterable[Raw], path: str) -> Iterator[Cause]:
-    """Refuse an object whose expressions together would take too long to compile."""
-    expressions = {text_at(map_at(selector, "cel"), "expression") for selector in selectors}
-    if sum(map(len, expressions)) > _MOST_EXPRESSIONS_BYTES:
-        yield field_errors.forbidden(path, _TOO_COMPLEX)
-
-
-def _check_selector(selector: Raw, path: str) -> Iterator[Cause]:
-    cel = selector.get("cel")
-    if cel is None:
-        yield field_errors.required(f"{path}.cel")
-        return
-    at, expression = f"{path}.cel.expression", text_at(cel, "expression")
-    if len(expression.encode(errors="surrogatepass")) > MAX_EXPRESSION_BYTES:
-        yield field_errors.too_long(at, MAX_EXPRESSION_BYTES)
-        return
-    if expression.count(",") > _MOST_COMMAS:
-        yield field_errors.forbidden(at, _TOO_COMPLEX)
-        return
-    try:
-        compiled = _selectors.compile(expression)
-    except CompileError as refusal:
-        yield field_errors.invalid(at, expression, refusal.message)
-        return
-    if cost_over_sizes(compiled.tree, _LARGEST_DEVICE.scope(), _COST_LIMIT) is None:
-        yield field_errors.forbidden(at, _TOO_COMPLEX)
 
 
 def check_config(config: Raw, path: str) -> Iterator[Cause]:

@@ -123,7 +123,7 @@ def only_new(
             return found
         before: set[Cause] = set()
         # The stored object of another server may have wrong types.
-        with suppress(AttributeError, TypeError, ValueError, BadRequest):
+        with suppress(AttributeError, LookupError, TypeError, ValueError, BadRequest):
             before.update(check(old))
         lengths = {cause.field: _count(cause) for cause in before if _is_excess(cause)}
         return [

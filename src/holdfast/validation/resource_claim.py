@@ -19,10 +19,9 @@ from holdfast.validation.device_names import (
 from holdfast.validation.device_parts import (
     MOST_CONFIGS,
     check_config,
-    check_selectors,
     check_toleration,
-    check_total_size,
 )
+from holdfast.validation.device_selectors import check_selectors, check_total_size
 from holdfast.validation.json_fields import (
     Raw,
     check_list,

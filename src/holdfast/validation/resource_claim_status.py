@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Container, Hashable, Iterator
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
 from holdfast.api import field_errors
+from holdfast.api.defaults.devices import default_claim
 from holdfast.errors import Cause
 from holdfast.validation.conditions import check_conditions
 from holdfast.validation.device_names import (
@@ -24,7 +26,6 @@ from holdfast.validation.device_parts import (
 )
 from holdfast.validation.json_fields import (
     Raw,
-    check_distinct,
     check_list,
     check_set,
     is_same,
@@ -72,35 +73,56 @@ def _results(allocation: Raw) -> Any:
 
 
 def check_claim_status(claim: Raw, old: Raw) -> Iterator[Cause]:
-    """Yield what is wrong with a new status; an unchanged allocation is not checked again."""
+    """Yield what is wrong with a new status; what is stored already is not checked again."""
     status, before = map_at(claim, "status"), map_at(old, "status")
-    consumers, at = maps_at(status, "reservedFor"), "status.reservedFor"
-    yield from check_set(consumers, _MOST_CONSUMERS, _check_consumer, _uid, at)
-    check = partial(_check_device, allocated_devices(status))
-    devices = maps_at(status, "devices")
-    for i, device in enumerate(devices):
-        yield from check(device, f"status.devices[{i}]")
-    for cause in check_distinct(map(device_id, devices), "status.devices"):
-        index = int(cause.field[len("status.devices[") : -1])
-        yield field_errors.duplicate(cause.field, _shown_id(devices[index]))
+    yield from _check_consumers(claim, before)
+    yield from _check_devices(status, before)
     allocation, allocated_before = status.get("allocation"), before.get("allocation")
-    if consumers and allocation is None:
-        yield field_errors.forbidden(at, "may not be specified when `allocated` is not set")
-    elif _is_deleting(claim) and {*map(_consumer, consumers)} - {
-        *map(_consumer, maps_at(before, "reservedFor"))
-    }:
-        message = (
-            "new entries may not be added while `deallocationRequested` or `deletionTimestamp` "
-            "are set"
-        )
-        yield field_errors.forbidden(at, message)
     if allocation is None:
         return
     if allocated_before is None:
         names = request_names(map_at(claim, "spec"))
         yield from _check_allocation(names, allocation, "status.allocation")
-    elif not is_same(allocation, allocated_before):
+    elif not is_same_allocation(allocation, allocated_before):
         yield field_errors.invalid("status.allocation", allocation, "field is immutable")
+
+
+def is_same_allocation(new: Any, stored: Any) -> bool:
+    """Return whether an allocation is unchanged; the stored one may lack defaults."""
+    if is_same(new, stored):
+        return True
+    defaulted: dict[str, Any] = {"status": {"allocation": deepcopy(stored)}}
+    default_claim(defaulted)
+    return is_same(new, defaulted["status"]["allocation"])
+
+
+def _check_consumers(claim: Raw, before: Raw) -> Iterator[Cause]:
+    status, path = map_at(claim, "status"), "status.reservedFor"
+    consumers, stored = maps_at(status, "reservedFor"), maps_at(before, "reservedFor")
+    known = set(map(_consumer, stored))
+    check = partial(_check_consumer, known)
+    most = max(_MOST_CONSUMERS, len(stored))
+    yield from check_set(consumers, most, check, _uid, path)
+    if consumers and status.get("allocation") is None:
+        yield field_errors.forbidden(path, "may not be specified when `allocated` is not set")
+    elif _is_deleting(claim) and not known.issuperset(map(_consumer, consumers)):
+        message = (
+            "new entries may not be added while `deallocationRequested` or `deletionTimestamp` "
+            "are set"
+        )
+        yield field_errors.forbidden(path, message)
+
+
+def _check_devices(status: Raw, before: Raw) -> Iterator[Cause]:
+    path, devices = "status.devices", maps_at(status, "devices")
+    allocated, stored = allocated_devices(status), maps_at(before, "devices")
+    seen: set[DeviceId] = set()
+    for i, device in enumerate(devices):
+        if device not in stored:
+            yield from _check_device(allocated, device, f"{path}[{i}]")
+        if device_id(device) in seen:
+            yield field_errors.duplicate(f"{path}[{i}]", _shown_id(device))
+        seen.add(device_id(device))
 
 
 def _is_deleting(claim: Raw) -> bool:
@@ -115,8 +137,8 @@ def _consumer(consumer: Raw) -> Hashable:
     return tuple(text_at(consumer, key) for key in ("apiGroup", "resource", "name", "uid"))
 
 
-def _check_consumer(consumer: Raw, path: str) -> Iterator[Cause]:
-    for part in ("resource", "name", "uid"):
+def _check_consumer(known: Container[Hashable], consumer: Raw, path: str) -> Iterator[Cause]:
+    for part in () if _consumer(consumer) in known else ("resource", "name", "uid"):
         if not consumer.get(part):
             yield field_errors.required(f"{path}.{part}")
 

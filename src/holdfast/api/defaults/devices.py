@@ -1,41 +1,53 @@
-"""Defaults of claims, claim templates, slices and device taint rules."""
+"""Defaults of claims, claim templates, slices and device taint rules.
+
+Types are checked before; what a stored object has of a wrong type, or an amount that cannot be
+read, is left as it is, so that such an object can still be changed.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
 
 from holdfast.api.defaults.raw_fields import (
     Raw,
     entries,
     expect_amount,
-    expect_map,
     if_present,
     map_at,
     set_defaults,
 )
+from holdfast.errors import BadRequest
+
+Amount = tuple[Any, Any]
+"""A map or list, and where in it a quantity is."""
 
 
 def default_claim(raw: Raw) -> None:
     """Default a resource claim."""
     _default_requests(map_at(raw, "spec"))
-    if_present(raw, "status", _default_status)
+    for result in _results(raw):
+        _default_tolerations(result)
+    _make_canonical(claim_amounts(raw))
 
 
 def default_claim_template(raw: Raw) -> None:
     """Default a template of resource claims."""
     _default_requests(map_at(map_at(raw, "spec"), "spec"))
+    _make_canonical(claim_amounts(raw["spec"]))
 
 
 def default_slice(raw: Raw) -> None:
-    """Write all quantities of a slice in canonical form."""
+    """Default a slice."""
     spec = map_at(raw, "spec")
-    if_present(spec, "pool", lambda pool: set_defaults(pool, generation=0))
-    for device in entries(spec, "devices"):
-        for capacity in _values(device, "capacity"):
-            _default_amount(capacity)
-            if_present(capacity, "requestPolicy", _default_policy)
-        for consumption in entries(device, "consumesCounters"):
-            _default_counters(consumption)
-    for counter_set in entries(spec, "sharedCounters"):
-        _default_counters(counter_set)
+    if isinstance(pool := spec.get("pool"), dict):
+        set_defaults(pool, generation=0)
+    for one in (*_maps(spec, "sharedCounters"), *_devices(spec, "consumesCounters")):
+        _default_values(one, "counters")
+    for device in _maps(spec, "devices"):
+        _default_values(device, "capacity")
+    _make_canonical(slice_amounts(raw))
 
 
 def stamp_taints(raw: Raw, now: str) -> None:
@@ -45,6 +57,36 @@ def stamp_taints(raw: Raw, now: str) -> None:
         for taint in entries(device, "taints"):
             set_defaults(taint, timeAdded=now)
     if_present(spec, "taint", lambda taint: set_defaults(taint, timeAdded=now))
+
+
+def claim_amounts(raw: Raw) -> Iterator[Amount]:
+    """Yield the quantities of a claim: requested and consumed capacity."""
+    for wanted in _wanted(_map(raw, "spec")):
+        yield from _in_map(_map(_map(wanted, "capacity"), "requests"))
+    for result in _results(raw):
+        yield from _in_map(_map(result, "consumedCapacity"))
+
+
+def slice_amounts(raw: Raw) -> Iterator[Amount]:
+    """Yield the quantities of a slice: capacities, the policies of requests, counters."""
+    spec = _map(raw, "spec")
+    for one in (*_maps(spec, "sharedCounters"), *_devices(spec, "consumesCounters")):
+        for counter in _values(one, "counters"):
+            yield from _in_map(counter, "value")
+    for device in _maps(spec, "devices"):
+        for capacity in _values(device, "capacity"):
+            yield from _in_map(capacity, "value")
+            policy = _map(capacity, "requestPolicy")
+            yield from _in_map(policy, "default")
+            yield from _in_map(_map(policy, "validRange"), "min", "max", "step")
+            if isinstance(options := policy.get("validValues"), list):
+                yield from ((options, i) for i in range(len(options)))
+
+
+def _make_canonical(amounts: Iterable[Amount]) -> None:
+    for holder, key in amounts:
+        with suppress(BadRequest):
+            holder[key] = expect_amount(holder[key])
 
 
 def _default_requests(spec: Raw) -> None:
@@ -61,56 +103,54 @@ def _default_request(request: Raw) -> None:
         if request["allocationMode"] == "ExactCount":
             request["count"] = 1
     _default_tolerations(request)
-    if_present(request, "capacity", lambda capacity: _canonical_values(capacity, "requests"))
 
 
 def _default_tolerations(where: Raw) -> None:
-    for toleration in entries(where, "tolerations"):
+    for toleration in _maps(where, "tolerations"):
         set_defaults(toleration, operator="Equal")
 
 
-def _default_status(status: Raw) -> None:
-    devices = expect_map((status.get("allocation") or {}).get("devices") or {}, "devices")
-    for result in entries(devices, "results"):
-        _default_tolerations(result)
-        _canonical_values(result, "consumedCapacity")
+def _default_values(where: Raw, key: str) -> None:
+    """Set the amounts that are absent in the map of maps under a key."""
+    table = _map(where, key)
+    for name in [name for name, value in table.items() if value is None]:
+        table[name] = {}
+    for value in _values(where, key):
+        if value.get("value") is None:
+            value["value"] = "0"
 
 
-def _default_policy(policy: Raw) -> None:
-    _canonical(policy, "default")
-    if options := policy.get("validValues"):
-        policy["validValues"] = [expect_amount("0" if one is None else one) for one in options]
-    if_present(policy, "validRange", lambda limits: _canonical(limits, "min", "max", "step"))
+def _wanted(spec: Raw) -> Iterator[Raw]:
+    for request in _maps(_map(spec, "devices"), "requests"):
+        yield from (_map(request, "exactly"), *_maps(request, "firstAvailable"))
 
 
-def _default_counters(where: Raw) -> None:
-    for counter in _values(where, "counters"):
-        _default_amount(counter)
+def _results(raw: Raw) -> list[Raw]:
+    allocation = _map(_map(raw, "status"), "allocation")
+    return _maps(_map(allocation, "devices"), "results")
 
 
-def _default_amount(where: Raw) -> None:
-    if where.get("value") is None:
-        where["value"] = "0"
-    _canonical(where, "value")
+def _devices(spec: Raw, key: str) -> Iterator[Raw]:
+    for device in _maps(spec, "devices"):
+        yield from _maps(device, key)
+
+
+def _in_map(table: Raw, *keys: str) -> Iterator[Amount]:
+    """Yield the amounts in a map, or those under some of its keys."""
+    for key in keys or list(table):
+        if table.get(key) is not None:
+            yield table, key
+
+
+def _map(where: Raw, key: str) -> Raw:
+    found = where.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _maps(where: Raw, key: str) -> list[Raw]:
+    found = where.get(key)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _values(where: Raw, key: str) -> list[Raw]:
-    """Return the maps in the map under a key; a null becomes an empty map."""
-    table = expect_map(where.get(key) or {}, key)
-    for name in [name for name, value in table.items() if value is None]:
-        table[name] = {}
-    return [expect_map(value, key) for value in table.values()]
-
-
-def _canonical(where: Raw, *keys: str) -> None:
-    for key in keys:
-        if where.get(key) is not None:
-            where[key] = expect_amount(where[key])
-
-
-def _canonical_values(where: Raw, key: str) -> None:
-    if amounts := where.get(key):
-        where[key] = {
-            name: expect_amount("0" if value is None else value)
-            for name, value in expect_map(amounts, key).items()
-        }
+    return [one for one in _map(where, key).values() if isinstance(one, dict)]

@@ -21,6 +21,7 @@ from holdfast.validation.resource_claim_status import (
     allocated_devices,
     check_claim_status,
     device_id,
+    is_same_allocation,
 )
 
 _ADMIN_LABEL = "resource.kubernetes.io/admin-access"
@@ -102,7 +103,9 @@ def _check_admin_access(op: Operation, wanted: Iterable[Any], path: str) -> Iter
 
 def _check_binding(op: Operation, status: Raw, before: Raw) -> Iterator[Cause]:
     """Check the right to allocate and reserve: that on resourceclaims/binding of the cluster."""
-    if all(is_same(status.get(key), before.get(key)) for key in ("allocation", "reservedFor")):
+    if is_same_allocation(status.get("allocation"), before.get("allocation")) and is_same(
+        status.get("reservedFor"), before.get("reservedFor")
+    ):
         return
     verb = op.request_info.verb
     if refusal := _refusal(op, verb, "binding", "", ""):

@@ -44,6 +44,11 @@ from holdfast.errors import FieldErrors
 from holdfast.feature_gates import Feature
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
+from holdfast.validation.device_amounts import (
+    check_claim_amounts,
+    check_slice_amounts,
+    check_template_amounts,
+)
 from holdfast.validation.device_class import check_device_class
 from holdfast.validation.device_taint_rule import (
     check_device_taint_rule,
@@ -123,7 +128,7 @@ _V1 = (
         scheme.RESOURCE_CLAIMS,
         feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
         list_limits=tree_of(list_limits.RESOURCE_CLAIM),
-        checks=(check_claim,),
+        checks=(check_claim_amounts, check_claim),
         request_checks=(check_claim_request,),
         immutable_fields=("spec",),
         admission_plugins=(
@@ -139,7 +144,7 @@ _V1 = (
         feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
         admission_plugins=(gated_fields.RESOURCE_CLAIM_TEMPLATE,),
         list_limits=tree_of(list_limits.RESOURCE_CLAIM_TEMPLATE),
-        checks=(check_claim_template,),
+        checks=(check_template_amounts, check_claim_template),
         request_checks=(check_template_request,),
         immutable_fields=("spec",),
         deletion=_RETURNS_OBJECT,
@@ -149,7 +154,7 @@ _V1 = (
         feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
         admission_plugins=(gated_fields.RESOURCE_SLICE,),
         list_limits=tree_of(list_limits.RESOURCE_SLICE),
-        checks=(check_slice,),
+        checks=(check_slice_amounts, check_slice),
         admission_plugins=(AdmissionPlugin(validate=warn_of_upper_case),),
         printer=_SLICE,
         selectable_fields=selectable_fields("spec.driver", "spec.nodeName"),
