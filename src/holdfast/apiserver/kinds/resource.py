@@ -152,10 +152,12 @@ _V1 = (
     KindDescriptor(
         scheme.RESOURCE_SLICES,
         feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
-        admission_plugins=(gated_fields.RESOURCE_SLICE,),
         list_limits=tree_of(list_limits.RESOURCE_SLICE),
         checks=(check_slice_amounts, check_slice),
-        admission_plugins=(AdmissionPlugin(validate=warn_of_upper_case),),
+        admission_plugins=(
+            gated_fields.RESOURCE_SLICE,
+            AdmissionPlugin(validate=warn_of_upper_case),
+        ),
         printer=_SLICE,
         selectable_fields=selectable_fields("spec.driver", "spec.nodeName"),
         deletion=_RETURNS_OBJECT,
