@@ -81,7 +81,7 @@ _MORE: tuple[tuple[str, str, Raw, Raw], ...] = (
         "resource.k8s.io/v1beta1",
         "ResourceSlice",
         {"spec": _BASIC_SLICE},
-        {"spec": {"devices": [{"name": "gpu-1", "basic": {"allNodes": True}}]}},
+        {"spec": {"devices": [{"name": "gpu-1", "basic": {"allowMultipleAllocations": True}}]}},
     ),
 )
 

@@ -241,13 +241,13 @@ async def test_kubectl_applies_and_gets_the_yaml_of_kep_5004(api):
         extra = {"basic": {}} if version == "v1beta1" else {}
         assert shown["spec"]["devices"][0] == {"name": "gpu-0", **extra}
     changed = KEP_5004.replace(
-        "- basic:\n    name: gpu-1", "- basic: {allNodes: true}\n    name: x"
+        "- basic:\n    name: gpu-1", "- basic: {allowMultipleAllocations: true}\n    name: x"
     )
     applied = await api.kubectl("apply", "-f", "-", stdin=changed)
     assert applied.code == 0, applied.err
     got = await api.kubectl("get", "resourceslices", "-o", "json")
     devices = json.loads(got.out)["items"][0]["spec"]["devices"]
-    assert devices == [{"name": "gpu-0"}, {"name": "x", "allNodes": True}]
+    assert devices == [{"name": "gpu-0"}, {"name": "x", "allowMultipleAllocations": True}]
 
 
 async def test_kubectl_applies_one_claim_in_every_version(api):
