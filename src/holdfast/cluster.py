@@ -133,6 +133,7 @@ class Components:
             client_for("system:kube-controller-manager"), clock,
             settings=controller_settings(chosen.profiles.values(), scheduler.feature_gates),
         )  # fmt: skip
+        self.scheduler.metrics.registry.register(self.controllers.metrics)
         self.simulated_nodes = SimulatedNodes(
             client_for("system:nodes"),
             clock,

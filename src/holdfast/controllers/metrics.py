@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from holdfast.client.workqueue_metrics import WorkQueueMetrics
-from holdfast.metric_types import CounterMetric, Histogram, collect_all
+from holdfast.metric_types import CallbackMetric, CounterMetric, Histogram, collect_all
 
 _SECONDS: tuple[float, ...] = (
     *(0.005, 0.01, 0.025, 0.05),
@@ -43,6 +43,12 @@ class ControllerMetrics(Collector):
             ("controller",),
         )
 
+        self._more: list[CounterMetric | Histogram | CallbackMetric] = []
+
+    def add(self, *metrics: CounterMetric | Histogram | CallbackMetric) -> None:
+        """Add the metrics of one controller."""
+        self._more += metrics
+
     def reconciled(self, controller: str, seconds: float, *, failed: bool) -> None:
         """Count a reconcile with its duration and result."""
         self._results.add(controller, "error" if failed else "success")
@@ -52,5 +58,5 @@ class ControllerMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return the metric families of all metrics."""
-        own = collect_all((self._results, self._errors, self._seconds))
+        own = collect_all((self._results, self._errors, self._seconds, *self._more))
         return [*self.queues.collect(), *own]

@@ -44,6 +44,8 @@ class Reconciler:
 
     name = ""
     feature: Feature | None = None
+    queue_name = ""
+    """The name of the work queue in metrics, if upstream's is not the name of the controller."""
     required_resources: tuple[Resource[Any], ...] = ()
     workers = 2
 
@@ -53,7 +55,8 @@ class Reconciler:
         self.clock = context.clock
         self.recorder = context.recorder
         self._metrics = context.metrics
-        self.queue = WorkQueue(context.clock, observer=context.metrics.queues.queue(self.name))
+        observer = context.metrics.queues.queue(self.queue_name or self.name)
+        self.queue = WorkQueue(context.clock, observer=observer)
         self._running = False
 
     async def reconcile(self, key: str) -> None:

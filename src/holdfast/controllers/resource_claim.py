@@ -11,6 +11,7 @@ from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.client.informer_cache import ChangeType
+from holdfast.controllers.claim_metrics import ClaimMetrics
 from holdfast.controllers.claim_templates import (
     TEMPLATES,
     RawTemplate,
@@ -24,6 +25,7 @@ from holdfast.controllers.claim_templates import (
 from holdfast.controllers.object_index import ControllerIndex
 from holdfast.controllers.ownership import controller_of
 from holdfast.controllers.planned_writes import (
+    Create,
     Delete,
     Patch,
     Write,
@@ -31,7 +33,7 @@ from holdfast.controllers.planned_writes import (
     execute_write,
 )
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.errors import NotFound, Refused, Retryable
+from holdfast.errors import HoldfastError, NotFound, Retryable
 from holdfast.feature_gates import Feature
 
 MAX_DELETED_PODS = 10_000
@@ -100,6 +102,7 @@ class ResourceClaimController(Reconciler):
 
     name = "resourceclaim-controller"
     feature = Feature.DYNAMIC_RESOURCE_ALLOCATION
+    queue_name = "resource_claim"
     required_resources = (RESOURCE_CLAIMS, TEMPLATES, PODS)
 
     def __init__(self, context: ControllerContext) -> None:
@@ -108,13 +111,21 @@ class ResourceClaimController(Reconciler):
         self._claims = context.informers.get(RESOURCE_CLAIMS)
         self._templates = context.informers.get(TEMPLATES)
         self._owned: ControllerIndex[ResourceClaim] = ControllerIndex()
-        self._created_claims: dict[str, dict[str, str]] = {}
+        self._own_creations: dict[str, dict[str, ResourceClaim]] = defaultdict(dict)
         self._waiting_for_template: dict[str, set[str]] = defaultdict(set)
         self._deleted_pods: OrderedDict[str, None] = OrderedDict()
         self._claims.add_handler(self._owned.on_change)
         self._claims.add_handler(self._on_claim)
         self._templates.add_handler(self._on_template)
         self._pods.add_handler(self._on_pod)
+        self._claim_metrics = ClaimMetrics(self._claims.cache.values)
+        context.metrics.add(*self._claim_metrics.all)
+
+    def remember_created(self, claim: ResourceClaim) -> None:
+        """Use a claim that this controller has created before the informer shows it."""
+        owner = controller_of(claim)
+        if owner is not None:
+            self._own_creations[owner.uid][claim.name] = claim
 
     def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
@@ -122,7 +133,7 @@ class ResourceClaimController(Reconciler):
         if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
             return
         if new is None:
-            self._created_claims.pop(pod.uid, None)
+            self._own_creations.pop(pod.uid, None)
             self._deleted_pods[pod.uid] = None
             if len(self._deleted_pods) > MAX_DELETED_PODS:
                 self._deleted_pods.popitem(last=False)
@@ -141,11 +152,9 @@ class ResourceClaimController(Reconciler):
         self.queue.add(_CLAIM + claim.key)
         owner = controller_of(claim)
         if owner is not None and owner.kind == "Pod":
-            created_claims = self._created_claims.get(owner.uid)
-            if new is None and created_claims:
-                self._created_claims[owner.uid] = {
-                    e: n for e, n in created_claims.items() if n != claim.name
-                }
+            own_creations = self._own_creations.get(owner.uid, {})
+            if own_creations.pop(claim.name, None) is not None and not own_creations:
+                del self._own_creations[owner.uid]
             self.queue.add(f"{_POD}{claim.namespace}/{owner.name}")
 
     def _on_template(
@@ -175,20 +184,19 @@ class ResourceClaimController(Reconciler):
 
     async def _reconcile_pod(self, pod: Pod) -> None:
         space = pod.namespace
+        own_creations = self._own_creations.get(pod.uid, {})
 
         def claim_of(name: str) -> ResourceClaim | None:
-            return self._claims.cache.get(f"{space}/{name}")
+            return self._claims.cache.get(f"{space}/{name}") or own_creations.get(name)
 
         def template_of(name: str) -> RawTemplate | None:
             return self._templates.cache.get(f"{space}/{name}")
 
-        plan = plan_pod_claims(pod, claim_of, self._owned.of(pod.uid), template_of)
-        created_claims = self._created_claims.setdefault(pod.uid, {}) if plan.creations else {}
+        owned = (*self._owned.of(pod.uid), *own_creations.values())
+        plan = plan_pod_claims(pod, claim_of, owned, template_of)
         names = dict(plan.found)
         for entry, creation in plan.creations.items():
-            if entry not in created_claims:  # otherwise it is not yet in the cache
-                created_claims[entry] = await self._create(pod, entry, creation)
-            names[entry] = created_claims[entry]
+            names[entry] = await self._create(pod, entry, creation)
         recorded = {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
         if any(recorded.get(entry) != name for entry, name in names.items()):
             await execute_write(self.client, claim_statuses_patch(pod, names))
@@ -199,12 +207,18 @@ class ResourceClaimController(Reconciler):
         for patch in plan_reserved_for(pod, claim_of):
             await execute_write(self.client, patch)
 
-    async def _create(self, pod: Pod, entry: str, creation: Any) -> str:
+    async def _create(self, pod: Pod, entry: str, creation: Create) -> str:
         try:
             claim: ResourceClaim = await execute_write(self.client, creation)
-        except Refused as refusal:
-            self._record_failure(pod, entry, f"create ResourceClaim : {refusal}")
-            raise Retryable(f"the claim for {entry} was not created: {refusal}") from refusal
+        except HoldfastError as failure:
+            self._claim_metrics.failed(creation.body)
+            problem = f"create ResourceClaim : {failure}"
+            self._record_failure(pod, entry, problem)
+            raise Retryable(problem) from failure
+        self._claim_metrics.created(claim)
+        known = self._pods.cache.get(pod.key)
+        if claim.key not in self._claims.cache and known is not None and known.uid == pod.uid:
+            self.remember_created(claim)
         return claim.name
 
     def _record_failure(self, pod: Pod, entry: str, problem: str) -> None:
