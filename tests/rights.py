@@ -21,10 +21,6 @@ ALSO_NEEDED = {
     ),
 }
 """Rights that the API server checks in addition, for some requests."""
-GRANTED_BY_HAND = {
-    ("resource.k8s.io", "devicetaintrules", verb): set() for verb in ("list", "watch")
-}
-"""Rights for a feature gate, which docs/configuration.md grants."""
 
 
 def objects():
@@ -65,7 +61,7 @@ class RestrictedTransport:
 
     def __init__(self, transport, role, refused):
         self._transport = transport
-        self._rights = rights_of_role(role) | GRANTED_BY_HAND
+        self._rights = rights_of_role(role)
         self._refused = refused
         self.used = set()
 

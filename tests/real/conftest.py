@@ -2,6 +2,9 @@ import pytest
 
 from real.control_plane import ControlPlane, program
 
+FLAGS = ("--runtime-config=resource.k8s.io/v1beta2=true",)
+"""DeviceTaintRules are served; the rights in deploy/rbac include them."""
+
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory):
@@ -9,7 +12,7 @@ def control_plane(tmp_path_factory):
     missing = [name for name in ("etcd", "kube-apiserver", "kubectl") if program(name) is None]
     if missing:
         pytest.fail(f"{', '.join(missing)} not found: run `make binaries` (needs Go) first")
-    plane = ControlPlane(tmp_path_factory.mktemp("real"), audit=True).start()
+    plane = ControlPlane(tmp_path_factory.mktemp("real"), audit=True, flags=FLAGS).start()
     try:
         yield plane
         refused = plane.refused()

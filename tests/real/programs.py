@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -18,8 +19,11 @@ def until(question, wanted=True, seconds=60):
 
 
 @contextlib.contextmanager
-def holdfast(command, kubeconfig, directory, *flags):
-    """Run ``holdfast scheduler`` or ``holdfast controllers``; it must end without an error."""
+def holdfast(command, kubeconfig, directory, *flags, killed=False):
+    """Run ``holdfast scheduler`` or ``holdfast controllers``; it must end without an error.
+
+    With ``killed`` it ends with SIGKILL.
+    """
     log = directory / f"{command}.log"
     arguments = [command, "--kubeconfig", kubeconfig, "--health-port", str(free_port()), *flags]
     with log.open("wb") as out:
@@ -33,9 +37,9 @@ def holdfast(command, kubeconfig, directory, *flags):
         yield log
         assert process.poll() is None, log.read_text()
     finally:
-        process.terminate()
+        process.kill() if killed else process.terminate()
         process.wait(30)
-    assert process.returncode == 0, log.read_text()
+    assert process.returncode == (-signal.SIGKILL if killed else 0), log.read_text()
 
 
 @contextlib.contextmanager

@@ -186,7 +186,8 @@ def test_the_scheduler_uses_every_right_that_it_has(story, scheduler_kubeconfig,
         "delete", "lease", "kube-scheduler", "-n", "kube-system", "--ignore-not-found"
     )
     start = len(story.plane.requests())
-    with holdfast("scheduler", scheduler_kubeconfig, tmp_path, "--no-controllers"):
+    gates = ("--feature-gates", "DRADeviceTaintRules=true")
+    with holdfast("scheduler", scheduler_kubeconfig, tmp_path, "--no-controllers", *gates):
         bind_volumes(story)
         allocate_devices(story)
         place_reservations(story)

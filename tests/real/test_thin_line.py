@@ -1,4 +1,4 @@
-"""A pod, a reservation, a restart and a device on a real kube-apiserver and etcd.
+"""A pod, a reservation and a restart on a real kube-apiserver and etcd.
 
 No kubelet runs: the test creates Node objects that are Ready, and pods are bound but never run.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing import a_device, a_device_class, a_node, a_pod, a_reservation, a_slice
+from holdfast.testing import a_node, a_pod, a_reservation
 from real.control_plane import free_port
 
 pytestmark = pytest.mark.real
@@ -124,22 +124,3 @@ def test_a_restarted_scheduler_knows_the_reservations(cluster, scheduler_kubecon
         cluster.kubectl("delete", "reservation", *names)
         assert until(lambda: bound(cluster, "stranger"))
     cluster.kubectl("delete", "pod", "stranger", "owner", "--grace-period=0", "--force")
-
-
-def test_an_extended_resource_is_served_by_a_device(cluster, scheduler):
-    for raw in (
-        a_device_class("gpu.example.com", driver="gpu.example.com",
-                       extended_resource_name="example.com/gpu"),
-        a_slice("gpus", driver="gpu.example.com", node="node-1", devices=[a_device("gpu-0")]),
-        a_pod("gpu-user", cpu="100m", requests={"example.com/gpu": "1"},
-              limits={"example.com/gpu": "1"}),
-    ):  # fmt: skip
-        cluster.kubectl("create", "-f", "-", text=json.dumps(raw))
-    assert until(lambda: bound(cluster, "gpu-user")) == "node-1"
-    status = cluster.get("pod", "gpu-user")["status"]["extendedResourceClaimStatus"]
-    claim = cluster.get("resourceclaim", status["resourceClaimName"])
-    assert (
-        claim["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
-    )
-    results = claim["status"]["allocation"]["devices"]["results"]
-    assert [(r["request"], r["device"]) for r in results] == [("container-0-request-1", "gpu-0")]
