@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.meta import Object, ObjectMeta, Struct
+from holdfast.api.meta import Condition, Object, ObjectMeta, Struct
 from holdfast.api.node import Taint
 from holdfast.api.pod import NodeSelector, Toleration
 from holdfast.api.quantity import AmountText
@@ -156,10 +156,17 @@ class DeviceTaintRuleSpec(Struct, frozen=True):
     taint: Taint = Taint()
 
 
+class DeviceTaintRuleStatus(Struct, frozen=True):
+    """The progress of the evictions that a rule causes."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
 class DeviceTaintRule(Object, frozen=True):
     """Adds a taint to devices, as if their driver had published it (v1beta2)."""
 
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+    status: DeviceTaintRuleStatus = DeviceTaintRuleStatus()
 
 
 class ExactRequest(Struct, frozen=True):

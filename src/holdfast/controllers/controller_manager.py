@@ -11,6 +11,7 @@ from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.controllers.deployment import DeploymentController
+from holdfast.controllers.device_taint_eviction import DeviceTaintEvictionController
 from holdfast.controllers.discovery import ServedResources, discover
 from holdfast.controllers.disruption import DisruptionController
 from holdfast.controllers.garbage_collector import GarbageCollector
@@ -36,6 +37,7 @@ CONTROLLERS: tuple[type[Reconciler], ...] = (
     DisruptionController,
     PodGarbageCollector,
     ResourceClaimController,
+    DeviceTaintEvictionController,
     ResourceQuotaController,
     ReservationController,
     ResourcePolicyController,

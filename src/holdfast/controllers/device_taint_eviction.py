@@ -1,0 +1,290 @@
+"""The device taint eviction controller: delete the pods whose devices have a NoExecute taint.
+
+A taint is published in a ResourceSlice or added by a DeviceTaintRule. Everything is computed from
+the API objects: a restart loses only the count of evicted pods in the condition of a rule.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from holdfast.api.devices import DeviceResult, DeviceTaintRule, ResourceClaim, ResourceSlice
+from holdfast.api.meta import Condition, Object
+from holdfast.api.node import Taint
+from holdfast.api.pod import Pod
+from holdfast.api.resource import Resource
+from holdfast.api.scheme import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from holdfast.api.tolerations import NO_EXECUTE
+from holdfast.client.client import PatchType
+from holdfast.client.informer import Informer
+from holdfast.client.informer_cache import ChangeType
+from holdfast.controllers.conditions import find, with_condition
+from holdfast.controllers.device_taint_index import AllocatedClaims, PublishedTaints, results_of
+from holdfast.controllers.device_taint_plan import (
+    EVICTION_IN_PROGRESS,
+    Eviction,
+    RuleProgress,
+    TaintsOf,
+    disruption_patch,
+    plan_eviction,
+    rule_condition,
+    rule_selects,
+    rule_taints,
+    seconds_of,
+    uses_claims,
+)
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
+from holdfast.devices.allocated_devices import device_id
+from holdfast.errors import NotFound
+from holdfast.feature_gates import Feature
+from holdfast.metric_types import CounterMetric, Histogram
+
+RULE_STATUS_SECONDS = 10.0
+"""The shortest time between two updates of the condition of a rule."""
+_REASON = "DeviceTaintManagerEviction"
+_POD, _RULE = "pod:", "rule:"
+_SECONDS = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A pod that is going to be evicted, and the uids of the rules that cause it."""
+
+    uid: str
+    rules: frozenset[str]
+
+
+class DeviceTaintEvictionController(Reconciler):
+    """Watch pods, claims, slices and rules; keys are ``pod:namespace/name`` or ``rule:name``."""
+
+    name = "device-taint-eviction-controller"
+    feature = Feature.DEVICE_TAINTS
+    required_resources: tuple[Resource[Any], ...] = (PODS, RESOURCE_CLAIMS, RESOURCE_SLICES)
+    workers = 8
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._taints = PublishedTaints()
+        self._allocated = AllocatedClaims()
+        self._pending: dict[str, _Pending] = {}
+        self._evicted: Counter[str] = Counter()
+        self._deletions = CounterMetric(
+            "device_taint_eviction_controller_pod_deletions_total",
+            "Pods that the device taint eviction controller has deleted.",
+        )
+        self._latency = Histogram(
+            "device_taint_eviction_controller_pod_deletion_duration_seconds",
+            "Time from the moment when a taint takes effect for a pod until its deletion.",
+            _SECONDS,
+        )
+        context.metrics.add(self._deletions, self._latency)
+        self._pods = context.informers.get(PODS)
+        self._claims = context.informers.get(RESOURCE_CLAIMS)
+        self._rules: Informer[DeviceTaintRule] | None = None
+        if context.settings.feature_gates.enabled(Feature.DEVICE_TAINT_RULES):
+            self.required_resources = (*self.required_resources, DEVICE_TAINT_RULES)
+            self._rules = context.informers.get(DEVICE_TAINT_RULES)
+            self._rules.add_handler(self._on_rule)
+        context.informers.get(RESOURCE_SLICES).add_handler(self._on_slice)
+        self._claims.add_handler(self._on_claim)
+        self._pods.add_handler(self._on_pod)
+
+    def _on_slice(
+        self, kind: ChangeType, old: ResourceSlice | None, new: ResourceSlice | None
+    ) -> None:
+        changed = self._taints.update(old, new)
+        if not changed:
+            return
+        for key in self._allocated.with_devices_of({device[:2] for device in changed}):
+            claim = self._claims.cache.get(key)
+            if any(device_id(result) in changed for result in results_of(claim)):
+                self._check_consumers(claim)
+
+    def _on_claim(
+        self, kind: ChangeType, old: ResourceClaim | None, new: ResourceClaim | None
+    ) -> None:
+        self._allocated.update(old, new)
+        for claim in (old, new):
+            self._check_consumers(claim)
+
+    def _on_rule(
+        self, kind: ChangeType, old: DeviceTaintRule | None, new: DeviceTaintRule | None
+    ) -> None:
+        if old is not None and new is not None and old.spec == new.spec:
+            return
+        if new is not None:
+            # Queued before the pods: the first condition counts all that are to be evicted.
+            self.queue.add(_RULE + new.name)
+        elif old is not None:
+            self._evicted.pop(old.uid, None)
+        rules = [rule for rule in (old, new) if rule is not None]
+        for claim in self._claims_selected_by(rules):
+            self._check_consumers(claim)
+
+    def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
+        if new is None and old is not None:
+            self._forget(old.key)
+        elif new is not None and uses_claims(new) and (old is None or _uses_changed(old, new)):
+            self._check(new)
+
+    def _check_consumers(self, claim: ResourceClaim | None) -> None:
+        for consumer in claim.status.reserved_for if claim is not None else ():
+            if claim is not None and not consumer.api_group and consumer.resource == "pods":
+                pod = self._pods.cache.get(f"{claim.namespace}/{consumer.name}")
+                if pod is not None:
+                    self._check(pod)
+
+    def _check(self, pod: Pod) -> None:
+        """Queue a pod that is to be evicted, or no longer."""
+        if pod.key in self._pending or self._eviction_of(pod, self._taints_of) is not None:
+            self.queue.add(_POD + pod.key)
+
+    def _forget(self, key: str) -> _Pending | None:
+        """Forget a planned eviction; the conditions of its rules count it no more."""
+        pending = self._pending.pop(key, None)
+        if pending is not None:
+            self._update_rules_later(pending.rules)
+        return pending
+
+    def object_for_key(self, key: str) -> Object | None:
+        """Return the pod or the rule of a key."""
+        if key.startswith(_POD):
+            return self._pods.cache.get(key.removeprefix(_POD))
+        return self._rules.cache.get(key.removeprefix(_RULE)) if self._rules else None
+
+    async def reconcile(self, key: str) -> None:
+        """Evict a pod if its time has come, or update the condition of a rule."""
+        if key.startswith(_RULE):
+            await self._reconcile_rule(key.removeprefix(_RULE))
+            return
+        pod = self._pods.cache.get(key.removeprefix(_POD))
+        if pod is None:
+            return
+        eviction = self._eviction_of(pod, self._taints_of)
+        if eviction is None:
+            pending, leaving = self._forget(pod.key), pod.terminating or pod.finished
+            if pending is not None and pending.uid == pod.uid and not leaving:
+                self.record_event(pod, "Normal", _REASON, "Cancelling deletion")
+            return
+        self._pending[pod.key] = _Pending(pod.uid, eviction.rules)
+        self._update_rules_later(eviction.rules)
+        seconds = eviction.at - self.clock.now()
+        if seconds > 0:
+            self.queue.add_after(key, seconds)
+            return
+        if await self._evict(pod):
+            self._deletions.add()
+            self._latency.observe(self.clock.now() - eviction.at)
+            self._evicted.update(eviction.rules)
+            self._update_rules_later(eviction.rules)
+
+    async def _evict(self, pod: Pod) -> bool:
+        """Mark and delete a pod; return False if it is gone, replaced or terminating."""
+        try:
+            stored: Pod = await self.client.get(PODS, pod.name, pod.namespace)
+            if stored.uid != pod.uid or stored.terminating:
+                return False
+            self.record_event(pod, "Normal", _REASON, "Marking for deletion")
+            await self.client.patch(
+                PODS, pod.name, disruption_patch(pod, self.clock.now()), pod.namespace,
+                type=PatchType.STRATEGIC, subresource="status",
+            )  # fmt: skip
+            await self.client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
+        except NotFound:
+            return False
+        return True
+
+    def _eviction_of(self, pod: Pod, taints_of: TaintsOf) -> Eviction | None:
+        def claim_of(name: str) -> ResourceClaim | None:
+            return self._claims.cache.get(f"{pod.namespace}/{name}")
+
+        return plan_eviction(pod, claim_of, taints_of)
+
+    def _taints_of(self, result: DeviceResult) -> Iterator[tuple[Taint, str]]:
+        yield from ((taint, "") for taint in self._taints.of(device_id(result)))
+        yield from rule_taints(self._rules.cache.values() if self._rules else (), result)
+
+    def _claims_selected_by(self, rules: Iterable[DeviceTaintRule]) -> Iterator[ResourceClaim]:
+        """Return the claims with a device that one of the rules selects."""
+        rules = list(rules)
+        for key in self._allocated.all():
+            claim = self._claims.cache.get(key)
+            results = results_of(claim)
+            if claim is not None and any(
+                rule_selects(rule, device_id(result)) for rule in rules for result in results
+            ):
+                yield claim
+
+    def _update_rules_later(self, uids: Iterable[str]) -> None:
+        wanted = set(uids)
+        for rule in self._rules.cache.values() if self._rules and wanted else ():
+            if rule.uid in wanted:
+                self.queue.add_after(_RULE + rule.name, RULE_STATUS_SECONDS)
+
+    async def _reconcile_rule(self, name: str) -> None:
+        rule = self._rules.cache.get(name) if self._rules else None
+        if rule is None:
+            return
+        known, now = find(rule.status.conditions, EVICTION_IN_PROGRESS), self.clock.now()
+        if known is not None and known.observed_generation == rule.metadata.generation:
+            wait = (seconds_of(known.last_transition_time) or 0.0) + RULE_STATUS_SECONDS - now
+            if wait > 0:
+                self.queue.add_after(_RULE + name, wait)
+                return
+        wanted = rule_condition(rule, self._progress(rule), now)
+        if known is None or _differs(known, wanted):
+            entries = with_condition(rule.status.conditions, wanted)
+            version = {"resourceVersion": rule.metadata.resource_version, "uid": rule.uid}
+            patch = {"metadata": version, "status": {"conditions": entries}}
+            await self.client.patch(DEVICE_TAINT_RULES, name, patch, subresource="status")
+
+    def _progress(self, rule: DeviceTaintRule) -> RuleProgress:
+        evicted = self._evicted[rule.uid]
+        if rule.spec.taint.effect not in (NO_EXECUTE, "None"):
+            return RuleProgress(evicted_pods=evicted)
+        claims = list(self._claims_selected_by([rule]))
+        spaces = [pod.namespace for pod in self._pods_affected(rule, claims)]
+        devices = [device_id(result) for claim in claims for result in results_of(claim)]
+        dry_run = rule.spec.taint.effect == "None"
+        return RuleProgress(
+            len(spaces), len(set(spaces)), evicted,
+            sum(rule_selects(rule, each) for each in self._taints.devices()) if dry_run else 0,
+            sum(rule_selects(rule, device) for device in devices),
+        )  # fmt: skip
+
+    def _pods_affected(
+        self, rule: DeviceTaintRule, claims: Iterable[ResourceClaim]
+    ) -> Iterator[Pod]:
+        """Return the users of the claims that the rule evicts if its effect is NoExecute."""
+        taint = msgspec.structs.replace(rule.spec.taint, effect=NO_EXECUTE)
+        effective = msgspec.structs.replace(
+            rule, spec=msgspec.structs.replace(rule.spec, taint=taint)
+        )
+
+        def taints_of(result: DeviceResult) -> Iterator[tuple[Taint, str]]:
+            return rule_taints((effective,), result)
+
+        users = {f"{c.namespace}/{u.name}" for c in claims for u in c.status.reserved_for}
+        for key in users:
+            pod = self._pods.cache.get(key)
+            if pod is not None and self._eviction_of(pod, taints_of) is not None:
+                yield pod
+
+
+def _uses_changed(old: Pod, new: Pod) -> bool:
+    """Return whether a pod was assigned, or uses other claims."""
+    return (
+        old.spec.node_name != new.spec.node_name
+        or old.status.resource_claim_statuses != new.status.resource_claim_statuses
+        or old.status.extended_resource_claim_status != new.status.extended_resource_claim_status
+    )
+
+
+def _differs(known: Condition, wanted: dict[str, object]) -> bool:
+    have = (known.status, known.reason, known.message, known.observed_generation)
+    return have != tuple(wanted[k] for k in ("status", "reason", "message", "observedGeneration"))
