@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import commands
+from holdfast.cli.devices.command import devices
 from holdfast.cli.log_format import LogFormatter
 from holdfast.cli.policy import commands as policy
 from holdfast.cli.reservation import commands as reservation
@@ -56,6 +57,7 @@ _SUMMARIES = (
     (commands.controllers, "Run the controllers alone, against any API server."),
     (commands.why, "Explain why a pod is on its node, or has none."),
     (commands.explain, "Explain a decision from a file of API objects."),
+    (devices, "List devices: where they are, who holds them, what is left."),
 )
 for _command, _summary in _SUMMARIES:
     app.command(_command.__name__, cls=Command, short_help=_summary)(_command)

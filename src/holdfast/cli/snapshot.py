@@ -131,9 +131,9 @@ def _assemble(
     return Snapshot(world, wanted)
 
 
-def build_world(objects: Iterable[Object]) -> World:
+def build_world(objects: Iterable[Object], gates: FeatureGates | None = None) -> World:
     """Build a world of objects listed from an API server; invalid ones are ignored."""
-    return _world(((obj, None) for obj in objects), "", FeatureGates())[0]
+    return _world(((obj, None) for obj in objects), "", gates or FeatureGates())[0]
 
 
 def _world(

@@ -96,6 +96,21 @@ def pool_without_devices(slices: Sequence[SliceInfo], features: Features) -> Poo
     return build_pool(newest[0].pool, newest, slices, features) if newest else None
 
 
+def newest_slices(slices: Iterable[SliceInfo]) -> list[SliceInfo]:
+    """Return the slices of one pool that are of its newest generation, by name."""
+    newest: list[SliceInfo] = []
+    for slice_info in slices:
+        _keep_newest(newest, slice_info)
+    return sorted(newest, key=lambda slice_info: slice_info.name)
+
+
+def whole_pool(newest: Sequence[SliceInfo], features: Features) -> Pool:
+    """Build a pool of the slices of its newest generation, whatever their nodes."""
+    pool = _build(newest[0].pool, list(newest), newest, features)
+    assert pool is not None, "there is no newer generation"
+    return pool
+
+
 def _partitioned(slice_info: SliceInfo) -> bool:
     return bool(slice_info.counters) or slice_info.slice.spec.per_device_node_selection is not None
 

@@ -1,0 +1,155 @@
+"""Choose the devices to list, and describe what is wrong with the devices of the cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from holdfast.api.devices import (
+    DeviceClaim,
+    DeviceRequest,
+    DeviceTaintRule,
+    ExactRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
+from holdfast.api.meta import Object
+from holdfast.api.node import Node
+from holdfast.cli.explanation_text import join_names
+from holdfast.cli.snapshot import build_world
+from holdfast.devices.device_map import MappedDevice, MappedPool, holders_by_device, map_devices
+from holdfast.devices.errors import AllocationError
+from holdfast.devices.inventory import Inventory
+from holdfast.errors import Refused
+from holdfast.feature_gates import FeatureGates
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which devices to list; "" and False choose all."""
+
+    node: str = ""
+    driver: str = ""
+    device_class: str = ""
+    namespace: str = ""
+    free: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The chosen devices by pool, and what is wrong with the devices of the cluster."""
+
+    pools: list[MappedPool]
+    problems: list[str]
+    rules: tuple[DeviceTaintRule, ...] = ()
+    left_out: int = 0
+    """How many devices the flags left out."""
+
+
+def choose(objects: Sequence[Object], gates: FeatureGates, which: Filter) -> Listing:
+    """Return the devices to list, and the problems of those of the driver, node and class."""
+    inventory: Inventory = build_world(objects, gates).devices
+    nodes = {obj.name: obj for obj in objects if isinstance(obj, Node)}
+    every = map_devices(inventory)
+    chosen = [pool for pool in every if which.driver in ("", pool.id[0])]
+    if which.node:
+        node = _required(nodes, which.node, "node")
+        chosen = _keep(chosen, lambda device: device.is_available_on(node))
+    problems: list[str] = []
+    if which.device_class:
+        is_of_class = _ClassMembership(inventory, which.device_class)
+        chosen = _keep(chosen, is_of_class)
+        problems += is_of_class.problems()
+    problems += (*_pool_problems(chosen), *_lost_nodes(chosen, nodes))
+    if not which.node and not which.device_class:
+        problems += _lost_devices(every, inventory, which.driver)
+    if which.namespace:
+        chosen = _keep(
+            chosen, lambda device: any(h.claim.namespace == which.namespace for h in device.holders)
+        )
+    if which.free:
+        chosen = _keep(chosen, lambda device: device.can_be_allocated)
+    rules = tuple(obj for obj in objects if isinstance(obj, DeviceTaintRule))
+    return Listing(chosen, problems, rules, _count(every) - _count(chosen))
+
+
+def _keep(pools: Iterable[MappedPool], wanted: Callable[[MappedDevice], bool]) -> list[MappedPool]:
+    """Keep the wanted devices, and the pools that have any."""
+    kept = [replace(p, devices=tuple(d for d in p.devices if wanted(d))) for p in pools]
+    return [pool for pool in kept if pool.devices]
+
+
+def _count(pools: Iterable[MappedPool]) -> int:
+    return sum(len(pool.devices) for pool in pools)
+
+
+class _ClassMembership:
+    """Whether a class selects a device; a device on which its selector fails is not selected."""
+
+    def __init__(self, inventory: Inventory, name: str) -> None:
+        _required(inventory.classes.by_name, name, "device class")
+        request = DeviceRequest(name="any", exactly=ExactRequest(device_class_name=name))
+        claim = ResourceClaim(spec=ResourceClaimSpec(devices=DeviceClaim(requests=(request,))))
+        allocator = inventory.allocator((claim,))
+        self._matcher = allocator.matcher
+        self._alternative = allocator.requests[0].alternatives[0]
+        self._failures: Counter[str] = Counter()
+
+    def __call__(self, device: MappedDevice) -> bool:
+        try:
+            return self._matcher.selected(self._alternative, device.candidate)
+        except AllocationError as failure:
+            self._failures[failure.message] += 1
+            return False
+
+    def problems(self) -> list[str]:
+        """Describe the errors of the selectors."""
+        return [
+            f"{message} (on {_devices(count)}): no pod that asks for the class can be scheduled "
+            "where it fails"
+            for message, count in sorted(self._failures.items())
+        ]
+
+
+def _pool_problems(pools: Iterable[MappedPool]) -> Iterator[str]:
+    for pool in pools:
+        if pool.problem:
+            yield f"pool {'/'.join(pool.id)} is {pool.problem}; its devices are not allocated"
+
+
+def _lost_devices(pools: Iterable[MappedPool], inventory: Inventory, driver: str) -> Iterator[str]:
+    """Describe allocated devices that no slice lists any more."""
+    known = {device.id for pool in pools for device in pool.devices}
+    for device, holders in sorted(holders_by_device(inventory.claims.all()).items()):
+        if device not in known and driver in ("", device[0]):
+            claims = join_names([holder.claim.key for holder in holders])
+            yield f"device {'/'.join(device)} is held by {claims}, but no slice lists it"
+
+
+def _lost_nodes(pools: Iterable[MappedPool], nodes: Mapping[str, Node]) -> Iterator[str]:
+    """Describe devices for nodes that do not exist."""
+    missing: Counter[str] = Counter()
+    for pool in pools:
+        for device in pool.devices:
+            name = device.node_name
+            if name and name not in nodes:
+                missing[name] += 1
+    if missing:
+        there = "does not exist" if len(missing) == 1 else "do not exist"
+        count = _devices(sum(missing.values()))
+        yield f"{join_names(list(missing))} {there}, but slices list {count} for it"
+
+
+def _required(found: Mapping[str, T], name: str, what: str) -> T:
+    if name not in found:
+        known = f"there are {join_names(list(found))}" if found else "there are none"
+        raise Refused(f'there is no {what} "{name}": {known}')
+    return found[name]
+
+
+def _devices(count: int) -> str:
+    return "1 device" if count == 1 else f"{count} devices"

@@ -1,0 +1,66 @@
+"""The command ``holdfast devices`` and its flags."""
+# ruff: noqa: PLC0415 - what carries the command out is imported when it is given
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.commands import Kubeconfig
+
+
+class MapOutput(StrEnum):
+    """Output formats of ``holdfast devices``."""
+
+    text = "text"
+    wide = "wide"
+    json = "json"
+    yaml = "yaml"
+
+
+def devices(
+    node: Annotated[
+        str, typer.Option(metavar="NODE", help="Only devices that pods on this node can use.")
+    ] = "",
+    driver: Annotated[
+        str, typer.Option(metavar="DRIVER", help="Only the devices of this driver.")
+    ] = "",
+    class_name: Annotated[
+        str,
+        typer.Option("--class", metavar="CLASS", help="Only devices that this class selects."),
+    ] = "",
+    free: Annotated[
+        bool,
+        typer.Option("--free", help="Only devices that a claim without tolerations can still get."),
+    ] = False,
+    namespace: Annotated[
+        str,
+        typer.Option(
+            "-n",
+            "--namespace",
+            metavar="NAMESPACE",
+            help="Only devices that claims of this namespace hold.",
+        ),
+    ] = "",
+    kubeconfig: Kubeconfig = None,
+    output: Annotated[
+        MapOutput,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FORMAT",
+            help="text (for people), wide (every device, with attributes), json or yaml.",
+        ),
+    ] = MapOutput.text,
+) -> None:
+    """List devices: pool, node, state, the claims and pods that hold them, taints, what is left.
+
+    Below the devices is a line for each pool, and what is wrong. Many devices are summed up by
+    pool, many pools by driver; the flags choose a part, and -o wide lists every device.
+    """
+    from holdfast.cli.devices.choosing import Filter
+    from holdfast.cli.devices.listing import run
+
+    run(Filter(node, driver, class_name, namespace, free=free), kubeconfig, output.value)

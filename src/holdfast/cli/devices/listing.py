@@ -1,0 +1,59 @@
+"""``holdfast devices``: read the objects of the cluster, choose devices, print them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from holdfast.api import scheme
+from holdfast.api.devices import DeviceTaintRule
+from holdfast.api.meta import Object
+from holdfast.cli.connection import connect, list_all, list_objects
+from holdfast.cli.devices.choosing import Filter, choose
+from holdfast.cli.devices.map_data import as_data
+from holdfast.cli.devices.map_text import as_text
+from holdfast.cli.scheduler_configuration import feature_gates_of_cluster
+from holdfast.client.client import Client
+from holdfast.errors import Forbidden
+from holdfast.feature_gates import FeatureGates
+
+READ = (scheme.NODES, scheme.DEVICE_CLASSES, scheme.RESOURCE_SLICES, scheme.RESOURCE_CLAIMS)
+NO_DEVICES = (
+    "there are no devices: there is no ResourceSlice of resource.k8s.io/v1; drivers publish them, "
+    "and docs/devices.md says how to write one"
+)
+
+
+def run(which: Filter, kubeconfig: Path | None, output: str) -> None:
+    """Print the devices."""
+    objects, gates = asyncio.run(_read(kubeconfig))
+    listing = choose(objects, gates, which)
+    if output == "json":
+        print(msgspec.json.format(msgspec.json.encode(as_data(listing))).decode())
+    elif output == "yaml":
+        sys.stdout.write(yaml.safe_dump(as_data(listing), sort_keys=False))
+    elif listing.pools or listing.problems:
+        print(as_text(listing, wide=output == "wide"))
+    else:
+        print("these flags choose no device" if listing.left_out else NO_DEVICES)
+
+
+async def _read(kubeconfig: Path | None) -> tuple[list[Object], FeatureGates]:
+    async with connect(kubeconfig, "holdfast-devices") as (client, endpoint):
+        gates = feature_gates_of_cluster(endpoint.url, kubeconfig)
+        return [*await list_all(client, READ), *await _rules(client)], gates
+
+
+async def _rules(client: Client) -> Sequence[DeviceTaintRule]:
+    """List DeviceTaintRules; a cluster may not serve them, a reader may have no rights to them."""
+    try:
+        return await list_objects(client, scheme.DEVICE_TAINT_RULES)
+    except Forbidden:
+        words = "taints of DeviceTaintRules are not shown: you have no right to list them"
+        print(f"holdfast: {words}", file=sys.stderr)
+        return ()

@@ -1,0 +1,170 @@
+"""The map of devices as text: devices, pools or drivers, whatever can still be read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from holdfast.api.devices import DeviceAttribute
+from holdfast.api.node import Taint
+from holdfast.cli.devices.choosing import Listing
+from holdfast.cli.explanation_text import join_names
+from holdfast.cli.table import format_table
+from holdfast.devices.device_map import DeviceState, Left, MappedDevice, MappedPool
+
+MOST_DEVICES, MOST_POOLS, MOST_PROBLEMS = 100, 60, 20
+"""Above these numbers devices are summed up by pool, pools by driver, problems by count."""
+DEVICE_HEAD = ("DRIVER", "POOL", "DEVICE", "NODE", "STATE", "CLAIM", "POD", "TAINTS", "LEFT")
+WIDE_HEAD = (*DEVICE_HEAD, "ATTRIBUTES", "CAPACITY", "COUNTERS")
+OPTIONAL = ("TAINTS", "LEFT", "ATTRIBUTES", "CAPACITY", "COUNTERS")
+NOTHING = "-"
+
+
+def as_text(listing: Listing, *, wide: bool) -> str:
+    """Format the devices, a line for each pool, and the problems."""
+    pools, sections = listing.pools, []
+    devices = sum(len(pool.devices) for pool in pools)
+    if devices and (wide or devices <= MOST_DEVICES):
+        sections.append(_device_table(listing, wide=wide))
+    if len(pools) <= MOST_POOLS:
+        sections.append(_pool_table(pools) if pools else "")
+    else:
+        sections.append(_driver_table(pools))
+    if devices > MOST_DEVICES and not wide:
+        parts = "--node, --driver, --class, -n and --free choose a part"
+        sections.append(f"{devices} devices are not listed: {parts}, -o wide lists them all")
+    sections.append("\n".join(_shortened(listing.problems)))
+    return "\n\n".join(section for section in sections if section)
+
+
+def _device_table(listing: Listing, *, wide: bool) -> str:
+    rows = [
+        (*_device_row(device, listing), *(_details(device) if wide else ()))
+        for pool in listing.pools
+        for device in pool.devices
+    ]
+    return _without_empty_columns(WIDE_HEAD if wide else DEVICE_HEAD, rows)
+
+
+def _without_empty_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Format a table, without optional columns that no row fills."""
+    kept = [
+        at
+        for at, name in enumerate(head)
+        if name not in OPTIONAL or any(row[at] != NOTHING for row in rows)
+    ]
+    return format_table([head[at] for at in kept], [[row[at] for at in kept] for row in rows])
+
+
+def _device_row(device: MappedDevice, listing: Listing) -> tuple[str, ...]:
+    claims = [
+        holder.claim.key + (" (admin access)" if holder.result.admin_access else "")
+        for holder in device.holders
+    ]
+    pods = [name for holder in device.holders for name in holder.consumers]
+    return (
+        *device.id,
+        device.nodes,
+        device.state.value,
+        join_names(claims) or NOTHING,
+        join_names(pods) or NOTHING,
+        ", ".join(_taint(taint, listing) for taint in device.candidate.device.taints) or NOTHING,
+        _lefts(device.capacity),
+    )
+
+
+def _details(device: MappedDevice) -> tuple[str, ...]:
+    published = device.candidate.device
+    attributes = (f"{n}={_value(a)}" for n, a in sorted(published.attributes.items()))
+    capacity = (f"{n}={c.value}" for n, c in sorted(published.capacity.items()))
+    counters = (
+        f"{set_name}/{name}={amount}"
+        for set_name, amounts in sorted(device.candidate.consumed_counters.items())
+        for name, amount in sorted(amounts.items())
+    )
+    return tuple(",".join(texts) or NOTHING for texts in (attributes, capacity, counters))
+
+
+def _pool_table(pools: Sequence[MappedPool]) -> str:
+    columns: list[tuple[str, Callable[[MappedPool], str]]] = [
+        ("DRIVER", lambda pool: pool.id[0]),
+        ("POOL", lambda pool: pool.id[1]),
+        ("NODE", _nodes),
+        ("DEVICES", lambda pool: str(len(pool.devices))),
+        *_state_columns(pools),
+    ]
+    if any(pool.counters for pool in pools):
+        columns.append(("COUNTERS LEFT", lambda pool: _lefts(pool.counters)))
+    rows = [tuple(write(pool) for _, write in columns) for pool in pools]
+    return format_table([head for head, _ in columns], rows)
+
+
+def _driver_table(pools: Sequence[MappedPool]) -> str:
+    by_driver: dict[str, list[MappedPool]] = {}
+    for pool in pools:
+        by_driver.setdefault(pool.id[0], []).append(pool)
+    states = _states(pools)
+    head = ("DRIVER", "POOLS", "DEVICES", *(state.value.upper() for state in states))
+    rows = []
+    for driver, own in by_driver.items():
+        counts = Counter(device.state for pool in own for device in pool.devices)
+        numbers = (len(own), counts.total(), *(counts[state] for state in states))
+        rows.append((driver, *map(str, numbers)))
+    return format_table(head, rows)
+
+
+def _states(pools: Iterable[MappedPool]) -> list[DeviceState]:
+    """Return the states to count: free and used always, others if a device has them."""
+    found = {device.state for pool in pools for device in pool.devices}
+    return [s for s in DeviceState if s in found or s in (DeviceState.FREE, DeviceState.USED)]
+
+
+def _state_columns(
+    pools: Sequence[MappedPool],
+) -> list[tuple[str, Callable[[MappedPool], str]]]:
+    def counting(state: DeviceState) -> Callable[[MappedPool], str]:
+        return lambda pool: str(sum(device.state is state for device in pool.devices))
+
+    return [(state.value.upper(), counting(state)) for state in _states(pools)]
+
+
+def _nodes(pool: MappedPool) -> str:
+    nodes = sorted({device.nodes for device in pool.devices})
+    return nodes[0] if len(nodes) == 1 else f"{len(nodes)} selections" if nodes else NOTHING
+
+
+def _lefts(lefts: Sequence[Left]) -> str:
+    return ", ".join(f"{one.name} {one.left} of {one.total}" for one in lefts) or NOTHING
+
+
+def _taint(taint: Taint, listing: Listing) -> str:
+    """Write a taint, with the name of the DeviceTaintRule that adds it."""
+    text = taint_text(taint)
+    for rule in listing.rules:
+        if rule.spec.taint == taint:
+            return f"{text} (rule {rule.name})"
+    return text
+
+
+def taint_text(taint: Taint) -> str:
+    """Write a taint as kubectl does.
+
+    >>> taint_text(Taint(key="a", value="b", effect="NoSchedule")), taint_text(Taint(key="a"))
+    ('a=b:NoSchedule', 'a')
+    """
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}" + (f":{taint.effect}" if taint.effect else "")
+
+
+def _value(attribute: DeviceAttribute) -> str:
+    values = (
+        attribute.string, attribute.int_, attribute.bool_, attribute.version, attribute.strings,
+        attribute.ints, attribute.bools, attribute.versions,
+    )  # fmt: skip
+    return str(next((value for value in values if value is not None), ""))
+
+
+def _shortened(problems: Sequence[str]) -> Iterable[str]:
+    yield from problems[:MOST_PROBLEMS]
+    if len(problems) > MOST_PROBLEMS:
+        yield f"and {len(problems) - MOST_PROBLEMS} more problems; -o json lists them all"

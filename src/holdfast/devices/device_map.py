@@ -1,0 +1,241 @@
+"""The devices of a cluster as a map: where each is, which claims hold it, what is left of it.
+
+What is free is decided by the rules of the allocation: the same pools, the same ledger of allocated
+devices, the same remaining counters.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from holdfast.api.devices import DeviceResult, ResourceClaim
+from holdfast.api.node import Node
+from holdfast.api.pod import NodeSelector
+from holdfast.api.quantity import Quantity
+from holdfast.devices.allocated_devices import AllocatedDevices, device_id
+from holdfast.devices.features import Features
+from holdfast.devices.inventory import Inventory
+from holdfast.devices.matching import tolerated
+from holdfast.devices.pools import Pool, newest_slices, whole_pool
+from holdfast.devices.remaining_capacity import RemainingCapacity
+from holdfast.devices.slices import DeviceCandidate, DeviceId, PoolId, SliceInfo, includes_node
+
+_ZERO = Quantity(0)
+
+
+class DeviceState(StrEnum):
+    """Whether a device can be allocated, and why not."""
+
+    FREE = "free"
+    USED = "used"
+    SHARED = "shared"
+    """Held by claims, and more can share it."""
+    FULL = "full"
+    """Shared by claims, with nothing left of one of its capacities."""
+    BLOCKED = "blocked"
+    """Not held, but other devices of the pool use the counters that it needs."""
+    TAINTED = "tainted"
+    """Not held, and only for claims that tolerate its taints."""
+    UNUSABLE = "unusable"
+    """Its pool is incomplete or invalid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of an amount that several claims can use."""
+
+    name: str
+    left: Quantity
+    total: Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A claim that holds a device, or a share of it, and the pods that use the claim."""
+
+    claim: ResourceClaim
+    result: DeviceResult
+
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        """The names of the pods that the claim is reserved for."""
+        return tuple(consumer.name for consumer in self.claim.status.reserved_for)
+
+
+@dataclass(frozen=True, slots=True)
+class MappedDevice:
+    """A device of a pool's newest generation."""
+
+    candidate: DeviceCandidate
+    state: DeviceState
+    holders: tuple[Holder, ...]
+    capacity: tuple[Left, ...]
+    """What is left of the capacities of a device that claims can share."""
+
+    @property
+    def id(self) -> DeviceId:
+        """Driver, pool and name."""
+        return self.candidate.id
+
+    @property
+    def can_be_allocated(self) -> bool:
+        """Whether a claim without tolerations can still be allocated on it."""
+        available = self.state in (DeviceState.FREE, DeviceState.SHARED)
+        return available and tolerated(self.candidate.device.taints, ())
+
+    @property
+    def node_name(self) -> str:
+        """The node for which it is published; "" if nodes are not selected by name."""
+        return self._node_selection[0] or ""
+
+    @property
+    def nodes(self) -> str:
+        """Where it can be used: the name of a node, or a selection of nodes in words."""
+        return nodes_text(*self._node_selection)
+
+    def is_available_on(self, node: Node) -> bool:
+        """Return whether the device can be used on a node, allocated or not."""
+        return includes_node(node, *self._node_selection)
+
+    @property
+    def _node_selection(self) -> tuple[str | None, bool | None, NodeSelector | None]:
+        spec, device = self.candidate.slice.spec, self.candidate.device
+        owner = device if spec.per_device_node_selection else spec
+        return owner.node_name, owner.all_nodes, owner.node_selector
+
+
+@dataclass(frozen=True, slots=True)
+class MappedPool:
+    """A pool with all its devices, whatever their nodes."""
+
+    id: PoolId
+    generation: int
+    problem: str
+    """Why its devices cannot be allocated, or ""."""
+    devices: tuple[MappedDevice, ...]
+    counters: tuple[Left, ...]
+
+
+def map_devices(inventory: Inventory) -> list[MappedPool]:
+    """Return every pool, by driver and name."""
+    by_pool: defaultdict[PoolId, list[SliceInfo]] = defaultdict(list)
+    for slice_info in inventory.slices:
+        by_pool[slice_info.pool].append(slice_info)
+    holders = holders_by_device(inventory.claims.all())
+    return [
+        _mapped(slices, holders, inventory.allocated_devices, inventory.features)
+        for _, slices in sorted(by_pool.items())
+    ]
+
+
+def holders_by_device(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Holder]]:
+    """Return the claims that hold each device, admin access included."""
+    found: defaultdict[DeviceId, list[Holder]] = defaultdict(list)
+    for claim in sorted(claims, key=lambda claim: claim.key):
+        allocation = claim.status.allocation
+        for result in allocation.devices.results if allocation is not None else ():
+            if result.device:
+                found[device_id(result)].append(Holder(claim, result))
+    return found
+
+
+def _mapped(
+    slices: list[SliceInfo],
+    holders: Mapping[DeviceId, list[Holder]],
+    allocated: AllocatedDevices,
+    features: Features,
+) -> MappedPool:
+    newest = newest_slices(slices)
+    pool = whole_pool(newest, features)
+    remaining = RemainingCapacity((pool,), allocated, features)
+    devices = tuple(
+        MappedDevice(
+            candidate,
+            _state(candidate, pool, allocated, remaining, features),
+            tuple(holders.get(candidate.id, ())),
+            _capacity_left(candidate, allocated, features),
+        )
+        for slice_info in newest
+        for candidate in slice_info.candidates
+    )
+    return MappedPool(
+        pool.id, newest[0].generation, _problem(pool, newest), devices, _counters(pool, remaining)
+    )
+
+
+def _problem(pool: Pool, newest: list[SliceInfo]) -> str:
+    if pool.incomplete:
+        expected = newest[0].slice.spec.pool.resource_slice_count
+        return (
+            f"incomplete: {len(newest)} of {expected} slices of generation {newest[0].generation}"
+        )
+    return f"invalid: {pool.invalid_reason}" if pool.invalid_reason else ""
+
+
+def _state(
+    candidate: DeviceCandidate,
+    pool: Pool,
+    allocated: AllocatedDevices,
+    remaining: RemainingCapacity,
+    features: Features,
+) -> DeviceState:
+    if candidate.id in allocated.unshared:
+        return DeviceState.USED
+    if pool.incomplete or pool.invalid_reason:
+        return DeviceState.UNUSABLE
+    if candidate.id in allocated.shared:
+        left = _capacity_left(candidate, allocated, features)
+        used_up = any(one.left <= _ZERO < one.total for one in left)
+        return DeviceState.FULL if used_up else DeviceState.SHARED
+    if not remaining.has_counters_for(pool, candidate):
+        return DeviceState.BLOCKED
+    if features.device_taints and not tolerated(candidate.device.taints, ()):
+        return DeviceState.TAINTED
+    return DeviceState.FREE
+
+
+def _capacity_left(
+    candidate: DeviceCandidate, allocated: AllocatedDevices, features: Features
+) -> tuple[Left, ...]:
+    if not candidate.shareable or not features.consumable_capacity:
+        return ()
+    consumed = allocated.consumed.get(candidate.id, {})
+    totals = {
+        name: Quantity.parse(capacity.value)
+        for name, capacity in sorted(candidate.device.capacity.items())
+    }
+    return tuple(
+        Left(name, total - consumed.get(name, _ZERO), total) for name, total in totals.items()
+    )
+
+
+def _counters(pool: Pool, remaining: RemainingCapacity) -> tuple[Left, ...]:
+    return tuple(
+        Left(f"{set_name}/{name}", left, pool.counters[set_name][name])
+        for set_name, name, left in sorted(remaining.remaining_counters(pool), key=lambda c: c[:2])
+    )
+
+
+def nodes_text(name: str | None, all_nodes: bool | None, selector: NodeSelector | None) -> str:
+    """Write a selection of nodes in words.
+
+    >>> nodes_text("node-1", None, None), nodes_text(None, True, None), nodes_text(None, None, None)
+    ('node-1', 'all nodes', 'no node')
+    """
+    if name:
+        return name
+    if all_nodes:
+        return "all nodes"
+    if selector is None:
+        return "no node"
+    terms = [
+        ",".join(
+            f"{r.key} {r.operator}" + (f" ({','.join(r.values)})" if r.values else "")
+            for r in (*term.match_expressions, *term.match_fields)
+        )
+        for term in selector.node_selector_terms
+    ]
+    return " or ".join(terms)
