@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from holdfast.capacity.policy_usage import count_text
-
-MAX_NAMES = 8
+from holdfast.cli.device_explanation_text import device_lines
+from holdfast.cli.table import MAX_NAMES, join_names
 
 
 def format_explanation(answer: dict[str, Any]) -> str:
@@ -16,6 +16,7 @@ def format_explanation(answer: dict[str, Any]) -> str:
     lines = [*current_node(answer), f"{answer['pod']}: {_headline(answer)}"]
     lines += _policies(answer.get("resourcePolicies") or ())
     lines += rejected_nodes(answer.get("nodes") or ())
+    lines += device_lines(answer)
     lines += _best(answer)
     lines += preemption_lines(answer.get("preemption"))
     return "\n".join([*lines, *notes(answer)]) + "\n"
@@ -107,14 +108,3 @@ def preemption_lines(found: dict[str, Any] | None) -> list[str]:
         return [f"  {found['message']}"] if found.get("message") else []
     victims = ", ".join(found["victims"])
     return [f"  preemption would make {found['nominatedNode']} feasible by evicting {victims}"]
-
-
-def join_names(names: Sequence[str]) -> str:
-    """Join names, sorted; only the first are written out.
-
-    >>> join_names(["b", "a"]), join_names("abcdefghijk")
-    ('a, b', 'a, b, c, d, e, f, g, h and 3 more')
-    """
-    shown = ", ".join(sorted(names)[:MAX_NAMES])
-    more = len(names) - MAX_NAMES
-    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,4 +1,4 @@
-"""Tables of text: rows under headings, quantities in one unit a column, durations."""
+"""Tables of text: rows under headings, quantities in one unit a column, durations, names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.api.quantity import AmountText, milli, units
 
+MAX_NAMES = 8
 _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"))
 _AGES = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
@@ -80,3 +81,14 @@ def format_duration(seconds: float) -> str:
             parts.append(f"{left // size}{unit}")
             left %= size
     return "".join(parts[:2]) or "0s"
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Join names, sorted; only the first are written out.
+
+    >>> join_names(["b", "a"]), join_names("abcdefghijk")
+    ('a, b', 'a, b, c, d, e, f, g, h and 3 more')
+    """
+    shown = ", ".join(sorted(names)[:MAX_NAMES])
+    more = len(names) - MAX_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown

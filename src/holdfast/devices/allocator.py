@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from holdfast.api.devices import Allocation, DeviceClass, ResourceClaim
 from holdfast.api.node import Node
@@ -25,6 +26,7 @@ from holdfast.devices.requests import (
 from holdfast.devices.results import build_allocation
 from holdfast.devices.search import ChosenDevice, DeviceSearch, SearchOutcome
 
+S = TypeVar("S", bound=DeviceSearch)
 Choice = tuple[int, int, ConsumedCapacity | None]
 """The index of an alternative, the position of a device in search order, what is consumed of it."""
 
@@ -81,11 +83,7 @@ class Allocator:
         """Do the same as ``solve``, with pauses; the arguments must not change meanwhile."""
         if not self.claims:
             return None
-        search = DeviceSearch(
-            self.claims, self.requests, self._new_constraints(), pools=pools,
-            allocated_devices=allocated_devices, node=node, matcher=self.matcher,
-            features=self.features, steps=steps,
-        )  # fmt: skip
+        search = self.new_search(DeviceSearch, node, pools, allocated_devices, steps)
         outcome = yield from search.run()
         if outcome is SearchOutcome.FOUND:
             return Solution(
@@ -94,6 +92,21 @@ class Allocator:
         if any(pool.invalid_reason for pool in pools):
             raise NodeAllocationError("invalid resource pools were encountered")
         return None
+
+    def new_search(
+        self,
+        search: type[S],
+        node: Node,
+        pools: Sequence[Pool],
+        allocated_devices: AllocatedDevices,
+        steps: int,
+    ) -> S:
+        """Return a search on one node that has not begun; raise AllocationError if it must fail."""
+        return search(
+            self.claims, self.requests, self._new_constraints(), pools=pools,
+            allocated_devices=allocated_devices, node=node, matcher=self.matcher,
+            features=self.features, steps=steps,
+        )  # fmt: skip
 
     def choices(self, solution: Solution, pools: Sequence[Pool]) -> tuple[Choice, ...]:
         """Return a solution without names, so that it is one for all nodes of its signature."""

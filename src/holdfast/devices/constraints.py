@@ -43,6 +43,15 @@ class AllocationConstraint(Protocol):
         """Remove the device that was added last for this request."""
         ...
 
+    @property
+    def label(self) -> str:
+        """The field and the attribute, for messages."""
+        ...
+
+    def conflict(self, candidate: DeviceCandidate) -> str:
+        """Describe why ``add`` returns False for a device."""
+        ...
+
 
 @dataclass(slots=True)
 class _Attribute:
@@ -59,13 +68,23 @@ class _Attribute:
     def add(self, request: str, sub: str, candidate: DeviceCandidate) -> bool:
         if not self._applies(request, sub):
             return True
-        attribute = candidate.attribute(self.name)
-        values = frozenset() if attribute is None else values_of(attribute, lists=self.lists)
+        values = self._values(candidate)
         accepted = self._accept(values) if values else None
         if accepted is None:
             return False
         self._accepted.append(accepted)
         return True
+
+    def conflict(self, candidate: DeviceCandidate) -> str:
+        values = self._values(candidate)
+        if not values:
+            return f"it has no attribute {self.name}"
+        others = frozenset[tuple[str, Any]]().union(*self._accepted)
+        return f"its value is {_text(values)}, devices chosen before have {_text(others)}"
+
+    def _values(self, candidate: DeviceCandidate) -> Values:
+        attribute = candidate.attribute(self.name)
+        return frozenset() if attribute is None else values_of(attribute, lists=self.lists)
 
     def remove(self, request: str, sub: str) -> None:
         if self._applies(request, sub):
@@ -80,6 +99,11 @@ class MatchAttribute(_Attribute):
 
     __slots__ = ()
 
+    @property
+    def label(self) -> str:
+        """The field and the attribute, for messages."""
+        return f"matchAttribute {self.name}"
+
     def _accept(self, values: Values) -> Values | None:
         common = values & self._accepted[-1] if self._accepted else values
         return common or None
@@ -90,8 +114,17 @@ class DistinctAttribute(_Attribute):
 
     __slots__ = ()
 
+    @property
+    def label(self) -> str:
+        """The field and the attribute, for messages."""
+        return f"distinctAttribute {self.name}"
+
     def _accept(self, values: Values) -> Values | None:
         return None if any(values & earlier for earlier in self._accepted) else values
+
+
+def _text(values: Values) -> str:
+    return ", ".join(sorted(str(value) for _, value in values))
 
 
 def build(constraint: DeviceConstraint, *, lists: bool) -> AllocationConstraint | None:

@@ -61,6 +61,19 @@ def _outside(amount: Quantity, valid: RequestPolicy) -> bool:
     return (amount.value() - least) % step != 0
 
 
+def forbidden_request(capacities: Mapping[str, DeviceCapacity], requests: Mapping[str, Any]) -> str:
+    """Describe why ``consumed_capacity`` returns None; "" if it does not."""
+    for name in requests:
+        if name not in capacities:
+            return f"it has no capacity {name}"
+    for name, capacity in capacities.items():
+        text = requests.get(name)
+        amount = consumed_amount(None if text is None else Quantity.parse(text), capacity)
+        if violates_policy(amount, capacity.request_policy):
+            return f"its request policy for {name} does not allow {amount}"
+    return ""
+
+
 def consumed_capacity(
     capacities: Mapping[str, DeviceCapacity], requests: Mapping[str, Any]
 ) -> ConsumedCapacity | None:

@@ -67,13 +67,14 @@ class FreeDeviceCounts(RowTable):
 
     def _count(self, pool: Pool, node: Node) -> int:
         matcher, alternative = self._allocator.matcher, self._alternative
-        allocated = self._inventory.allocated_devices.unshared
+        allocated_devices = self._inventory.allocated_devices
+        allocated, shared = allocated_devices.unshared, allocated_devices.shared
         taints, free = self._allocator.features.device_taints, 0
         if pool.invalid_reason:
             return INEXACT
         for candidate in pool.candidates:
-            if candidate.consumed_counters or candidate.shareable:
-                return INEXACT
+            if candidate.consumed_counters or candidate.shareable or candidate.id in shared:
+                return INEXACT  # a device may have been shared before its slice changed
             if candidate.id not in allocated and matcher.selectable(alternative, candidate, node):
                 device = candidate.device
                 free += not taints or tolerated(device.taints, alternative.tolerations)

@@ -150,7 +150,7 @@ def _mapped(
 ) -> MappedPool:
     newest = newest_slices(slices)
     pool = whole_pool(newest, features)
-    remaining = RemainingCapacity((pool,), allocated, features)
+    remaining = RemainingCapacity(allocated, features)
     devices = tuple(
         MappedDevice(
             candidate,
@@ -184,7 +184,7 @@ def _state(
 ) -> DeviceState:
     if candidate.id in allocated.unshared:
         return DeviceState.USED
-    if pool.incomplete or pool.invalid_reason:
+    if pool.is_faulty:
         return DeviceState.UNUSABLE
     if candidate.id in allocated.shared:
         left = _capacity_left(candidate, allocated, features)

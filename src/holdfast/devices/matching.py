@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from holdfast.api.devices import DeviceSelector, ResourceClaim
 from holdfast.api.node import Node, Taint
@@ -16,6 +17,16 @@ from holdfast.devices.slices import DeviceCandidate
 _SELECTED_A_STEP = 64
 """About two milliseconds."""
 _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+class Mismatch(NamedTuple):
+    """A selector that a device does not match: its owner, its number there, and itself."""
+
+    owner: str
+    number: int
+    selector: DeviceSelector
+    matched: int
+    """How many selectors before it the device matches."""
 
 
 class Matcher:
@@ -39,12 +50,29 @@ class Matcher:
         if candidate.device.binding_conditions and not self._features.binding_conditions:
             return False
         owner = f"class {alternative.device_class.name}"
-        if not self._all(owner, alternative.device_class.spec.selectors, candidate):
+        class_selectors = alternative.device_class.spec.selectors
+        if self._first_mismatch(owner, class_selectors, candidate) is not None:
             return False
         if not alternative.selectors:
             return True
         owner = f"claim {claim_label(self._claims[alternative.claim])}"
-        return self._all(owner, alternative.selectors, candidate)
+        return self._first_mismatch(owner, alternative.selectors, candidate) is None
+
+    def mismatch(
+        self, alternative: RequestAlternative, candidate: DeviceCandidate
+    ) -> Mismatch | None:
+        """Return the first selector that the device does not match; None if it matches all."""
+        device_class = alternative.device_class
+        owner = f"class {device_class.name}"
+        number = self._first_mismatch(owner, device_class.spec.selectors, candidate)
+        if number is not None:
+            return Mismatch(owner, number, device_class.spec.selectors[number], number)
+        owner = f"claim {claim_label(self._claims[alternative.claim])}"
+        number = self._first_mismatch(owner, alternative.selectors, candidate)
+        if number is None:
+            return None
+        matched = len(device_class.spec.selectors) + number
+        return Mismatch(owner, number, alternative.selectors[number], matched)
 
     def select_in_steps(
         self, alternatives: Sequence[RequestAlternative], candidates: Sequence[DeviceCandidate]
@@ -59,14 +87,14 @@ class Matcher:
             if number % _SELECTED_A_STEP == 0:
                 yield
 
-    def _all(
+    def _first_mismatch(
         self, owner: str, expressions: Sequence[DeviceSelector], candidate: DeviceCandidate
-    ) -> bool:
+    ) -> int | None:
         for i, selector in enumerate(expressions):
             expression = selector.cel.expression if selector.cel else ""
             try:
                 if not candidate.selected_by(expression, self._selectors):
-                    return False
+                    return i
             except CompileError as failure:
                 raise AllocationError(
                     f"{owner}: selector #{i}: CEL compile error: {failure.message}"
@@ -75,7 +103,7 @@ class Matcher:
                 raise AllocationError(
                     f"{owner}: selector #{i}: CEL runtime error: {failure.message}"
                 ) from failure
-        return True
+        return None
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -91,8 +119,14 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 def tolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> bool:
     """Return whether every NoSchedule and NoExecute taint is tolerated."""
-    return all(
-        any(tolerates(toleration, taint) for toleration in tolerations)
+    return next(untolerated(taints, tolerations), None) is None
+
+
+def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Iterator[Taint]:
+    """Return the NoSchedule and NoExecute taints that are not tolerated."""
+    return (
+        taint
         for taint in taints
         if taint.effect in _BLOCKING_EFFECTS
+        and not any(tolerates(toleration, taint) for toleration in tolerations)
     )

@@ -106,7 +106,7 @@ def newest_slices(slices: Iterable[SliceInfo]) -> list[SliceInfo]:
 
 def whole_pool(newest: Sequence[SliceInfo], features: Features) -> Pool:
     """Build a pool of the slices of its newest generation, whatever their nodes."""
-    pool = _build(newest[0].pool, list(newest), newest, features)
+    pool = build_pool(newest[0].pool, list(newest), newest, features)
     assert pool is not None, "there is no newer generation"
     return pool
 

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 
 from holdfast.api.quantity import Quantity
 from holdfast.devices.allocated_devices import AllocatedDevices
-from holdfast.devices.consumable_capacity import ConsumedCapacity, consumed_capacity
+from holdfast.devices.consumable_capacity import (
+    ConsumedCapacity,
+    consumed_capacity,
+    forbidden_request,
+)
 from holdfast.devices.features import Features
 from holdfast.devices.pools import Pool
 from holdfast.devices.requests import RequestAlternative
@@ -49,6 +53,19 @@ class RemainingCapacity:
                 return None
         return needed
 
+    def capacity_shortage(self, alternative: RequestAlternative, candidate: DeviceCandidate) -> str:
+        """Describe why ``consumed_capacity_for`` returns None; "" if it does not."""
+        if self.consumed_capacity_for(alternative, candidate) is not None:
+            return ""
+        capacities = candidate.device.capacity
+        for name, amount in (consumed_capacity(capacities, alternative.capacity) or {}).items():
+            used = self._allocated_devices.consumed.get(candidate.id, {}).get(name, _ZERO)
+            chosen = self._consumed.get(candidate.id, {}).get(name, _ZERO)
+            left = Quantity.parse(capacities[name].value) - used - chosen
+            if amount > left:
+                return f"{amount} of {name} is needed, {left} is left"
+        return forbidden_request(capacities, alternative.capacity)
+
     def has_counters_for(self, pool: Pool, candidate: DeviceCandidate) -> bool:
         """Return whether the remaining counters suffice; an allocated shared device needs none."""
         if not candidate.consumed_counters:
@@ -63,6 +80,27 @@ class RemainingCapacity:
             for left in (self._counters(pool, set_name),)
             for name, amount in amounts.items()
         )
+
+    def counter_shortage(
+        self, pool: Pool, candidate: DeviceCandidate
+    ) -> tuple[str, Quantity, Quantity] | None:
+        """Return a counter of which too little is left, what is needed and what is left.
+
+        None if ``has_counters_for`` returns True.
+        """
+        if self.has_counters_for(pool, candidate):
+            return None
+        needed = [
+            (set_name, name, amount)
+            for set_name, amounts in candidate.consumed_counters.items()
+            for name, amount in amounts.items()
+        ]
+        for set_name, name, amount in needed if self._features.partitionable_devices else ():
+            left = self._counters(pool, set_name)[name]
+            if left < amount:
+                return f"{set_name}/{name}", amount, left
+        set_name, name, amount = needed[0]
+        return f"{set_name}/{name}", amount, _ZERO
 
     def remaining_counters(self, pool: Pool) -> frozenset[tuple[str, str, Quantity]]:
         """Return the remaining amount of every counter of the pool, as one hashable value."""

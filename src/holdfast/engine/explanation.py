@@ -20,7 +20,14 @@ from holdfast.engine.next_tier import preempt_in_better_tiers, run_post_filter_p
 from holdfast.engine.profile import Profile
 from holdfast.engine.rejections import reject_by_row
 from holdfast.engine.scoring import InvalidScore, Score, best_tier, score_rows, total
-from holdfast.framework.plugin import Code, PostFilterResult, Reject, Rows
+from holdfast.framework.plugin import (
+    Code,
+    ExplainPlugin,
+    PostFilterResult,
+    Reject,
+    Rows,
+    implements,
+)
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 
@@ -94,10 +101,12 @@ def _add_rejection(
     explained["message"] = rejection.message()
     if rejection.error:
         explained["error"] = rejection.error
+        _add_details(explained, rejection)
         return
     if rejection.pre_filter_reject is not None:
         explained["preFilter"] = _status(*rejection.pre_filter_reject)
     explained["nodes"] = [_rejected(rejection, int(row)) for row in world.nodes.rows]
+    _add_details(explained, rejection)
     if (time := rejection.retry_at) is not None:
         explained["retryAt"] = rfc3339(time)
     if preempt:
@@ -115,6 +124,18 @@ def _rejected(rejection: Rejection, row: int) -> Json:
         "scores": {},
         "total": None,
     }
+
+
+def _add_details(explained: Json, rejection: Rejection) -> None:
+    """Add what plugins say in detail about the rows that they reject, by the plugin's name."""
+    rows, plugin_of = rejection.view.nodes.rows, rejection.plugin_of
+    details = {}
+    for index, (plugin, state) in enumerate(rejection.filters):
+        if implements(plugin, ExplainPlugin):
+            rejected = rows if rejection.error else rows[plugin_of[rows] == index]
+            details[plugin.name] = dict(plugin.explain(state, rejected))
+    if details:
+        explained["details"] = details
 
 
 def _preemption(result: PostFilterResult) -> Json:
@@ -149,6 +170,7 @@ def _add_scores(explained: Json, profile: Profile, found: Feasible) -> None:
     scores_of |= _scores(rows, ranked)
     others = reject_by_row(found.view, found.outcomes, found.statuses)
     explained["schedulable"] = True
+    _add_details(explained, others)
     explained["nodes"] = [
         _PASSED | {"name": nodes.names[row], **scores_of[row]}
         if row in scores_of

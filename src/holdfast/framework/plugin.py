@@ -29,8 +29,8 @@ imported from here.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,6 +158,14 @@ class ConditionReasonPlugin(Plugin, Protocol):
         Other plugins may reject some nodes too. An event of that reason is recorded as well.
         ``rows`` are those of all nodes.
         """
+        ...
+
+
+class ExplainPlugin(Plugin, Protocol):
+    """Explain rejections in more detail than reasons can, for ``holdfast why`` and ``explain``."""
+
+    def explain(self, state: State, rows: Rows) -> Mapping[str, Any]:
+        """Return JSON data about rows that the plugin rejects; it may take a second for all."""
         ...
 
 
@@ -310,6 +318,7 @@ __all__ = [
     "ConditionReasonPlugin",
     "CountReasonsPlugin",
     "DependsOnPodsPlugin",
+    "ExplainPlugin",
     "FilterAndScoreRowPlugin",
     "FilterPlugin",
     "FilterRowPlugin",

@@ -17,8 +17,8 @@ from holdfast.api.devices import (
 )
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
-from holdfast.cli.explanation_text import join_names
 from holdfast.cli.snapshot import build_world
+from holdfast.cli.table import join_names
 from holdfast.devices.device_map import MappedDevice, MappedPool, holders_by_device, map_devices
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.inventory import Inventory

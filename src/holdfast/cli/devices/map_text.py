@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from holdfast.api.devices import DeviceAttribute
 from holdfast.api.node import Taint
 from holdfast.cli.devices.choosing import Listing
-from holdfast.cli.explanation_text import join_names
-from holdfast.cli.table import format_table
+from holdfast.cli.table import format_table, join_names
 from holdfast.devices.device_map import DeviceState, Left, MappedDevice, MappedPool
+from holdfast.devices.obstacles import taint_text
 
 MOST_DEVICES, MOST_POOLS, MOST_PROBLEMS = 100, 60, 20
 """Above these numbers devices are summed up by pool, pools by driver, problems by count."""
@@ -144,16 +144,6 @@ def _taint(taint: Taint, listing: Listing) -> str:
         if rule.spec.taint == taint:
             return f"{text} (rule {rule.name})"
     return text
-
-
-def taint_text(taint: Taint) -> str:
-    """Write a taint as kubectl does.
-
-    >>> taint_text(Taint(key="a", value="b", effect="NoSchedule")), taint_text(Taint(key="a"))
-    ('a=b:NoSchedule', 'a')
-    """
-    value = f"={taint.value}" if taint.value else ""
-    return f"{taint.key}{value}" + (f":{taint.effect}" if taint.effect else "")
 
 
 def _value(attribute: DeviceAttribute) -> str:

@@ -12,10 +12,9 @@ import msgspec
 from holdfast.api import scheme
 from holdfast.capacity.policy_usage import PolicyUsage, headroom_text, usage_text
 from holdfast.cli.connection import connect, list_all
-from holdfast.cli.explanation_text import join_names
 from holdfast.cli.policy.reading import Compiled, compile_all
 from holdfast.cli.policy.unit_text import resources_text, selector_text, unit_data
-from holdfast.cli.table import format_table
+from holdfast.cli.table import format_table, join_names
 
 HEAD = ("NAMESPACE", "NAME", "SELECTS", "STRATEGY", "PODS", "HEADROOM")
 READ = (scheme.NODES, scheme.PODS, scheme.RESOURCE_POLICIES)

@@ -12,7 +12,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.capacity.policies import Policy, compile_policy
 from holdfast.capacity.policy_usage import PolicyUsage, usage_of
-from holdfast.cli.explanation_text import join_names
+from holdfast.cli.table import join_names
 from holdfast.errors import HoldfastError, Refused, aggregate_message
 
 

@@ -17,7 +17,6 @@ from holdfast.capacity.policy_usage import PolicyUsage, UnitUsage, count_text, u
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.explanation_text import (
     current_node,
-    join_names,
     notes,
     preemption_lines,
     rejected_nodes,
@@ -27,6 +26,7 @@ from holdfast.cli.policy.reading import compile_one, require_usage, split_name
 from holdfast.cli.policy.unit_text import resources_text
 from holdfast.cli.scheduler_configuration import load_configuration_of_cluster
 from holdfast.cli.snapshot import snapshot_from_objects
+from holdfast.cli.table import join_names
 from holdfast.cli.workloads import read_pod_maker
 from holdfast.clock import SystemClock
 from holdfast.configuration.reading import Configuration

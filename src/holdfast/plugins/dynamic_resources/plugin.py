@@ -39,6 +39,7 @@ from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources import claim_writes
 from holdfast.plugins.dynamic_resources.binding_conditions import wait_until_prepared
 from holdfast.plugins.dynamic_resources.device_preemption import DevicePreemption
+from holdfast.plugins.dynamic_resources.explanation import explain_rows
 from holdfast.plugins.dynamic_resources.nominated_claims import can_allocate_beside
 from holdfast.plugins.dynamic_resources.state import (
     CANNOT_ALLOCATE,
@@ -168,6 +169,10 @@ class DynamicResources:
     def count_reasons(self, state: DynamicResourcesState, rows: Rows) -> Mapping[str, int]:
         """Count the rejection reasons over rows."""
         return state.count_reasons(rows)
+
+    def explain(self, state: DynamicResourcesState, rows: Rows) -> Mapping[str, Any]:
+        """Return what stands in the way of devices on rejected rows, as JSON data."""
+        return explain_rows(state, rows)
 
     def score(self, state: DynamicResourcesState, rows: Rows) -> RawScores:
         """Prefer nodes where earlier subrequests can be allocated."""

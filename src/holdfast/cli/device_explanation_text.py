@@ -1,0 +1,139 @@
+"""Format what stands in the way of a pod's devices as text, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.cli.table import join_names
+from holdfast.devices.obstacles import ObstacleKind as Kind
+
+Json = dict[str, Any]
+PLUGIN = "DynamicResources"
+_ADVICE_BEFORE_FILTERS = {
+    "preEnqueue": "create the claim or the template that spec.resourceClaims of the pod names; "
+    "`kubectl describe pod` shows events of the controller that creates claims",
+    "preFilter": "`kubectl get deviceclasses` and `kubectl get resourceclaims` list what exists",
+}
+_ADVICE = {
+    Kind.NO_DEVICE: "a driver has to publish a ResourceSlice for the node",
+    Kind.POOL: "its driver has to publish the pool again, whole",
+    Kind.SELECTOR: "`holdfast devices -o wide` shows the attributes that selectors see",
+    Kind.BINDING_CONDITIONS: "start the scheduler with DRADeviceBindingConditions=true",
+    Kind.NODE: "let the pod run on the nodes of the device",
+    Kind.IN_USE: "wait until a claim frees it, add devices, or give the pod a higher priority",
+    Kind.CAPACITY: "request less, or wait until a claim frees its share",
+    Kind.COUNTER: "wait until devices that use the counter are freed, or request a smaller one",
+    Kind.TAINT: "let the request tolerate the taint, or remove it from the device",
+    Kind.CONSTRAINT: "request fewer devices, or leave the constraint out of a new claim",
+    Kind.TOO_FEW: "request fewer devices, or add some to the node",
+}
+_ADVICE_FOR_RESOURCES = {
+    Kind.TAINT: "remove the taint, or use a claim: extended resources tolerate none",
+    Kind.SELECTOR: "`holdfast devices -o wide` shows the attributes that the class sees",
+}
+
+
+def device_lines(answer: Json) -> list[str]:
+    """Format what an explanation says about the pod's claims and extended resources."""
+    for point, advice in _ADVICE_BEFORE_FILTERS.items():
+        if (answer.get(point) or {}).get("plugin") == PLUGIN:
+            return [f"  to do: {advice}"]
+    details = (answer.get("details") or {}).get(PLUGIN)
+    if not details:
+        return []
+    lines = [line for one in details["extendedResources"] for line in _resource(one)]
+    for request in details["requests"]:
+        for alternative in request["alternatives"]:
+            lines += _request(request, alternative)
+    lines += [_error(one) for one in details["errors"]]
+    lines += [_unavailable(claim) for claim in details["unavailableClaims"]]
+    if details["oldClaim"]:
+        lines.append(f"  claim {details['oldClaim']} of an earlier attempt has to be deleted first")
+    if details["examinedNodes"] < details["rejectedNodes"]:
+        counts = f"{details['examinedNodes']} of {details['rejectedNodes']} nodes"
+        lines.append(f"  devices were examined on {counts}; the others have similar reasons")
+    return lines
+
+
+def _request(request: Json, alternative: Json) -> list[str]:
+    count, found = alternative["count"], alternative["found"]
+    wanted = "all devices" if count is None else _devices(count)
+    most = f", at most {found} found on a node" if found else ""
+    lines = [
+        f"  {_subject(request, alternative)} needs {wanted} of class "
+        f"{alternative['deviceClass']}{most}; what is in the way:"
+    ]
+    for obstacle in alternative["obstacles"]:
+        devices = obstacle["devices"]
+        counted = f" ({_devices(devices)})" if devices else ""
+        names = obstacle["nodes"]
+        lines.append(f"  {len(names):>5}  {obstacle['rule']}{counted}: {join_names(names)}")
+    if alternative["closest"]:
+        lines += _closest(alternative["closest"], count, bool(request["extendedResource"]))
+    elif alternative["obstacles"]:
+        lines.append(f"         to do: {_ADVICE[Kind(alternative['obstacles'][0]['kind'])]}")
+    return lines
+
+
+def _subject(request: Json, alternative: Json) -> str:
+    if request["extendedResource"]:
+        return f"extended resource {request['extendedResource']} of {request['container']}"
+    names = [request["request"], alternative["subrequest"]]
+    return f"claim {request['claim']}, request {'/'.join(filter(None, names))}"
+
+
+def _closest(closest: Json, count: int | None, of_resource: bool) -> Iterable[str]:
+    reasons = []
+    for obstacle in closest["obstacles"]:
+        words = obstacle["rule"]
+        if obstacle["kind"] == Kind.IN_USE and closest["holders"]:
+            words += f" by {join_names([_holder(one) for one in closest['holders']])}"
+        reasons.append(words + (f" ({obstacle['detail']})" if obstacle["detail"] else ""))
+    found = f", beside {closest['found']} of {count}" if closest["found"] and count else ""
+    where = f"{closest['device']} on {closest['node']}{found}"
+    yield f"         closest: {where}: {'; '.join(reasons)}"
+    kinds = [Kind(obstacle["kind"]) for obstacle in closest["obstacles"]]
+    advice = {kind: _advice(kind, of_resource) for kind in kinds}
+    yield f"         to do: {'; '.join(advice.values())}"
+
+
+def _advice(kind: Kind, of_resource: bool) -> str:
+    return (_ADVICE | _ADVICE_FOR_RESOURCES)[kind] if of_resource else _ADVICE[kind]
+
+
+def _holder(holder: Json) -> str:
+    pods = f" of pod {join_names(holder['pods'])}" if holder["pods"] else ", which no pod uses"
+    return f"claim {holder['claim']}{pods}"
+
+
+def _unavailable(claim: Json) -> str:
+    return (
+        f"  claim {claim['claim']} is allocated: {join_names(claim['devices'])}, "
+        f"for {claim['nodes']}"
+    )
+
+
+def _error(error: Json) -> str:
+    return f"  {len(error['nodes']):>5}  {error['message']}: {join_names(error['nodes'])}"
+
+
+def _resource(resource: Json) -> Iterable[str]:
+    yield (
+        f"  {resource['name']} is served by a device plugin where a node has it, "
+        f"else by devices of class {resource['deviceClass']}:"
+    )
+    for words, nodes in (
+        ("device plugin", resource["devicePlugin"]),
+        (f"class {resource['deviceClass']}", resource["devices"]),
+    ):
+        if nodes:
+            free, total = (sum(node[part] for node in nodes) for part in ("free", "total"))
+            names = join_names([node["node"] for node in nodes])
+            yield f"  {len(nodes):>5}  {words}, {free} of {total} free: {names}"
+    if not resource["devicePlugin"] and not resource["devices"]:
+        yield "         no node has it"
+
+
+def _devices(count: int) -> str:
+    return "1 device" if count == 1 else f"{count} devices"

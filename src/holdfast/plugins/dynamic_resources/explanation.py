@@ -1,0 +1,267 @@
+"""What stands in the way of a pod's devices: by request, with the device that came closest.
+
+Plain data in the shape that ``holdfast explain`` prints. The searches are repeated and recorded,
+for as many nodes as a limit of tried devices allows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from holdfast.api.devices import ResourceClaim
+from holdfast.devices.device_map import Holder, holders_by_device, nodes_text
+from holdfast.devices.extended_resources import IN_MEMORY_NAME
+from holdfast.devices.obstacles import (
+    NodeObstacles,
+    Obstacle,
+    ObstacleKind,
+    RejectedDevice,
+    find_obstacles,
+)
+from holdfast.devices.requests import ALL, RequestAlternative
+from holdfast.devices.search_results import FITS
+from holdfast.devices.slices import DeviceId
+from holdfast.framework.plugin import Rows
+from holdfast.plugins.dynamic_resources.state import (
+    OLD_EXTENDED_CLAIM,
+    UNAVAILABLE,
+    DynamicResourcesState,
+    UnallocatedClaims,
+)
+
+MAX_TRIES, MAX_TRIES_A_NODE = 50_000, 1_000
+"""About a second for all nodes; the search on a node may be cut short, and has its reasons then."""
+NO_DEVICE = Obstacle(ObstacleKind.NO_DEVICE, "no device is published for the node")
+TOO_FEW = Obstacle(ObstacleKind.TOO_FEW, "the node has too few devices that match")
+Json = dict[str, Any]
+
+
+def explain_rows(state: DynamicResourcesState, rows: Rows) -> Json:
+    """Return what stands in the way on rows that the plugin rejects, and who serves resources."""
+    explanation = _Explanation(state)
+    codes = state.codes(rows)
+    lacking = rows[(codes != FITS) & (codes != UNAVAILABLE) & (codes != OLD_EXTENDED_CLAIM)]
+    examined = sum(explanation.add(row) for row in _spread(lacking))
+    return {
+        "rejectedNodes": len(lacking),
+        "examinedNodes": examined,
+        "requests": explanation.requests(),
+        "errors": explanation.errors(),
+        "unavailableClaims": _unavailable_claims(state, int((codes == UNAVAILABLE).sum())),
+        "oldClaim": state.old_extended_claim.key if state.old_extended_claim else None,
+        "extendedResources": [_extended_resource(state, name) for name in state.extended],
+    }
+
+
+def _spread(rows: Rows) -> Iterable[int]:
+    """Return rows in an order whose beginning is a sample of all of them."""
+    stride = max(1, len(rows) // 64)
+    return [int(row) for start in range(stride) for row in rows[start::stride]]
+
+
+@dataclass(slots=True)
+class _Affected:
+    """The devices that break one rule, and the nodes on which they do."""
+
+    devices: set[DeviceId] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _AlternativeObstacles:
+    """The obstacles of one alternative of a request, over nodes."""
+
+    alternative: RequestAlternative
+    found: int = 0
+    by_obstacle: dict[Obstacle, _Affected] = field(default_factory=lambda: defaultdict(_Affected))
+    """The devices and nodes of each obstacle, without its details."""
+    closest: tuple[tuple[Any, ...], str, RejectedDevice, int] | None = None
+
+
+class _Explanation:
+    """Adds up the obstacles of nodes by the request at which the search fails."""
+
+    def __init__(self, state: DynamicResourcesState) -> None:
+        self._state = state
+        self._tries = 0
+        self._nodes: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self._alternatives: dict[tuple[str, str], dict[str, _AlternativeObstacles]] = {}
+        self._errors: dict[str, list[str]] = defaultdict(list)
+        self._mappings: dict[str, tuple[str, str]] = {}
+
+    def add(self, row: int) -> bool:
+        """Examine a row; return False if the limit is reached."""
+        if self._tries > MAX_TRIES:
+            return False
+        state, unallocated = self._state, self._state.unallocated_on(row)
+        node = state.nodes.nodes[row]
+        if node is None or unallocated.allocator is None:
+            return True
+        obstacles = find_obstacles(
+            unallocated.allocator,
+            node,
+            state.inventory.pools_of(node),
+            state.inventory.allocated_devices,
+            MAX_TRIES_A_NODE,
+        )
+        if obstacles is not None:
+            self._tries += obstacles.tries + 10  # also nodes without devices take time
+            self._add(node.name, obstacles, unallocated)
+        return True
+
+    def _add(self, node: str, found: NodeObstacles, unallocated: UnallocatedClaims) -> None:
+        claim = unallocated.claims[found.request.claim]
+        name = found.request.alternatives[0].request_name
+        key = (claim.key, name)
+        self._nodes[key].append(node)
+        if claim is unallocated.extended_claim:
+            for mapping in unallocated.requests.mappings:
+                served = (mapping.resource_name, mapping.container_name)
+                self._mappings.setdefault(mapping.request_name, served)
+        known = self._alternatives.setdefault(key, {})
+        for alternative in found.request.alternatives:
+            one = known.get(alternative.label)
+            if one is None:
+                one = known[alternative.label] = _AlternativeObstacles(alternative)
+            _add_node(one, node, found)
+        if found.error:
+            self._errors[found.error].append(node)
+
+    def requests(self) -> list[Json]:
+        """Return the requests that fail, those that fail on most nodes first."""
+        ordered = sorted(self._nodes.items(), key=lambda item: (-len(item[1]), item[0]))
+        return [
+            self._request(key, nodes, list(self._alternatives[key].values()))
+            for key, nodes in ordered
+        ]
+
+    def errors(self) -> list[Json]:
+        """Return the errors for which searches failed, with their nodes."""
+        return [
+            {"message": message, "nodes": sorted(nodes)}
+            for message, nodes in sorted(self._errors.items())
+        ]
+
+    def _request(
+        self, key: tuple[str, str], nodes: list[str], alternatives: list[_AlternativeObstacles]
+    ) -> Json:
+        claim, request = key
+        of_extended = claim.endswith(f"/{IN_MEMORY_NAME}")
+        resource, container = self._mappings.get(request, (None, None))
+        return {
+            "claim": None if of_extended else claim,
+            "request": request,
+            "extendedResource": resource if of_extended else None,
+            "container": container if of_extended else None,
+            "nodes": sorted(nodes),
+            "alternatives": [self._alternative(one) for one in alternatives],
+        }
+
+    def _alternative(self, one: _AlternativeObstacles) -> Json:
+        alternative = one.alternative
+        ordered = sorted(
+            one.by_obstacle.items(), key=lambda item: (-len(item[1].nodes), item[0].rule)
+        )
+        return {
+            "subrequest": alternative.subrequest_name or None,
+            "deviceClass": alternative.device_class.name,
+            "count": None if alternative.allocation_mode == ALL else alternative.count,
+            "found": one.found,
+            "obstacles": [
+                {
+                    "kind": obstacle.kind.value,
+                    "rule": obstacle.rule,
+                    "devices": len(affected.devices),
+                    "nodes": sorted(affected.nodes),
+                }
+                for obstacle, affected in ordered
+            ],
+            "closest": self._closest(one),
+        }
+
+    def _closest(self, one: _AlternativeObstacles) -> Json | None:
+        if one.closest is None:
+            return None
+        _, node, rejected, found = one.closest
+        return {
+            "node": node,
+            "device": "/".join(rejected.candidate.id),
+            "found": found,
+            "obstacles": [
+                {"kind": o.kind.value, "rule": o.rule, "detail": o.detail}
+                for o in rejected.obstacles
+            ],
+            "holders": [_holder(holder) for holder in self._holders.get(rejected.candidate.id, ())],
+        }
+
+    @cached_property
+    def _holders(self) -> dict[DeviceId, list[Holder]]:
+        return holders_by_device(self._state.inventory.claims.all())
+
+
+def _add_node(one: _AlternativeObstacles, node: str, found: NodeObstacles) -> None:
+    alternative = one.alternative.index
+    here = found.found.get(alternative, 0)
+    one.found = max(one.found, here)
+    every = [d for d in found.devices if d.alternative.index == alternative]
+    # Devices of another sort matter only where there are no others.
+    of_class = [d for d in every if not d.obstacles[0].of_class]
+    rejected = of_class if of_class or here else every
+    for device in rejected:
+        first = device.obstacles[0]
+        affected = one.by_obstacle[Obstacle(first.kind, first.rule)]
+        affected.nodes.add(node)
+        affected.devices.add(device.candidate.id)
+        distance = (*device.distance[:2], -here, *device.distance[2:], node, device.candidate.id)
+        if one.closest is None or distance < one.closest[0]:
+            one.closest = (distance, node, device, here)
+    for pool in found.pools:
+        one.by_obstacle[pool].nodes.add(node)
+    if not rejected and not found.pools and not found.error:
+        one.by_obstacle[TOO_FEW if here else NO_DEVICE].nodes.add(node)
+
+
+def _holder(holder: Holder) -> Json:
+    return {"claim": holder.claim.key, "pods": list(holder.consumers)}
+
+
+def _unavailable_claims(state: DynamicResourcesState, nodes: int) -> list[Json]:
+    return [_unavailable(state.claims[number]) for number in sorted(state.unavailable) if nodes]
+
+
+def _unavailable(claim: ResourceClaim) -> Json:
+    allocation = claim.status.allocation
+    assert allocation is not None, "the claim is allocated"
+    return {
+        "claim": claim.key,
+        "devices": ["/".join((r.driver, r.pool, r.device)) for r in allocation.devices.results],
+        "nodes": nodes_text(None, allocation.node_selector is None, allocation.node_selector),
+        "pods": [consumer.name for consumer in claim.status.reserved_for],
+    }
+
+
+def _extended_resource(state: DynamicResourcesState, name: str) -> Json:
+    """Return who serves an extended resource on which nodes, and how much of it is free."""
+    inventory, nodes = state.inventory, state.nodes
+    device_class = inventory.device_class_for(name)
+    assert device_class is not None, "a class serves the resource"
+    counts = inventory.allocation_cache.counts(inventory.classes.by_name[device_class])
+    counts.refresh()
+    served: dict[str, list[Json]] = {"devicePlugin": [], "devices": []}
+    resource = nodes.resources.id(name)
+    for row in nodes.rows.tolist():
+        if state.has_allocatable(name, row):
+            total, used = (int(a[resource, row]) for a in (nodes.allocatable, nodes.requested))
+            served["devicePlugin"].append(_amount(nodes.names[row], total, used))
+        elif counts.total[row]:
+            total, used = int(counts.total[row]), int(counts.allocated[row])
+            served["devices"].append(_amount(nodes.names[row], total, used))
+    return {"name": name, "deviceClass": device_class, **served}
+
+
+def _amount(node: str, total: int, used: int) -> Json:
+    return {"node": node, "total": total, "free": max(0, total - used)}

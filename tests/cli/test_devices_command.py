@@ -1,0 +1,263 @@
+"""``holdfast devices`` and what ``holdfast why`` says about devices."""
+
+import re
+
+import pytest
+
+from cli.explain_requests import ask
+from devices.device_cluster import counters, part
+from holdfast.cli.devices import map_text
+from holdfast.cli.devices.choosing import Filter, choose
+from holdfast.cli.devices.map_data import as_data
+from holdfast.cli.devices.map_text import as_text
+from holdfast.cli.explanation_text import format_explanation
+from holdfast.errors import Refused
+from holdfast.feature_gates import FeatureGates
+from holdfast.testing import (
+    a_claim,
+    a_device,
+    a_device_class,
+    a_node,
+    a_pod,
+    a_slice,
+    a_taint_rule,
+    typed,
+)
+
+DRIVER = "gpu.example.com"
+TAINT = {"key": "broken", "value": "yes", "effect": "NoSchedule"}
+
+
+def held(name, device, pool="n", *, pods=("user",), **result):
+    results = [{"request": "r", "driver": DRIVER, "pool": pool, "device": device, **result}]
+    users = [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"} for pod in pods]
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": users}
+    return a_claim(name, status=status, metadata={"uid": f"uid-{name}"})
+
+
+def listing(*objects, **which):
+    return choose([typed(obj) for obj in objects], FeatureGates(), Filter(**which))
+
+
+def rows(*objects, wide=False, **which):
+    """The cells of the first table, without its head."""
+    text = as_text(listing(*objects, **which), wide=wide)
+    return [re.split(r"\s{3,}", line) for line in text.split("\n\n")[0].splitlines()[1:]]
+
+
+def test_every_device_has_a_state_and_its_holders():
+    shared = {"shareID": "x", "consumedCapacity": {"mem": "3"}}
+    devices = [
+        a_device("free"),
+        a_device("used"),
+        a_device("broken", taints=[TAINT]),
+        a_device("some", allowMultipleAllocations=True, capacity={"mem": "4"}),
+        a_device("none", allowMultipleAllocations=True, capacity={"mem": "3"}),
+    ]
+    claims = [held("c1", "used"), held("c2", "some", **shared), held("c3", "none", **shared)]
+    found = rows(a_node("n"), a_slice(devices=devices), *claims)
+    assert [row[2:] for row in found] == [
+        ["free", "n", "free", "-", "-", "-", "-"],
+        ["used", "n", "used", "default/c1", "user", "-", "-"],
+        ["broken", "n", "tainted", "-", "-", "broken=yes:NoSchedule", "-"],
+        ["some", "n", "shared", "default/c2", "user", "-", "mem 1 of 4"],
+        ["none", "n", "full", "default/c3", "user", "-", "mem 0 of 3"],
+    ]
+
+
+def test_counters_block_devices_and_are_shown_with_their_pool():
+    parts = [part("a", "s", "3"), part("b", "s", "2"), part("c", "s", "1")]
+    objects = (
+        a_node("n"),
+        counters("n-counters", "s", pool="p", node="n"),
+        a_slice(pool="p", slices=2, devices=parts),
+        held("c1", "a", "p"),
+    )
+    assert [row[4] for row in rows(*objects)] == ["used", "blocked", "free"]
+    assert "s/units 1 of 4" in as_text(listing(*objects), wide=False)
+
+
+def test_the_flags_choose_a_part():
+    objects = (
+        a_node("n"),
+        a_node("m", labels={"rack": "r"}),
+        a_device_class(
+            "big", selectors=[f'device.attributes["{DRIVER}"].?size.orValue("") == "big"']
+        ),
+        a_slice(devices=[a_device("g0", attributes={"size": "big"}), a_device("g1")]),
+        a_slice("all", node=None, allNodes=True, driver="net.example.com"),
+        a_slice(
+            "rack",
+            node=None,
+            nodeSelector={
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r"]}]}
+                ]
+            },
+        ),
+        held("c1", "g1"),
+    )
+
+    def names(**which):
+        return [(row[1], row[2]) for row in rows(*objects, **which)]
+
+    assert names(node="m") == [("rack", "gpu-0"), ("all", "gpu-0")]
+    assert names(driver="net.example.com") == [("all", "gpu-0")]
+    assert names(device_class="big") == [("n", "g0")]
+    assert names(namespace="default") == [("n", "g1")]
+    assert names(free=True, driver=DRIVER) == [("n", "g0"), ("rack", "gpu-0")]
+    with pytest.raises(Refused, match='there is no node "x": there are m, n'):
+        listing(*objects, node="x")
+    with pytest.raises(Refused, match='there is no device class "x": there are big'):
+        listing(*objects, device_class="x")
+
+
+def test_what_is_wrong_is_listed_below():
+    strict = a_device_class("strict", selectors=[f'device.attributes["{DRIVER}"].size == "big"'])
+    objects = (
+        a_node("n"),
+        strict,
+        a_slice("half", slices=2, generation=3),
+        held("c1", "gone"),
+        a_slice("twice", node="m", devices=[a_device("x"), a_device("x")]),
+    )
+    assert listing(*objects).problems == [
+        "pool gpu.example.com/m is invalid: duplicate device name x; its devices are not allocated",
+        "pool gpu.example.com/n is incomplete: 1 of 2 slices of generation 3; its devices are not "
+        "allocated",
+        "m does not exist, but slices list 2 devices for it",
+        "device gpu.example.com/n/gone is held by default/c1, but no slice lists it",
+    ]
+    assert {row[4] for row in rows(*objects)} == {"unusable"}
+    [problem] = listing(*objects, device_class="strict").problems
+    assert problem.startswith("class strict: selector #0: CEL runtime error: no such key")
+    assert "(on 3 devices)" in problem
+
+
+def test_taints_of_rules_name_the_rule():
+    row = rows(a_node("n"), a_slice(), a_taint_rule("service", driver=DRIVER))[0]
+    assert row[-1] == "example.com/broken:NoSchedule (rule service)"
+
+
+def test_many_devices_are_summed_up(monkeypatch):
+    monkeypatch.setattr(map_text, "MOST_DEVICES", 3)
+    monkeypatch.setattr(map_text, "MOST_POOLS", 2)
+    nodes = [a_node(f"n{i}") for i in range(3)]
+    slices = [a_slice(f"s{i}", node=f"n{i}", devices=2) for i in range(3)]
+    by_pool, note = as_text(listing(*nodes, *slices[:2]), wide=False).split("\n\n")
+    assert len(by_pool.splitlines()) == 3
+    assert note.startswith("4 devices are not listed: --node, --driver")
+    by_driver = as_text(listing(*nodes, *slices), wide=False).split("\n\n")[0]
+    assert re.split(r"\s{3,}", by_driver.splitlines()[1]) == [DRIVER, "3", "6", "6", "0"]
+    assert len(rows(*nodes, *slices, wide=True)) == 6
+
+
+def test_the_data_has_what_the_text_has():
+    [pool] = as_data(listing(a_node("n"), a_slice(devices=2), held("c1", "gpu-1")))["pools"]
+    assert (pool["driver"], pool["states"]) == (DRIVER, {"free": 1, "used": 1})
+    assert pool["devices"][1]["holders"] == [
+        {
+            "namespace": "default",
+            "claim": "c1",
+            "request": "r",
+            "pods": ["user"],
+            "adminAccess": False,
+            "consumedCapacity": {},
+        }
+    ]
+
+
+def using(claim):
+    return a_pod(resource_claims=[{"name": "d", "resourceClaimName": claim}])
+
+
+def why(*objects, **more):
+    return format_explanation(ask(a_device_class("gpu"), *objects, **more)).splitlines()
+
+
+def test_why_names_what_is_in_the_way_and_the_closest_device():
+    nodes = [a_node(name) for name in ("empty", "n", "other")]
+    devices = [a_device("g0"), a_device("g1", taints=[TAINT]), a_device("g2")]
+    text = why(
+        *nodes,
+        a_slice(devices=devices),
+        held("c1", "g2"),
+        a_slice("other", node="other", driver="net.example.com"),
+        a_claim(count=2),
+        using("c"),
+    )
+    assert text[2:] == [
+        "  claim default/c, request req-0 needs 2 devices of class gpu, at most 1 found on a node; "
+        "what is in the way:",
+        "      1  in use (1 device): n",
+        "      1  no device is published for the node: empty",
+        '      1  selector #0 of class gpu is false: device.driver == "gpu.example.com" (1 device):'
+        " other",
+        "      1  taint broken=yes:NoSchedule is not tolerated (1 device): n",
+        "         closest: gpu.example.com/n/g1 on n, beside 1 of 2: taint broken=yes:NoSchedule "
+        "is not tolerated",
+        "         to do: let the request tolerate the taint, or remove it from the device",
+    ]
+
+
+def test_why_names_the_holder_and_every_alternative():
+    either = [
+        {"name": name, "deviceClassName": "gpu", "count": count}
+        for name, count in (("two", 2), ("one", 1))
+    ]
+    claim = a_claim(requests=[{"name": "r", "firstAvailable": either}])
+    text = why(a_node("n"), a_slice(), held("c1", "gpu-0"), claim, using("c"))
+    assert [line.split(" needs ")[0] for line in text if " needs " in line] == [
+        "  claim default/c, request r/two",
+        "  claim default/c, request r/one",
+    ]
+    held_by = "in use by claim default/c1 of pod user"
+    assert any(line.endswith(f"gpu.example.com/n/gpu-0 on n: {held_by}") for line in text)
+
+
+def test_why_says_who_serves_an_extended_resource():
+    name = "example.com/gpu"
+    text = why(
+        a_node("plugin", allocatable={name: "2"}),
+        a_node("dra"),
+        a_node("neither"),
+        a_pod("full", node="plugin", requests={name: "2"}, limits={name: "2"}),
+        a_device_class("gpu", extended_resource_name=name),
+        a_slice(node="dra"),
+        held("c1", "gpu-0", "dra"),
+        a_pod(requests={name: "1"}, limits={name: "1"}),
+    )
+    assert text[3:] == [
+        "  example.com/gpu is served by a device plugin where a node has it, else by devices of "
+        "class gpu:",
+        "      1  device plugin, 0 of 2 free: plugin",
+        "      1  class gpu, 0 of 1 free: dra",
+        "  extended resource example.com/gpu of main needs 1 device of class gpu; what is in the "
+        "way:",
+        "      1  in use (1 device): dra",
+        "      1  no device is published for the node: neither",
+        "         closest: gpu.example.com/dra/gpu-0 on dra: in use by claim default/c1 of pod "
+        "user",
+        "         to do: wait until a claim frees it, add devices, or give the pod a higher "
+        "priority",
+    ]
+
+
+def test_why_shows_the_error_of_a_selector_and_where_it_fails():
+    claim = a_claim(selectors=[f'device.attributes["{DRIVER}"].model == "A100"'])
+    text = why(a_node("n"), a_slice(), claim, using("c"))
+    assert text[0].startswith("default/p: scheduling fails: ")
+    assert any(line.startswith("      1  claim default/c: selector #0: CEL") for line in text)
+
+
+def test_why_of_many_nodes_examines_a_sample(monkeypatch):
+    monkeypatch.setattr("holdfast.plugins.dynamic_resources.explanation.MAX_TRIES", 50)
+    nodes = [a_node(f"n{i:02}") for i in range(40)]
+    text = why(*nodes, a_claim(), using("c"))
+    assert text[-1] == "  devices were examined on 6 of 40 nodes; the others have similar reasons"
+
+
+def test_why_says_what_a_pod_waits_for_before_it_is_tried():
+    assert "create the claim" in why(a_node("n"), using("missing"))[1]
+    text = why(a_node("n"), a_claim(device_class="nope"), using("c"))
+    assert any("`kubectl get deviceclasses`" in line for line in text)
