@@ -1,11 +1,15 @@
 """Feature gates: the flag, what the server serves, and what the scheduler does."""
 
+import io
+import json
+
 import pytest
 from typer.testing import CliRunner
 
 from apiserver.server_fixture import start_server
 from holdfast.api.scheme import DEVICE_CLASSES, NODES
 from holdfast.cli.app import app
+from holdfast.cli.explain import explain_lines
 from holdfast.cli.snapshot import built_in_profiles, snapshot_from_objects
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
@@ -16,7 +20,15 @@ from holdfast.devices.features import Features
 from holdfast.errors import NotFound, Refused
 from holdfast.feature_gates import GATES, Feature, FeatureGates
 from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
-from holdfast.testing import a_node, a_pod, typed
+from holdfast.testing import (
+    a_claim,
+    a_device_class,
+    a_node,
+    a_pod,
+    a_slice,
+    a_taint_rule,
+    typed,
+)
 
 OFF = FeatureGates({"DynamicResourceAllocation": False})
 GROUP = "/apis/resource.k8s.io"
@@ -29,6 +41,25 @@ def pod(name):
     container = {"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}
     spec = {"containers": [container], "resourceClaims": claims}
     return {"metadata": {"name": name}, "spec": spec}
+
+
+WORKLOADS = {
+    "/apis/apps/v1/namespaces/default/deployments": ("spec",),
+    "/api/v1/namespaces/default/replicationcontrollers": ("spec",),
+    "/apis/batch/v1/namespaces/default/cronjobs": ("spec", "jobTemplate", "spec"),
+    "/api/v1/namespaces/default/podtemplates": (),
+}
+"""Kinds with pod templates, and the fields that contain the template."""
+
+
+def workload(holder, path):
+    labels = {"app": "w"}
+    body = {"template": {"metadata": {"labels": labels}, "spec": pod("w")["spec"]}}
+    if path.endswith("deployments"):
+        body["selector"] = {"matchLabels": labels}
+    for key in reversed(holder):
+        body = {key: body}
+    return {"metadata": {"name": "w"}, **body}
 
 
 @pytest.mark.parametrize(
@@ -106,6 +137,12 @@ async def test_D089_without_the_gate_the_group_is_not_served_and_new_pods_lose_c
         made = await api.create(PODS, pod("new"))
         assert "resourceClaims" not in made["spec"]
         assert "claims" not in made["spec"]["containers"][0]["resources"]
+        for path, holder in WORKLOADS.items():
+            template = await api.create(path, workload(holder, path))
+            for key in (*holder, "template", "spec"):
+                template = template[key]
+            assert "resourceClaims" not in template
+            assert "claims" not in template["containers"][0]["resources"]
         # What is stored is kept by an update.
         label = {"metadata": {"labels": {"a": "b"}}}
         kept = await api.call("PATCH", f"{PODS}/old", label, headers=MERGE)
@@ -195,12 +232,49 @@ async def test_the_gates_reach_the_server_process(tmp_path):
         await cluster.stop()
 
 
-def test_explanations_follow_the_gates():
+LIMITED = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [
+        {"pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "1ns"}}]}
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("gates", "config", "schedulable"),
+    [
+        ("", None, True),
+        ("DRADeviceTaintRules=true", None, False),
+        ("DRADeviceTaintRules=true,DynamicResourceAllocation=false", None, None),
+        ("", LIMITED, False),
+        ("DRASchedulerFilterTimeout=false", LIMITED, True),
+        ("DRADeviceTaintRules=true,DRASchedulerFilterTimeout=false", LIMITED, False),
+    ],
+)
+def test_explanations_follow_the_gates(gates, config, schedulable):
+    objects = [
+        a_node("n"),
+        a_device_class("gpu"),
+        a_slice("s", node="n", devices=2),
+        a_claim("c", constraints=[{"matchAttribute": "gpu.example.com/x"}], count=1),
+        a_taint_rule(driver="gpu.example.com"),
+        a_pod("p", resource_claims=[{"name": "c", "resourceClaimName": "c"}]),
+    ]
+    objects[2]["spec"]["devices"][0]["attributes"] = {"x": {"int": 1}}
+    line = {"objects": objects, "pod": "default/p", "config": config, "featureGates": gates}
+    out = io.BytesIO()
+    explain_lines([json.dumps(line).encode()], out)
+    answer = json.loads(out.getvalue())
+    assert answer.get("schedulable") == schedulable, answer
+
+
+def test_explanations_without_devices_ignore_claims():
     waiting = typed(a_pod("p", resource_claims=[{"name": "c", "resourceClaimName": "none"}]))
     objects = [typed(a_node("n1")), waiting]
 
-    def schedulable(gates):
-        snapshot = snapshot_from_objects(objects, "default/p", gates)
+    def schedulable(*gates):
+        snapshot = snapshot_from_objects(objects, "default/p", *gates)
         return snapshot.explain(built_in_profiles(), 0.0)["schedulable"]
 
-    assert (schedulable(None), schedulable(OFF)) == (False, True)
+    assert (schedulable(), schedulable(OFF)) == (False, True)

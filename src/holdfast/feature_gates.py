@@ -69,9 +69,8 @@ GATES: Mapping[Feature, Gate] = {
     Feature.GRANULAR_STATUS_AUTHORIZATION: Gate(
         Stage.BETA,
         requires=(Feature.DYNAMIC_RESOURCE_ALLOCATION, Feature.DEVICE_STATUS),
-        locked=True,
     ),
-    Feature.FILTER_TIMEOUT: Gate(Stage.BETA, locked=True),
+    Feature.FILTER_TIMEOUT: Gate(Stage.BETA),
 }
 _STAGES = {stage.value: stage for stage in (Stage.ALPHA, Stage.BETA)}
 _BOOLS = {

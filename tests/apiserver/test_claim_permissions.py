@@ -3,9 +3,11 @@
 import msgspec
 import pytest
 
+from apiserver.server_fixture import start_server
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.user import User
 from holdfast.client.transport import Request
+from holdfast.feature_gates import FeatureGates
 from holdfast.validation.json_fields import is_same
 from validation.device_builders import CLAIMS, DRIVER, claim, expression, term
 from validation.device_statuses import consumer, device_status, status
@@ -62,6 +64,14 @@ async def test_D088_allocating_needs_the_right_to_bind_claims(claims):
     await grant(claims, "bind", ["resourceclaims/binding"], ["update"])
     answer = await put(claims, status())
     assert answer.status == 200, answer.body
+
+
+async def test_D089_without_the_gate_the_right_on_the_status_is_enough(tmp_path):
+    gates = FeatureGates.parse("DRAResourceClaimGranularStatusAuthorization=false")
+    async with start_server(tmp_path, feature_gates=gates) as api:
+        await api.create(CLAIMS, claim())
+        await grant(api, "status", ["resourceclaims/status"], ["update"])
+        assert (await put(api, status())).status == 200
 
 
 async def test_D088_a_patch_needs_the_right_to_patch(claims):

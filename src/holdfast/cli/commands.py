@@ -96,6 +96,15 @@ Gates = Annotated[
         help="Turn features on or off, by Kubernetes' names, such as DRADeviceTaintRules=true.",
     ),
 ]
+SchedulerGates = Annotated[
+    str,
+    typer.Option(
+        "--feature-gates",
+        metavar="NAME=BOOL,...",
+        help="Feature gates of the cluster's scheduler; default: those of the embedded cluster, "
+        "else Kubernetes' defaults.",
+    ),
+]
 OutputOption = Annotated[
     Output,
     typer.Option("-o", "--output", metavar="FORMAT", help="text (for people) or json."),
@@ -262,6 +271,7 @@ def why(
     namespace: NamespaceOption = "default",
     kubeconfig: Kubeconfig = None,
     config: SchedulerConfig = None,
+    feature_gates: SchedulerGates = "",
     output: OutputOption = Output.text,
 ) -> None:
     """Explain why a pod is on its node, or has none.
@@ -271,7 +281,8 @@ def why(
     """
     from holdfast.cli.why_command import explain_pod
 
-    explain_pod(pod if "/" in pod else f"{namespace}/{pod}", kubeconfig, config, output.value)
+    key = pod if "/" in pod else f"{namespace}/{pod}"
+    explain_pod(key, kubeconfig, config, feature_gates, output.value)
 
 
 def explain(
@@ -296,18 +307,20 @@ def explain(
             help="Time of the decision, such as 2026-01-31T12:00:00Z; default: now.",
         ),
     ] = "",
+    feature_gates: Gates = "",
     output: OutputOption = Output.text,
     batch: Annotated[
         bool,
         typer.Option(
             "--batch",
             help='Read JSON lines from standard input: {"objects": [...], "pod": '
-            '"NAMESPACE/NAME"}, optionally with config, preempt and now; write one line each.',
+            '"NAMESPACE/NAME"}, optionally with config, preempt, now and featureGates; write one '
+            "line each.",
         ),
     ] = False,
 ) -> None:
     """Explain a scheduling decision from a file of API objects; no cluster is needed."""
-    if batch and (snapshot or pod or config or preempt or now):
+    if batch and (snapshot or pod or config or preempt or now or feature_gates):
         raise typer.BadParameter("--batch takes no other flag: each line has its own fields.")
     if not batch and not (snapshot and pod):
         raise typer.BadParameter("Give --snapshot FILE and --pod NAMESPACE/NAME, or --batch.")
@@ -316,5 +329,7 @@ def explain(
     if batch:
         explain_lines(sys.stdin.buffer, sys.stdout.buffer)
         return
-    code = explain_file(snapshot, pod, config, preempt=preempt, now=now, output=output.value)
+    code = explain_file(
+        snapshot, pod, config, feature_gates, preempt=preempt, now=now, output=output.value
+    )
     raise typer.Exit(code)

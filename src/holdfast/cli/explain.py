@@ -21,6 +21,7 @@ from holdfast.clock import SystemClock
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.reading import Configuration, read
 from holdfast.errors import BadRequest, HoldfastError
+from holdfast.feature_gates import FeatureGates
 
 log = logging.getLogger(__name__)
 Explanation = dict[str, Any]
@@ -28,7 +29,7 @@ WRONG_INPUT = 2
 """The exit code when an object or the request is invalid."""
 
 
-class ExplainRequest(msgspec.Struct, frozen=True):
+class ExplainRequest(msgspec.Struct, frozen=True, rename="camel"):
     """One line of ``--batch``."""
 
     objects: list[msgspec.Raw] | None = None
@@ -36,6 +37,7 @@ class ExplainRequest(msgspec.Struct, frozen=True):
     config: msgspec.Raw = msgspec.Raw(b"null")
     preempt: bool | None = None
     now: str | None = None
+    feature_gates: str = ""
 
 
 _question = msgspec.json.Decoder(ExplainRequest)
@@ -43,13 +45,20 @@ _encode = msgspec.json.Encoder().encode
 
 
 def explain_file(
-    snapshot: str, pod: str, config: Path | None, *, preempt: bool, now: str | None, output: str
+    snapshot: str,
+    pod: str,
+    config: Path | None,
+    gates: str,
+    *,
+    preempt: bool,
+    now: str | None,
+    output: str,
 ) -> int:
     """Print the explanation of one decision; return the exit code; ``-`` is standard input."""
     try:
         documents = parse_documents(_text_of(snapshot))
         chosen = load_configuration(config)
-        answer = read_snapshot(documents, pod).explain(
+        answer = read_snapshot(documents, pod, FeatureGates.parse(gates)).explain(
             chosen.profiles, _time(now), preempt=preempt, extenders=chosen.extenders
         )
     except HoldfastError as error:
@@ -83,7 +92,8 @@ def _answer(line: bytes) -> Explanation:
         pod = question.pod
         if not pod:
             raise BadRequest("pod: Required value")
-        snapshot = read_snapshot(_objects(question), pod)
+        gates = FeatureGates.parse(question.feature_gates)
+        snapshot = read_snapshot(_objects(question), pod, gates)
         chosen = _configuration(bytes(question.config))
         return snapshot.explain(
             chosen.profiles, _time(question.now), preempt=bool(question.preempt),

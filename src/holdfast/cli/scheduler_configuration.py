@@ -35,7 +35,10 @@ def load_configuration_of_cluster(
     return load_configuration(Path(recorded) if recorded else path)
 
 
-def feature_gates_of_cluster(url: str, kubeconfig: Path | None) -> FeatureGates:
-    """Return the gates of this user's embedded cluster at a URL; the defaults for any other."""
-    cluster = running_cluster.find_by_url(url, kubeconfig)
-    return FeatureGates.parse(cluster.feature_gates if cluster else "")
+def feature_gates_of_cluster(url: str, kubeconfig: Path | None, chosen: str = "") -> FeatureGates:
+    """Return the gates that the scheduler of the cluster at a URL probably has.
+
+    ``chosen`` comes first, then those of this user's embedded cluster, then the defaults.
+    """
+    cluster = None if chosen else running_cluster.find_by_url(url, kubeconfig)
+    return FeatureGates.parse(cluster.feature_gates if cluster else chosen)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import SYSTEM_PRIORITIES, PriorityClass
@@ -29,6 +30,7 @@ from holdfast.plugins import default_profiles
 
 log = logging.getLogger(__name__)
 built_in_profiles = cache(default_profiles)
+DEFAULT_GATES = FeatureGates()
 _ORDER = {"Namespace": 0, "Node": 0, "Pod": 2}
 
 
@@ -98,18 +100,20 @@ def _policies(world: World, pod_info: PodInfo) -> dict[str, Any]:
     return {"resourcePolicies": found}
 
 
-def read_snapshot(documents: Iterable[Manifest], pod: str) -> Snapshot:
+def read_snapshot(
+    documents: Iterable[Manifest], pod: str, gates: FeatureGates = DEFAULT_GATES
+) -> Snapshot:
     """Decode every document and build a world of all objects except the pod."""
     known: dict[tuple[str, str], tuple[Object, Manifest]] = {}
     for document in documents:
         obj = read_object(document)
         if obj is not None:
             known[obj.kind, obj.key] = (obj, document)  # the last of several versions counts
-    return _assemble(known.values(), pod)
+    return _assemble(known.values(), pod, gates)
 
 
 def snapshot_from_objects(
-    objects: Iterable[Object], pod: str, gates: FeatureGates | None = None
+    objects: Iterable[Object], pod: str, gates: FeatureGates = DEFAULT_GATES
 ) -> Snapshot:
     """Build a snapshot of objects listed from an API server.
 
@@ -119,11 +123,11 @@ def snapshot_from_objects(
 
 
 def _assemble(
-    found: Iterable[tuple[Object, Manifest | None]], pod: str, gates: FeatureGates | None = None
+    found: Iterable[tuple[Object, Manifest | None]], pod: str, gates: FeatureGates
 ) -> Snapshot:
     """Build the world and find the pod; raise BadRequest if it is missing or has finished."""
     key = pod if "/" in pod else f"default/{pod}"
-    world, wanted = _world(found, key, gates or FeatureGates())
+    world, wanted = _world(found, key, gates)
     if wanted is None:
         raise BadRequest(f'pod "{key}" is not among the objects')
     if wanted.finished:
@@ -131,9 +135,9 @@ def _assemble(
     return Snapshot(world, wanted)
 
 
-def build_world(objects: Iterable[Object], gates: FeatureGates | None = None) -> World:
+def build_world(objects: Iterable[Object], gates: FeatureGates = DEFAULT_GATES) -> World:
     """Build a world of objects listed from an API server; invalid ones are ignored."""
-    return _world(((obj, None) for obj in objects), "", gates or FeatureGates())[0]
+    return _world(((obj, None) for obj in objects), "", gates)[0]
 
 
 def _world(
@@ -143,10 +147,13 @@ def _world(
     nodes = NodeTable()
     world = World(nodes, devices=Inventory(nodes, Features.of(gates)))
     devices = gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION)
+    rules = gates.enabled(Feature.DEVICE_TAINT_RULES)
     ordered = sorted(found, key=lambda pair: _ORDER.get(pair[0].kind, 1))
     priority_of = _Priorities(obj for obj, _ in ordered)
     wanted: Pod | None = None
     for obj, document in ordered:
+        if isinstance(obj, DeviceTaintRule) and not rules:
+            continue
         stored = priority_of.with_priority(obj) if isinstance(obj, Pod) else obj
         if isinstance(stored, Pod) and not devices:
             stored = without_claims(stored)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.cli.connection import SCHEDULING_RESOURCES, connect, list_all
+from holdfast.cli.connection import connect, list_all
 from holdfast.cli.explain import print_answer
 from holdfast.cli.scheduler_configuration import (
     feature_gates_of_cluster,
@@ -16,20 +16,23 @@ from holdfast.cli.scheduler_configuration import (
 from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.clock import SystemClock
 from holdfast.errors import NotFound, Refused
-from holdfast.feature_gates import Feature
 
 
-def explain_pod(pod: str, kubeconfig: Path | None, config: Path | None, output: str) -> None:
+def explain_pod(
+    pod: str, kubeconfig: Path | None, config: Path | None, gates: str, output: str
+) -> None:
     """Print why a pod (``namespace/name``) is on its node, or has none."""
-    answer = asyncio.run(_explain(pod, kubeconfig, config))
+    answer = asyncio.run(_explain(pod, kubeconfig, config, gates))
     print_answer(answer, output)
 
 
-async def _explain(key: str, kubeconfig: Path | None, config: Path | None) -> dict[str, Any]:
+async def _explain(
+    key: str, kubeconfig: Path | None, config: Path | None, chosen: str
+) -> dict[str, Any]:
     namespace, _, name = key.partition("/")
     async with connect(kubeconfig, "holdfast-why") as (client, endpoint):
         configuration = load_configuration_of_cluster(endpoint.url, kubeconfig, config)
-        gates = feature_gates_of_cluster(endpoint.url, kubeconfig)
+        gates = feature_gates_of_cluster(endpoint.url, kubeconfig, chosen)
         try:
             found = await client.get(scheme.PODS, name, namespace)
         except NotFound as missing:
@@ -37,9 +40,7 @@ async def _explain(key: str, kubeconfig: Path | None, config: Path | None) -> di
                 f'there is no pod "{name}" in namespace "{namespace}" at {endpoint.url}: '
                 "`kubectl get pods -A` lists them; -n names the namespace"
             ) from missing
-        rules = gates.enabled(Feature.DEVICE_TAINT_RULES)
-        additional = (scheme.DEVICE_TAINT_RULES,) if rules else ()
-        objects = await list_all(client, (*SCHEDULING_RESOURCES, *additional))
+        objects = await list_all(client)
     answer = snapshot_from_objects(objects, key, gates).explain(
         configuration.profiles, SystemClock().now(), preempt=True,
         extenders=configuration.extenders,

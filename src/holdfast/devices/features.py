@@ -22,6 +22,7 @@ class Features:
     consumable_capacity: bool = True
     list_attributes: bool = False
     extended_resource: bool = True
+    filter_timeout: bool = True
 
     @classmethod
     def of(cls, gates: FeatureGates) -> Features:
@@ -36,6 +37,7 @@ class Features:
             consumable_capacity=on(Feature.CONSUMABLE_CAPACITY),
             list_attributes=on(Feature.LIST_ATTRIBUTES),
             extended_resource=on(Feature.EXTENDED_RESOURCE),
+            filter_timeout=on(Feature.FILTER_TIMEOUT),
         )
 
 

@@ -12,6 +12,7 @@ from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.descriptor import KindDescriptor, new_object_check, selectable_fields
+from holdfast.apiserver.kinds.admission import gated_fields
 from holdfast.apiserver.kinds.printers import workloads
 from holdfast.apiserver.kinds.unimplemented_pod_fields import TEMPLATE_FIELDS
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
@@ -108,6 +109,7 @@ KINDS = (
             "apps", "daemonsets", "DaemonSet", short=("ds",), categories=("all",), parts=("status",)
         ),
         list_limits=_LISTS,
+        admission_plugins=(gated_fields.WORKLOAD,),
         checks=_CHECKS,
         printer=workloads.DAEMON_SET,
         has_generation=True,
@@ -118,6 +120,7 @@ KINDS = (
     KindDescriptor(
         scheme.DEPLOYMENTS,
         list_limits=_LISTS,
+        admission_plugins=(gated_fields.WORKLOAD,),
         checks=_CHECKS,
         immutable_fields=("spec.selector",),
         printer=workloads.DEPLOYMENT,
@@ -127,6 +130,7 @@ KINDS = (
     KindDescriptor(
         scheme.REPLICASETS,
         list_limits=_LISTS,
+        admission_plugins=(gated_fields.WORKLOAD,),
         checks=_CHECKS,
         immutable_fields=("spec.selector",),
         printer=workloads.REPLICA_SET,
@@ -137,6 +141,7 @@ KINDS = (
     KindDescriptor(
         scheme.STATEFULSETS,
         list_limits=_LISTS,
+        admission_plugins=(gated_fields.WORKLOAD,),
         checks=_CHECKS,
         printer=workloads.STATEFUL_SET,
         has_generation=True,

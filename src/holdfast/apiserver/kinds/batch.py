@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.apiserver.descriptor import DeletionStrategy, KindDescriptor, SelectableField
+from holdfast.apiserver.kinds.admission import gated_fields
 from holdfast.apiserver.kinds.printers import workloads
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
@@ -15,6 +16,7 @@ KINDS = (
             "batch", "cronjobs", "CronJob", short=("cj",), categories=("all",), parts=("status",)
         ),
         list_limits=tree_of(list_limits.CRON_JOB),
+        admission_plugins=(gated_fields.CRON_JOB,),
         printer=workloads.CRON_JOB,
         has_generation=True,
         unimplemented=UnimplementedFeatures(
@@ -24,6 +26,7 @@ KINDS = (
     KindDescriptor(
         untyped_resource("batch", "jobs", "Job", categories=("all",), parts=("status",)),
         list_limits=tree_of(list_limits.WORKLOAD),
+        admission_plugins=(gated_fields.WORKLOAD,),
         printer=workloads.JOB,
         selectable_fields={
             "status.successful": SelectableField(("status", "succeeded"), absent="0")

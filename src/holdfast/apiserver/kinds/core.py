@@ -249,6 +249,7 @@ KINDS = (
     KindDescriptor(
         untyped_resource("", "podtemplates", "PodTemplate"),
         list_limits=tree_of(list_limits.POD_TEMPLATE),
+        admission_plugins=(gated_fields.POD_TEMPLATE,),
         printer=pods.POD_TEMPLATE,
         deletion=_RETURNS_OBJECT,
         has_generation=True,
@@ -256,6 +257,7 @@ KINDS = (
     KindDescriptor(
         scheme.REPLICATION_CONTROLLERS,
         list_limits=tree_of(list_limits.REPLICATION_CONTROLLER),
+        admission_plugins=(gated_fields.WORKLOAD,),
         printer=workloads.REPLICATION_CONTROLLER,
         selectable_fields=selectable_fields("status.replicas", absent="0"),
         deletion=DeletionStrategy(orphans_by_default=True),

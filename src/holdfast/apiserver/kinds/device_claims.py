@@ -14,6 +14,7 @@ from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.user import SERVICE_ACCOUNT
 from holdfast.errors import Cause
+from holdfast.feature_gates import Feature
 from holdfast.store import ObjectKey
 from holdfast.validation.json_fields import Raw, is_same, list_at, map_at, maps_at, text_at
 from holdfast.validation.resource_claim_status import (
@@ -57,9 +58,10 @@ def check_claim_request(op: Operation, new: JsonObject, old: JsonObject | None) 
     elif op.request_info.subresource == "status":
         status, before = map_at(new, "status"), map_at(old, "status")
         yield from _check_admin_results(op, status, before)
-        yield from _check_binding(op, status, before)
-        if status.get("allocation") is not None:
-            yield from _check_drivers(op, status, before)
+        if op.context.feature_gates.enabled(Feature.GRANULAR_STATUS_AUTHORIZATION):
+            yield from _check_binding(op, status, before)
+            if status.get("allocation") is not None:
+                yield from _check_drivers(op, status, before)
         yield from check_claim_status(new, old)
 
 

@@ -23,7 +23,7 @@ from holdfast.devices.device_map import MappedDevice, MappedPool, holders_by_dev
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.inventory import Inventory
 from holdfast.errors import Refused
-from holdfast.feature_gates import FeatureGates
+from holdfast.feature_gates import Feature, FeatureGates
 
 T = TypeVar("T")
 
@@ -52,7 +52,9 @@ class Listing:
 
 def choose(objects: Sequence[Object], gates: FeatureGates, which: Filter) -> Listing:
     """Return the devices to list, and the problems of those of the driver, node and class."""
-    inventory: Inventory = build_world(objects, gates).devices
+    # Rules are listed where they are served: a gate of another cluster's scheduler is not known.
+    with_rules = FeatureGates({**gates.chosen, Feature.DEVICE_TAINT_RULES: True})
+    inventory: Inventory = build_world(objects, with_rules).devices
     nodes = {obj.name: obj for obj in objects if isinstance(obj, Node)}
     every = map_devices(inventory)
     chosen = [pool for pool in every if which.driver in ("", pool.id[0])]

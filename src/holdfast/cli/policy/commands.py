@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import Kubeconfig, NamespaceOption, Output, OutputOption, SchedulerConfig
+from holdfast.cli.commands import (
+    Kubeconfig,
+    NamespaceOption,
+    Output,
+    OutputOption,
+    SchedulerConfig,
+    SchedulerGates,
+)
 from holdfast.cli.usage import Command, Group
 
 app = typer.Typer(
@@ -76,6 +83,7 @@ def why(
     ] = "",
     kubeconfig: Kubeconfig = None,
     config: SchedulerConfig = None,
+    feature_gates: SchedulerGates = "",
     output: OutputOption = Output.text,
 ) -> None:
     """Explain where the next pod of the resource policy NAME is placed, and why not elsewhere.
@@ -88,4 +96,4 @@ def why(
         raise typer.BadParameter("Give --pod or --for, not both.")
     from holdfast.cli.policy.why import run
 
-    run(name, namespace, pod, target, kubeconfig, config, output.value)
+    run(name, namespace, pod, target, kubeconfig, config, feature_gates, output.value)

@@ -24,12 +24,16 @@ from holdfast.cli.explanation_text import (
 from holdfast.cli.policy.next_pod import NextPod, pod_named, pod_of_workload, usual_next_pod
 from holdfast.cli.policy.reading import compile_one, require_usage, split_name
 from holdfast.cli.policy.unit_text import resources_text
-from holdfast.cli.scheduler_configuration import load_configuration_of_cluster
-from holdfast.cli.snapshot import snapshot_from_objects
+from holdfast.cli.scheduler_configuration import (
+    feature_gates_of_cluster,
+    load_configuration_of_cluster,
+)
+from holdfast.cli.snapshot import DEFAULT_GATES, snapshot_from_objects
 from holdfast.cli.table import join_names
 from holdfast.cli.workloads import read_pod_maker
 from holdfast.clock import SystemClock
 from holdfast.configuration.reading import Configuration
+from holdfast.feature_gates import FeatureGates
 
 Json = dict[str, Any]
 
@@ -41,32 +45,32 @@ def run(
     target: str,
     kubeconfig: Path | None,
     config: Path | None,
+    gates: str,
     output: str,
 ) -> None:
     """Print where the next pod of a policy is placed, and why not elsewhere."""
     where = split_name(name, namespace)
     now = SystemClock().now()
-    policy, next_pod, objects, configuration = asyncio.run(
-        _read(*where, pod, target, kubeconfig, config, now)
-    )
-    answer = explain(policy, next_pod, objects, configuration, now)
+    answer = asyncio.run(_explain(*where, pod, target, kubeconfig, config, gates, now))
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(answer)).decode())
     else:
         print("\n".join(answer["lines"]))
 
 
-async def _read(
+async def _explain(
     namespace: str,
     name: str,
     pod: str,
     target: str,
     kubeconfig: Path | None,
     config: Path | None,
+    gates: str,
     now: float,
-) -> tuple[Policy, NextPod, list[Object], Configuration]:
+) -> Json:
     async with connect(kubeconfig, "holdfast-policy") as (client, endpoint):
         configuration = load_configuration_of_cluster(endpoint.url, kubeconfig, config)
+        features = feature_gates_of_cluster(endpoint.url, kubeconfig, gates)
         objects = await list_all(client)
         policy = require_usage(compile_one(objects, namespace, name, endpoint.url)).policy
         if pod:
@@ -76,7 +80,7 @@ async def _read(
             chosen = pod_of_workload(policy, maker, target, now)
         else:
             chosen = usual_next_pod(policy, objects, now)
-    return policy, chosen, objects, configuration
+    return explain(policy, chosen, objects, configuration, now, features)
 
 
 def explain(
@@ -85,11 +89,12 @@ def explain(
     objects: Sequence[Object],
     configuration: Configuration,
     now: float,
+    gates: FeatureGates = DEFAULT_GATES,
 ) -> Json:
     """Schedule the pod and return the result, unit by unit, and as lines of text."""
     pod = next_pod.pod
     others = [obj for obj in objects if not (isinstance(obj, Pod) and obj.key == pod.key)]
-    decision = snapshot_from_objects([*others, pod], pod.key).explain(
+    decision = snapshot_from_objects([*others, pod], pod.key, gates).explain(
         configuration.profiles, now, preempt=True, extenders=configuration.extenders
     ) | {"nodeName": pod.spec.node_name or None}
     usage = usage_of(

@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import Kubeconfig, NamespaceOption, Output, OutputOption, SchedulerConfig
+from holdfast.cli.commands import (
+    Kubeconfig,
+    NamespaceOption,
+    Output,
+    OutputOption,
+    SchedulerConfig,
+    SchedulerGates,
+)
 from holdfast.cli.usage import Command, Group, at_least, parse_seconds
 
 app = typer.Typer(
@@ -113,6 +120,7 @@ def why(
     name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)],
     kubeconfig: Kubeconfig = None,
     config: SchedulerConfig = None,
+    feature_gates: SchedulerGates = "",
     output: OutputOption = Output.text,
 ) -> None:
     """Explain the state of the reservation NAME.
@@ -122,7 +130,7 @@ def why(
     """
     from holdfast.cli.reservation.why import run
 
-    run(name, kubeconfig, config, output.value)
+    run(name, kubeconfig, config, feature_gates, output.value)
 
 
 @app.command(

@@ -19,32 +19,36 @@ from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.reservation.listing import ends, owners_of, trouble
-from holdfast.cli.scheduler_configuration import load_configuration_of_cluster
-from holdfast.cli.snapshot import Snapshot, build_world
+from holdfast.cli.scheduler_configuration import (
+    feature_gates_of_cluster,
+    load_configuration_of_cluster,
+)
+from holdfast.cli.snapshot import DEFAULT_GATES, Snapshot, build_world
 from holdfast.cli.table import format_duration, list_amounts
 from holdfast.clock import SystemClock
 from holdfast.engine.profile import Profile
 from holdfast.errors import NotFound, Refused, aggregate_message
+from holdfast.feature_gates import FeatureGates
 from holdfast.validation.reservation import check_reservation
 
 Profiles = Mapping[str, Profile]
 
 
-def run(name: str, kubeconfig: Path | None, config: Path | None, output: str) -> None:
+def run(name: str, kubeconfig: Path | None, config: Path | None, gates: str, output: str) -> None:
     """Print the explanation of a reservation."""
-    found, objects, profiles = asyncio.run(_read(name, kubeconfig, config))
-    answer = explain(found, objects, profiles, SystemClock().now())
+    answer = asyncio.run(_explain(name, kubeconfig, config, gates))
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(answer)).decode())
     else:
         print("\n".join(answer["lines"]))
 
 
-async def _read(
-    name: str, kubeconfig: Path | None, config: Path | None
-) -> tuple[Reservation, list[Object], Profiles]:
+async def _explain(
+    name: str, kubeconfig: Path | None, config: Path | None, chosen: str
+) -> dict[str, Any]:
     async with connect(kubeconfig, "holdfast-reservation") as (client, endpoint):
         profiles = load_configuration_of_cluster(endpoint.url, kubeconfig, config).profiles
+        gates = feature_gates_of_cluster(endpoint.url, kubeconfig, chosen)
         try:
             found = await client.get(scheme.RESERVATIONS, name)
         except NotFound as missing:
@@ -52,16 +56,21 @@ async def _read(
                 f'there is no reservation "{name}" at {endpoint.url}: '
                 "`holdfast reservation list` lists them"
             ) from missing
-        return found, await list_all(client), profiles
+        objects = await list_all(client)
+    return explain(found, objects, profiles, SystemClock().now(), gates)
 
 
 def explain(
-    found: Reservation, objects: Sequence[Object], profiles: Profiles, now: float
+    found: Reservation,
+    objects: Sequence[Object],
+    profiles: Profiles,
+    now: float,
+    gates: FeatureGates = DEFAULT_GATES,
 ) -> dict[str, Any]:
     """Return the explanation as lines, and the decision for a reservation without a node."""
     answer: dict[str, Any] = {"reservation": found.name, "phase": found.phase}
     if found.phase == PENDING:
-        decision, lines = _without_a_node(found, objects, profiles, now)
+        decision, lines = _without_a_node(found, objects, profiles, now, gates)
         answer |= {"decision": decision}
     elif found.phase in FINAL:
         lines = [_end(found, now)]
@@ -72,7 +81,11 @@ def explain(
 
 
 def _without_a_node(
-    found: Reservation, objects: Sequence[Object], profiles: Profiles, now: float
+    found: Reservation,
+    objects: Sequence[Object],
+    profiles: Profiles,
+    now: float,
+    gates: FeatureGates,
 ) -> tuple[dict[str, Any] | None, list[str]]:
     head = f"{found.name} has no node, ends {ends(found, now)}"
     if found.metadata.deletion_timestamp:
@@ -86,7 +99,7 @@ def _without_a_node(
         names = ", ".join(profiles)
         return None, [f"{head}: spec.template.spec.schedulerName is {found.scheduler_name}; "
                       f"Holdfast schedules those of {names}"]  # fmt: skip
-    snapshot = Snapshot(build_world(objects), reserve_pod(found), is_reserve_pod=True)
+    snapshot = Snapshot(build_world(objects, gates), reserve_pod(found), is_reserve_pod=True)
     decision = snapshot.explain(profiles, now, preempt=True) | {"pod": found.name}
     if decision["schedulable"]:
         return decision, [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -132,8 +133,11 @@ class DynamicResources:
         if reason := next(filter(None, (_claim_error(c, inventory) for c in claims)), ""):
             return Reject(Code.UNRESOLVABLE, (reason,))
         old_claim = inventory.claims.extended_claim_of(pod.pod) if extended else None
+        limits = self._limits
+        if not inventory.features.filter_timeout:
+            limits = replace(limits, steps=0)
         state = DynamicResourcesState(
-            pod, inventory, view.nodes, view.now, self._limits, claims, extended, old_claim
+            pod, inventory, view.nodes, view.now, limits, claims, extended, old_claim
         )
         alternatives = any(r.first_available for c in claims for r in c.spec.devices.requests)
         return state if alternatives else PreFilterState(state, scores=False)
@@ -226,7 +230,7 @@ class DynamicResources:
             return None
         inventory = state.inventory
         try:
-            found = unallocated.solve(placement.row, inventory, state.nodes, self._limits.steps)
+            found = unallocated.solve(placement.row, inventory, state.nodes, state.limits.steps)
         except AllocationError as failure:
             return Reject(Code.ERROR, (failure.message,))
         if found is None:

@@ -119,15 +119,26 @@ RESOURCE_CLAIM = gated_fields(
     }
 )
 RESOURCE_CLAIM_TEMPLATE = gated_fields(_claim("spec.spec."))
+_pod = _names("spec.")(
+    "resourceClaims",
+    *(
+        f"{containers}.[].resources.claims"
+        for containers in ("containers", "initContainers", "ephemeralContainers")
+    ),
+)
 POD = gated_fields(
     {
-        Feature.DYNAMIC_RESOURCE_ALLOCATION: (
-            "spec.resourceClaims",
-            *(
-                f"spec.{containers}.[].resources.claims"
-                for containers in ("containers", "initContainers", "ephemeralContainers")
-            ),
-        ),
+        Feature.DYNAMIC_RESOURCE_ALLOCATION: _pod,
         Feature.EXTENDED_RESOURCE: ("status.extendedResourceClaimStatus",),
     }
 )
+
+
+def _template(prefix: str) -> AdmissionPlugin:
+    """Return the plugin of a kind with a pod template at a path."""
+    return gated_fields({Feature.DYNAMIC_RESOURCE_ALLOCATION: _names(prefix)(*_pod)})
+
+
+POD_TEMPLATE = _template("template.")
+WORKLOAD = _template("spec.template.")
+CRON_JOB = _template("spec.jobTemplate.spec.template.")
