@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.api.scheme import NODES, PODS, RESOURCE_CLAIMS
+from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.engine.explanation import explain
 from holdfast.plugins import default_profiles
 from holdfast.testing import (
@@ -105,19 +105,6 @@ async def test_all_users_of_a_shared_claim_are_evicted_together(cluster):
     await cluster.advance(60)
     assert await cluster.node_of("urgent") == "n1"
     assert await names(cluster) == {"urgent"}
-
-
-async def test_no_more_pods_than_needed_are_evicted_while_victims_terminate(gpus):
-    for name in "abcd":
-        await gpus.create(asking(name, "low"))
-    await gpus.create(asking("urgent", "high", "2"))
-    for _ in range(40):
-        # Something else happens all the time, so that the pod is tried again.
-        await gpus.create(a_node("other"), settle=True)
-        await gpus.client.delete(NODES, "other")
-        await gpus.advance(1)
-    assert await gpus.node_of("urgent")
-    assert len(await names(gpus)) == 3
 
 
 async def test_cpu_and_devices_are_freed_together(cluster):

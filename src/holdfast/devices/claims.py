@@ -8,12 +8,12 @@ a pod, or raises why the pod has to wait.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim
 from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.devices.allocated_devices import AllocatedDevices, allocated_results
-from holdfast.devices.slices import DeviceId
+from holdfast.devices.slices import DeviceId, PoolId
 from holdfast.errors import HoldfastError
 
 _REMEMBERED_DELETIONS = 4096
@@ -27,6 +27,7 @@ class Claims:
         self._by_key: dict[str, ResourceClaim] = {}
         self._in_flight: dict[str, ResourceClaim] = {}
         self._extended: dict[str, set[str]] = {}
+        self._in_pool: dict[PoolId, dict[str, ResourceClaim]] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
         self.allocated_devices = AllocatedDevices()
 
@@ -37,6 +38,15 @@ class Claims:
     def all(self) -> tuple[ResourceClaim, ...]:
         """Return every claim as stored, without allocations in flight."""
         return tuple(self._by_key.values())
+
+    def in_pool(self, pool: PoolId) -> Collection[ResourceClaim]:
+        """Return the claims that are stored with devices of a pool."""
+        return self._in_pool.get(pool, {}).values()
+
+    @property
+    def has_in_flight(self) -> bool:
+        """Whether an allocation is being written."""
+        return bool(self._in_flight)
 
     def including_in_flight(self) -> list[ResourceClaim]:
         """Return every claim; those in flight with the allocation that is being written."""
@@ -57,6 +67,8 @@ class Claims:
         if known is not None:
             self._drop(known)
         self._by_key[claim.key] = claim
+        for pool in _pools(claim):
+            self._in_pool.setdefault(pool, {})[claim.key] = claim
         if owner := _extended_claim_owner(claim):
             self._extended.setdefault(owner, set()).add(claim.key)
             if claim.status.allocation is not None:
@@ -103,6 +115,7 @@ class Claims:
         copy = Claims(on_change)
         copy._by_key, copy._in_flight = dict(self._by_key), dict(self._in_flight)
         copy._extended = {uid: set(keys) for uid, keys in self._extended.items()}
+        copy._in_pool = {pool: dict(claims) for pool, claims in self._in_pool.items()}
         copy._deleted = self._deleted.copy()
         copy.allocated_devices = self.allocated_devices.copy()
         return copy
@@ -113,6 +126,10 @@ class Claims:
 
     def _drop(self, known: ResourceClaim) -> None:
         del self._by_key[known.key]
+        for pool in _pools(known):
+            del self._in_pool[pool][known.key]
+            if not self._in_pool[pool]:
+                del self._in_pool[pool]
         if owner := _extended_claim_owner(known):
             self._extended[owner].discard(known.key)
             if not self._extended[owner]:
@@ -129,6 +146,11 @@ class Claims:
         for result in allocated_results(claim):
             self.allocated_devices.deallocate(result)
             self._on_change((result.driver, result.pool, result.device))
+
+
+def _pools(claim: ResourceClaim) -> set[PoolId]:
+    """Return the pools of the devices that are allocated to a claim."""
+    return {(result.driver, result.pool) for result in allocated_results(claim)}
 
 
 def in_flight_uid(pod_uid: str) -> str:

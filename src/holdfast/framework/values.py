@@ -217,6 +217,12 @@ class PostFilterResult:
     """(reason, message) of warning events to record for the pod."""
     victims_terminating: bool = False
     """Nothing is to be done: victims of an earlier preemption still terminate."""
+    violations: int = 0
+    """How many of the victims violate a PodDisruptionBudget."""
+    unless_cheaper: bool = False
+    """Further plugins are called after PASS, too: one whose victims cost less is preferred."""
+    requeueing_plugins: frozenset[str] = frozenset()
+    """Plugins whose queueing hints requeue the pod, besides those that rejected a node."""
 
 
 @dataclass(slots=True)
@@ -242,3 +248,5 @@ class Placement:
     """Node that the pod was nominated to before."""
     abort_reason: str = ""
     """If not "": why the pod must not be bound any more."""
+    pod_is_deleted: bool = False
+    """Set before ``undo_pre_bind`` if the pod was deleted during its binding cycle."""

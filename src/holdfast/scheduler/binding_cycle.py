@@ -139,6 +139,7 @@ class BindingCycle:
                 assumed_pod.queued.pod_info,
             )
             if found.node != placement.node:
+                placement.pod_is_deleted = not found.node and found.pending is None
                 await undo(self.call_runner, placement, failure)
                 took = self.call_runner.clock.monotonic() - began
                 self._requeue_unbound(assumed_pod, found, str(failure), took)

@@ -213,9 +213,10 @@ def scheduling_failure(
     result = run_post_filter_plugins_by_tier(profile, rejection, now)
     if not rejection.nodes:
         result = CLEAR_NOMINATION
+    requeueing = frozenset() if result is None else result.requeueing_plugins
     failure = SchedulingFailure(
         fit_error(rejection, result),
-        rejection.unschedulable_plugins,
+        rejection.unschedulable_plugins | requeueing,
         rejection.pending_plugins,
         result,
         retry_at=rejection.retry_at,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar, overload
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
 from holdfast.api.field_errors import invalid
 from holdfast.columns.pod_info import PodInfo
+from holdfast.engine.lazy_sequence import LazySequence
 from holdfast.engine.preemption import (
     VICTIM_TERMINATING,
     cost_of,
@@ -34,7 +35,6 @@ from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS
 NO_CANDIDATE = "preemption: no candidate node for preemption"
 WAITING = "waiting for the preemption for this pod to be finished"
 PERCENTAGE, ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
-T = TypeVar("T")
 
 
 class PreemptionArgs(PluginArgs, frozen=True):
@@ -106,6 +106,7 @@ class DefaultPreemption:
             self.name, nominated_node=best.node, victims=best.victims, code=Code.PASS,
             candidates=LazySequence(search.candidates),
             tied_nodes=LazySequence(lambda: [names[row] for row in rows]),
+            violations=best.violations,
         )  # fmt: skip
 
     def _agreed(
@@ -123,7 +124,7 @@ class DefaultPreemption:
         tied = [c.node for c, cost in zip(candidates, costs, strict=True) if cost == min(costs)]
         return PostFilterResult(
             self.name, nominated_node=best.node, victims=best.victims, code=Code.PASS,
-            candidates=tuple(candidates), tied_nodes=tuple(tied),
+            candidates=tuple(candidates), tied_nodes=tuple(tied), violations=best.violations,
         )  # fmt: skip
 
     def _no_candidates(
@@ -173,39 +174,3 @@ def _node_with_terminating_victims(
             if isinstance(outcome, Candidate) and all(v.terminating for v in outcome.victims):
                 return outcome.node
     return ""
-
-
-class LazySequence(Sequence[T]):
-    """A sequence that calls ``make`` for its items when they are first used."""
-
-    __slots__ = ("_found", "_make")
-
-    def __init__(self, make: Callable[[], Sequence[T]]) -> None:
-        self._make = make
-        self._found: tuple[T, ...] | None = None
-
-    def _all(self) -> tuple[T, ...]:
-        if self._found is None:
-            self._found = tuple(self._make())
-        return self._found
-
-    def __len__(self) -> int:
-        return len(self._all())
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[T]: ...
-
-    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
-        return self._all()[index]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._all() == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(self._all())
-
-    def __repr__(self) -> str:
-        return repr(self._all())

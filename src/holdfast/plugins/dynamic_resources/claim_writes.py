@@ -40,11 +40,16 @@ def bind_claims(state: DynamicResourcesState, unallocated: UnallocatedClaims) ->
         yield from _create_extended_claim(state, extended_claim, unallocated.requests)
 
 
-def undo(state: DynamicResourcesState) -> ApiCalls:
-    """Undo the completed writes; after an error the others are still undone."""
+def undo(state: DynamicResourcesState, *, pod_is_deleted: bool = False) -> ApiCalls:
+    """Undo the completed writes; after an error the others are still undone.
+
+    Claims stay reserved for a deleted pod: the controller that removes such a reservation also
+    deallocates the claim, which would otherwise keep its devices without a user.
+    """
     failures: list[HoldfastError] = []
     steps = [_read_stored(state, claim) for claim in _possibly_written(state)]
-    steps += [_unreserve(state, claim) for claim in state.claims]
+    if not pod_is_deleted:
+        steps += [_unreserve(state, claim) for claim in state.claims]
     if state.written.pod_status:
         steps.append(_clear_pod_status(state))
     if state.written.extended_claim is not None:

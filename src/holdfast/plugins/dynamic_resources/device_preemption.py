@@ -7,8 +7,7 @@ follows the order of DefaultPreemption; the dry run is a search with the freed d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -30,26 +29,30 @@ from holdfast.engine.preemption import (
     preemption_refusal,
     protection_of,
 )
-from holdfast.framework.plugin import Candidate, Code, PostFilterResult
+from holdfast.framework.plugin import Candidate, Code, PostFilterResult, Rows
 from holdfast.framework.rejection import EXCLUDED, Rejection
 from holdfast.framework.view import View
+from holdfast.plugins.dynamic_resources.freeable_claims import (
+    FreeableClaim,
+    FreeableClaims,
+    is_lower,
+)
 from holdfast.plugins.dynamic_resources.nominated_claims import can_allocate_beside
 from holdfast.plugins.dynamic_resources.state import DynamicResourcesState
 
 WAITING = "waiting for the devices of preempted pods"
 MAX_CANDIDATES = 32
 """Upstream compares a part of the nodes, too; those with the least important users come first."""
-MAX_ROWS = 1000
-"""Limits the time where no eviction helps."""
+MAX_CHECKS = 300
+"""Searches and runs of the other filters in one attempt, of about 0.1 ms each."""
+MAX_CHECKS_A_ROW = 250
+"""So that one node with very many users does not take all of them."""
+_CHECKS_A_PAUSE = 8
+"""What a step of a long search counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class FreeableClaim:
-    """An allocated claim, and the pods that would have to be evicted to free its devices."""
-
-    claim: ResourceClaim
-    users: tuple[PodInfo, ...]
-    pools: frozenset[tuple[str, str]]
+class _NoChecksLeft(Exception):
+    """The dry run of a row takes too long."""
 
 
 class DevicePreemption:
@@ -64,6 +67,9 @@ class DevicePreemption:
         self._view = view
         self._filters = [pair for pair in rejection.filters if pair[0].name != plugin]
         self._in_sets = nominated_in_sets(self._filters, view.world, view.pod)
+        self._freeable = FreeableClaims(state, view, protection_of(rejection))
+        self._checks_left = MAX_CHECKS
+        self._checks_left_on_row = MAX_CHECKS_A_ROW
 
     @cached_property
     def _allocated(self) -> AllocatedDevices:
@@ -100,19 +106,28 @@ class DevicePreemption:
         return PostFilterResult(
             self._plugin, nominated_node=best.node, victims=best.victims, code=Code.PASS,
             candidates=tuple(candidates), tied_nodes=tuple(tied),
+            violations=best.violations, unless_cheaper=True,
         )  # fmt: skip
+
+    @property
+    def users_are_binding(self) -> bool:
+        """Whether a user of devices is not bound yet: it may be evicted after that."""
+        return self._freeable.binding
 
     def _candidates(self) -> list[Candidate]:
         """Return the rows where evictions help, with their victims, in the order of the rows."""
-        freeable = self._freeable_claims()
-        if not freeable:
-            return []
         found: dict[int, Candidate] = {}
         best: PreemptionCost | None = None
-        for bound, row, claims in self._bounds(freeable)[:MAX_ROWS]:
+        for bound, row in self._rows_by_bound():
             if best is not None and bound > best:
                 break
-            candidate = self._dry_run(row, claims)
+            self._checks_left_on_row = MAX_CHECKS_A_ROW
+            try:
+                candidate = self._dry_run(row)
+            except _NoChecksLeft:
+                if self._checks_left <= 0:
+                    break
+                continue
             if candidate is not None:
                 found[row] = candidate
                 cost = cost_of(candidate, self._view.now)
@@ -121,69 +136,32 @@ class DevicePreemption:
                 break
         return [found[row] for row in sorted(found)]
 
-    def _freeable_claims(self) -> list[FreeableClaim]:
-        """Return the claims that only pods use which may be evicted for this one."""
-        protected, own = protection_of(self._rejection), {c.uid for c in self._state.claims}
-        found = []
-        for claim in self._state.inventory.claims.all():
-            pools = frozenset((r.driver, r.pool) for r in allocated_results(claim))
-            if not pools or claim.uid in own or not claim.status.reserved_for:
-                continue
-            if self._state.inventory.claims.in_flight(claim.uid) is not None:
-                continue
-            users = [self._view.nodes.pod(user.uid) for user in claim.status.reserved_for]
-            evictable = tuple(u[0] for u in users if u is not None and self._is_evictable(u[0]))
-            if len(evictable) == len(users) and not (protected and any(map(protected, evictable))):
-                found.append(FreeableClaim(claim, evictable, pools))
-        return found
+    def _rows_by_bound(self) -> Iterator[tuple[PreemptionCost, int]]:
+        """Return rows with users that may be evicted, the least lower bound of their cost first."""
+        rows = self._rows()
+        lowest = self._freeable.lowest_priorities(rows)
+        helpful = lowest < self._view.pod.priority
+        rows, lowest = rows[helpful], lowest[helpful]
+        for i in np.argsort(lowest, kind="stable"):
+            least = int(lowest[i])
+            bound = LOWEST_COST._replace(highest=least, total=least + SHIFT, victims=1)
+            yield bound, int(rows[i])
 
-    def _is_evictable(self, pod: PodInfo) -> bool:
-        """Return whether a user of devices may be evicted.
-
-        One that is not bound yet would keep its claim allocated when its binding is cancelled.
-        """
-        return self._is_lower(pod) and not self._view.nodes.is_assumed(pod.uid)
-
-    def _is_lower(self, pod: PodInfo) -> bool:
-        return pod.priority < self._view.pod.priority and not pod.is_reserve_pod
-
-    def _bounds(
-        self, freeable: Sequence[FreeableClaim]
-    ) -> list[tuple[PreemptionCost, int, list[FreeableClaim]]]:
-        """Return the rows that lack devices, with claims to free, the least lower bound first."""
-        by_pool: dict[tuple[str, str], list[FreeableClaim]] = {}
-        for one in freeable:
-            for pool in one.pools:
-                by_pool.setdefault(pool, []).append(one)
-        bounds = []
-        for row in self._rows():
-            node = self._view.nodes.nodes[row]
-            assert node is not None, f"row {row} is a node"
-            claims = {
-                one.claim.uid: one
-                for pool in self._state.inventory.pools_of(node)
-                for one in by_pool.get(pool.id, ())
-            }
-            if claims:
-                least = min(user.priority for one in claims.values() for user in one.users)
-                bound = LOWEST_COST._replace(highest=least, total=least + SHIFT, victims=1)
-                bounds.append((bound, row, list(claims.values())))
-        return sorted(bounds, key=lambda entry: entry[:2])
-
-    def _rows(self) -> list[int]:
+    def _rows(self) -> Rows:
         """Return the rows that lack devices and that another filter did not exclude."""
         rows = self._view.nodes.rows
         rejected = (self._rejection.codes[rows] != 0) & (
             self._rejection.plugin_of[rows] != EXCLUDED
         )
         tried = rows[rejected]
-        found: list[int] = tried[self._state.lack_devices(tried)].tolist()
-        return found
+        lacking: Rows = tried[self._state.lack_devices(tried)]
+        return lacking
 
-    def _dry_run(self, row: int, claims: Sequence[FreeableClaim]) -> Candidate | None:
+    def _dry_run(self, row: int) -> Candidate | None:
         """Find the fewest and least important victims on a row; None if evictions do not help."""
+        claims = self._freeable.of_row(row)
         users = {user.uid: user for one in claims for user in one.users}
-        if not self._has_devices(row, claims, users):
+        if not users or not self._has_devices(row, claims, users):
             return None
         if not self._passes_others(row, users):
             # Other pods of the node may have to go as well, for their resources.
@@ -196,12 +174,13 @@ class DevicePreemption:
         order = sorted(users.values(), key=lambda pod: importance_key(pod, now))
         violating = {order[rank].uid for rank in self._budgets.violating(order)}
         order.sort(key=lambda pod: pod.uid not in violating)
-        victims = dict(users)
-        for pod in order:
-            del victims[pod.uid]
-            passes = self._has_devices(row, claims, victims)
-            if not passes or not (only_devices or self._passes_others(row, victims)):
-                victims[pod.uid] = pod
+
+        def fits_without(victims: dict[str, PodInfo]) -> bool:
+            if not self._has_devices(row, claims, victims):
+                return False
+            return only_devices or self._passes_others(row, victims)
+
+        victims = _reprieve(order, fits_without)
         if not victims or not self._passes_others(row, victims):
             return None
         ordered = tuple(sorted(victims.values(), key=lambda pod: importance_key(pod, now)))
@@ -211,7 +190,7 @@ class DevicePreemption:
     def _lower_on(self, row: int) -> Iterable[PodInfo]:
         protected = protection_of(self._rejection)
         there = self._view.nodes.pods_on(row).values()
-        return [p for p in there if self._is_lower(p) and not (protected and protected(p))]
+        return [p for p in there if is_lower(p, self._view) and not (protected and protected(p))]
 
     def _has_devices(
         self, row: int, claims: Sequence[FreeableClaim], victims: Collection[str]
@@ -227,13 +206,17 @@ class DevicePreemption:
             self._allocated.deallocate(result)
         nominated = self._view.world.nominations.ahead_of(self._view.pod, row).values()
         try:
-            return can_allocate_beside(self._state, row, nominated, self._allocated)
+            self._count_checks()
+            return can_allocate_beside(
+                self._state, row, nominated, self._allocated, on_pause=self._count_long_search
+            )
         finally:
             for result in results:
                 self._allocated.allocate(result)
 
     def _passes_others(self, row: int, victims: dict[str, PodInfo]) -> bool:
         """Return whether the row passes all other filters without these pods."""
+        self._count_checks()
         there = self._view.nodes.pods_on(row)
         removed = [pod for uid, pod in victims.items() if uid in there]
         beside = self._view.world.nominations.ahead_of(self._view.pod, row)
@@ -242,29 +225,67 @@ class DevicePreemption:
         )
         return status is None
 
+    def _count_checks(self, count: int = 1) -> None:
+        """Raise _NoChecksLeft if there were enough: plugins have no clock to limit the time."""
+        self._checks_left -= count
+        self._checks_left_on_row -= count
+        if min(self._checks_left, self._checks_left_on_row) < 0:
+            raise _NoChecksLeft
+
+    def _count_long_search(self) -> None:
+        self._count_checks(_CHECKS_A_PAUSE)
+
     def _waits_for_devices(self) -> bool:
         """Return whether the pods that use devices of the nominated node terminate already.
 
-        Their claims are deallocated a moment after they are gone; until then nobody else is
+        Their claims are deallocated a moment after they are gone; until then no other pod is
         evicted.
         """
-        nominated = self._view.world.nominations.node_of(self._view.pod.uid)
-        row = self._view.nodes.row_of.get(
-            nominated or self._view.pod.pod.status.nominated_node_name
-        )
+        view, claims = self._view, self._state.inventory.claims
+        nominated = view.world.nominations.node_of(view.pod.uid)
+        row = view.nodes.row_of.get(nominated or view.pod.pod.status.nominated_node_name)
         if row is None or not self._state.lack_devices(np.array([row], np.intp))[0]:
             return False
-        leaving = [
-            claim
-            for claim in self._state.inventory.claims.all()
+        node = view.nodes.nodes[row]
+        assert node is not None, f"row {row} is a node"
+        leaving = {
+            claim.uid: claim
+            for pool in self._state.inventory.node_pools.of(node)
+            for claim in claims.in_pool(pool.id)
             if claim.status.reserved_for
-            and all(self._is_leaving(user) for user in claim.status.reserved_for)
-            and self._state.inventory.claims.in_flight(claim.uid) is None
-        ]
-        return bool(leaving) and self._can_allocate(row, leaving)
+            and claims.in_flight(claim.uid) is None
+            and all(map(self._is_leaving, claim.status.reserved_for))
+        }
+        try:
+            return bool(leaving) and self._can_allocate(row, tuple(leaving.values()))
+        except _NoChecksLeft:
+            return True
 
     def _is_leaving(self, user: ClaimConsumer) -> bool:
         entry = self._view.nodes.pod(user.uid)
         if entry is None:
             return user.resource == "pods" and not user.api_group
         return entry[0].terminating
+
+
+def _reprieve(
+    order: Sequence[PodInfo], fits_without: Callable[[dict[str, PodInfo]], bool]
+) -> dict[str, PodInfo]:
+    """Return the pods that must go, the others being spared in this order.
+
+    Usually few of many must go, so several pods at a time are spared as long as that succeeds.
+    """
+    victims = {pod.uid: pod for pod in order}
+    at, count = 0, 1
+    while at < len(order):
+        spared = order[at : at + count]
+        left = dict(victims)
+        for pod in spared:
+            del left[pod.uid]
+        if fits_without(left):
+            victims, at, count = left, at + len(spared), count * 2
+        elif len(spared) == 1:
+            at, count = at + 1, 1
+        else:
+            count = len(spared) // 2
+    return victims

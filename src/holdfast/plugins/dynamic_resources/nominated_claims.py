@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from holdfast.api.devices import ResourceClaim
 from holdfast.columns.pod_info import PodInfo
@@ -21,10 +21,12 @@ def can_allocate_beside(
     row: int,
     nominated: Iterable[PodInfo],
     allocated_devices: AllocatedDevices,
+    on_pause: Callable[[], None] = lambda: None,
 ) -> bool:
     """Return whether a row has devices for the nominated pods and for the pod itself.
 
-    A search that fails counts as none, like one that finds nothing.
+    A search that fails counts as none, like one that finds nothing. ``on_pause`` is called after
+    each step of a long search, and may raise an exception to end it.
     """
     unallocated, node = state.unallocated_on(row), state.nodes.nodes[row]
     if node is None:
@@ -40,7 +42,13 @@ def can_allocate_beside(
         if others:
             allocator = inventory.allocator((*others.values(), *unallocated.claims))
         pools = inventory.pools_of(node)
-        return allocator.solve(node, pools, allocated_devices, steps) is not None
+        search = allocator.solve_in_steps(node, pools, allocated_devices, steps)
+        while True:
+            try:
+                next(search)
+            except StopIteration as end:
+                return end.value is not None
+            on_pause()
     except AllocationError:
         return False
 

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from holdfast.api import durations
-from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim
+from holdfast.api.devices import ResourceClaim
 from holdfast.api.field_errors import invalid
 from holdfast.api.pod import Pod
 from holdfast.api.strict_decode import Seconds
 from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.claims import ClaimNotReady, claims_of_pod, is_controlled_by
+from holdfast.devices.claims import ClaimNotReady, claims_of_pod
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.arguments import Arguments, PluginArgs
@@ -42,6 +42,12 @@ from holdfast.plugins.dynamic_resources.binding_conditions import wait_until_pre
 from holdfast.plugins.dynamic_resources.device_preemption import DevicePreemption
 from holdfast.plugins.dynamic_resources.explanation import explain_rows
 from holdfast.plugins.dynamic_resources.nominated_claims import can_allocate_beside
+from holdfast.plugins.dynamic_resources.queueing_hints import (
+    had_devices_in_flight,
+    is_extended_claim_of,
+    may_be_evicted,
+    may_be_freed,
+)
 from holdfast.plugins.dynamic_resources.state import (
     CANNOT_ALLOCATE,
     DynamicResourcesState,
@@ -52,6 +58,7 @@ from holdfast.plugins.dynamic_resources.state import (
 
 _STEPS_A_SECOND = 100_000
 """The time limit is counted in search steps of about ten microseconds: there is no clock here."""
+NOT_SCHEDULABLE = "still not schedulable"
 _NODE_EVENTS = ("Add", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeAllocatable")
 
 
@@ -78,7 +85,7 @@ class DynamicResources:
             "DeviceClass": ("Add", "Update"),
             "Node": _NODE_EVENTS,
             "Pod": ("UpdatePodGeneratedResourceClaim",),
-            "AssignedPod": ("Add",),
+            "AssignedPod": ("Add", "Delete"),
         },
     )
 
@@ -211,17 +218,24 @@ class DynamicResources:
         if state.old_extended_claim is not None:
             calls = claim_writes.deletion(state.old_extended_claim, state.pod)
             return PostFilterResult(self.name, "deletion of ResourceClaim completed", calls=calls)
-        result = self._preempt(state, rejection, view) if self._preempt_devices else None
-        return result or PostFilterResult(self.name, "still not schedulable")
+        if self._preempt_devices:
+            return self._preempt(state, rejection, view)
+        return PostFilterResult(self.name, NOT_SCHEDULABLE)
 
     def _preempt(
         self, state: DynamicResourcesState, rejection: Rejection, view: View
-    ) -> PostFilterResult | None:
-        pod, nodes = state.pod, view.nodes
-        if not nodes.has_pods_below(pod.priority) and not view.world.nominations.node_of(pod.uid):
-            # The common case: nobody may be evicted, so no claim needs to be looked at.
-            return None
-        return DevicePreemption(self.name, state, rejection, view).result()
+    ) -> PostFilterResult:
+        pod, result = state.pod, PostFilterResult(self.name, NOT_SCHEDULABLE)
+        nominated = view.world.nominations.node_of(pod.uid)
+        if not nominated and not view.nodes.has_pods_below(pod.priority):
+            # The common case: no pod may be evicted, so no claim needs to be looked at.
+            return result
+        preemption = DevicePreemption(self.name, state, rejection, view)
+        found = preemption.result()
+        if found is None and preemption.users_are_binding:
+            # Another plugin may have rejected the pod first; its hints ignore devices.
+            return replace(result, requeueing_plugins=frozenset({self.name}))
+        return found or result
 
     def reserve(self, state: DynamicResourcesState, placement: Placement) -> Reject | None:
         """Allocate devices on the chosen node; the allocations are in flight until stored."""
@@ -263,7 +277,7 @@ class DynamicResources:
 
     def undo_pre_bind(self, state: DynamicResourcesState, placement: Placement) -> ApiCalls:
         """Remove the reservations for the pod and delete the extended resource claim."""
-        yield from claim_writes.undo(state)
+        yield from claim_writes.undo(state, pod_is_deleted=placement.pod_is_deleted)
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Return whether the event may make the pod schedulable."""
@@ -273,8 +287,10 @@ class DynamicResources:
             case "UnschedulablePod":
                 own = event.new is not None and event.new.uid == pod.pod.uid
                 return own and self._claims_not_ready(event.new, view) is None
+            case "AssignedPod" if event.action == "Delete":
+                return had_devices_in_flight(event.old, view)
             case "AssignedPod":
-                return self._preempt_devices and _may_be_evicted(event.new, pod, view)
+                return self._preempt_devices and may_be_evicted(event.new, pod, view)
             case "Node":
                 return event.action in _NODE_EVENTS
             case "DeviceClass" | "ResourceSlice":
@@ -289,11 +305,11 @@ class DynamicResources:
         was_held = old is not None and old.status.allocation is not None
         if was_held and (new is None or new.status.allocation is None):
             return True
-        if old is not None and _is_extended_claim_of(old, pod.pod):
+        if old is not None and is_extended_claim_of(old, pod.pod):
             return new is None
         if new is None:
             return False
-        if self._preempt_devices and _got_less_important_user(old, new, pod, view):
+        if self._preempt_devices and may_be_freed(old, new, pod, view):
             return True
         mine = {claim.uid for claim in claims_of_pod(pod.pod, view.world.devices.claims)}
         return new.uid in mine and (old is None or old.status != new.status)
@@ -329,32 +345,3 @@ def _claim_error(claim: ResourceClaim, inventory: Inventory) -> str:
             if device_class not in inventory.classes.by_name:
                 return f"request {name}: device class {device_class} does not exist"
     return ""
-
-
-def _got_less_important_user(
-    old: ResourceClaim | None, new: ResourceClaim, pod: PodInfo, view: View
-) -> bool:
-    """Return whether a pod of lower priority began to use a claim: it may be evicted for it."""
-    known = {user.uid for user in old.status.reserved_for} if old is not None else set()
-    added = (user.uid for user in new.status.reserved_for if user.uid not in known)
-    return any(_is_bound_and_lower(uid, pod, view) for uid in added)
-
-
-def _may_be_evicted(bound: Pod | None, pod: PodInfo, view: View) -> bool:
-    """Return whether a pod that was just bound may be evicted for its devices."""
-    if bound is None or not (
-        bound.spec.resource_claims or bound.status.extended_resource_claim_status
-    ):
-        return False
-    return _is_bound_and_lower(bound.uid, pod, view)
-
-
-def _is_bound_and_lower(uid: str, pod: PodInfo, view: View) -> bool:
-    entry = view.nodes.pod(uid)
-    if entry is None or view.nodes.is_assumed(uid):
-        return False
-    return entry[0].priority < pod.priority
-
-
-def _is_extended_claim_of(claim: ResourceClaim, pod: Pod) -> bool:
-    return claim.metadata.annotations.get(EXTENDED_CLAIM) == "true" and is_controlled_by(claim, pod)

@@ -1,0 +1,116 @@
+"""Claims whose devices become free if pods of lower priority are evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.devices import ResourceClaim
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
+from holdfast.columns.ranked_pods import NO_POD_PRIORITY
+from holdfast.devices.inventory import Inventory
+from holdfast.devices.pools import Pool
+from holdfast.devices.slices import PoolId
+from holdfast.framework.plugin import Rows
+from holdfast.framework.view import View
+from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, device_backed_names
+
+
+@dataclass(frozen=True, slots=True)
+class FreeableClaim:
+    """An allocated claim, and the pods that would have to be evicted to free its devices."""
+
+    claim: ResourceClaim
+    users: tuple[PodInfo, ...]
+
+
+class FreeableClaims:
+    """The claims that only pods use which may be evicted for a preemptor, by pool."""
+
+    def __init__(
+        self,
+        state: DynamicResourcesState,
+        view: View,
+        is_protected: Callable[[PodInfo], bool] | None,
+    ) -> None:
+        self._state = state
+        self._claims = state.inventory.claims
+        self._view = view
+        self._is_protected = is_protected
+        self._own = {claim.uid for claim in state.claims}
+        self._of_pool: dict[PoolId, tuple[FreeableClaim, ...]] = {}
+        self.binding = self._claims.has_in_flight
+        """Whether a user is not bound yet: its devices may be freed after that."""
+
+    def of_row(self, row: int) -> tuple[FreeableClaim, ...]:
+        """Return the claims with devices that the node of a row can use."""
+        node = self._view.nodes.nodes[row]
+        assert node is not None, f"row {row} is a node"
+        found = {
+            one.claim.uid: one
+            for pool in self._state.inventory.node_pools.of(node)
+            for one in self._of(pool.id)
+        }
+        return tuple(found.values())
+
+    def lowest_priorities(self, rows: Rows) -> NDArray[np.int64]:
+        """Return a lower bound of the least priority among the users of devices of each row."""
+        view, inventory = self._view, self._state.inventory
+        ranked = view.nodes.ranked_pods()
+        read = partial(_uses_devices, view.nodes, inventory)
+        uses = ranked.values_of("devices", read, view.nodes.epochs["classes"]).columns()[:, rows]
+        priority = ranked.priority.columns()[: len(uses), rows]
+        lowest: NDArray[np.int64] = np.where(uses, priority, NO_POD_PRIORITY).min(
+            axis=0, initial=NO_POD_PRIORITY
+        )
+        for i, row in enumerate(rows.tolist()):
+            # Devices that several nodes can reach may be used by pods of other nodes.
+            shared = inventory.node_pools.by_sharing(view.nodes.nodes[row])[1]
+            if shared:
+                lowest[i] = min(lowest[i], self._lowest_user(shared))
+        return lowest
+
+    def _lowest_user(self, pools: Iterable[Pool]) -> int:
+        users = (user for pool in pools for one in self._of(pool.id) for user in one.users)
+        return min((user.priority for user in users), default=NO_POD_PRIORITY)
+
+    def _of(self, pool: PoolId) -> tuple[FreeableClaim, ...]:
+        found = self._of_pool.get(pool)
+        if found is None:
+            claims = map(self._freeable, self._claims.in_pool(pool))
+            found = self._of_pool[pool] = tuple(one for one in claims if one is not None)
+        return found
+
+    def _freeable(self, claim: ResourceClaim) -> FreeableClaim | None:
+        reserved_for = claim.status.reserved_for
+        if not reserved_for or claim.uid in self._own:
+            return None
+        if self._claims.in_flight(claim.uid) is not None:
+            return None
+        users = [self._view.nodes.pod(user.uid) for user in reserved_for]
+        pods = tuple(
+            user[0] for user in users if user is not None and is_lower(user[0], self._view)
+        )
+        if len(pods) < len(users) or (self._is_protected and any(map(self._is_protected, pods))):
+            return None
+        if any(self._view.nodes.is_assumed(pod.uid) for pod in pods):
+            # Its claim would stay allocated when its binding is cancelled.
+            self.binding = True
+            return None
+        return FreeableClaim(claim, pods)
+
+
+def _uses_devices(nodes: NodeTable, inventory: Inventory, pod: PodInfo) -> int:
+    if pod.pod.spec.resource_claims:
+        return 1
+    return int(bool(device_backed_names(pod, nodes, inventory)))
+
+
+def is_lower(pod: PodInfo, view: View) -> bool:
+    """Return whether the pod's priority is lower than the preemptor's."""
+    return pod.priority < view.pod.priority and not pod.is_reserve_pod
