@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.api.scheme import DEVICE_TAINT_RULES, EVENTS, PODS, RESOURCE_SLICES
+from holdfast.api.scheme import DEVICE_TAINT_RULES, EVENTS, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.api.timestamps import rfc3339
 from holdfast.feature_gates import FeatureGates
 from holdfast.testing import (
@@ -158,6 +158,28 @@ async def test_pods_that_are_not_assigned_have_ended_or_lost_their_claim_stay(cl
     assert await pods(cluster) == {"ended", "waiting"}
 
 
+async def test_a_claim_that_is_allocated_after_its_pod_was_assigned_counts(cluster):
+    await taint(cluster, 0)
+    assigned = a_user("p")
+    assigned["spec"]["nodeName"] = "n"
+    await cluster.create(a_claim("p"), assigned)
+    assert await pods(cluster) == {"p"}
+    result = {"request": "req-0", "driver": GPU, "pool": "n", "device": "gpu-0"}
+    allocation = {"devices": {"results": [result]}}
+    await cluster.client.patch(
+        RESOURCE_CLAIMS, "p", {"status": {"allocation": allocation}}, "default",
+        subresource="status",
+    )  # fmt: skip
+    await cluster.settle()
+    assert await pods(cluster) == set()
+
+
+async def test_without_its_gate_nothing_is_evicted(tmp_path):
+    gates = FeatureGates.parse("DRADeviceTaints=false")
+    async with Harness(tmp_path / "store", feature_gates=gates) as harness:
+        assert "device-taint-eviction-controller" not in harness.components.controllers.running
+
+
 async def test_only_the_newest_generation_of_a_pool_counts(cluster):
     await cluster.create(*tolerant("a"))
     old = a_device("gpu-0", taints=[{"key": "k", "effect": "NoExecute"}])
@@ -196,9 +218,10 @@ async def test_a_deleted_rule_cancels_and_the_last_change_counts(cluster):
     await cluster.delete(DEVICE_TAINT_RULES, "r0")
     effect = {"spec": {"taint": {"effect": "NoSchedule"}}}
     await cluster.client.patch(DEVICE_TAINT_RULES, "r1", effect)
+    await cluster.settle()
+    assert await messages(cluster, "a") == await messages(cluster, "b") == ["Cancelling deletion"]
     await cluster.advance(60)
     assert await pods(cluster) == {"a", "b"}
-    assert await messages(cluster, "a") == await messages(cluster, "b") == ["Cancelling deletion"]
     assert await condition(cluster, "r1") == (
         "False", "OtherEffect", "Eviction only happens for the NoExecute effect.",
     )  # fmt: skip

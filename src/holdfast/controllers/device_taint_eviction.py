@@ -6,10 +6,11 @@ the API objects: a restart loses only the count of evicted pods in the condition
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,7 +25,7 @@ from holdfast.client.client import PatchType
 from holdfast.client.informer import Informer
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.conditions import find, with_condition
-from holdfast.controllers.device_taint_index import AllocatedClaims, PublishedTaints, results_of
+from holdfast.controllers.device_taint_index import AllocatedClaims, PublishedTaints
 from holdfast.controllers.device_taint_plan import (
     EVICTION_IN_PROGRESS,
     Eviction,
@@ -40,12 +41,17 @@ from holdfast.controllers.device_taint_plan import (
 )
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.devices.allocated_devices import device_id
+from holdfast.devices.slices import DeviceId
 from holdfast.errors import NotFound
 from holdfast.feature_gates import Feature
 from holdfast.metric_types import CounterMetric, Histogram
 
+T = TypeVar("T")
 RULE_STATUS_SECONDS = 10.0
 """The shortest time between two updates of the condition of a rule."""
+LONGEST_WAIT_SECONDS = 86_400.0
+STEP_ITEMS = 50
+"""How many devices or pods are compared with a rule before other tasks run: about 1 ms."""
 _REASON = "DeviceTaintManagerEviction"
 _POD, _RULE = "pod:", "rule:"
 _SECONDS = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240)
@@ -73,6 +79,8 @@ class DeviceTaintEvictionController(Reconciler):
         self._allocated = AllocatedClaims()
         self._pending: dict[str, _Pending] = {}
         self._evicted: Counter[str] = Counter()
+        self._evicting_rules: dict[str, DeviceTaintRule] = {}
+        self._changed_rules: set[str] = set()
         self._deletions = CounterMetric(
             "device_taint_eviction_controller_pod_deletions_total",
             "Pods that the device taint eviction controller has deleted.",
@@ -97,34 +105,34 @@ class DeviceTaintEvictionController(Reconciler):
     def _on_slice(
         self, kind: ChangeType, old: ResourceSlice | None, new: ResourceSlice | None
     ) -> None:
-        changed = self._taints.update(old, new)
-        if not changed:
-            return
-        for key in self._allocated.with_devices_of({device[:2] for device in changed}):
-            claim = self._claims.cache.get(key)
-            if any(device_id(result) in changed for result in results_of(claim)):
-                self._check_consumers(claim)
+        self._check_users(self._taints.update(old, new))
 
     def _on_claim(
         self, kind: ChangeType, old: ResourceClaim | None, new: ResourceClaim | None
     ) -> None:
         self._allocated.update(old, new)
         for claim in (old, new):
-            self._check_consumers(claim)
+            for pod in self._consumers(claim):
+                self._check(pod)
 
     def _on_rule(
         self, kind: ChangeType, old: DeviceTaintRule | None, new: DeviceTaintRule | None
     ) -> None:
         if old is not None and new is not None and old.spec == new.spec:
             return
-        if new is not None:
-            # Queued before the pods: the first condition counts all that are to be evicted.
-            self.queue.add(_RULE + new.name)
-        elif old is not None:
+        if old is not None:
+            self._evicting_rules.pop(old.name, None)
+            for key, pending in self._pending.items():
+                if old.uid in pending.rules:
+                    self.queue.add(_POD + key)
+        if new is None and old is not None:
             self._evicted.pop(old.uid, None)
-        rules = [rule for rule in (old, new) if rule is not None]
-        for claim in self._claims_selected_by(rules):
-            self._check_consumers(claim)
+            self._changed_rules.discard(old.name)
+        elif new is not None:
+            if new.spec.taint.effect == NO_EXECUTE:
+                self._evicting_rules[new.name] = new
+            self._changed_rules.add(new.name)
+            self.queue.add(_RULE + new.name)
 
     def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
         if new is None and old is not None:
@@ -132,12 +140,19 @@ class DeviceTaintEvictionController(Reconciler):
         elif new is not None and uses_claims(new) and (old is None or _uses_changed(old, new)):
             self._check(new)
 
-    def _check_consumers(self, claim: ResourceClaim | None) -> None:
+    def _consumers(self, claim: ResourceClaim | None) -> Iterator[Pod]:
+        """Return the pods for which a claim is reserved."""
         for consumer in claim.status.reserved_for if claim is not None else ():
             if claim is not None and not consumer.api_group and consumer.resource == "pods":
                 pod = self._pods.cache.get(f"{claim.namespace}/{consumer.name}")
                 if pod is not None:
-                    self._check(pod)
+                    yield pod
+
+    def _check_users(self, devices: Iterable[DeviceId]) -> None:
+        """Check the pods that use one of the devices."""
+        for key in self._allocated.of(devices):
+            for pod in self._consumers(self._claims.cache.get(key)):
+                self._check(pod)
 
     def _check(self, pod: Pod) -> None:
         """Queue a pod that is to be evicted, or no longer."""
@@ -160,7 +175,9 @@ class DeviceTaintEvictionController(Reconciler):
     async def reconcile(self, key: str) -> None:
         """Evict a pod if its time has come, or update the condition of a rule."""
         if key.startswith(_RULE):
-            await self._reconcile_rule(key.removeprefix(_RULE))
+            rule = self._rules.cache.get(key.removeprefix(_RULE)) if self._rules else None
+            if rule is not None:
+                await self._reconcile_rule(rule)
             return
         pod = self._pods.cache.get(key.removeprefix(_POD))
         if pod is None:
@@ -175,7 +192,7 @@ class DeviceTaintEvictionController(Reconciler):
         self._update_rules_later(eviction.rules)
         seconds = eviction.at - self.clock.now()
         if seconds > 0:
-            self.queue.add_after(key, seconds)
+            self.queue.add_after(key, min(seconds, LONGEST_WAIT_SECONDS))
             return
         if await self._evict(pod):
             self._deletions.add()
@@ -207,60 +224,54 @@ class DeviceTaintEvictionController(Reconciler):
 
     def _taints_of(self, result: DeviceResult) -> Iterator[tuple[Taint, str]]:
         yield from ((taint, "") for taint in self._taints.of(device_id(result)))
-        yield from rule_taints(self._rules.cache.values() if self._rules else (), result)
+        yield from rule_taints(self._evicting_rules.values(), result)
 
-    def _claims_selected_by(self, rules: Iterable[DeviceTaintRule]) -> Iterator[ResourceClaim]:
-        """Return the claims with a device that one of the rules selects."""
-        rules = list(rules)
-        for key in self._allocated.all():
-            claim = self._claims.cache.get(key)
-            results = results_of(claim)
-            if claim is not None and any(
-                rule_selects(rule, device_id(result)) for rule in rules for result in results
-            ):
-                yield claim
-
-    def _update_rules_later(self, uids: Iterable[str]) -> None:
-        wanted = set(uids)
-        for rule in self._rules.cache.values() if self._rules and wanted else ():
-            if rule.uid in wanted:
+    def _update_rules_later(self, uids: frozenset[str]) -> None:
+        for rule in self._evicting_rules.values() if uids else ():
+            if rule.uid in uids:
                 self.queue.add_after(_RULE + rule.name, RULE_STATUS_SECONDS)
 
-    async def _reconcile_rule(self, name: str) -> None:
-        rule = self._rules.cache.get(name) if self._rules else None
-        if rule is None:
-            return
+    async def _reconcile_rule(self, rule: DeviceTaintRule) -> None:
+        """Update the condition, then queue the pods of the devices that a changed rule selects.
+
+        The condition comes first, because it shows how many pods are to be evicted.
+        """
+        try:
+            await self._update_condition(rule)
+        finally:
+            if rule.name in self._changed_rules:
+                self._changed_rules.discard(rule.name)
+                async for device in self._devices_selected_by(rule):
+                    self._check_users((device,))
+
+    async def _update_condition(self, rule: DeviceTaintRule) -> None:
         known, now = find(rule.status.conditions, EVICTION_IN_PROGRESS), self.clock.now()
         if known is not None and known.observed_generation == rule.metadata.generation:
             wait = (seconds_of(known.last_transition_time) or 0.0) + RULE_STATUS_SECONDS - now
             if wait > 0:
-                self.queue.add_after(_RULE + name, wait)
+                self.queue.add_after(_RULE + rule.name, wait)
                 return
-        wanted = rule_condition(rule, self._progress(rule), now)
+        wanted = rule_condition(rule, await self._progress(rule), now)
         if known is None or _differs(known, wanted):
             entries = with_condition(rule.status.conditions, wanted)
             version = {"resourceVersion": rule.metadata.resource_version, "uid": rule.uid}
             patch = {"metadata": version, "status": {"conditions": entries}}
-            await self.client.patch(DEVICE_TAINT_RULES, name, patch, subresource="status")
+            await self.client.patch(DEVICE_TAINT_RULES, rule.name, patch, subresource="status")
 
-    def _progress(self, rule: DeviceTaintRule) -> RuleProgress:
+    async def _progress(self, rule: DeviceTaintRule) -> RuleProgress:
         evicted = self._evicted[rule.uid]
         if rule.spec.taint.effect not in (NO_EXECUTE, "None"):
             return RuleProgress(evicted_pods=evicted)
-        claims = list(self._claims_selected_by([rule]))
-        spaces = [pod.namespace for pod in self._pods_affected(rule, claims)]
-        devices = [device_id(result) for claim in claims for result in results_of(claim)]
-        dry_run = rule.spec.taint.effect == "None"
-        return RuleProgress(
-            len(spaces), len(set(spaces)), evicted,
-            sum(rule_selects(rule, each) for each in self._taints.devices()) if dry_run else 0,
-            sum(rule_selects(rule, device) for device in devices),
-        )  # fmt: skip
+        pods = [pod async for pod in self._pods_affected(rule)]
+        counts = len(pods), len({pod.namespace for pod in pods}), evicted
+        if rule.spec.taint.effect == NO_EXECUTE:
+            return RuleProgress(*counts)
+        published = [d async for d in _in_steps(self._taints.devices()) if rule_selects(rule, d)]
+        allocated = [len(self._allocated.of((d,))) async for d in self._devices_selected_by(rule)]
+        return RuleProgress(*counts, len(published), sum(allocated))
 
-    def _pods_affected(
-        self, rule: DeviceTaintRule, claims: Iterable[ResourceClaim]
-    ) -> Iterator[Pod]:
-        """Return the users of the claims that the rule evicts if its effect is NoExecute."""
+    async def _pods_affected(self, rule: DeviceTaintRule) -> AsyncIterator[Pod]:
+        """Return the pods that the rule evicts if its effect is NoExecute."""
         taint = msgspec.structs.replace(rule.spec.taint, effect=NO_EXECUTE)
         effective = msgspec.structs.replace(
             rule, spec=msgspec.structs.replace(rule.spec, taint=taint)
@@ -269,11 +280,30 @@ class DeviceTaintEvictionController(Reconciler):
         def taints_of(result: DeviceResult) -> Iterator[tuple[Taint, str]]:
             return rule_taints((effective,), result)
 
-        users = {f"{c.namespace}/{u.name}" for c in claims for u in c.status.reserved_for}
-        for key in users:
+        users = {
+            pod.key
+            async for device in self._devices_selected_by(rule)
+            for key in self._allocated.of((device,))
+            for pod in self._consumers(self._claims.cache.get(key))
+        }
+        async for key in _in_steps(users):
             pod = self._pods.cache.get(key)
             if pod is not None and self._eviction_of(pod, taints_of) is not None:
                 yield pod
+
+    async def _devices_selected_by(self, rule: DeviceTaintRule) -> AsyncIterator[DeviceId]:
+        """Return the allocated devices that the rule selects."""
+        async for device in _in_steps(self._allocated.devices()):
+            if rule_selects(rule, device):
+                yield device
+
+
+async def _in_steps(items: Iterable[T]) -> AsyncIterator[T]:
+    """Return the items, and let other tasks run from time to time."""
+    for number, item in enumerate(tuple(items), 1):
+        yield item
+        if number % STEP_ITEMS == 0:
+            await asyncio.sleep(0)
 
 
 def _uses_changed(old: Pod, new: Pod) -> bool:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from holdfast.api.devices import DeviceResult, ResourceClaim, ResourceSlice
 from holdfast.api.node import Taint
 from holdfast.api.tolerations import NO_EXECUTE
+from holdfast.devices.allocated_devices import device_id
 from holdfast.devices.slices import DeviceId, PoolId
 
 _NONE: Mapping[str, tuple[Taint, ...]] = MappingProxyType({})
@@ -57,36 +58,39 @@ class PublishedTaints:
 
 
 class AllocatedClaims:
-    """Keys of allocated claims by the pools of their devices."""
+    """Keys of allocated claims by their devices."""
 
     def __init__(self) -> None:
-        self._by_pool: dict[PoolId, set[str]] = defaultdict(set)
+        self._by_device: dict[DeviceId, set[str]] = defaultdict(set)
 
     def update(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Replace a claim."""
-        for result in results_of(old):
-            pool = (result.driver, result.pool)
-            if old is not None and pool in self._by_pool:
-                self._by_pool[pool].discard(old.key)
-                if not self._by_pool[pool]:
-                    del self._by_pool[pool]
-        for result in results_of(new):
-            if new is not None:
-                self._by_pool[result.driver, result.pool].add(new.key)
+        for device, key in _allocations(old):
+            self._by_device[device].discard(key)
+            if not self._by_device[device]:
+                del self._by_device[device]
+        for device, key in _allocations(new):
+            self._by_device[device].add(key)
 
-    def with_devices_of(self, pools: Iterable[PoolId]) -> set[str]:
-        """Return the keys of the claims that have a device of one of the pools."""
-        return {key for pool in pools for key in self._by_pool.get(pool, ())}
+    def of(self, devices: Iterable[DeviceId]) -> set[str]:
+        """Return the keys of the claims that have one of the devices."""
+        return {key for device in devices for key in self._by_device.get(device, ())}
 
-    def all(self) -> set[str]:
-        """Return the keys of all claims with a device."""
-        return set().union(*self._by_pool.values())
+    def devices(self) -> list[DeviceId]:
+        """Return all allocated devices."""
+        return list(self._by_device)
 
 
 def results_of(claim: ResourceClaim | None) -> tuple[DeviceResult, ...]:
     """Return the devices of a claim, also those for admin access."""
     allocation = claim.status.allocation if claim is not None else None
     return allocation.devices.results if allocation is not None else ()
+
+
+def _allocations(claim: ResourceClaim | None) -> Iterator[tuple[DeviceId, str]]:
+    for result in results_of(claim):
+        if claim is not None:
+            yield device_id(result), claim.key
 
 
 def _pool(slice_: ResourceSlice) -> PoolId:
