@@ -44,7 +44,13 @@ from holdfast.engine.rejections import (
     reject_all_nodes,
     reject_by_row,
 )
-from holdfast.engine.scoring import best_tier, score_rows, total, weighted_scores
+from holdfast.engine.scoring import (
+    best_tier,
+    run_pre_score_plugins,
+    score_rows,
+    total,
+    weighted_scores,
+)
 from holdfast.framework.plugin import (
     AnyRows,
     Code,
@@ -273,6 +279,8 @@ def rank(
     row = found.preselected_row
     if row is None:
         compared = found if found.best_tier is None else found.best_tier
+        if found.outcomes is not found.pod_class.outcomes:
+            run_pre_score_plugins(found.outcomes, found.rows)
         row = _best_row(profile, compared, rng, extender_scores)
     return Placement(found.pod, row, found.view.nodes.names[row], found.states)
 

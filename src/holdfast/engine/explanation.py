@@ -19,7 +19,14 @@ from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.next_tier import preempt_in_better_tiers, run_post_filter_plugins_by_tier
 from holdfast.engine.profile import Profile
 from holdfast.engine.rejections import reject_by_row
-from holdfast.engine.scoring import InvalidScore, Score, best_tier, score_rows, total
+from holdfast.engine.scoring import (
+    InvalidScore,
+    Score,
+    best_tier,
+    run_pre_score_plugins,
+    score_rows,
+    total,
+)
 from holdfast.framework.plugin import (
     Code,
     ExplainPlugin,
@@ -162,6 +169,7 @@ def _add_scores(explained: Json, profile: Profile, found: Feasible) -> None:
     if all rows were compared.
     """
     nodes, feasible_rows = found.view.nodes, found.rows
+    run_pre_score_plugins(found.outcomes, feasible_rows)
     rows = best_tier(found.outcomes, feasible_rows)
     scores_of: dict[int, Json] = {}
     if len(rows) < len(feasible_rows):

@@ -79,14 +79,15 @@ class PluginUse:
     ``cacheable``: verdicts and raw scores are cached; with ``node_scope`` they do not change when
     pods do. ``normalizes_itself``: scores depend on all feasible rows in a way that only the plugin
     knows. ``pre_filter_enabled``: a Reject of ``pre_filter``, and the rows it allows, count.
-    ``filter_order`` is the plugin's place among the filters.
+    ``filter_order`` is the plugin's place among the filters. ``only_pre_scores``: the plugin looks
+    at the feasible rows of each pod and does not score them.
     """
 
     __slots__ = ("accepts_slices", "bounded_scores", "cacheable", "comparable_states", "epochs",
                  "filter_order", "filters", "has_score_table", "has_tier_rows", "ignores_requests",
                  "key_outside_spec", "name", "node_scope", "normalizes", "normalizes_by_range",
-                 "normalizes_itself", "per_pod", "plugin", "pre_filter_enabled", "pre_filters",
-                 "pre_scores", "scores", "tiers")  # fmt: skip
+                 "normalizes_itself", "only_pre_scores", "per_pod", "plugin", "pre_filter_enabled",
+                 "pre_filters", "pre_scores", "scores", "tiers")  # fmt: skip
 
     def __init__(self, plugin: Plugin, enabled: EnabledPoints = ALL_POINTS) -> None:
         traits = plugin.traits
@@ -106,6 +107,7 @@ class PluginUse:
         self.has_tier_rows = self.tiers and implements(plugin, TierRowsPlugin)
         self.normalizes_itself = self.normalizes or self.pre_scores
         self.per_pod = traits.scope is Scope.CLUSTER
+        self.only_pre_scores = self.pre_scores and self.per_pod and not self.scores
         self.cacheable = traits.scope.cacheable
         self.node_scope = traits.scope is Scope.NODE
         self.accepts_slices = traits.accepts_slices
@@ -123,11 +125,8 @@ class PluginUse:
 
 def cycle_plugins(profile: Profile) -> tuple[PluginUse, ...]:
     """Return the plugins that pre-filter, filter or score; the first ones in PreFilter order."""
-    plugins = [
-        p
-        for p in profile.plugins
-        if any(implements(p, x) for x in (PreFilterPlugin, FilterPlugin, ScorePlugin))
-    ]
+    points = (PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin)
+    plugins = [p for p in profile.plugins if any(implements(p, x) for x in points)]
     if profile.plugins_by_point:
         first = profile.plugins_at(PreFilterPlugin)
         plugins = [*first, *(p for p in plugins if p not in first)]

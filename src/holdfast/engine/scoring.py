@@ -55,6 +55,13 @@ def score_rows(profile: Profile, outcomes: Iterable[PreFilterOutcome], rows: Row
     ]
 
 
+def run_pre_score_plugins(outcomes: Iterable[PreFilterOutcome], rows: Rows) -> None:
+    """Call ``pre_score`` of the plugins that do not score; a single row is not compared."""
+    for outcome in outcomes if len(rows) > 1 else ():
+        if outcome.use.only_pre_scores and not outcome.skip and outcome.reject is None:
+            _pre_score(outcome, rows)
+
+
 def total(scores: Iterable[Score], count: int) -> NDArray[np.float64]:
     """Return the weighted sum per row."""
     sums = np.zeros(count)

@@ -192,7 +192,11 @@ class QueueingHintPlugin(Plugin, Protocol):
 
 
 class PreScorePlugin(Plugin, Protocol):
-    """Look at the feasible rows once before scoring."""
+    """Look at the feasible rows once before scoring.
+
+    A plugin of scope CLUSTER may have this without ``score``; it is called if there are two or more
+    feasible rows, and may keep them in the state for Reserve.
+    """
 
     def pre_score(self, state: State, feasible: Rows) -> Skip | Reject | None:
         """Prepare to score these rows; Skip leaves this plugin out of the weighted sum."""

@@ -55,6 +55,7 @@ from holdfast.testing.trait_laws import (
     check_declaration,
     check_hints,
     check_post_filter,
+    check_pre_score,
     check_reads,
     check_scores,
 )
@@ -143,6 +144,7 @@ def _check_results(case: Case, cluster: RandomCluster) -> None:
         check_rows(case, case.scores, cluster.random, "score")
         check_scores(case, cluster.random)
         check_table(case)
+    check_pre_score(case)
     check_tiers(case, cluster.random)
     check_tier_rows(case, case.outcome)
     check_twin(case)

@@ -24,6 +24,7 @@ from holdfast.framework.plugin import (
     QueueingHintPlugin,
     RawScores,
     Scope,
+    ScorePlugin,
     implements,
 )
 from holdfast.framework.traits import declaration_fault
@@ -118,6 +119,20 @@ def check_scores(case: Case, random: Random) -> None:
         assert same, f"{name}: scores of a slice equal those of rows"
 
 
+def check_pre_score(case: Case) -> None:
+    """``pre_score`` without ``score``: of scope CLUSTER, and without effect on verdicts."""
+    plugin, rows = case.plugin, case.rows
+    if not implements(plugin, PreScorePlugin) or implements(plugin, ScorePlugin):
+        return
+    law = "pre_score without score has the scope CLUSTER"
+    assert plugin.traits.scope is Scope.CLUSTER, f"{plugin.name}: {law}"
+    before = case.verdicts(rows) if case.outcome.filters else None
+    plugin.pre_score(case.outcome.state, rows)
+    if before is not None:
+        same = (case.verdicts(rows) == before).all()
+        assert same, f"{plugin.name}: pre_score changes no verdict"
+
+
 def _normalized(case: Case, rows: AnyRows) -> RawScores | None:
     """Return the normalized scores of these rows, or None if the plugin skips."""
     plugin, state = case.plugin, case.outcome.state
@@ -159,7 +174,10 @@ def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
 
 
 def check_post_filter(case: Case) -> None:
-    """``post_filter`` returns a result, with ``post_filter_without_state`` also without a state."""
+    """``post_filter`` returns a result, with ``post_filter_without_state`` also without a state.
+
+    Equal seeds give equal results.
+    """
     plugin = case.plugin
     if not implements(plugin, PostFilterPlugin):
         return
@@ -168,6 +186,11 @@ def check_post_filter(case: Case) -> None:
     states = [rejection.states.get(plugin.name)]
     states += [None] if plugin.traits.post_filter_without_state else []
     for state in states:
-        result = plugin.post_filter(state, rejection, view)
+        results = []
+        for _ in range(2):
+            rejection.rng = np.random.default_rng(7)
+            results.append(plugin.post_filter(state, rejection, view))
+        result = results[0]
         law = f"{plugin.name}: post_filter returns a PostFilterResult with its own name"
         assert isinstance(result, PostFilterResult) and result.plugin == plugin.name, law
+        assert results[1] == result, f"{plugin.name}: equal seeds give equal results"

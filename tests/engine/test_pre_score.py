@@ -1,0 +1,80 @@
+"""Plugins that look at the feasible rows of a pod without scoring them."""
+
+import numpy as np
+import pytest
+
+from holdfast.engine.decision import decide
+from holdfast.engine.explanation import explain
+from holdfast.engine.profile import Profile
+from holdfast.engine.scoring import InvalidScore
+from holdfast.framework.plugin import Code, Placement, Reject, Scope, Traits, Verdicts
+from holdfast.framework.world import World
+from holdfast.testing import a_node, a_pod, check_plugin, typed
+
+
+class PotentialNodes:
+    """Keeps the feasible rows in the state, for Reserve."""
+
+    name = "PotentialNodes"
+    traits = Traits(scope=Scope.CLUSTER)
+    refuses = False
+
+    def reads(self, pod, view):
+        return pod.uid
+
+    def pre_filter(self, pod, view):
+        return []
+
+    def filter(self, state, rows, change=None) -> Verdicts:
+        return np.zeros(len(rows), np.int8)
+
+    def pre_score(self, state, feasible):
+        state.append(feasible.tolist())
+        return Reject(Code.ERROR, ("no luck",)) if self.refuses else None
+
+
+def placed(nodes, plugin=None):
+    world = World()
+    for i in range(nodes):
+        world.upsert(typed(a_node(f"n{i}")))
+    plugin = plugin or PotentialNodes()
+    profile = Profile("default-scheduler", (plugin,))
+    pod = world.pod_info(typed(a_pod("p")))
+    return decide(profile, pod, world, 0.0, np.random.default_rng(0)), profile, world
+
+
+def test_it_gets_the_feasible_rows_once_and_its_state_is_that_of_the_placement():
+    found, _, _ = placed(3)
+    assert isinstance(found, Placement)
+    assert found.states["PotentialNodes"] == [[0, 1, 2]]
+
+
+def test_a_single_row_is_not_compared():
+    assert placed(1)[0].states["PotentialNodes"] == []
+
+
+def test_its_rejection_is_an_error_of_the_attempt():
+    plugin = PotentialNodes()
+    plugin.refuses = True
+    with pytest.raises(InvalidScore, match='running PreScore plugin "PotentialNodes": no luck'):
+        placed(2, plugin)
+    _, profile, world = placed(1, plugin)
+    world.upsert(typed(a_node("n1")))
+    explained = explain(profile, typed(a_pod("p")), world, 0.0)
+    assert explained["error"] == 'running PreScore plugin "PotentialNodes": no luck'
+
+
+def test_the_law_demands_the_scope_cluster():
+    check_plugin(PotentialNodes, clusters=1, steps=2)
+
+    class Cached(PotentialNodes):
+        traits = Traits(scope=Scope.ROW)
+
+        def reads(self, pod, view):
+            return None
+
+        def pre_score(self, state, feasible):
+            return None
+
+    with pytest.raises(AssertionError, match="pre_score without score has the scope CLUSTER"):
+        check_plugin(Cached, clusters=1, steps=2)
