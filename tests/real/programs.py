@@ -43,14 +43,15 @@ def holdfast(command, kubeconfig, directory, *flags, killed=False):
 
 
 @contextlib.contextmanager
-def kube_controller_manager(plane, directory):
-    """Run the stock kube-controller-manager with its default controllers."""
+def kube_controller_manager(plane, directory, **more):
+    """Run the stock kube-controller-manager with its default controllers, and more flags."""
     flags = {
         "kubeconfig": plane.kubeconfig,
         "leader-elect": "false",
         "secure-port": "0",
         # No kubelet sends heartbeats.
         "node-monitor-grace-period": "1h",
+        **more,
     }
     with (directory / "kube-controller-manager.log").open("wb") as out:
         process = subprocess.Popen(
