@@ -138,6 +138,11 @@ def test_D033_a_claim_has_at_most_32_devices():
         allocate(a_slice(devices=40), a_claim(count=33))
 
 
+def test_a_negative_count_is_an_error_and_no_search():
+    with pytest.raises(AllocationError, match="request req-0: exact count -1 is negative"):
+        allocate(a_slice(devices=40), a_claim(count=-1))
+
+
 def first_available(*alternatives):
     subs = [
         {"name": name, "deviceClassName": "gpu", "count": count} for name, count in alternatives

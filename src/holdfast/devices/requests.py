@@ -136,6 +136,9 @@ def _checked(
         )
     if body.allocation_mode not in (EXACT_COUNT, ALL):
         raise AllocationError(f"{where}: unsupported count mode {body.allocation_mode}")
+    if body.allocation_mode == EXACT_COUNT and body.count < 0:
+        # No API server accepts it; a search for it would try all combinations of devices.
+        raise AllocationError(f"{where}: exact count {body.count} is negative")
     return device_class
 
 
