@@ -270,12 +270,35 @@ async def test_D020_expressions_are_compiled_when_they_are_written(api):
         assert await refused(api, CLASSES, BAD_CLASSES[name]) == [(field, reason)]
 
 
-async def test_pods_use_claims_that_they_have(api):
+async def test_pods_use_claims_that_they_have_and_resources_that_exist(api):
     for name, body in BAD_PODS.items():
         assert await refused(api, PODS, body), name
     for name, body in GOOD_PODS.items():
         answer = await api.call("POST", PODS, body, dryRun="All")
         assert answer.status == 201, (name, answer.body)
+
+
+async def test_D090_the_name_of_a_class_fits_into_a_resource_name_or_not(api):
+    await api.create(PODS, GOOD_PODS["implicit name of 63 characters"], dryRun="All")
+    for body in (BAD_PODS[f"implicit name of {length} characters"] for length in (64, 253)):
+        resources = body["spec"]["containers"][0]["resources"]
+        [name] = resources["requests"]
+        at = "spec.containers[0].resources"
+        assert await refused(api, PODS, body) == [
+            (f"{at}.limits[{name}]", INVALID),
+            (f"{at}.requests[{name}]", INVALID),
+        ]
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": body["spec"]}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": spec,
+    }
+    found = await refused(api, "/apis/apps/v1/namespaces/default/deployments", deployment)
+    at = f"spec.template.{at}"
+    assert found == [(f"{at}.limits[{name}]", INVALID), (f"{at}.requests[{name}]", INVALID)]
 
 
 async def test_pods_of_the_kubelet_use_no_claims(api):

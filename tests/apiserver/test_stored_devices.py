@@ -19,7 +19,7 @@ from validation.device_builders import (
     slice_of,
 )
 from validation.device_objects import BAD_CLASSES
-from validation.device_statuses import consumer, result, status
+from validation.device_statuses import consumer, pod, result, status
 
 
 async def write_object(api, path, body):
@@ -120,3 +120,28 @@ async def test_an_allocation_without_defaults_counts_as_unchanged(api):
     patch = {"status": {"reservedFor": []}}
     answer = await api.call("PATCH", f"{CLAIMS}/one/status", patch, headers=merge)
     assert answer.status == 200, answer.body
+
+
+async def test_a_deployment_whose_pods_are_refused_today_can_be_scaled_and_corrected(api):
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    spec = pod(requests={"example.com/gpu": "1"})["spec"]
+    spec["containers"][0]["resources"].pop("limits")
+    labels = {"a": "b"}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "one"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+    }
+    await write_directly(api.store, ObjectKey("apps", "deployments", "default", "one"), body)
+    merge = {"content-type": "application/merge-patch+json"}
+    answer = await api.call("PATCH", f"{path}/one", {"spec": {"replicas": 2}}, headers=merge)
+    assert answer.status == 200, answer.body
+    stored = answer.json
+    amounts = {"example.com/gpu": "2"}
+    resources = stored["spec"]["template"]["spec"]["containers"][0]["resources"]
+    resources["limits"] = amounts
+    assert (await api.call("PUT", f"{path}/one", stored)).status == 422
+    resources["requests"] = amounts
+    assert (await api.call("PUT", f"{path}/one", stored)).status == 200

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
+from holdfast.errors import Invalid
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -94,3 +95,22 @@ async def test_a_device_plugin_serves_the_same_name_on_its_own_nodes(cluster):
     pod = await cluster.pod("p")
     assert pod.spec.node_name == "plugin"
     assert pod.status.extended_resource_claim_status is None
+
+
+async def test_D090_the_implicit_name_of_a_class_has_at_most_63_characters(cluster):
+    prefix, fits, longest = "deviceclass.resource.kubernetes.io/", "c" * 63, "c." * 126 + "c"
+    await cluster.create(
+        a_node("n1"),
+        a_device_class(fits),
+        a_device_class(longest),
+        a_slice("n1-gpus", node="n1", devices=2),
+        a_pod("short", requests={prefix + fits: "1"}),
+    )
+    assert await cluster.node_of("short") == "n1"
+    served = (await cluster.pod("short")).status.extended_resource_claim_status
+    assert [one.resource_name for one in served.request_mappings] == [prefix + fits]
+    at = r"containers\[0\]\.resources\.requests\[" + prefix + longest
+    with pytest.raises(Invalid, match=f"{at}.*name part must be no more than 63 bytes"):
+        await cluster.create(a_pod("long", requests={prefix + longest: "1"}))
+    await cluster.create(a_claim("c", device_class=longest), user("claims", "c"))
+    assert await cluster.node_of("claims") == "n1"

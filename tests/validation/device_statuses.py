@@ -190,11 +190,35 @@ def with_uses(*uses, claims=None):
     return pod(uses=uses, resourceClaims=[entry()] if claims is None else claims)
 
 
+IMPLICIT = "deviceclass.resource.kubernetes.io/"
+LONG_CLASS = ".".join(["c" * 63] * 3 + ["c" * 61])
+"""The longest name of a device class: 253 characters."""
+
+
+def asking(requests, limits=None):
+    """Return a pod with these requests, and limits if they differ."""
+    made = pod(requests=requests)
+    if limits is not None:
+        made["spec"]["containers"][0]["resources"]["limits"] = limits
+    return made
+
+
 GOOD_PODS = {
     "claim": with_uses({"name": "g"}),
     "request": with_uses({"name": "g", "request": "r"}, {"name": "g", "request": "s"}),
     "template": pod(resourceClaims=[{"name": "g", "resourceClaimTemplateName": "t"}]),
     "claim used by no container": pod(resourceClaims=[entry()]),
+    "implicit name of 63 characters": asking({IMPLICIT + LABEL[:63]: "1"}),
+    "implicit name with dots": asking({IMPLICIT + "gpu.example.com": "1"}),
+    "explicit name": asking({"example.com/gpu": "2"}),
+    "zero": asking({"example.com/gpu": "0", IMPLICIT + "gpu": "0"}),
+    "implicit name without limit": asking({IMPLICIT + "gpu": "1"}, {}),
+    "fraction of implicit name": asking({IMPLICIT + "gpu": "500m"}),
+    "another limit of implicit name": asking({IMPLICIT + "gpu": "1"}, {IMPLICIT + "gpu": "2"}),
+    "limit alone": asking({"cpu": "1"}, {"cpu": "2", "memory": "1Mi"}),
+    "resource of kubernetes.io": asking({"kubernetes.io/batch-cpu": "500m"}, {}),
+    "huge pages": asking({"cpu": "1", "hugepages-2Mi": "4Mi"}),
+    "equal in another spelling": asking({"example.com/gpu": "1k"}, {"example.com/gpu": "1000"}),
 }
 BAD_PODS = {
     "no name": pod(resourceClaims=[entry("")]),
@@ -215,6 +239,36 @@ BAD_PODS = {
     "request after claim": with_uses({"name": "g"}, {"name": "g", "request": "r"}),
     "claim after requests": with_uses(
         {"name": "g", "request": "r"}, {"name": "g", "request": "s"}, {"name": "g"}
+    ),
+    "implicit name of 64 characters": asking({IMPLICIT + LABEL[:64]: "1"}),
+    "implicit name of 253 characters": asking({IMPLICIT + LONG_CLASS: "1"}),
+    "implicit name without class": asking({IMPLICIT: "1"}),
+    "fraction": asking({"example.com/gpu": "500m"}),
+    "request without limit": asking({"example.com/gpu": "1"}, {}),
+    "another limit": asking({"example.com/gpu": "1"}, {"example.com/gpu": "2"}),
+    "another limit in another spelling": asking(
+        {"example.com/gpu": 1000}, {"example.com/gpu": "2000"}
+    ),
+    "negative": asking({"example.com/gpu": "-1"}),
+    "negative fraction": asking({"example.com/gpu": "-500m"}),
+    "above the limit": asking({"cpu": "2", "memory": "2Mi"}, {"cpu": "1", "memory": "1Mi"}),
+    "unknown resource": asking({"gpu": "1"}),
+    "resource of quotas": asking({"requests.cpu": "1", "storage": "1", "pods": "1"}),
+    "resource of quotas with domain": asking({"requests.example.com/gpu": "1"}),
+    "empty resource": asking({"": "1", "/": "1", "a/b/c": "1", "a b": "1"}),
+    "long domain": asking({f"{LONG_CLASS}/gpu": "1"}),
+    "huge pages alone": asking({"hugepages-2Mi": "2Mi"}),
+    "part of a huge page": asking({"cpu": "1", "hugepages-2Mi": "3Mi"}),
+    "less huge pages": asking({"cpu": "1", "hugepages-2Mi": "2Mi"}, {"hugepages-2Mi": "4Mi"}),
+    "huge pages of no size": asking({"cpu": "1", "hugepages-": "2Mi", "hugepages-x": "1"}),
+    "fraction in init container": pod(
+        init=[
+            {
+                "name": "i",
+                "image": "i",
+                "resources": {"requests": {"example.com/gpu": "1", "example.com/a": "1m"}},
+            }
+        ]
     ),
     "init container": pod(
         init=[{"name": "i", "image": "i", "resources": {"claims": [{"name": "x"}]}}]

@@ -14,6 +14,7 @@ from holdfast.api import scheme
 from holdfast.api.decode import convert_object
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
+from holdfast.api.resource_names import is_extended
 
 Raw = dict[str, Any]
 Labels = Mapping[str, str] | None
@@ -65,12 +66,14 @@ def a_pod(
 ) -> Raw:
     """A pod with one container that requests one CPU by default.
 
-    ``requests`` adds to cpu and memory. ``claims`` are entries of ``spec.resourceClaims``; the
+    ``requests`` adds to cpu and memory; those of extended resources are limits too, because an API
+    server accepts no others. ``claims`` are entries of ``spec.resourceClaims``; the
     container uses them all.
     """
+    fixed = {name: amount for name, amount in (requests or {}).items() if is_extended(name)}
     resources = kept(
         requests={**kept(cpu=cpu, memory=memory), **(requests or {})} or None,
-        limits=dict(limits) if limits else None,
+        limits={**fixed, **(limits or {})} or None,
         claims=[{"name": claim["name"]} for claim in claims] or None,
     )
     container = {"name": "main", "image": image, "resources": resources}

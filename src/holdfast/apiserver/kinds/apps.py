@@ -11,7 +11,7 @@ from holdfast.api import field_errors, scheme
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
-from holdfast.apiserver.descriptor import KindDescriptor, new_object_check, selectable_fields
+from holdfast.apiserver.descriptor import KindDescriptor, selectable_fields
 from holdfast.apiserver.kinds.admission import gated_fields
 from holdfast.apiserver.kinds.printers import workloads
 from holdfast.apiserver.kinds.unimplemented_pod_fields import TEMPLATE_FIELDS
@@ -22,12 +22,13 @@ from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
+from holdfast.validation.json_fields import Raw, only_new
 from holdfast.validation.template import NOT_NEGATIVE
 
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
 
 
-def check_workload(obj: JsonObject) -> Iterable[Cause]:
+def check_workload(obj: Raw) -> Iterable[Cause]:
     """Yield what is wrong with a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
     spec = obj.get("spec")
     if not isinstance(spec, dict):
@@ -96,7 +97,7 @@ def _check_selector(selector: Any, labels: dict[str, str]) -> Iterable[Cause]:
 
 
 _LISTS = tree_of(list_limits.WORKLOAD)
-_CHECKS = (new_object_check(check_workload),)
+_CHECKS = (only_new(check_workload),)
 _TEMPLATE = UnimplementedFeatures(fields=TEMPLATE_FIELDS)
 
 KINDS = (

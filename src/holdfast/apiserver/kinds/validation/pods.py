@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -13,10 +13,12 @@ from holdfast.api.deletion_cost import DELETION_COST, parse_deletion_cost
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector
 from holdfast.api.reservation_names import RESERVE_POD
+from holdfast.apiserver.kinds.validation.container_resources import check_container_resources
 from holdfast.apiserver.operation import Operation
 from holdfast.errors import BadRequest, Cause
+from holdfast.validation.json_fields import map_at
 from holdfast.validation.pod_claims import MIRROR_POD, check_pod_claim_status, check_pod_claims
-from holdfast.validation.template import EFFECTS, OPERATORS, check_resources
+from holdfast.validation.template import EFFECTS, OPERATORS
 
 _FORBIDDEN_CHANGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
@@ -81,7 +83,7 @@ def check_pod_spec(spec: Any, path: str, *, is_static: bool = False) -> Iterable
                 yield field_errors.invalid(f"{at}.name", name, message)
         if not container.get("image"):
             yield field_errors.required(f"{at}.image")
-        yield from _check_container_resources(container.get("resources") or {}, f"{at}.resources")
+        yield from check_container_resources(map_at(container, "resources"), f"{at}.resources")
     yield from check_pod_claims(spec, path, is_static=is_static)
     yield from _check_placement(spec, path)
     if spec.get("nodeName") and spec.get("schedulingGates"):
@@ -166,9 +168,3 @@ def _check_placement(spec: JsonObject, path: str) -> Iterable[Cause]:
     if required := affinity.get("requiredDuringSchedulingIgnoredDuringExecution"):
         at = f"{path}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
         yield from compile_selector(convert_object(required, NodeSelector), at).mistakes
-
-
-def _check_container_resources(resources: Mapping[str, Any], path: str) -> Iterable[Cause]:
-    """Return what is wrong with the requests and limits of a container."""
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    return check_resources(requests, limits, path)

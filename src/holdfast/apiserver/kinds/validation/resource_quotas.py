@@ -69,16 +69,17 @@ def check_quota_status(quota: JsonObject) -> Iterable[Cause]:
             if key not in accepted:
                 yield from _check_key(at, key)
             if accepted.get(key) != text:
-                yield from _check_amount(at, key, text)
+                yield from check_amount(at, key, text)
 
 
 def _check_amounts(path: str, amounts: Mapping[str, Any]) -> Iterable[Cause]:
     for key, text in amounts.items():
         yield from _check_key(f"{path}[{key}]", key)
-        yield from _check_amount(f"{path}[{key}]", key, text)
+        yield from check_amount(f"{path}[{key}]", key, text)
 
 
-def _check_amount(at: str, key: str, text: AmountText) -> Iterable[Cause]:
+def check_amount(at: str, key: str, text: AmountText) -> Iterable[Cause]:
+    """Yield what is wrong with the amount of a resource."""
     amount = Quantity.parse(text)
     if amount < Quantity(0):
         yield field_errors.invalid(at, text, "must be greater than or equal to 0")
@@ -90,20 +91,25 @@ def _check_key(at: str, key: str) -> Iterable[Cause]:
     wrong = names.label_key(key)
     for message in wrong:
         yield field_errors.invalid(at, key, message)
-    if "/" in key or _is_standard(key):
+    if "/" in key or _is_standard_for_quota(key):
         return
-    if not wrong and key != "storage":
+    if not wrong and not is_standard(key):
         message = "must be a standard resource type or fully qualified"
         yield field_errors.invalid(at, key, message)
     yield field_errors.invalid(at, key, "must be a standard resource for quota")
 
 
-def _is_standard(key: str) -> bool:
+def is_standard(key: str) -> bool:
+    """Return whether a name without domain is that of a resource or quota."""
+    return key == "storage" or _is_standard_for_quota(key)
+
+
+def _is_standard_for_quota(key: str) -> bool:
     return key in _STANDARD or key.startswith((HUGE_PAGES_PREFIX, "requests." + HUGE_PAGES_PREFIX))
 
 
 def _fits(scope: str, key: str) -> bool:
-    return not _is_standard(key) or key in _KEYS_OF_SCOPE.get(scope, (key,))
+    return not _is_standard_for_quota(key) or key in _KEYS_OF_SCOPE.get(scope, (key,))
 
 
 def _check_scopes(spec: JsonObject) -> Iterable[Cause]:
