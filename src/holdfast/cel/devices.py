@@ -29,6 +29,7 @@ from holdfast.cel.errors import (
     check_size,
     engine_error,
 )
+from holdfast.cel.shared_results import SharedResults
 from holdfast.cel.syntax import Node, read_tree
 from holdfast.errors import BadRequest
 
@@ -142,6 +143,7 @@ class DeviceSelectors:
         self._lists = list_attributes
         self._shared = shared_devices
         self._known: OrderedDict[str, CompiledSelector | CompileError] = OrderedDict()
+        self.shared_results = SharedResults(cost_limit=COST_LIMIT, lists=list_attributes)
 
     def compile(self, expression: str) -> CompiledSelector:
         """Compile an expression whose static type is bool or unknown, or raise CompileError."""

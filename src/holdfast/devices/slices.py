@@ -10,7 +10,7 @@ from holdfast.api.node import Node
 from holdfast.api.node_selection import NodeTerms, compile_selector
 from holdfast.api.pod import NodeSelector
 from holdfast.api.quantity import Quantity
-from holdfast.cel import CompileError, DeviceSelectors, EvaluationError, SelectableDevice
+from holdfast.cel import DeviceSelectors, EvaluationError, SelectableDevice
 
 DeviceId = tuple[str, str, str]
 """Driver, pool and device name."""
@@ -95,14 +95,17 @@ class DeviceCandidate:
         return result
 
     def _evaluate(self, expression: str, selectors: DeviceSelectors) -> bool | EvaluationError:
-        if self._selectable is None:
-            self._selectable = selectors.selectable_device(self.id[0], self.device)
-        try:
-            return selectors.compile(expression).matches(self._selectable)
-        except CompileError:
-            raise
-        except EvaluationError as failure:
-            return failure
+        selector = selectors.compile(expression)
+
+        def evaluate() -> bool | EvaluationError:
+            if self._selectable is None:
+                self._selectable = selectors.selectable_device(self.id[0], self.device)
+            try:
+                return selector.matches(self._selectable)
+            except EvaluationError as failure:
+                return failure
+
+        return selectors.shared_results.get(selector, self.id[0], self.device, evaluate)
 
     def attribute(self, name: str) -> DeviceAttribute | None:
         """Return an attribute by its qualified name; the slice may omit the driver's own domain."""

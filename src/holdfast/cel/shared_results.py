@@ -1,0 +1,149 @@
+"""Share the result of a selector among devices that are equal in what the selector reads.
+
+Evaluating a selector takes some 30 microseconds, and a cluster has tens of thousands of devices of
+a few models. Devices of one model differ in attributes such as a UUID, which few selectors read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING
+
+from holdfast.api.devices import Device, DeviceAttribute
+from holdfast.cel import values
+from holdfast.cel.cost import cost_over_sizes
+from holdfast.cel.device_sizes import DeviceSizes
+from holdfast.cel.errors import EvaluationError
+from holdfast.cel.syntax import Constant, FunctionCall, Literal, Loop, Name, Node, Select
+from holdfast.errors import BadRequest
+
+if TYPE_CHECKING:
+    from holdfast.cel.devices import CompiledSelector
+
+Field = tuple[str, str, str]
+"""``device.attributes`` or ``device.capacity``, domain and identifier."""
+Result = bool | EvaluationError
+
+_MAPS = ("device.attributes", "device.capacity")
+_LARGEST_DEVICE = DeviceSizes(domains=32, names=32, characters=128, items=64)
+"""What the API server accepts; the cost of most selectors is below the limit even there."""
+_MAX_RESULTS = 65_536
+
+
+class SharedResults:
+    """The results of selectors by what they read; errors are results, too."""
+
+    def __init__(self, *, cost_limit: int, lists: bool) -> None:
+        self._cost_limit = cost_limit
+        self._lists = lists
+        self._fields: dict[str, tuple[Field, ...] | None] = {}
+        self._results: dict[Hashable, Result] = {}
+
+    def get(
+        self,
+        selector: CompiledSelector,
+        driver: str,
+        device: Device,
+        evaluate: Callable[[], Result],
+    ) -> Result:
+        """Return the result for an equal device, or that of ``evaluate``."""
+        expression = selector.expression
+        if expression not in self._fields:
+            if len(self._fields) >= _MAX_RESULTS:
+                self._fields.clear()
+            self._fields[expression] = self._fields_of(selector)
+        fields = self._fields[expression]
+        if fields is None or not self._is_readable(device):
+            return evaluate()
+        key = (
+            expression,
+            driver,
+            device.allow_multiple_allocations,
+            *_read(fields, driver, device),
+        )
+        result = self._results.get(key)
+        if result is None:
+            if len(self._results) >= _MAX_RESULTS:
+                self._results.clear()
+            result = self._results[key] = evaluate()
+        return result
+
+    def _fields_of(self, selector: CompiledSelector) -> tuple[Field, ...] | None:
+        """Return what a selector reads; None if that is unknown, or its cost depends on sizes."""
+        cost = cost_over_sizes(selector.tree, _LARGEST_DEVICE.scope(), self._cost_limit)
+        return None if cost is None else fields_read(selector.tree)
+
+    def _is_readable(self, device: Device) -> bool:
+        """Return whether all values can be read: otherwise every selector fails."""
+        try:
+            for attribute in device.attributes.values():
+                if self._lists or not _is_plain(attribute):
+                    values.attribute(attribute, lists=self._lists)
+            for amount in device.capacity.values():
+                values.quantity(amount.value)
+        except BadRequest:
+            return False
+        return True
+
+
+def fields_read(tree: Node) -> tuple[Field, ...] | None:
+    """Return the attributes and capacities that an expression reads; None: possibly all."""
+    try:
+        return tuple(sorted(set(_fields_in(tree))))
+    except _AllFields:
+        return None
+
+
+class _AllFields(Exception):
+    """A map of fields is used as a whole, or with a name that is computed."""
+
+
+def _fields_in(node: Node) -> Iterator[Field]:
+    if (field := _field(node)) is not None:
+        yield field
+        return
+    match node:
+        case Name(name) if name in _MAPS:
+            raise _AllFields
+        case Select(operand, _):
+            yield from _fields_in(operand)
+        case FunctionCall(_, arguments) | Literal(arguments, _):
+            for argument in arguments:
+                yield from _fields_in(argument)
+        case Loop():
+            for part in (node.over, node.start, node.condition, node.step, node.result):
+                yield from _fields_in(part)
+
+
+def _field(node: Node) -> Field | None:
+    """Return the field of ``device.attributes[?"domain"].orValue({}).identifier``, else None."""
+    match node:
+        case Select(domain, identifier):
+            pass
+        case FunctionCall("_[_]" | "_[?_]" | "_?._", (domain, Constant(bytes(text)))):
+            identifier = text.decode(errors="replace")
+        case _:
+            return None
+    match domain:
+        case FunctionCall(
+            "orValue",
+            (FunctionCall("_[?_]", (Name(name), Constant(bytes(text)))), Literal((), True)),
+        ) if name in _MAPS:
+            return name, text.decode(errors="replace"), identifier
+    return None
+
+
+def _read(fields: tuple[Field, ...], driver: str, device: Device) -> Iterator[Hashable]:
+    """Yield the values of fields; the slice may omit the driver's own domain."""
+    for variable, domain, identifier in fields:
+        if variable == _MAPS[0]:
+            yield device.attributes.get(f"{domain}/{identifier}")
+            yield device.attributes.get(identifier) if domain == driver else None
+        else:
+            for name in (f"{domain}/{identifier}", identifier if domain == driver else ""):
+                amount = device.capacity.get(name)
+                yield None if amount is None else str(amount.value)
+
+
+def _is_plain(attribute: DeviceAttribute) -> bool:
+    return not (attribute.string is None and attribute.int_ is None and attribute.bool_ is None)
