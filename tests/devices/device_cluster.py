@@ -4,7 +4,13 @@ import numpy as np
 
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocated_devices import AllocatedDevices
-from holdfast.devices.allocation_cache import DOES_NOT_FIT, ERROR, FITS, INVALID_POOL
+from holdfast.devices.allocation_cache import (
+    DOES_NOT_FIT,
+    ERROR,
+    FITS,
+    INVALID_POOL,
+    NOT_SEARCHED,
+)
 from holdfast.devices.errors import AllocationError, NodeAllocationError
 from holdfast.devices.features import Features
 from holdfast.devices.inventory import Inventory
@@ -71,11 +77,20 @@ class Cluster:
             if kind == "Node":
                 self.nodes.delete_node(made.name)
 
+    @property
+    def rows(self):
+        return np.array(sorted(self.nodes.row_of.values()), np.intp)
+
     def codes(self, *claims):
+        """Return the codes by node; rows that were not searched after an error are asked again."""
         allocator = self.inventory.allocator([typed(claim) for claim in claims])
-        rows = np.array(sorted(self.nodes.row_of.values()), np.intp)
-        found = self.inventory.allocation_cache.results(allocator).codes(rows).tolist()
-        return {self.nodes.nodes[row].name: code for row, code in zip(rows, found, strict=True)}
+        results, rows = self.inventory.allocation_cache.results(allocator), self.rows
+        found = results.codes(rows)
+        assert NOT_SEARCHED not in found or ERROR in found
+        for i in (found == NOT_SEARCHED).nonzero()[0]:
+            found[i] = results.codes(rows[i : i + 1])[0]
+        codes = zip(rows, found.tolist(), strict=True)
+        return {self.nodes.nodes[row].name: code for row, code in codes}
 
     def results(self, claims):
         allocator = self.inventory.allocator([typed(claim) for claim in claims])

@@ -160,7 +160,7 @@ def assert_counted(cluster):
     """Compare the counted devices of the class with those of the objects."""
     inventory = cluster.inventory
     counts = inventory.allocation_cache.counts(inventory.classes.by_name["gpu"])
-    counts.refresh()
+    counts.refreshed()
     slices = [SliceInfo(s) for s in cluster.of_kind("ResourceSlice")]
     by_pool = {s.pool: [o for o in slices if o.pool == s.pool] for s in slices}
     allocated = AllocatedDevices.of(cluster.of_kind("ResourceClaim"))
@@ -215,7 +215,8 @@ def test_results_are_right_after_searches_in_steps_between_events(many, events):
             happen(cluster, event)
             running = started.get(number)
             if running is None:
-                running = started[number] = cluster.results(CLAIMS[number])[1].refresh_in_steps()
+                results = cluster.results(CLAIMS[number])[1]
+                running = started[number] = results.refresh_in_steps(lambda: cluster.rows)
             for _ in zip(range(steps), running, strict=False):
                 pass
             if steps == 8:

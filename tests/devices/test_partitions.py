@@ -151,3 +151,23 @@ def test_a_pool_of_all_nodes_is_searched_once_for_equal_nodes(searches):
     assert set(cluster.codes(*two).values()) == {DOES_NOT_FIT}
     assert cluster.codes(three) == dict.fromkeys(names, FITS) | {"n5": DOES_NOT_FIT}
     assert len(searches) == 5
+
+
+def test_an_overcommitted_counter_rejects_every_device_with_counters_of_its_pool():
+    """kube-scheduler checks all counters of the pool for each of its devices, on every node."""
+    cluster = Cluster(
+        *(a_node(name) for name in "abc"),
+        counters("counters", "left", "right", slices=4),
+        a_slice("a", node="a", pool="p", slices=4,
+                devices=[part("l0", "left", "3"), part("l1", "left", "3")]),
+        a_slice("b", node="b", pool="p", slices=4, devices=[part("r0", "right")]),
+        a_slice("c", node="c", pool="p", slices=4, devices=[a_device("plain")]),
+    )  # fmt: skip
+    one = a_claim("one")
+    assert cluster.codes(one) == dict.fromkeys("abc", FITS)
+    cluster.add(allocated_claim("x", "l0", "p"))
+    assert cluster.codes(one) == {"a": DOES_NOT_FIT, "b": FITS, "c": FITS}
+    cluster.add(allocated_claim("y", "l1", "p"))
+    assert cluster.codes(one) == {"a": DOES_NOT_FIT, "b": DOES_NOT_FIT, "c": FITS}
+    cluster.remove("ResourceClaim", "x")
+    assert cluster.codes(one) == {"a": DOES_NOT_FIT, "b": FITS, "c": FITS}

@@ -375,6 +375,44 @@ def test_D043_the_reason_of_a_time_out_needs_no_second_search(monkeypatch):
     assert desk.reasons(demand, "n") == ("node n: timed out trying to allocate devices",)
 
 
+@pytest.fixture
+def hard_cluster(monkeypatch):
+    """Three nodes in different states, on each of which a search takes too long."""
+    searched, solve = [], Allocator.solve_in_steps
+
+    def noted(self, node, *rest):
+        searched.append(node.name)
+        return solve(self, node, *rest)
+
+    monkeypatch.setattr(Allocator, "solve_in_steps", noted)
+    desk = Desk(
+        *(a_node(f"n{i}") for i in range(3)), a_device_class("gpu"),
+        *(a_slice(f"n{i}-gpu", node=f"n{i}", devices=6 + i) for i in range(3)),
+        a_claim("a", count=3, constraints=[{"matchAttribute": "a.com/x"}]),
+        filterTimeout="50us",
+    )  # fmt: skip
+    return desk, searched
+
+
+def test_D043_one_time_out_fails_the_pod_without_further_searches(hard_cluster):
+    desk, searched = hard_cluster
+    for _ in range(2):
+        demand = desk.pre_filter(a_pod(claims=using("a")))
+        assert set(desk.verdicts(demand).values()) == {Code.ERROR}
+    assert searched == ["n0"]
+    assert desk.reasons(demand, "n0") == ("node n0: timed out trying to allocate devices",)
+
+
+def test_D043_the_nominated_node_is_searched_first(hard_cluster):
+    desk, searched = hard_cluster
+    desk.world.upsert(typed(a_slice("n2-gpu", node="n2", devices=1)))
+    pod = a_pod(claims=using("a"))
+    pod["status"] = {"nominatedNodeName": "n2"}
+    demand = desk.pre_filter(pod)
+    assert desk.verdicts(demand) == {"n0": Code.ERROR, "n1": Code.ERROR, "n2": Code.UNRESOLVABLE}
+    assert searched == ["n2", "n0"]
+
+
 def test_D034_nodes_with_earlier_alternatives_score_higher():
     wish = {
         "name": "r",

@@ -127,3 +127,25 @@ async def test_an_error_is_left_to_the_cycle(monkeypatch):
     await prepare_cycle(PROFILE, pod_info, world, ImpatientClock())
     with pytest.raises(TypeError):
         schedule(world, pod_info)
+
+
+async def test_nodes_that_other_filters_reject_are_not_searched(monkeypatch):
+    world = a_world(far("c"), nodes=40)
+    for i in range(1, 40):
+        # Every node is in another state, and one of them is left.
+        made = [a_device(f"d{d}", attributes={"numa": d}) for d in range(14 + i)]
+        world.upsert(typed(a_slice(f"s{i}", node=f"n{i}", devices=made)))
+        world.upsert(typed(a_node(f"n{i}", unschedulable=True)))
+    searched, solve = [], Allocator.solve_in_steps
+
+    def noted(self, node, *rest):
+        searched.append(node.name)
+        return solve(self, node, *rest)
+
+    monkeypatch.setattr(Allocator, "solve_in_steps", noted)
+    pod_info = world.pod_info(typed(a_pod_with("c")))
+    await prepare_cycle(PROFILE, pod_info, world, ImpatientClock())
+    assert searched == ["n0"]
+    placement = schedule(world, pod_info)
+    assert placement.node == "n0"
+    assert searched == ["n0"]

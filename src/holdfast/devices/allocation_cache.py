@@ -21,14 +21,14 @@ from holdfast.devices.allocator import Allocator, Choice
 from holdfast.devices.device_counts import INEXACT, DeviceCounts, FreeDeviceCounts
 from holdfast.devices.node_pools import NodePools
 from holdfast.devices.requests import ALL, EXACT_COUNT, MAX_DEVICES, RequestAlternative
-from holdfast.devices.row_table import RowTable
+from holdfast.devices.row_table import NO_ROW, Rows, RowTable
 from holdfast.devices.search_results import (
     DOES_NOT_FIT,
     ERROR,
     FITS,
     INVALID_POOL,
+    NOT_SEARCHED,
     Codes,
-    Rows,
     SearchResults,
 )
 
@@ -42,10 +42,13 @@ __all__ = [
     "ERROR",
     "FITS",
     "INVALID_POOL",
+    "NOT_SEARCHED",
     "AllocationCache",
     "AllocationResults",
 ]
 
+RowsToSearch = Callable[[], Rows]
+"""Returns the rows for which results are needed."""
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
@@ -55,8 +58,11 @@ _T = TypeVar("_T", bound="RowTable")
 class AllocationResults(Protocol):
     """The allocation result of every row for the claims of one pod."""
 
-    def codes(self, rows: Rows) -> Codes:
-        """Return FITS, DOES_NOT_FIT, INVALID_POOL or ERROR for each row."""
+    def codes(self, rows: Rows, first: int = NO_ROW) -> Codes:
+        """Return FITS, DOES_NOT_FIT, INVALID_POOL, ERROR or NOT_SEARCHED for each row.
+
+        After an ERROR no further row is searched; ``first`` is searched before the others.
+        """
         ...
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
@@ -71,8 +77,8 @@ class AllocationResults(Protocol):
         """Return whether the search on a row reached its limit of steps."""
         ...
 
-    def refresh_in_steps(self) -> Iterator[None]:
-        """Evaluate all changed rows, with pauses in which the world may change."""
+    def refresh_in_steps(self, rows: RowsToSearch, first: int = NO_ROW) -> Iterator[None]:
+        """Evaluate rows as ``codes`` would, with pauses in which the world may change."""
         ...
 
 
@@ -163,31 +169,42 @@ class _CountResults:
         self._searched = searched
         self._count = count
 
-    def codes(self, rows: Rows) -> Codes:
-        self._counted.refresh()
+    def codes(self, rows: Rows, first: int = NO_ROW) -> Codes:
+        self._counted.refresh(rows)
         free = self._counted.free[rows]
         codes: Codes = np.where(free >= self._count, FITS, DOES_NOT_FIT).astype(np.int8)
         inexact = free == INEXACT
         if inexact.any():
-            codes[inexact] = self._searched.codes(rows[inexact])
+            codes[inexact] = self._searched.codes(rows[inexact], self._if_inexact(first))
         return codes
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         return np.zeros(len(rows))
 
     def choices(self, row: int) -> tuple[Choice, ...] | None:
-        self._counted.refresh()
-        return self._searched.choices(row) if self._counted.free[row] == INEXACT else None
+        return None if self._if_inexact(row) == NO_ROW else self._searched.choices(row)
 
     def timed_out(self, row: int) -> bool:
-        self._counted.refresh()
-        inexact = bool(self._counted.free[row] == INEXACT)
-        return inexact and self._searched.timed_out(row)
+        return self._if_inexact(row) != NO_ROW and self._searched.timed_out(row)
 
-    def refresh_in_steps(self) -> Iterator[None]:
-        yield from self._counted.refresh_in_steps()
+    def _if_inexact(self, row: int) -> int:
+        """Return the row if it must be searched, else NO_ROW."""
+        if row == NO_ROW:
+            return NO_ROW
+        self._counted.refresh(np.array([row], np.intp))
+        return row if self._counted.free[row] == INEXACT else NO_ROW
+
+    def refresh_in_steps(self, rows: RowsToSearch, first: int = NO_ROW) -> Iterator[None]:
+        yield from self._counted.refresh_in_steps(rows)
         if (self._counted.free == INEXACT).any():
-            yield from self._searched.refresh_in_steps()
+            yield from self._searched.refresh_in_steps(
+                lambda: _inexact(self._counted, rows()), self._if_inexact(first)
+            )
+
+
+def _inexact(counted: FreeDeviceCounts, rows: Rows) -> Rows:
+    inexact: Rows = rows[counted.free[rows] == INEXACT]
+    return inexact
 
 
 class _WithFaultyPools:
@@ -205,8 +222,8 @@ class _WithFaultyPools:
         self._results = results
         self._asks_for_all = asks_for_all
 
-    def codes(self, rows: Rows) -> Codes:
-        codes = self._results.codes(rows)
+    def codes(self, rows: Rows, first: int = NO_ROW) -> Codes:
+        codes = self._results.codes(rows, first)
         if not self._pools.has_faulty:
             return codes
         if self._asks_for_all:
@@ -226,8 +243,8 @@ class _WithFaultyPools:
     def _fails_before_search(self) -> bool:
         return self._asks_for_all and self._pools.has_faulty
 
-    def refresh_in_steps(self) -> Iterator[None]:
-        return self._results.refresh_in_steps()
+    def refresh_in_steps(self, rows: RowsToSearch, first: int = NO_ROW) -> Iterator[None]:
+        return self._results.refresh_in_steps(rows, first)
 
     def _sees_fault(self, rows: Rows, *, invalid: bool) -> NDArray[np.bool_]:
         without = self._pools.nodes_without_fault(invalid=invalid)

@@ -27,25 +27,25 @@ class DeviceBackedResource:
 
     def many(self, rows: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return allocatable and used amounts of rows (an array or a slice)."""
-        self._counts.refresh()
+        counts = self._counts.refreshed()
         amounts = self._nodes.amounts
         allocatable, used = (
             amounts.allocatable[self._resource][rows],
             amounts.requested[self._resource],
         )
-        devices = self._counts.total[rows]
+        devices = counts.total[rows]
         from_devices = (allocatable == 0) & (devices > 0)
         return (
             np.where(from_devices, devices, allocatable),
-            np.where(from_devices, self._counts.allocated[rows], used[rows]),
+            np.where(from_devices, counts.allocated[rows], used[rows]),
         )
 
     def one(self, row: int) -> tuple[int, int]:
         """Return allocatable and used amount of one row."""
-        self._counts.refresh()
+        counts = self._counts.refreshed()
         amounts = self._nodes.amounts
         allocatable = amounts.allocatable_at[self._resource][row]
-        devices = int(self._counts.total[row])
+        devices = int(counts.total[row])
         if allocatable == 0 and devices > 0:
-            return devices, int(self._counts.allocated[row])
+            return devices, int(counts.allocated[row])
         return allocatable, amounts.requested_at[self._resource][row]

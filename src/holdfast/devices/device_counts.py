@@ -82,7 +82,7 @@ class FreeDeviceCounts(RowTable):
 
 
 class DeviceCounts(RowTable):
-    """Devices of a class on each node, and how many are allocated; call ``refresh`` before reading.
+    """Devices of a class on each node, and how many are allocated; read them from ``refreshed``.
 
     A node on which a selector fails counts as having none.
     """
@@ -98,6 +98,11 @@ class DeviceCounts(RowTable):
         self._by_pool = PoolValues(inventory.node_pools, self._count)
         self.total: NDArray[np.int64] = np.zeros(0, np.int64)
         self.allocated: NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def refreshed(self) -> DeviceCounts:
+        """Return these counts, with all changed rows counted again."""
+        self.refresh(self._nodes.rows)
+        return self
 
     def _resize(self, capacity: int) -> None:
         self.total = np.zeros(capacity, np.int64)

@@ -214,7 +214,7 @@ def _capacity_left(
 
 def _counters(pool: Pool, remaining: RemainingCapacity) -> tuple[Left, ...]:
     return tuple(
-        Left(f"{set_name}/{name}", left, pool.counters[set_name][name])
+        Left(f"{set_name}/{name}", left, pool.counters.sets[set_name][name])
         for set_name, name, left in sorted(remaining.remaining_counters(pool), key=lambda c: c[:2])
     )
 

@@ -25,7 +25,7 @@ from holdfast.devices.features import Features
 from holdfast.devices.node_pools import NodePools
 from holdfast.devices.pools import Pool
 from holdfast.devices.slice_tracker import SliceTracker
-from holdfast.devices.slices import ALL_NODES, SliceInfo
+from holdfast.devices.slices import ALL_NODES, DeviceId, SliceInfo
 
 IMPLICIT_PREFIX = DEVICE_CLASS_PREFIX
 """Each device class is also an extended resource: this prefix followed by the class name."""
@@ -42,7 +42,7 @@ class Inventory:
         self.features = features or Features()
         self.selectors = DeviceSelectors(list_attributes=self.features.list_attributes)
         self.classes = Classes()
-        self.node_pools = NodePools(self.features, self._invalidate)
+        self.node_pools = NodePools(self.features, self._invalidate, self._is_allocated)
         self._tracker = SliceTracker()
         self.claims = Claims(self.node_pools.device_changed)
         self.allocation_cache = AllocationCache(self, nodes)
@@ -132,13 +132,16 @@ class Inventory:
         copy.selectors = self.selectors
         copy.classes = self.classes.fork()
         copy._tracker = self._tracker.fork()
-        copy.node_pools = self.node_pools.fork(copy._invalidate)
+        copy.node_pools = self.node_pools.fork(copy._invalidate, copy._is_allocated)
         copy.claims = self.claims.fork(copy.node_pools.device_changed)
         return copy
 
     def _replace_slices(self, slices: Iterable[ResourceSlice]) -> None:
         for slice_ in slices:
             self.node_pools.upsert(SliceInfo(slice_))
+
+    def _is_allocated(self, device: DeviceId) -> bool:
+        return self.claims.allocated_devices.is_allocated(device)
 
     def _invalidate(self, node: str) -> None:
         """Invalidate the results of one node, or of all nodes."""

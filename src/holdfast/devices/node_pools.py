@@ -14,7 +14,9 @@ from weakref import WeakKeyDictionary
 from holdfast.api.node import Node
 from holdfast.devices.features import Features
 from holdfast.devices.pools import (
+    CountersByGeneration,
     Pool,
+    PoolCounters,
     build_pool,
     in_search_order,
     newest_by_pool,
@@ -31,15 +33,23 @@ _T = TypeVar("_T")
 class NodePools:
     """Slices by node and by pool; ``invalidate`` is called with each node whose pools changed."""
 
-    def __init__(self, features: Features, invalidate: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        features: Features,
+        invalidate: Callable[[str], None],
+        is_allocated: Callable[[DeviceId], bool],
+    ) -> None:
         self._features = features
         self._invalidate = invalidate
+        self._is_allocated = is_allocated
         self._slices: _Slices = {}
         self._of_node: dict[str, _Slices] = {}
         self._of_pool: dict[PoolId, _Slices] = {}
         self._versions: dict[str, int] = {}
         self._of: dict[str, tuple[Node, int, int, tuple[Pool, ...]]] = {}
         self._built: dict[PoolId, dict[tuple[str, ...], Pool | None]] = {}
+        self._counters: dict[PoolId, CountersByGeneration] = {}
+        self._overcommitted: dict[PoolId, dict[PoolCounters, frozenset[str]]] = {}
         self._nodes_with: dict[PoolId, set[str]] = {}
         self._affected: dict[PoolId, dict[str, frozenset[str]]] = {}
         self.slice_changes = 0
@@ -135,6 +145,8 @@ class NodePools:
         if affected is None:
             affected = self._affected[pool] = _affected_nodes(self._of_pool[pool].values())
         nodes = affected.get(device[2], frozenset())
+        if self._overcommitment_changes(device):
+            nodes = _node_names(self._of_pool[pool].values())
         if ALL_NODES in nodes:
             sharing = self._nodes_with.get(pool, set())
             if len(sharing) >= _MANY_NODES:
@@ -149,15 +161,40 @@ class NodePools:
         for node in nodes:
             self._invalidate(node)
 
-    def fork(self, invalidate: Callable[[str], None]) -> NodePools:
+    def is_overcommitted(self, pool: Pool) -> bool:
+        """Return whether allocated devices consume more than there is of any counter of a pool."""
+        known = self._overcommitted.setdefault(pool.id, {})
+        if pool.counters not in known:
+            known[pool.counters] = pool.counters.overcommitted(self._is_allocated)
+        return bool(known[pool.counters])
+
+    def _overcommitment_changes(self, device: DeviceId) -> bool:
+        """Return whether a device that changed also changes a result of ``is_overcommitted``."""
+        changes, known = False, self._overcommitted.get(device[:2], {})
+        for counters, before in known.items():
+            sets = [
+                name
+                for name, consumers in counters.consumers.items()
+                if any(candidate.id == device for candidate in consumers)
+            ]
+            now = (before - set(sets)) | counters.overcommitted(self._is_allocated, sets)
+            known[counters] = now
+            changes = changes or bool(now) != bool(before)
+        return changes
+
+    def fork(
+        self, invalidate: Callable[[str], None], is_allocated: Callable[[DeviceId], bool]
+    ) -> NodePools:
         """Return an independent copy."""
-        copy = NodePools(self._features, invalidate)
+        copy = NodePools(self._features, invalidate, is_allocated)
         copy._slices = dict(self._slices)
         copy._of_node = {name: dict(slices) for name, slices in self._of_node.items()}
         copy._of_pool = {pool: dict(slices) for pool, slices in self._of_pool.items()}
         copy._versions, copy._of = dict(self._versions), dict(self._of)
         copy._built = {pool: dict(built) for pool, built in self._built.items()}
         copy._nodes_with = {pool: set(nodes) for pool, nodes in self._nodes_with.items()}
+        copy._counters = {pool: dict(known) for pool, known in self._counters.items()}
+        copy._overcommitted = {pool: dict(known) for pool, known in self._overcommitted.items()}
         copy._affected, copy._faulty = dict(self._affected), dict(self._faulty)
         copy.changes, copy.slice_changes = dict(self.changes), self.slice_changes
         return copy
@@ -175,7 +212,8 @@ class NodePools:
             built = self._built.setdefault(pool_id, {})
             if names not in built:
                 every = tuple(self._of_pool[pool_id].values())
-                built[names] = build_pool(pool_id, here, every, self._features)
+                known = self._counters.setdefault(pool_id, {})
+                built[names] = build_pool(pool_id, here, every, self._features, known)
             pool = built[names]
             if pool is not None:
                 found.append(pool)
@@ -187,6 +225,8 @@ class NodePools:
         """Invalidate every node with devices of this pool: it may have become complete or not."""
         slices = tuple(self._of_pool[pool_id].values())
         self._built.pop(pool_id, None)
+        self._counters.pop(pool_id, None)
+        self._overcommitted.pop(pool_id, None)
         self._nodes_with.pop(pool_id, None)
         self._affected.pop(pool_id, None)
         self.changes.pop(pool_id, None)

@@ -2,28 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.api.node import Node
 from holdfast.api.quantity import Quantity
 from holdfast.devices.features import Features
-from holdfast.devices.slices import ALL_NODES, DeviceCandidate, PoolId, SliceInfo
+from holdfast.devices.slices import ALL_NODES, DeviceCandidate, DeviceId, PoolId, SliceInfo
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolCounters:
+    """The counter sets of a whole pool, and the devices that consume each: those of all nodes."""
+
+    sets: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
+    consumers: Mapping[str, Sequence[DeviceCandidate]] = field(default_factory=dict)
+
+    def remaining(
+        self, set_name: str, is_allocated: Callable[[DeviceId], bool]
+    ) -> dict[str, Quantity]:
+        """Return what allocated devices leave of a counter set; it may be negative."""
+        left = dict(self.sets[set_name])
+        for candidate in self.consumers[set_name]:
+            if is_allocated(candidate.id):
+                for name, amount in candidate.consumed_counters[set_name].items():
+                    left[name] = left[name] - amount
+        return left
+
+    def overcommitted(
+        self, is_allocated: Callable[[DeviceId], bool], sets: Iterable[str] | None = None
+    ) -> frozenset[str]:
+        """Return which of these counter sets, or of all, have a negative counter."""
+        return frozenset(
+            name
+            for name in (self.sets if sets is None else sets)
+            if any(left < _ZERO for left in self.remaining(name, is_allocated).values())
+        )
+
+
+_ZERO = Quantity(0)
+NO_COUNTERS = PoolCounters()
+CountersByGeneration = dict[int, PoolCounters]
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Pool:
     """The devices of one pool that are available on a node.
 
-    ``counters`` are the counter sets that its candidates consume, ``consumers`` the devices that
-    consume each set: also devices for other nodes, which are no candidates here. A pool with an
-    ``invalid_reason`` has no candidates.
+    A pool with an ``invalid_reason`` has no candidates.
     """
 
     id: PoolId
     candidates: tuple[DeviceCandidate, ...] = ()
-    counters: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
-    consumers: Mapping[str, Sequence[DeviceCandidate]] = field(default_factory=dict)
+    counters: PoolCounters = NO_COUNTERS
+    own_sets: tuple[str, ...] = ()
+    """The counter sets that its candidates consume."""
     is_shared: bool = False
     """Whether other nodes have the same pool, with the same candidates."""
     shares_counters_with_other_nodes: bool = False
@@ -124,9 +157,16 @@ def _keep_newest(newest_slices: list[SliceInfo], slice_info: SliceInfo) -> None:
 
 
 def build_pool(
-    pool_id: PoolId, here: list[SliceInfo], everywhere: Sequence[SliceInfo], features: Features
+    pool_id: PoolId,
+    here: list[SliceInfo],
+    everywhere: Sequence[SliceInfo],
+    features: Features,
+    counters: CountersByGeneration | None = None,
 ) -> Pool | None:
-    """Build a pool from its slices for the node; None if a newer generation is incomplete."""
+    """Build a pool from its slices for the node; None if a newer generation is incomplete.
+
+    ``counters`` are those already built for other nodes, and are added to.
+    """
     expected = here[0].slice.spec.pool.resource_slice_count
     generation = here[0].generation
     names = {slice_info.name for slice_info in here}
@@ -139,11 +179,15 @@ def build_pool(
             return Pool(pool_id, incomplete=True)
         others = [slice_info for slice_info in same if slice_info.name not in names]
     here.sort(key=lambda slice_info: slice_info.name)
-    return _validated_pool(pool_id, here, others, features)
+    return _validated_pool(pool_id, here, others, features, {} if counters is None else counters)
 
 
 def _validated_pool(
-    pool_id: PoolId, here: list[SliceInfo], others: list[SliceInfo], features: Features
+    pool_id: PoolId,
+    here: list[SliceInfo],
+    others: list[SliceInfo],
+    features: Features,
+    counters_by_generation: CountersByGeneration,
 ) -> Pool:
     candidates = tuple(c for slice_info in here for c in slice_info.candidates)
     elsewhere = tuple(c for slice_info in others for c in slice_info.candidates)
@@ -156,24 +200,32 @@ def _validated_pool(
         error = error or _missing_counter(counters, (*candidates, *elsewhere))
     if error:
         return Pool(pool_id, invalid_reason=error)
+    whole = counters_by_generation.get(here[0].generation)
+    if whole is None:
+        whole = _pool_counters(counters, (*candidates, *elsewhere))
+        counters_by_generation[here[0].generation] = whole
     consumed = {name for candidate in candidates for name in candidate.consumed_counters}
-    consumers: dict[str, list[DeviceCandidate]] = {name: [] for name in sorted(consumed)}
-    for candidate in (*candidates, *elsewhere) if consumers else ():
-        for name in consumers.keys() & candidate.consumed_counters.keys():
-            consumers[name].append(candidate)
-    used = {name: counters[name] for name in consumers if name in counters}
-    here_ids = {id(candidate) for candidate in candidates}
-    shared = any(id(c) not in here_ids for devices in consumers.values() for c in devices)
+    shared = bool(consumed) and any(c.consumed_counters for c in elsewhere)
     by_device = any(slice_info.slice.spec.per_device_node_selection for slice_info in here)
     return Pool(
         pool_id,
         candidates,
-        used,
-        consumers,
+        whole,
+        tuple(sorted(consumed & whole.sets.keys())),
         is_shared=any(ALL_NODES in slice_info.node_names for slice_info in here),
         shares_counters_with_other_nodes=shared,
         selects_nodes_by_device=by_device,
     )
+
+
+def _pool_counters(
+    sets: Mapping[str, Mapping[str, Quantity]], candidates: Iterable[DeviceCandidate]
+) -> PoolCounters:
+    consumers: dict[str, list[DeviceCandidate]] = {name: [] for name in sets}
+    for candidate in candidates if sets else ():
+        for name in candidate.consumed_counters:
+            consumers[name].append(candidate)
+    return PoolCounters(sets, consumers)
 
 
 def _duplicate(names: list[str], what: str) -> str:

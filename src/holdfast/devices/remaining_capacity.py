@@ -29,6 +29,7 @@ class RemainingCapacity:
         self._allocated_devices = allocated_devices
         self._features = features
         self._remaining: dict[tuple[PoolId, str], dict[str, Quantity]] = {}
+        self._overcommitted: dict[PoolId, bool] = {}
         self._consumed: dict[DeviceId, ConsumedCapacity] = {}
         self._chosen: list[tuple[DeviceCandidate, ConsumedCapacity | None, Pool | None]] = []
 
@@ -67,13 +68,18 @@ class RemainingCapacity:
         return forbidden_request(capacities, alternative.capacity)
 
     def has_counters_for(self, pool: Pool, candidate: DeviceCandidate) -> bool:
-        """Return whether the remaining counters suffice; an allocated shared device needs none."""
+        """Return whether the remaining counters suffice; an allocated shared device needs none.
+
+        If any counter of the pool is overcommitted, no device with counters can be allocated.
+        """
         if not candidate.consumed_counters:
             return True
         if not self._features.partitionable_devices:
             return False
         if self._has_counters(candidate):
             return True
+        if self._is_overcommitted(pool):
+            return False
         return all(
             left[name] >= amount
             for set_name, amounts in candidate.consumed_counters.items()
@@ -103,10 +109,10 @@ class RemainingCapacity:
         return f"{set_name}/{name}", amount, _ZERO
 
     def remaining_counters(self, pool: Pool) -> frozenset[tuple[str, str, Quantity]]:
-        """Return the remaining amount of every counter of the pool, as one hashable value."""
+        """Return the remaining amount of the counters of its own devices, as one hashable value."""
         return frozenset(
             (set_name, name, amount)
-            for set_name in pool.counters
+            for set_name in pool.own_sets
             for name, amount in self._counters(pool, set_name).items()
         )
 
@@ -148,12 +154,18 @@ class RemainingCapacity:
         """Return what is left of a counter set; computed when the first device needs it."""
         left = self._remaining.get((pool.id, set_name))
         if left is None:
-            left = self._remaining[pool.id, set_name] = dict(pool.counters[set_name])
-            for candidate in pool.consumers[set_name]:
-                if self._allocated_devices.is_allocated(candidate.id):
-                    for name, amount in candidate.consumed_counters[set_name].items():
-                        left[name] = left[name] - amount
+            is_allocated = self._allocated_devices.is_allocated
+            left = self._remaining[pool.id, set_name] = pool.counters.remaining(
+                set_name, is_allocated
+            )
         return left
+
+    def _is_overcommitted(self, pool: Pool) -> bool:
+        known = self._overcommitted.get(pool.id)
+        if known is None:
+            is_allocated = self._allocated_devices.is_allocated
+            known = self._overcommitted[pool.id] = bool(pool.counters.overcommitted(is_allocated))
+        return known
 
     def _subtract(
         self, pool: Pool, amounts: Mapping[str, Mapping[str, Quantity]], times: int

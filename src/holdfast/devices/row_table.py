@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -20,11 +20,16 @@ from holdfast.devices.requests import RequestAlternative
 if TYPE_CHECKING:
     from holdfast.devices.inventory import Inventory
 
+Rows = NDArray[np.intp]
+NO_ROW = -1
+_FEW = 16
+"""Up to this number, evaluating changed rows costs less than finding out which are needed."""
+
 
 class RowTable:
     """One value a row.
 
-    ``refresh`` evaluates all changed rows. ``refresh_in_steps`` does the same with pauses, in which
+    ``refresh`` evaluates changed rows. ``refresh_in_steps`` does the same with pauses, in which
     the world may change and the table may be refreshed.
 
     Rows with the same key number have equal values, however the devices of pools that nodes share
@@ -38,38 +43,90 @@ class RowTable:
         self._devices = -1
         self._slices = -1
         self._capacity = 0
-        self._stale: dict[int, None] = {}
-        """The changed rows, in order; a row stays until its value is written."""
+        self._is_stale: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        """Whether a row has changed; it stays so until its value is written."""
+        self._failed: set[int] = set()
+        """The rows that failed when they were evaluated; a pod fails with any of them."""
         self._stale_keys: dict[int, None] = {}
         self._key_of: NDArray[np.int32] = np.zeros(0, np.int32)
         self._keys: dict[Hashable, int] = {}
         self._next_key = count()
         self._selected: WeakSet[Pool] = WeakSet()
 
-    def refresh(self) -> None:
-        """Evaluate changed rows again; all rows after a change that affects every node."""
-        for _ in self.refresh_in_steps():
-            pass
+    def refresh(self, rows: Rows, first: int = NO_ROW) -> bool:
+        """Evaluate the changed ones of these rows again, ``first`` before the others.
 
-    def refresh_in_steps(self) -> Iterator[None]:
-        """Do the same as ``refresh``, with a pause after each row and within long searches."""
+        The first row that fails is the last one, since the pod fails with it. Return whether all
+        rows are up to date; ``is_outdated`` says which are.
+        """
         self._collect_stale_rows()
-        while self._stale:
-            row = next(iter(self._stale))
-            node = self._nodes.nodes[row]
-            self._key_of[row] = -1
-            if node is not None:
-                yield from self._evaluate(row, node)
-            self._stale.pop(row, None)
+        if not self._stale_keys and not self._is_stale.any():
+            return True
+        for _ in self._refresh_in_steps(lambda: rows, first):
+            pass
+        return not self._failed or not self.is_outdated(rows).any()
+
+    def refresh_in_steps(self, rows: Callable[[], Rows], first: int = NO_ROW) -> Iterator[None]:
+        """Do the same, with a pause after each row and within long searches.
+
+        ``rows`` is called only if many rows have changed. If few have, all of them are evaluated,
+        and those that fail do not end it.
+        """
+        self._collect_stale_rows()
+        changed = self._is_stale.nonzero()[0]
+        if len(changed) > _FEW or self._stale_keys:
+            yield from self._refresh_in_steps(rows, first)
+            return
+        for row in changed.tolist():
+            yield from self._refresh_row(row)
             yield
-        while self._stale_keys:
-            yield from self._evaluate_key(next(iter(self._stale_keys)))
+
+    def is_outdated(self, rows: Rows) -> NDArray[np.bool_]:
+        """Return for each row whether it has changed since it was evaluated."""
+        outdated: NDArray[np.bool_] = self._is_stale[rows]
+        if len(self._stale_keys) > _FEW:
+            outdated = outdated | np.isin(self._key_of[rows], list(self._stale_keys))
+        elif self._stale_keys:
+            keys = self._key_of[rows]
+            for key in self._stale_keys:
+                outdated = outdated | (keys == key)
+        return outdated
+
+    def _refresh_in_steps(self, rows: Callable[[], Rows], first: int) -> Iterator[None]:
+        if first != NO_ROW and self._is_stale[first]:
+            yield from self._refresh_row(first)
+        wanted = rows()
+        if self._has_failed(wanted):
+            return
+        for row in wanted[self._is_stale[wanted]].tolist():
+            yield from self._refresh_row(row)
             yield
+            if row in self._failed:
+                return
+        while self._stale_keys and not self._has_failed(wanted):
+            needed = self._stale_keys.keys() & set(np.unique(self._key_of[wanted]).tolist())
+            if not needed:
+                return
+            yield from self._evaluate_key(min(needed))
+            yield
+
+    def _has_failed(self, rows: Rows) -> bool:
+        """Return whether one of these rows is up to date and has failed."""
+        if not self._failed:
+            return False
+        return not self._failed.isdisjoint(rows[~self.is_outdated(rows)].tolist())
+
+    def _refresh_row(self, row: int) -> Iterator[None]:
+        node = self._nodes.nodes[row]
+        self._key_of[row] = -1
+        if node is not None:
+            yield from self._evaluate(row, node)
+        self._is_stale[row] = False
 
     def _evaluate_key(self, key: int) -> Iterator[None]:
-        rows = (self._key_of == key).nonzero()[0].tolist()
-        row = next((row for row in rows if self._nodes.nodes[row] is not None), -1)
-        node = self._nodes.nodes[row] if row >= 0 else None
+        rows = ((self._key_of == key) & ~self._is_stale).nonzero()[0].tolist()
+        row = next((row for row in rows if self._nodes.nodes[row] is not None), NO_ROW)
+        node = self._nodes.nodes[row] if row != NO_ROW else None
         if node is not None:
             yield from self._evaluate(row, node)
             if self._key_of[row] != key or self._nodes.nodes[row] is None:
@@ -85,9 +142,10 @@ class RowTable:
         if nodes.capacity != self._capacity:
             self._capacity, everything = nodes.capacity, True
             self._key_of = np.full(nodes.capacity, -1, np.int32)
+            self._is_stale = np.zeros(nodes.capacity, np.bool_)
             self._resize(nodes.capacity)
         if everything:
-            self._stale = dict.fromkeys(range(nodes.size))
+            self._is_stale[: nodes.size] = True
             self._stale_keys.clear()
             self._keys.clear()
         else:
@@ -96,8 +154,7 @@ class RowTable:
                 self._stale_keys.pop(-1, None)
             if journal.seq != self._cursor:
                 rows: StaleRows = journal.stale(self._cursor, nodes.size)
-                changed = range(nodes.size) if isinstance(rows, slice) else map(int, rows)
-                self._stale.update(dict.fromkeys(changed))
+                self._is_stale[slice(0, nodes.size) if isinstance(rows, slice) else rows] = True
         self._cursor, self._devices, self._slices = journal.seq, devices, slices
 
     def _select_in_steps(

@@ -14,16 +14,18 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocator import Allocator, Choice
 from holdfast.devices.errors import AllocationError, NodeAllocationError, SearchTimeout
 from holdfast.devices.pools import Pool
-from holdfast.devices.row_table import RowTable
+from holdfast.devices.row_table import NO_ROW, Rows, RowTable
 from holdfast.devices.signatures import SignatureBuilder
 
 if TYPE_CHECKING:
     from holdfast.devices.inventory import Inventory
 
-FITS, DOES_NOT_FIT, INVALID_POOL, ERROR = 0, 1, 2, 3
-"""Codes of a row; ERROR: ``Allocator.solve`` raises another error than an invalid pool."""
+FITS, DOES_NOT_FIT, INVALID_POOL, ERROR, NOT_SEARCHED = 0, 1, 2, 3, 4
+"""Codes of a row; ERROR: ``Allocator.solve`` raises another error than an invalid pool.
 
-Rows = NDArray[np.intp]
+NOT_SEARCHED: the search on another row ended with ERROR, so the pod fails whatever this row has.
+"""
+
 Codes = NDArray[np.int8]
 
 
@@ -53,32 +55,40 @@ class SearchResults(RowTable):
         self._by_signature: dict[Hashable, _Result] = {}
         self._codes: Codes = np.zeros(0, np.int8)
         self._scores: NDArray[np.float64] = np.zeros(0)
-        self._results: list[_Result] = []
+        self._results: NDArray[np.object_] = np.zeros(0, np.object_)
 
-    def codes(self, rows: Rows) -> Codes:
-        """Return the code of each row."""
-        self.refresh()
-        return self._codes[rows]
+    def codes(self, rows: Rows, first: int = NO_ROW) -> Codes:
+        """Return the code of each row; after an ERROR no further row is searched.
+
+        ``first`` is searched before the others: if the pod fits there, errors do not matter.
+        """
+        if self.refresh(rows, first):
+            return self._codes[rows]
+        return np.where(self.is_outdated(rows), NOT_SEARCHED, self._codes[rows]).astype(np.int8)
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         """Return the score of each row that fits."""
-        self.refresh()
+        self.refresh(rows)
         return self._scores[rows]
 
     def choices(self, row: int) -> tuple[Choice, ...] | None:
         """Return what the search has chosen on a row; None if the claims do not fit there."""
-        self.refresh()
-        return self._results[row].choices
+        return self._result(row).choices
 
     def timed_out(self, row: int) -> bool:
         """Return whether the search on a row reached its limit of steps."""
-        self.refresh()
-        return self._results[row].timed_out
+        return self._result(row).timed_out
+
+    def _result(self, row: int) -> _Result:
+        self.refresh(np.array([row], np.intp))
+        result: _Result = self._results[row]
+        return result
 
     def _resize(self, capacity: int) -> None:
         self._codes = np.full(capacity, DOES_NOT_FIT, np.int8)
         self._scores = np.zeros(capacity)
-        self._results = [_UNKNOWN] * capacity
+        self._results = np.full(capacity, _UNKNOWN, np.object_)
+        self._failed.clear()
 
     def _evaluate(self, row: int, node: Node) -> Iterator[None]:
         inventory, allocator = self._inventory, self._allocator
@@ -88,12 +98,11 @@ class SearchResults(RowTable):
             node = current
             pools = inventory.node_pools.of(node)
             signature, key = self._signatures.signature(
-                node, pools, inventory.allocated_devices, inventory.node_pools.changes
+                node, pools, inventory.allocated_devices, inventory.node_pools
             )
             result = self._by_signature.get(signature)
             if result is not None:
-                self._codes[row], self._scores[row] = result.code, result.score
-                self._results[row] = result
+                self._write(np.array([row], np.intp), result)
                 self._set_key(row, key)
                 return
             # The devices may change in a pause of the search: its result is that of a signature,
@@ -102,15 +111,20 @@ class SearchResults(RowTable):
             current = self._nodes.nodes[row]
 
     def _copy(self, row: int, rows: Rows) -> None:
-        self._codes[rows], self._scores[rows] = self._codes[row], self._scores[row]
-        result = self._results[row]
-        for other in rows.tolist():
-            self._results[other] = result
+        self._write(rows, self._results[row])
+
+    def _write(self, rows: Rows, result: _Result) -> None:
+        self._codes[rows], self._scores[rows] = result.code, result.score
+        self._results[rows] = result
+        if result.code == ERROR:
+            self._failed.update(rows.tolist())
+        elif self._failed:
+            self._failed.difference_update(rows.tolist())
 
     def _search(self, signature: Hashable, node: Node, pools: Sequence[Pool]) -> Iterator[None]:
         devices = {c.id for pool in pools for c in pool.candidates}
         devices.update(
-            c.id for pool in pools for consumers in pool.consumers.values() for c in consumers
+            c.id for pool in pools for some in pool.counters.consumers.values() for c in some
         )
         allocated_devices = self._inventory.allocated_devices.restricted_to(devices)
         try:

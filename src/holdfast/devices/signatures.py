@@ -8,7 +8,7 @@ state of a pool is computed once after each change of it, for all nodes that hav
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from weakref import WeakKeyDictionary
@@ -21,10 +21,11 @@ from holdfast.devices.constraints import values_of
 from holdfast.devices.consumable_capacity import consumed_capacity
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.matching import tolerated
+from holdfast.devices.node_pools import NodePools
 from holdfast.devices.pools import Pool
 from holdfast.devices.remaining_capacity import RemainingCapacity
 from holdfast.devices.requests import RequestAlternative
-from holdfast.devices.slices import DeviceCandidate, PoolId
+from holdfast.devices.slices import DeviceCandidate
 
 _FAILS = "fails"
 _MAX_STATES = 100_000
@@ -69,9 +70,9 @@ class SignatureBuilder:
         node: Node,
         pools: Sequence[Pool],
         allocated_devices: AllocatedDevices,
-        changes: Mapping[PoolId, int],
+        node_pools: NodePools,
     ) -> tuple[Hashable, Hashable]:
-        """Return the signature of a node, and its key; ``changes`` are those of ``NodePools``.
+        """Return the signature of a node, and its key.
 
         Nodes with equal keys have equal signatures, however the devices of shared pools change.
         The key of a node without shared pools is None.
@@ -83,9 +84,9 @@ class SignatureBuilder:
             state = self._states.get(pool)
             if state is None:
                 state = self._states[pool] = self._new_state(pool)
-            version = changes.get(pool.id, 0)
+            version = node_pools.changes.get(pool.id, 0)
             if state.version != version:
-                state.number = self._changed(pool, state, allocated_devices)
+                state.number = self._changed(pool, state, allocated_devices, node_pools)
                 state.version = version
             states.append(state.number)
             key.append(pool if pool.is_shared else state.number)
@@ -111,8 +112,8 @@ class SignatureBuilder:
         devices = tuple(self._device(candidate, numbers) for candidate in pool.candidates)
         counters = frozenset(
             (set_name, name, amount)
-            for set_name, amounts in pool.counters.items()
-            for name, amount in amounts.items()
+            for set_name in pool.own_sets
+            for name, amount in pool.counters.sets[set_name].items()
         )
         constant = self._number((pool.incomplete, bool(pool.invalid_reason), counters, devices))
         used = tuple(i for i, device in enumerate(devices) if device is not None)
@@ -125,8 +126,18 @@ class SignatureBuilder:
             return None
         return self._constant(candidate, selected), self._partition(candidate, numbers)
 
-    def _changed(self, pool: Pool, state: _PoolState, allocated_devices: AllocatedDevices) -> int:
-        left = self._left_by_other_nodes(pool, allocated_devices)
+    def _changed(
+        self,
+        pool: Pool,
+        state: _PoolState,
+        allocated_devices: AllocatedDevices,
+        node_pools: NodePools,
+    ) -> int:
+        left: Hashable = None
+        if pool.shares_counters_with_other_nodes:
+            # Otherwise its own devices determine them.
+            remaining = RemainingCapacity(allocated_devices, self._features)
+            left = remaining.remaining_counters(pool), node_pools.is_overcommitted(pool)
         used = _usage(pool, state.used, allocated_devices)
         return self._number((state.constant, used, left))
 
@@ -138,12 +149,6 @@ class SignatureBuilder:
                 self._numbers.clear()
             number = self._numbers[state] = next(self._next)
         return number
-
-    def _left_by_other_nodes(self, pool: Pool, allocated_devices: AllocatedDevices) -> Hashable:
-        """Return the remaining counters, unless the pool's own devices determine them."""
-        if not pool.shares_counters_with_other_nodes:
-            return None
-        return RemainingCapacity(allocated_devices, self._features).remaining_counters(pool)
 
     def _partition(self, candidate: DeviceCandidate, numbers: dict[Hashable, int]) -> Hashable:
         """Return constraint values, numbered in the order in which they first occur in the pool."""

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.cached_scores import INFEASIBLE, best_of
 from holdfast.engine.decision_cache import decision_cache
-from holdfast.engine.feasible_rows import Feasible, run_uncached_filters
+from holdfast.engine.feasible_rows import Feasible, rows_before, run_uncached_filters
 from holdfast.engine.nominated_pods import (
     NominatedPodFilter,
     nominated_in_sets,
@@ -128,6 +128,21 @@ def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasib
     if error and found.preselected_row is None:
         return reject_all_nodes(view, found.outcomes, error=error)
     return found if found.count else _reject(found)
+
+
+def rows_to_filter(profile: Profile, pod: PodInfo, world: World, now: float, plugin: str) -> Rows:
+    """Return the rows with which ``feasible`` would call the filter of an uncached plugin."""
+    cache = decision_cache(profile, world)
+    view = View(world, pod, now, reservations=cache.allocates_reservations)
+    none: Rows = np.zeros(0, np.intp)
+    if pod.excess or not world.nodes.row_of:
+        return none
+    pod_class = cache.pod_class(pod, view)
+    found = Feasible(pod, view, pod_class, cache.pre_filter_per_pod(pod_class, pod, view))
+    if _pre_filter_reject(found.outcomes) is not None:
+        return none
+    pod_class.refresh()
+    return rows_before(found, plugin)
 
 
 def _find_best_tier(found: Feasible) -> bool:

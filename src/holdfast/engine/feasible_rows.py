@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,6 +102,33 @@ def run_uncached_filters(found: Feasible) -> str:
 def _run_filters_in_order(found: Feasible) -> str:
     size, error = found.view.nodes.size, ""
     passed = np.ones(size, np.bool_)
+    for outcome, rows in _uncached_filters(found, passed):
+        verdicts = outcome.plugin.filter(outcome.state, rows)
+        failed = (verdicts == Code.ERROR).nonzero()[0]
+        if len(failed) and not error:
+            reasons = ", ".join(outcome.plugin.reasons(outcome.state, int(rows[failed[0]])))
+            error = f'running "{outcome.plugin.name}" filter plugin: {reasons}'
+        passed[rows] = verdicts == 0
+    found.mask = found.pod_class.feasible_mask[:size] & passed
+    return error
+
+
+def rows_before(found: Feasible, plugin: str) -> Rows:
+    """Return the rows with which the filter of a plugin will be called."""
+    passed = np.ones(found.view.nodes.size, np.bool_)
+    for outcome, rows in _uncached_filters(found, passed):
+        if outcome.plugin.name == plugin:
+            return rows
+        passed[rows] = outcome.plugin.filter(outcome.state, rows) == 0
+    none: Rows = np.zeros(0, np.intp)
+    return none
+
+
+def _uncached_filters(
+    found: Feasible, passed: NDArray[np.bool_]
+) -> Iterator[tuple[PreFilterOutcome, Rows]]:
+    """Yield each filter that is not cached with its rows; the caller updates ``passed``."""
+    size = found.view.nodes.size
     for outcome in found.outcomes:
         if outcome.row_results is not None or outcome.skip:
             continue
@@ -113,15 +141,7 @@ def _run_filters_in_order(found: Feasible) -> str:
         if outcome.use.accepts_slices:
             passed &= outcome.plugin.filter(outcome.state, slice(0, size)) == 0
             continue
-        rows = (passed & _passed_before(found, outcome)).nonzero()[0]
-        verdicts = outcome.plugin.filter(outcome.state, rows)
-        failed = (verdicts == Code.ERROR).nonzero()[0]
-        if len(failed) and not error:
-            reasons = ", ".join(outcome.plugin.reasons(outcome.state, int(rows[failed[0]])))
-            error = f'running "{outcome.plugin.name}" filter plugin: {reasons}'
-        passed[rows] = verdicts == 0
-    found.mask = found.pod_class.feasible_mask[:size] & passed
-    return error
+        yield outcome, (passed & _passed_before(found, outcome)).nonzero()[0]
 
 
 def _passed_before(found: Feasible, outcome: PreFilterOutcome) -> NDArray[np.bool_]:

@@ -6,7 +6,7 @@ ordinary one that it replaces.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -31,9 +31,10 @@ class OutsideSpecKeyPlugin(Plugin, Protocol):
 class PreparePlugin(Plugin, Protocol):
     """Compute in short steps what ``filter`` would otherwise compute at once for a new class."""
 
-    def prepare(self, pod: PodInfo, view: View) -> Iterator[None]:
+    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
         """Compute it; yield at least every few milliseconds.
 
+        ``rows`` returns the rows that ``filter`` will get: calling it runs the filters before.
         Other tasks may run, and the world may change, after each step. Nothing may be returned or
         decided: without this method the results are the same.
         """

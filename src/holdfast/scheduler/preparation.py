@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from functools import partial
 
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
+from holdfast.engine.decision import rows_to_filter
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import PreparePlugin
 from holdfast.framework.view import View
@@ -49,4 +51,5 @@ async def prepare_cycle(profile: Profile, pod: PodInfo, world: World, clock: Clo
 def _steps(profile: Profile, pod: PodInfo, world: World, now: float) -> Iterator[None]:
     view = View(world, pod, now)
     for plugin in profile.plugins_at(PreparePlugin):
-        yield from plugin.prepare(pod, view)
+        rows = partial(rows_to_filter, profile, pod, world, now, plugin.name)
+        yield from plugin.prepare(pod, view, rows)

@@ -249,8 +249,7 @@ def _extended_resource(state: DynamicResourcesState, name: str) -> Json:
     inventory, nodes = state.inventory, state.nodes
     device_class = inventory.device_class_for(name)
     assert device_class is not None, "a class serves the resource"
-    counts = inventory.allocation_cache.counts(inventory.classes.by_name[device_class])
-    counts.refresh()
+    counts = inventory.allocation_cache.counts(inventory.classes.by_name[device_class]).refreshed()
     served: dict[str, list[Json]] = {"devicePlugin": [], "devices": []}
     resource = nodes.resources.id(name)
     for row in nodes.rows.tolist():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.claims import ClaimNotReady, claims_of_pod
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.inventory import Inventory
+from holdfast.devices.row_table import NO_ROW
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -111,12 +112,12 @@ class DynamicResources:
         """Reject the pod until all of its claims exist."""
         return self._claims_not_ready(pod.pod, view)
 
-    def prepare(self, pod: PodInfo, view: View) -> Iterator[None]:
-        """Search all nodes in short steps; ``filter`` then finds the results."""
+    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
+        """Search devices in short steps; ``filter`` then finds the results."""
         outcome = self.pre_filter(pod, view)
         state = outcome.state if isinstance(outcome, PreFilterState) else outcome
         if isinstance(state, DynamicResourcesState):
-            yield from state.search_in_steps()
+            yield from state.search_in_steps(rows)
 
     def pre_filter(
         self, pod: PodInfo, view: View
@@ -143,8 +144,10 @@ class DynamicResources:
         limits = self._limits
         if not inventory.features.filter_timeout:
             limits = replace(limits, steps=0)
+        nominated = view.world.nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
+        row = view.nodes.row_of.get(nominated, NO_ROW)
         state = DynamicResourcesState(
-            pod, inventory, view.nodes, view.now, limits, claims, extended, old_claim
+            pod, inventory, view.nodes, view.now, limits, claims, extended, old_claim, row
         )
         alternatives = any(r.first_available for c in claims for r in c.spec.devices.requests)
         return state if alternatives else PreFilterState(state, scores=False)

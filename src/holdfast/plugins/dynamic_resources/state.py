@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -20,7 +21,9 @@ from holdfast.devices.allocation_cache import (
     ERROR,
     FITS,
     INVALID_POOL,
+    NOT_SEARCHED,
     AllocationResults,
+    RowsToSearch,
 )
 from holdfast.devices.allocator import Allocator, Solution
 from holdfast.devices.claims import in_flight_uid
@@ -31,20 +34,22 @@ from holdfast.devices.extended_resources import (
     extended_resource_claim,
 )
 from holdfast.devices.inventory import Inventory
+from holdfast.devices.row_table import NO_ROW
 from holdfast.framework.plugin import Code, Rows, Verdicts
 from holdfast.plugins.dynamic_resources.binding_conditions import is_unavailable
 
 _FIRST_OTHER_RESOURCE = 4
-UNAVAILABLE, OLD_EXTENDED_CLAIM = 4, 5
+UNAVAILABLE, OLD_EXTENDED_CLAIM = 5, 6
 """More codes: an allocated claim is not usable there; an old extended resource claim exists."""
 _VERDICTS = np.array(
-    [Code.PASS, Code.UNRESOLVABLE, Code.UNRESOLVABLE, Code.ERROR, Code.UNRESOLVABLE,
+    [Code.PASS, Code.UNRESOLVABLE, Code.UNRESOLVABLE, Code.ERROR, Code.ERROR, Code.UNRESOLVABLE,
      Code.UNRESOLVABLE], np.int8,
 )  # fmt: skip
 CANNOT_ALLOCATE = "cannot allocate all claims"
 _MESSAGES = {
     DOES_NOT_FIT: CANNOT_ALLOCATE,
     INVALID_POOL: "invalid resource pools were encountered",
+    NOT_SEARCHED: "devices were not searched: the search on another node failed",
     UNAVAILABLE: "resourceclaim not available on the node",
     OLD_EXTENDED_CLAIM: "cannot schedule extended resource claim",
 }
@@ -69,13 +74,13 @@ class UnallocatedClaims:
     results: AllocationResults | None = None
     error: str = ""
 
-    def codes(self, rows: Rows) -> NDArray[np.int8]:
+    def codes(self, rows: Rows, first: int = NO_ROW) -> NDArray[np.int8]:
         """Return a code for each row; without claims to allocate every row fits."""
         if self.error:
             return np.full(len(rows), ERROR, np.int8)
         if self.results is None:
             return np.zeros(len(rows), np.int8)
-        return self.results.codes(rows)
+        return self.results.codes(rows, first)
 
     def solve(
         self, row: int, inventory: Inventory, nodes: NodeTable, steps: int
@@ -117,6 +122,8 @@ class DynamicResourcesState:
     claims: tuple[ResourceClaim, ...]
     extended: tuple[str, ...] = ()
     old_extended_claim: ResourceClaim | None = None
+    nominated_row: int = NO_ROW
+    """The row that is searched first: if the pod fits there, errors on others do not matter."""
     unavailable: set[int] = field(default_factory=set)
     written: CompletedWrites = field(default_factory=CompletedWrites)
     _masks: dict[int, Bools] = field(default_factory=dict)
@@ -143,7 +150,8 @@ class DynamicResourcesState:
         device_served = self._device_served(rows)
         for bits in np.unique(device_served):
             some = (device_served == bits).nonzero()[0]
-            codes[some] = self.unallocated_for(int(bits)).codes(rows[some])
+            unallocated = self.unallocated_for(int(bits))
+            codes[some] = unallocated.codes(rows[some], self._first_of(int(bits)))
         found = codes == FITS
         for number, claim in enumerate(self.claims):
             if claim.status.allocation is not None:
@@ -174,13 +182,27 @@ class DynamicResourcesState:
                 lacking &= self._mask(number, claim)[rows]
         return lacking
 
-    def search_in_steps(self) -> Iterator[None]:
-        """Search all rows, with pauses in which the world may change."""
-        if self.old_extended_claim is None:
-            for bits in np.unique(self._device_served(self.nodes.rows)):
-                results = self.unallocated_for(int(bits)).results
-                if results is not None:
-                    yield from results.refresh_in_steps()
+    def search_in_steps(self, rows: RowsToSearch) -> Iterator[None]:
+        """Search rows as ``codes`` would, with pauses in which the world may change."""
+        if self.old_extended_claim is not None:
+            return
+        for bits in np.unique(self._device_served(self.nodes.rows)).tolist():
+            results = self.unallocated_for(bits).results
+            if results is not None:
+                some = partial(self._rows_of, bits, rows)
+                yield from results.refresh_in_steps(some, self._first_of(bits))
+
+    def _rows_of(self, bits: int, rows: RowsToSearch) -> Rows:
+        found = rows()
+        some: Rows = found[self._device_served(found) == bits]
+        return some
+
+    def _first_of(self, bits: int) -> int:
+        """Return the nominated row if its devices must serve these resources, else NO_ROW."""
+        row = self.nominated_row
+        if row == NO_ROW or self._device_served(np.array([row], np.intp))[0] != bits:
+            return NO_ROW
+        return row
 
     def verdicts(self, rows: Rows) -> Verdicts:
         """Return the rows' codes as verdicts."""
