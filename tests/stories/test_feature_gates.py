@@ -2,9 +2,11 @@
 
 import pytest
 
+from apiserver.direct_store import write_directly
 from holdfast.api.scheme import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from holdfast.errors import NotFound
 from holdfast.feature_gates import FeatureGates
+from holdfast.store import ObjectKey
 from holdfast.testing import (
     a_claim,
     a_device,
@@ -106,25 +108,93 @@ async def test_D089_quotas_without_extended_resources_and_without_devices(one_gp
         assert (gates, quota.status.used) == (gates, used)
 
 
-async def test_a_device_taint_rule_keeps_pods_away_until_it_is_deleted(one_gpu):
-    one_gpu.feature_gates = FeatureGates.parse("DRADeviceTaintRules=true")
+RULES = FeatureGates.parse("DRADeviceTaintRules=true")
+
+
+async def test_a_device_taint_rule_keeps_pods_away_until_it_is_changed_or_deleted(one_gpu):
+    one_gpu.feature_gates = RULES
     await one_gpu.restart()
     await one_gpu.create(a_taint_rule("broken", driver="gpu.example.com"))
     await one_gpu.create(a_claim("c", device_class="gpu"), user("p", "c"))
     assert await one_gpu.node_of("p") == ""
     assert "cannot allocate all claims" in await one_gpu.why("p")
+    await one_gpu.restart()
+    # Rules that select the device in other ways keep the pod away as well; it is tried again.
+    for selector in ({"driver": None, "pool": "n1"}, {"device": "gpu-0"}, {"pool": None}):
+        await change(one_gpu, "broken", {"deviceSelector": selector})
+        assert await one_gpu.node_of("p") == ""
     # A rule that selects another device does not concern the pod.
-    other = {"spec": {"deviceSelector": {"device": "gpu-9"}}}
-    await one_gpu.client.patch(DEVICE_TAINT_RULES, "broken", other)
-    await one_gpu.settle()
+    await change(one_gpu, "broken", {"deviceSelector": {"device": "gpu-9"}})
     assert await one_gpu.node_of("p") == "n1"
-    await one_gpu.create(a_taint_rule("all", effect="None"))
-    await one_gpu.delete(DEVICE_TAINT_RULES, "all")
-    # Without the gate stored rules have no effect.
     await one_gpu.delete(PODS, "p", "default")
+    # A taint without effect, and one that the claim tolerates, keep no pod away.
+    await change(one_gpu, "broken", {"deviceSelector": None, "taint": {"effect": "None"}})
+    await one_gpu.create(a_claim("d", device_class="gpu"), user("q", "d"))
+    assert await one_gpu.node_of("q") == "n1"
+    await one_gpu.delete(PODS, "q", "default")
+    await change(one_gpu, "broken", {"taint": {"effect": "NoSchedule"}})
+    tolerant = a_claim("e", device_class="gpu")
+    exactly = tolerant["spec"]["devices"]["requests"][0]["exactly"]
+    exactly["tolerations"] = [{"key": "example.com/broken", "operator": "Exists"}]
+    await one_gpu.create(tolerant, user("r", "e"))
+    assert await one_gpu.node_of("r") == "n1"
+    await one_gpu.delete(PODS, "r", "default")
+    # The pod runs when the rule is deleted.
+    await one_gpu.create(a_claim("f", device_class="gpu"), user("s", "f"))
+    assert await one_gpu.node_of("s") == ""
+    await one_gpu.delete(DEVICE_TAINT_RULES, "broken")
+    assert await one_gpu.node_of("s") == "n1"
+
+
+async def change(cluster, rule, spec):
+    await cluster.client.patch(DEVICE_TAINT_RULES, rule, {"spec": spec})
+    await cluster.settle()
+
+
+async def test_D089_without_the_gate_stored_rules_have_no_effect(one_gpu):
+    one_gpu.feature_gates = RULES
+    await one_gpu.restart()
     await one_gpu.create(a_taint_rule("all"))
     await one_gpu.create(a_claim("d", device_class="gpu"), user("q", "d"))
     assert await one_gpu.node_of("q") == ""
     one_gpu.feature_gates = FeatureGates()
     await one_gpu.restart()
+    assert await one_gpu.node_of("q") == "n1"
+
+
+HOSTILE = (
+    {},
+    {"spec": None},
+    {"spec": []},
+    {"spec": {"taint": None}},
+    {"spec": {"taint": ["NoSchedule"]}},
+    {"spec": {"taint": {"key": "k"}}},
+    {"spec": {"taint": {"key": "k", "effect": "Bogus"}}},
+    {"spec": {"taint": {"key": 7, "effect": "NoSchedule"}}},
+    {"spec": {"taint": {"key": "k", "effect": "NoExecute", "timeAdded": 7}}},
+    {"spec": {"deviceSelector": "gpu", "taint": {"key": "k", "effect": "NoExecute"}}},
+    {"spec": {"deviceSelector": {"driver": 5}, "taint": {"key": "k", "effect": "NoExecute"}}},
+    {"spec": {"deviceSelector": {"driver": ""}, "taint": {"key": "k", "effect": "NoExecute"}}},
+    {"spec": {"deviceSelector": {"device": "x" * 100_000}, "taint": {"effect": "NoExecute"}}},
+    {"spec": {"taint": {"key": "k"}}, "status": {"conditions": [7, {"type": 5}]}},
+    {"spec": {"taint": {"key": "k", "effect": "None", "timeAdded": "yesterday"}}},
+)
+
+
+async def test_rules_from_before_their_validation_stop_nothing(one_gpu):
+    one_gpu.feature_gates = RULES
+    await one_gpu.restart()
+    for number, body in enumerate(HOSTILE):
+        key = ObjectKey("resource.k8s.io", "devicetaintrules", "", f"bad-{number}")
+        raw = {"kind": "DeviceTaintRule", **body, "metadata": {"name": key.name, "uid": key.name}}
+        await write_directly(one_gpu.store, key, raw)
+    await one_gpu.create(a_claim("c", device_class="gpu"), user("p", "c"))
+    assert await one_gpu.node_of("p") == "n1"
+    # Sound rules beside them are followed, also after a restart.
+    await one_gpu.delete(PODS, "p", "default")
+    await one_gpu.create(a_taint_rule("sound", driver="gpu.example.com"))
+    await one_gpu.restart()
+    await one_gpu.create(a_claim("d", device_class="gpu"), user("q", "d"))
+    assert await one_gpu.node_of("q") == ""
+    await one_gpu.delete(DEVICE_TAINT_RULES, "sound")
     assert await one_gpu.node_of("q") == "n1"
