@@ -7,6 +7,7 @@ intended change of behaviour, and read the difference.
 import asyncio
 import difflib
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,12 +43,18 @@ async def record_all(directory):
             to = Recorder(api, clock.now())
             await record(api, to)
             files[f"{name}.txt"] = to.text
-        for kind in kinds:
+        for kind in filter(partial(has_answers_of_its_own, api), kinds):
             lifecycle = Lifecycle(api, clock, kind)
             await lifecycle.record()
             await record_extras(lifecycle, kind)
             files[kind.file] = lifecycle.to.text
     return files
+
+
+def has_answers_of_its_own(api, kind):
+    """Leave out versions with the fields of the stored one, which answer as that does."""
+    found = api.server.context.registry.find(kind.group, kind.version, kind.plural)
+    return bool(found.crd_name or found.storage_version is None or found.conversion)
 
 
 @pytest.fixture(scope="module")
