@@ -10,6 +10,7 @@ from apiserver.random_devices import claim_specs, slice_specs
 from holdfast.apiserver.kinds.resource import KINDS
 from holdfast.apiserver.schema import field_validation
 from holdfast.apiserver.verbs.conversion import object_to_requested_version, to_storage_version
+from soak_size import law
 
 GROUP = "/apis/resource.k8s.io"
 CLAIMS = "namespaces/default/resourceclaims"
@@ -200,6 +201,65 @@ async def test_lists_tables_and_watches_are_in_the_version_of_the_request(api, v
         assert (await watch.next())["object"]["spec"] == slice_of(version)["spec"]
 
 
+async def test_versions_share_revisions_and_pages(api):
+    for number, version in enumerate((*VERSIONS, *VERSIONS)):
+        body = slice_of(version) | {"metadata": {"name": f"s{number}"}}
+        await api.create(f"{GROUP}/{version}/resourceslices", body)
+    names, token = [], ""
+    for version in (*VERSIONS, *VERSIONS)[:3]:
+        query = {"limit": "2"} | ({"continue": token} if token else {})
+        page = (await api.call("GET", f"{GROUP}/{version}/resourceslices", **query)).json
+        assert {item["apiVersion"] for item in page["items"]} == {f"resource.k8s.io/{version}"}
+        names += [item["metadata"]["name"] for item in page["items"]]
+        token = page["metadata"].get("continue", "")
+    assert (names, token) == ([f"s{number}" for number in range(6)], "")
+    old = (await api.call("GET", f"{GROUP}/v1beta1/resourceslices/s0")).json
+    # What was read is written unchanged: no new revision, in no version.
+    for version in VERSIONS:
+        same = (await api.call("GET", f"{GROUP}/{version}/resourceslices/s0")).json
+        put = await api.call("PUT", f"{GROUP}/{version}/resourceslices/s0", same)
+        assert put.json["metadata"] == old["metadata"]
+    label = {"metadata": {"labels": {"a": "b"}}}
+    await api.call("PATCH", f"{GROUP}/v1beta2/resourceslices/s0", label, headers=MERGE)
+    assert (await api.call("PUT", f"{GROUP}/v1beta1/resourceslices/s0", old)).status == 409
+    wanted = {"preconditions": {"resourceVersion": old["metadata"]["resourceVersion"]}}
+    assert (await api.call("DELETE", f"{GROUP}/v1/resourceslices/s0", wanted)).status == 409
+
+
+async def test_a_watch_with_a_selector_shows_changes_of_other_versions(api):
+    async with api.watch(f"{GROUP}/v1beta1/resourceslices", labelSelector="a=b") as watch:
+        await api.create(f"{GROUP}/v1/resourceslices", slice_of("v1"))
+        for value, version in (("b", "v1beta2"), (None, "v1")):
+            label = {"metadata": {"labels": {"a": value}}}
+            path = f"{GROUP}/{version}/resourceslices/s"
+            changed = await api.call("PATCH", path, label, headers=MERGE)
+        came, went = await watch.next(), await watch.next()
+    assert (came["type"], went["type"]) == ("ADDED", "DELETED")
+    # An object that leaves the selection is shown as it was, with the revision of the change.
+    came["object"]["metadata"]["resourceVersion"] = changed.json["metadata"]["resourceVersion"]
+    assert went["object"] == came["object"]
+    assert went["object"]["spec"] == slice_of("v1beta1")["spec"]
+
+
+async def test_an_object_of_another_version_is_refused(api):
+    answer = await api.call("POST", f"{GROUP}/v1beta1/{CLAIMS}", claim("v1"))
+    assert (answer.status, answer.json["message"]) == (
+        400,
+        "the API version in the data (resource.k8s.io/v1) does not match the expected API version "
+        "(resource.k8s.io/v1beta1)",
+    )
+
+
+async def test_a_refused_write_warns_of_unknown_fields(api):
+    await api.create(f"{GROUP}/v1/{CLAIMS}", claim("v1"))
+    body = {"spec": claim("v1")["spec"]}
+    answer = await api.call("PATCH", f"{GROUP}/v1beta1/{CLAIMS}/c", body, headers=MERGE)
+    assert answer.status == 422
+    assert (
+        r'299 - "unknown field \"spec.devices.requests[0].exactly\""' in (answer.headers["warning"])
+    )
+
+
 async def test_fields_of_another_version_are_unknown(api):
     strict = {"fieldValidation": "Strict"}
     flat, nested = claim("v1beta1") | {"apiVersion": ""}, claim("v1") | {"apiVersion": ""}
@@ -219,7 +279,7 @@ async def test_v1_is_preferred_and_the_others_warn_of_their_end(api):
     listed = await api.call("GET", f"{GROUP}/v1beta1/resourceslices")
     assert listed.headers["warning"] == (
         '299 - "resource.k8s.io/v1beta1 ResourceSlice is deprecated in v1.35+, unavailable in '
-        'v1.38+; use resource.k8s.io/v1 ResourceSlice"'
+        'v1.38+"'
     )
     missing = await api.call("GET", f"{GROUP}/v1beta1/resourceslices/none")
     assert (missing.status, missing.headers["warning"]) == (404, listed.headers["warning"])
@@ -262,6 +322,7 @@ async def test_kubectl_applies_one_claim_in_every_version(api):
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+@law(40)
 @given(claim=claim_specs(), of_slice=slice_specs())
 def test_conversion_loses_nothing(version, claim, of_slice):
     specs = {

@@ -2,6 +2,7 @@
 
 import shutil
 import ssl
+from itertools import product
 
 import aiohttp
 import pytest
@@ -260,6 +261,12 @@ async def compare(api, tmp_path):
                 count += 1
                 if ours != theirs:
                     unlike.append((step[:2], ours, theirs))
+            for version, kind in product(VERSIONS, ("deviceclasses", "resourceslices")):
+                path = f"/apis/resource.k8s.io/{version}/{kind}"
+                async with session.get(plane.url + path) as response:
+                    theirs = response.headers.get("warning")
+                if (ours := (await api.call("GET", path)).headers.get("warning")) != theirs:
+                    unlike.append((path, ours, theirs))
     finally:
         plane.stop()
     assert not unlike, f"{len(unlike)} of {count}: {unlike[0]}"

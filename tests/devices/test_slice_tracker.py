@@ -9,6 +9,7 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.devices.inventory import Inventory
 from holdfast.devices.slice_tracker import SliceTracker
 from holdfast.testing import a_device, a_slice, a_taint_rule
+from soak_size import law
 
 NAMES = st.sampled_from("abc")
 SELECTOR = st.fixed_dictionaries(
@@ -44,6 +45,7 @@ events = st.one_of(
 )
 
 
+@law(60)
 @given(st.lists(events, max_size=12))
 def test_events_one_by_one_equal_all_at_once(changes):
     tracker, seen = SliceTracker(), {}

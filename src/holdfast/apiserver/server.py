@@ -35,7 +35,7 @@ from holdfast.apiserver.wire.responses import (
     StreamResponse,
     error_response,
     text_response,
-    with_warning,
+    with_warnings,
 )
 from holdfast.client.transport import Request, Response
 from holdfast.clock import Clock
@@ -174,13 +174,11 @@ class ApiServer:
         if read_body is not None:
             request = replace(request, body=await read_body())
         op = Operation(self.context, request_info, descriptor, request, user, response_format)
-        if not descriptor.deprecation:
-            return await self._run_verb(op)
         try:
             response = await self._run_verb(op)
         except HoldfastError as error:
-            response = error_response(error)
-        return with_warning(response, descriptor.deprecation)
+            response = with_warnings(error_response(error), op.warnings)
+        return with_warnings(response, (descriptor.deprecation,))
 
     async def _run_verb(self, op: Operation) -> ServerResponse:
         request_info, descriptor = op.request_info, op.descriptor

@@ -185,7 +185,7 @@ def _in_beta(kind: KindDescriptor) -> Iterator[KindDescriptor]:
         yield replace(
             beta,
             deprecation=f"{r.group}/{version} {r.kind} is deprecated in {since}, unavailable in "
-            f"{gone}; use {r.api_version} {r.kind}",
+            f"{gone}",
         )
 
 

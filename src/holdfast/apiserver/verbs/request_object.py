@@ -66,6 +66,11 @@ def check_kind(op: Operation, obj: JsonObject) -> None:
         raise BadRequest("apiVersion and kind must be strings")
     version = api_version.rpartition("/")[2]
     message = ""
+    if api_version != r.api_version and _is_served(op, api_version, kind):
+        raise BadRequest(
+            f"the API version in the data ({api_version}) does not match the expected API version "
+            f"({r.api_version})"
+        )
     if api_version != r.api_version:
         message = f'no kind "{kind}" is registered for version "{api_version}"'
     elif kind != r.kind:
@@ -74,6 +79,11 @@ def check_kind(op: Operation, obj: JsonObject) -> None:
     if message:
         raise _cannot_be_handled(op, message, kind, version)
     obj["apiVersion"], obj["kind"] = api_version, kind
+
+
+def _is_served(op: Operation, api_version: str, kind: str) -> bool:
+    known = (other.resource for other in op.context.registry)
+    return any(r.api_version == api_version and r.kind == kind for r in known)
 
 
 def _cannot_be_handled(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.verbs.conversion import to_requested_version
 from holdfast.apiserver.verbs.rendering import as_table, partial_metadata
 from holdfast.apiserver.verbs.selection import Selection
@@ -27,6 +28,18 @@ def event_type_for(event: StoreEvent, selection: Selection) -> EventType | None:
     if selection.selects(event.object):
         return EventType.MODIFIED if selected_before else EventType.ADDED
     return EventType.DELETED if selected_before else None
+
+
+def _shown_state(event: StoreEvent, change: EventType) -> bytes:
+    """Return the object of a watch event.
+
+    An object that left the selection is shown as it last was in it, with the revision of the event.
+    """
+    if change is event.change or change is not EventType.DELETED or event.previous is None:
+        return event.object.value
+    last = decode(event.previous)
+    metadata = {**last["metadata"], "resourceVersion": str(event.revision)}
+    return msgspec.json.encode({**last, "metadata": metadata})
 
 
 class WatchEventEncoder:
@@ -65,12 +78,13 @@ class WatchEventEncoder:
     def _line(self, event: StoreEvent, change: EventType) -> bytes:
         if self._as_stored:
             # The line contains the stored bytes: caching it would double the memory of the event.
-            return self._wrap(change.name, event.object.value)
+            return self._wrap(change.name, _shown_state(event, change))
         with_columns = self._op.response_format.is_table and not self._columns_sent
         key = (change, with_columns, *self._format_key)
         line = event.encodings.get(key)
         if line is None:
-            line = event.encodings[key] = self._wrap(change.name, self._render(event.object.value))
+            shown = self._render(_shown_state(event, change))
+            line = event.encodings[key] = self._wrap(change.name, shown)
         self._columns_sent = True
         return line
 

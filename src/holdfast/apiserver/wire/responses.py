@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -96,8 +96,13 @@ def with_headers(response: Response, headers: Mapping[str, str]) -> Response:
     return Response(response.status, {**response.headers, **headers}, response.body)
 
 
-def with_warning(response: Response | StreamResponse, warning: str) -> Response | StreamResponse:
-    """Copy a response and add a warning before its other warnings."""
+def with_warnings(
+    response: Response | StreamResponse, warnings: Iterable[str]
+) -> Response | StreamResponse:
+    """Add warnings before the other warnings of a response; "" is no warning."""
+    added = list(filter(None, warnings))
+    if not added:
+        return response
     others = response.headers.get("warning")
-    shown = ", ".join(filter(None, (warning_header([warning]), others)))
+    shown = ", ".join(filter(None, (warning_header(added), others)))
     return replace(response, headers={**response.headers, "warning": shown})
