@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.cli.table import join_names
+from holdfast.devices.obstacles import IN_USE
 from holdfast.devices.obstacles import ObstacleKind as Kind
 
 Json = dict[str, Any]
@@ -46,13 +47,16 @@ def device_lines(answer: Json) -> list[str]:
     for request in details["requests"]:
         for alternative in request["alternatives"]:
             lines += _request(request, alternative)
+            if not answer.get("schedulable"):
+                lines += _closest(alternative)
+                lines += [] if _preempts(answer) else _advice(request, alternative)
     lines += [_error(one) for one in details["errors"]]
     lines += [_unavailable(claim) for claim in details["unavailableClaims"]]
     if details["oldClaim"]:
         lines.append(f"  claim {details['oldClaim']} of an earlier attempt has to be deleted first")
     if details["examinedNodes"] < details["rejectedNodes"]:
         counts = f"{details['examinedNodes']} of {details['rejectedNodes']} nodes"
-        lines.append(f"  devices were examined on {counts}; the others have similar reasons")
+        lines.append(f"  devices were examined on {counts}; the other nodes were not")
     return lines
 
 
@@ -69,10 +73,6 @@ def _request(request: Json, alternative: Json) -> list[str]:
         counted = f" ({_devices(devices)})" if devices else ""
         names = obstacle["nodes"]
         lines.append(f"  {len(names):>5}  {obstacle['rule']}{counted}: {join_names(names)}")
-    if alternative["closest"]:
-        lines += _closest(alternative["closest"], count, bool(request["extendedResource"]))
-    elif alternative["obstacles"]:
-        lines.append(f"         to do: {_ADVICE[Kind(alternative['obstacles'][0]['kind'])]}")
     return lines
 
 
@@ -83,23 +83,35 @@ def _subject(request: Json, alternative: Json) -> str:
     return f"claim {request['claim']}, request {'/'.join(filter(None, names))}"
 
 
-def _closest(closest: Json, count: int | None, of_resource: bool) -> Iterable[str]:
+def _closest(alternative: Json) -> Iterable[str]:
+    """Format the device that came closest, with everything that it lacks."""
+    closest, count = alternative["closest"], alternative["count"]
+    if not closest:
+        return
     reasons = []
     for obstacle in closest["obstacles"]:
         words = obstacle["rule"]
-        if obstacle["kind"] == Kind.IN_USE and closest["holders"]:
+        if words == IN_USE and closest["holders"]:
             words += f" by {join_names([_holder(one) for one in closest['holders']])}"
         reasons.append(words + (f" ({obstacle['detail']})" if obstacle["detail"] else ""))
     found = f", beside {closest['found']} of {count}" if closest["found"] and count else ""
     where = f"{closest['device']} on {closest['node']}{found}"
     yield f"         closest: {where}: {'; '.join(reasons)}"
-    kinds = [Kind(obstacle["kind"]) for obstacle in closest["obstacles"]]
-    advice = {kind: _advice(kind, of_resource) for kind in kinds}
-    yield f"         to do: {'; '.join(advice.values())}"
 
 
-def _advice(kind: Kind, of_resource: bool) -> str:
-    return (_ADVICE | _ADVICE_FOR_RESOURCES)[kind] if of_resource else _ADVICE[kind]
+def _advice(request: Json, alternative: Json) -> Iterable[str]:
+    """Format what to do about the obstacles of the closest device, or about the most frequent."""
+    closest = alternative["closest"]
+    obstacles = closest["obstacles"] if closest else alternative["obstacles"][:1]
+    known = _ADVICE | _ADVICE_FOR_RESOURCES if request["extendedResource"] else _ADVICE
+    words = dict.fromkeys(known[Kind(obstacle["kind"])] for obstacle in obstacles)
+    if words:
+        yield f"         to do: {'; '.join(words)}"
+
+
+def _preempts(answer: Json) -> bool:
+    """Return whether preemption makes a node feasible: then there is nothing to do."""
+    return bool((answer.get("preemption") or {}).get("nominatedNode"))
 
 
 def _holder(holder: Json) -> str:
@@ -119,10 +131,9 @@ def _error(error: Json) -> str:
 
 
 def _resource(resource: Json) -> Iterable[str]:
-    yield (
-        f"  {resource['name']} is served by a device plugin where a node has it, "
-        f"else by devices of class {resource['deviceClass']}:"
-    )
+    by_class = f"by devices of class {resource['deviceClass']}:"
+    by_plugin = "by a device plugin where a node has it, else " if resource["devicePlugin"] else ""
+    yield f"  {resource['name']} is served {by_plugin}{by_class}"
     for words, nodes in (
         ("device plugin", resource["devicePlugin"]),
         (f"class {resource['deviceClass']}", resource["devices"]),

@@ -23,8 +23,12 @@ def format_explanation(answer: dict[str, Any]) -> str:
 
 
 def notes(answer: dict[str, Any]) -> list[str]:
-    """Format when the pod is tried again, and the extenders that were not called."""
-    lines = [
+    """Format why a pod that fits is pending, when it is tried again, extenders not called."""
+    last = answer.get("lastAttempt")
+    lines = []
+    if last and answer.get("schedulable"):
+        lines.append(f"  the last attempt failed ({last['reason']}): {last['message']}")
+    lines += [
         f"  it is tried again at {time}, without waiting for a change of the cluster"
         for time in [answer.get("retryAt")]
         if time

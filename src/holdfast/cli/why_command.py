@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.api import scheme
+from holdfast.api.pod import Pod
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.explain import print_answer
 from holdfast.cli.scheduler_configuration import (
@@ -45,4 +46,15 @@ async def _explain(
         configuration.profiles, SystemClock().now(), preempt=True,
         extenders=configuration.extenders,
     )  # fmt: skip
-    return {**answer, "nodeName": found.spec.node_name or None}
+    return answer | {
+        "nodeName": found.spec.node_name or None,
+        "lastAttempt": last_attempt(found),
+    }
+
+
+def last_attempt(pod: Pod) -> dict[str, str] | None:
+    """Return the reason and message of the scheduler's last attempt, if it has failed."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return {"reason": condition.reason, "message": condition.message}
+    return None

@@ -38,6 +38,7 @@ class ObstacleKind(StrEnum):
     TOO_FEW = "tooFew"
 
 
+IN_USE = "in use"
 _CLOSENESS = {kind: number for number, kind in enumerate(ObstacleKind)}
 _NEVER_SELECTED = frozenset({ObstacleKind.SELECTOR, ObstacleKind.BINDING_CONDITIONS})
 
@@ -208,7 +209,7 @@ class _RecordingSearch(DeviceSearch):
         yield from self._selection_obstacles(alternative, candidate)
         if self._in_use(alternative, candidate):
             own = bool(self._chosen_by[candidate.id])
-            rule = "chosen for another request of this pod" if own else "in use"
+            rule = "chosen for another request of this pod" if own else IN_USE
             yield Obstacle(ObstacleKind.IN_USE, rule)
         if shortage := self._remaining.capacity_shortage(alternative, candidate):
             yield Obstacle(ObstacleKind.CAPACITY, "too little capacity is left", shortage)

@@ -82,11 +82,14 @@ def explain(
 
 
 def _unplaced(pod: Pod, world: World, *, is_reserve_pod: bool) -> tuple[PodInfo, World]:
-    """Return the pod without its node, and a world without the pod."""
+    """Return the pod without its node, and a world without the pod and what binding created."""
     uid = pod.uid or pod.key
-    if world.nodes.pod(uid) is not None:
+    claim = world.devices.claims.extended_claim_of(pod) if pod.spec.node_name else None
+    if claim is not None or world.nodes.pod(uid) is not None:
         world = world.fork()
         world.delete(pod)
+        if claim is not None:
+            world.delete(claim)
     if pod.spec.node_name:
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
     return world.pod_info(pod, is_reserve_pod=is_reserve_pod), world
