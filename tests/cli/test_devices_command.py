@@ -35,8 +35,11 @@ def held(name, device, pool="n", *, pods=("user",), **result):
     return a_claim(name, status=status, metadata={"uid": f"uid-{name}"})
 
 
+GATES = FeatureGates.parse("DRADeviceTaintRules=true")
+
+
 def listing(*objects, **which):
-    return choose([typed(obj) for obj in objects], FeatureGates(), Filter(**which))
+    return choose([typed(obj) for obj in objects], GATES, Filter(**which))
 
 
 def rows(*objects, wide=False, **which):

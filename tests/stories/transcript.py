@@ -27,13 +27,13 @@ VARYING = [
     (re.compile(r"\bnode-\d{4}\b"), "NODE"),
     (re.compile(r"\b(web|demo|app-demo|shop)-[a-z0-9]{8,10}-[a-z0-9]{5}\b"), r"\1-HASH-ID"),
     (re.compile(r"\bweb-[a-z0-9]{5}\b"), "web-ID"),
-    (re.compile(r"(-extended-resources)-[a-z0-9]{5}\b"), r"\1-ID"),
+    (re.compile(r"(-extended-resources|\bsmall-card)-[a-z0-9]{5}\b"), r"\1-ID"),
     # kubectl 1.33 and later say from which namespace they delete.
     (re.compile(r"( deleted) from \S+ namespace$", re.M), r"\1"),
     (re.compile(r"[ \t]+"), " "),
 ]
 ANY = re.compile(r"^(YYYY-MM-DDT[\d:]+Z|([a-z])\2{7}-.*|.*HASH-ID)$")
-READS = ("get", "describe", "why", "status", "list", "free")
+READS = ("get", "describe", "why", "status", "list", "free", "devices")
 
 
 def steps_of(document):
@@ -93,7 +93,7 @@ def replay(document, env):
 
 
 def agrees(command, found, expected):
-    if "yaml" in command.split()[-1]:
+    if command.split()[-1] in ("yaml", "-oyaml"):
         try:
             return within(yaml.safe_load(expected), yaml.safe_load(found))
         except yaml.YAMLError:

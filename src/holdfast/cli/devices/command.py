@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import Kubeconfig
+from holdfast.cli.commands import Kubeconfig, SchedulerGates
 
 
 class MapOutput(StrEnum):
@@ -45,6 +45,7 @@ def devices(
         ),
     ] = "",
     kubeconfig: Kubeconfig = None,
+    feature_gates: SchedulerGates = "",
     output: Annotated[
         MapOutput,
         typer.Option(
@@ -63,4 +64,5 @@ def devices(
     from holdfast.cli.devices.choosing import Filter
     from holdfast.cli.devices.listing import run
 
-    run(Filter(node, driver, class_name, namespace, free=free), kubeconfig, output.value)
+    which = Filter(node, driver, class_name, namespace, free=free)
+    run(which, kubeconfig, feature_gates, output.value)

@@ -20,7 +20,7 @@ from holdfast.cli.devices.map_text import as_text
 from holdfast.cli.scheduler_configuration import feature_gates_of_cluster
 from holdfast.client.client import Client
 from holdfast.errors import Forbidden
-from holdfast.feature_gates import FeatureGates
+from holdfast.feature_gates import Feature, FeatureGates
 
 READ = (scheme.NODES, scheme.DEVICE_CLASSES, scheme.RESOURCE_SLICES, scheme.RESOURCE_CLAIMS)
 NO_DEVICES = (
@@ -29,9 +29,9 @@ NO_DEVICES = (
 )
 
 
-def run(which: Filter, kubeconfig: Path | None, output: str) -> None:
+def run(which: Filter, kubeconfig: Path | None, feature_gates: str, output: str) -> None:
     """Print the devices."""
-    objects, gates = asyncio.run(_read(kubeconfig))
+    objects, gates = asyncio.run(_read(kubeconfig, feature_gates))
     listing = choose(objects, gates, which)
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(as_data(listing))).decode())
@@ -43,10 +43,11 @@ def run(which: Filter, kubeconfig: Path | None, output: str) -> None:
         print("these flags choose no device" if listing.left_out else NO_DEVICES)
 
 
-async def _read(kubeconfig: Path | None) -> tuple[list[Object], FeatureGates]:
+async def _read(kubeconfig: Path | None, chosen: str) -> tuple[list[Object], FeatureGates]:
     async with connect(kubeconfig, "holdfast-devices") as (client, endpoint):
-        gates = feature_gates_of_cluster(endpoint.url, kubeconfig)
-        return [*await list_all(client, READ), *await _rules(client)], gates
+        gates = feature_gates_of_cluster(endpoint.url, kubeconfig, chosen)
+        rules = await _rules(client) if gates.enabled(Feature.DEVICE_TAINT_RULES) else ()
+        return [*await list_all(client, READ), *rules], gates
 
 
 async def _rules(client: Client) -> Sequence[DeviceTaintRule]:
