@@ -75,7 +75,8 @@ class StoredObjects:
         if type is PatchType.STRATEGIC:
             entries = {e["name"]: e for e in raw.get("status", {}).get(CLAIM_STATUSES) or ()}
             entries |= {e["name"]: e for e in patch["status"][CLAIM_STATUSES]}
-            patch = {"status": {CLAIM_STATUSES: list(entries.values())}}
+            patch = patch | {"status": {CLAIM_STATUSES: list(entries.values())}}
+        assert patch.get("metadata", {}).get("uid", "") in ("", raw["metadata"].get("uid", ""))
         preconditions = {"uid": None, "resourceVersion": None}
         patch = patch | {"metadata": patch.get("metadata", {}) | preconditions}
         raw = self.objects[resource][key] = merge_patch(raw, patch)

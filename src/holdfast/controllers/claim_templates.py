@@ -90,8 +90,9 @@ def claim_statuses_patch(pod: Pod, names: Mapping[str, str]) -> Patch:
     """Return a patch that records in the pod's status the claim of each entry."""
     entries = [{"name": e, "resourceClaimName": name} for e, name in sorted(names.items())]
     return Patch(
-        PODS, pod.name, {"status": {"resourceClaimStatuses": entries}}, pod.namespace, "status",
-        PatchType.STRATEGIC,
+        PODS, pod.name,
+        {"metadata": {"uid": pod.uid}, "status": {"resourceClaimStatuses": entries}},
+        pod.namespace, "status", PatchType.STRATEGIC,
     )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import HoldfastError, NotFound, Retryable
 from holdfast.feature_gates import Feature
 
-MAX_DELETED_PODS = 10_000
+MAX_DELETED_UIDS = 10_000
 _POD, _CLAIM = "pod:", "claim:"
 
 
@@ -113,7 +113,8 @@ class ResourceClaimController(Reconciler):
         self._owned: ControllerIndex[ResourceClaim] = ControllerIndex()
         self._own_creations: dict[str, dict[str, ResourceClaim]] = defaultdict(dict)
         self._waiting_for_template: dict[str, set[str]] = defaultdict(set)
-        self._deleted_pods: OrderedDict[str, None] = OrderedDict()
+        self._deleted_uids: OrderedDict[str, None] = OrderedDict()
+        """Uids of pods and claims; the oldest are forgotten."""
         self._claims.add_handler(self._owned.on_change)
         self._claims.add_handler(self._on_claim)
         self._templates.add_handler(self._on_template)
@@ -134,9 +135,7 @@ class ResourceClaimController(Reconciler):
             return
         if new is None:
             self._own_creations.pop(pod.uid, None)
-            self._deleted_pods[pod.uid] = None
-            if len(self._deleted_pods) > MAX_DELETED_PODS:
-                self._deleted_pods.popitem(last=False)
+            self._note_deleted(pod)
         if new is None or is_done(new):
             names = claim_names(pod) | {c.name for c in self._owned.of(pod.uid)}
             for name in names:
@@ -149,6 +148,8 @@ class ResourceClaimController(Reconciler):
     ) -> None:
         claim = new or old
         assert claim is not None
+        if new is None:
+            self._note_deleted(claim)
         self.queue.add(_CLAIM + claim.key)
         owner = controller_of(claim)
         if owner is not None and owner.kind == "Pod":
@@ -156,6 +157,11 @@ class ResourceClaimController(Reconciler):
             if own_creations.pop(claim.name, None) is not None and not own_creations:
                 del self._own_creations[owner.uid]
             self.queue.add(f"{_POD}{claim.namespace}/{owner.name}")
+
+    def _note_deleted(self, obj: Object) -> None:
+        self._deleted_uids[obj.uid] = None
+        if len(self._deleted_uids) > MAX_DELETED_UIDS:
+            self._deleted_uids.popitem(last=False)
 
     def _on_template(
         self, kind: ChangeType, old: RawTemplate | None, new: RawTemplate | None
@@ -216,8 +222,8 @@ class ResourceClaimController(Reconciler):
             self._record_failure(pod, entry, problem)
             raise Retryable(problem) from failure
         self._claim_metrics.created(claim)
-        known = self._pods.cache.get(pod.key)
-        if claim.key not in self._claims.cache and known is not None and known.uid == pod.uid:
+        shown = claim.key in self._claims.cache or claim.uid in self._deleted_uids
+        if not shown and pod.uid not in self._deleted_uids:
             self.remember_created(claim)
         return claim.name
 
@@ -232,7 +238,7 @@ class ResourceClaimController(Reconciler):
             if consumer.api_group or consumer.resource != "pods":
                 continue
             pod = self._pods.cache.get(f"{claim.namespace}/{consumer.name}")
-            if pod is None and consumer.uid not in self._deleted_pods:
+            if pod is None and consumer.uid not in self._deleted_uids:
                 try:
                     pod = await self.client.get(PODS, consumer.name, claim.namespace)
                 except NotFound:
