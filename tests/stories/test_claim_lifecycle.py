@@ -3,9 +3,18 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
+from holdfast.api.scheme import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.scheduler.object_metrics import resources_page
-from holdfast.testing import a_claim, a_claim_template, a_device_class, a_node, a_pod, a_slice
+from holdfast.testing import (
+    a_claim,
+    a_claim_template,
+    a_deployment,
+    a_device,
+    a_device_class,
+    a_node,
+    a_pod,
+    a_slice,
+)
 
 GPU = {"example.com/gpu": "1"}
 
@@ -122,3 +131,27 @@ async def test_D091_claims_and_requests_are_counted_once_and_listed(three_gpus):
         assert [("e1" in labels, value) for labels, value in found.items()] == [(True, 1.0)]
     generated = [c for c in await claims(three_gpus) if c.name not in ("c", "unused")]
     assert {c.metadata.owner_references[0].name for c in generated} == {"t1", "e1"}
+
+
+async def test_a_deployment_leaves_a_device_that_gets_a_taint(cluster):
+    taint = {"key": "example.com/broken", "effect": "NoExecute"}
+    claims_of_pods = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    await cluster.create(
+        *map(a_node, ("n1", "n2")), a_device_class("gpu"), a_claim_template("t"),
+        *(a_slice(node, node=node, devices=2) for node in ("n1", "n2")),
+        a_deployment("web", replicas=3, claims=claims_of_pods),
+    )  # fmt: skip
+
+    async def used():
+        results = [c.status.allocation.devices.results for c in await claims(cluster)]
+        return {(result.pool, result.device) for (result,) in results}
+
+    before = await used()
+    pool, device = min(before)
+    devices = [a_device("gpu-0"), a_device("gpu-1")]
+    next(each for each in devices if each["name"] == device)["taints"] = [taint]
+    await cluster.client.patch(RESOURCE_SLICES, pool, {"spec": {"devices": devices}})
+    await cluster.advance(15)
+    after = await used()
+    assert len(before) == len(after) == 3 and (pool, device) not in after
+    assert set((await phases(cluster)).values()) == {"Running"}
