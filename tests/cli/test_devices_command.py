@@ -250,7 +250,22 @@ def test_why_shows_the_error_of_a_selector_and_where_it_fails():
     claim = a_claim(selectors=[f'device.attributes["{DRIVER}"].model == "A100"'])
     text = why(a_node("n"), a_slice(), claim, using("c"))
     assert text[0].startswith("default/p: scheduling fails: ")
-    assert any(line.startswith("      1  claim default/c: selector #0: CEL") for line in text)
+    assert [line for line in text if line.startswith("      1  claim default/c: selector #0: CEL")]
+    assert "to do: correct the selector" in text[-1]
+
+
+def test_why_names_the_devices_and_nodes_of_an_allocated_claim():
+    claim = held("c", "gpu-0", pods=(), bindingConditions=["ready"], bindingFailureConditions=["f"])
+    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+    claim["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [here]}
+    objects = (a_node("n"), a_node("m"), a_slice(), using("c"))
+    words = "  claim default/c has gpu.example.com/n/gpu-0, for use on n; its driver "
+    assert why(*objects, claim)[2] == f"{words}has not reported ready yet"
+    status = {"driver": DRIVER, "pool": "n", "device": "gpu-0"}
+    status["conditions"] = [{"type": "f", "status": "True"}]
+    claim["status"]["devices"] = [status]
+    failed = f"{words}reports a failure, so it is deallocated and tried again"
+    assert failed in why(*objects, claim)
 
 
 def test_why_of_many_nodes_examines_a_sample(monkeypatch):

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.cli.table import join_names
-from holdfast.devices.obstacles import IN_USE
 from holdfast.devices.obstacles import ObstacleKind as Kind
 
 Json = dict[str, Any]
@@ -18,11 +17,14 @@ _ADVICE_BEFORE_FILTERS = {
 }
 _ADVICE = {
     Kind.NO_DEVICE: "a driver has to publish a ResourceSlice for the node",
-    Kind.POOL: "its driver has to publish the pool again, whole",
+    Kind.POOL: "its driver has to publish valid slices, as many as they say",
+    Kind.SELECTOR_ERROR: "correct the selector; what a device may lack is read with "
+    '`device.attributes["d"].?model.orValue("")`',
     Kind.SELECTOR: "`holdfast devices -o wide` shows the attributes that selectors see",
     Kind.BINDING_CONDITIONS: "start the scheduler with DRADeviceBindingConditions=true",
     Kind.NODE: "let the pod run on the nodes of the device",
     Kind.IN_USE: "wait until a claim frees it, add devices, or give the pod a higher priority",
+    Kind.CHOSEN: "request fewer devices, or add some to the node",
     Kind.CAPACITY: "request less, or wait until a claim frees its share",
     Kind.COUNTER: "wait until devices that use the counter are freed, or request a smaller one",
     Kind.TAINT: "let the request tolerate the taint, or remove it from the device",
@@ -51,7 +53,7 @@ def device_lines(answer: Json) -> list[str]:
                 lines += _closest(alternative)
                 lines += [] if _preempts(answer) else _advice(request, alternative)
     lines += [_error(one) for one in details["errors"]]
-    lines += [_unavailable(claim) for claim in details["unavailableClaims"]]
+    lines += [_allocated(claim) for claim in details["allocatedClaims"]]
     if details["oldClaim"]:
         lines.append(f"  claim {details['oldClaim']} of an earlier attempt has to be deleted first")
     if details["examinedNodes"] < details["rejectedNodes"]:
@@ -91,7 +93,7 @@ def _closest(alternative: Json) -> Iterable[str]:
     reasons = []
     for obstacle in closest["obstacles"]:
         words = obstacle["rule"]
-        if words == IN_USE and closest["holders"]:
+        if obstacle["kind"] == Kind.IN_USE and closest["holders"]:
             words += f" by {join_names([_holder(one) for one in closest['holders']])}"
         reasons.append(words + (f" ({obstacle['detail']})" if obstacle["detail"] else ""))
     found = f", beside {closest['found']} of {count}" if closest["found"] and count else ""
@@ -119,11 +121,14 @@ def _holder(holder: Json) -> str:
     return f"claim {holder['claim']}{pods}"
 
 
-def _unavailable(claim: Json) -> str:
-    return (
-        f"  claim {claim['claim']} is allocated: {join_names(claim['devices'])}, "
-        f"for {claim['nodes']}"
-    )
+def _allocated(claim: Json) -> str:
+    devices = join_names(claim["devices"])
+    words = f"  claim {claim['claim']} has {devices}, for use on {claim['nodes']}"
+    if claim["bindingConditions"] == "waiting":
+        return f"{words}; its driver has not reported {join_names(claim['missing'])} yet"
+    if claim["bindingConditions"] == "failed":
+        return f"{words}; its driver reports a failure, so it is deallocated and tried again"
+    return words
 
 
 def _error(error: Json) -> str:

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from holdfast.api.devices import DeviceResult, ResourceClaim
 from holdfast.api.node import Node
+from holdfast.api.node_selection import NAME_FIELD
 from holdfast.api.pod import NodeSelector
 from holdfast.api.quantity import Quantity
 from holdfast.devices.allocated_devices import AllocatedDevices, device_id
@@ -231,6 +232,9 @@ def nodes_text(name: str | None, all_nodes: bool | None, selector: NodeSelector 
         return "all nodes"
     if selector is None:
         return "no node"
+    names = _node_names(selector)
+    if names:
+        return ", ".join(names)
     terms = [
         ",".join(
             f"{r.key} {r.operator}" + (f" ({','.join(r.values)})" if r.values else "")
@@ -239,3 +243,13 @@ def nodes_text(name: str | None, all_nodes: bool | None, selector: NodeSelector 
         for term in selector.node_selector_terms
     ]
     return " or ".join(terms)
+
+
+def _node_names(selector: NodeSelector) -> tuple[str, ...]:
+    """Return the names of the nodes, if the selector has nothing but names."""
+    terms = selector.node_selector_terms
+    if len(terms) != 1 or terms[0].match_expressions or len(terms[0].match_fields) != 1:
+        return ()
+    requirement = terms[0].match_fields[0]
+    by_name = requirement.key == NAME_FIELD and requirement.operator == "In"
+    return requirement.values if by_name else ()

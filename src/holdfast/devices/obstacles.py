@@ -27,10 +27,13 @@ class ObstacleKind(StrEnum):
 
     NO_DEVICE = "noDevice"
     POOL = "pool"
+    SELECTOR_ERROR = "selectorError"
     SELECTOR = "selector"
     BINDING_CONDITIONS = "bindingConditions"
     NODE = "node"
     IN_USE = "inUse"
+    CHOSEN = "chosen"
+    """Chosen for another request of the same pod."""
     CAPACITY = "capacity"
     COUNTER = "counter"
     TAINT = "taint"
@@ -38,9 +41,10 @@ class ObstacleKind(StrEnum):
     TOO_FEW = "tooFew"
 
 
-IN_USE = "in use"
 _CLOSENESS = {kind: number for number, kind in enumerate(ObstacleKind)}
-_NEVER_SELECTED = frozenset({ObstacleKind.SELECTOR, ObstacleKind.BINDING_CONDITIONS})
+_NEVER_SELECTED = frozenset(
+    {ObstacleKind.SELECTOR_ERROR, ObstacleKind.SELECTOR, ObstacleKind.BINDING_CONDITIONS}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +212,10 @@ class _RecordingSearch(DeviceSearch):
         """Return every rule that the device breaks at this point of the search."""
         yield from self._selection_obstacles(alternative, candidate)
         if self._in_use(alternative, candidate):
-            own = bool(self._chosen_by[candidate.id])
-            rule = "chosen for another request of this pod" if own else IN_USE
-            yield Obstacle(ObstacleKind.IN_USE, rule)
+            if self._chosen_by[candidate.id]:
+                yield Obstacle(ObstacleKind.CHOSEN, "chosen for another request of this pod")
+            else:
+                yield Obstacle(ObstacleKind.IN_USE, "in use")
         if shortage := self._remaining.capacity_shortage(alternative, candidate):
             yield Obstacle(ObstacleKind.CAPACITY, "too little capacity is left", shortage)
         if missing := self._remaining.counter_shortage(pool, candidate):
@@ -238,7 +243,7 @@ class _RecordingSearch(DeviceSearch):
         try:
             mismatch = self._matcher.mismatch(alternative, candidate)
         except AllocationError as failure:
-            yield Obstacle(ObstacleKind.SELECTOR, failure.message)
+            yield Obstacle(ObstacleKind.SELECTOR_ERROR, failure.message)
             return
         if mismatch is not None:
             cel = mismatch.selector.cel

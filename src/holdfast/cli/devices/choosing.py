@@ -16,7 +16,7 @@ from holdfast.api.devices import (
     ResourceClaimSpec,
 )
 from holdfast.api.meta import Object
-from holdfast.api.node import Node
+from holdfast.api.node import Node, Taint
 from holdfast.cli.snapshot import build_world
 from holdfast.cli.table import join_names
 from holdfast.devices.device_map import MappedDevice, MappedPool, holders_by_device, map_devices
@@ -48,6 +48,10 @@ class Listing:
     rules: tuple[DeviceTaintRule, ...] = ()
     left_out: int = 0
     """How many devices the flags left out."""
+
+    def rule_of(self, taint: Taint) -> str:
+        """Return the name of the DeviceTaintRule that adds a taint, "" if a slice has it."""
+        return next((rule.name for rule in self.rules if rule.spec.taint == taint), "")
 
 
 def choose(objects: Sequence[Object], gates: FeatureGates, which: Filter) -> Listing:

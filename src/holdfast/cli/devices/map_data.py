@@ -15,10 +15,11 @@ Json = dict[str, Any]
 
 def as_data(listing: Listing) -> Json:
     """Return the pools with their devices, and the problems."""
-    return {"pools": [_pool(pool) for pool in listing.pools], "problems": listing.problems}
+    pools = [_pool(pool, listing) for pool in listing.pools]
+    return {"pools": pools, "problems": listing.problems}
 
 
-def _pool(pool: MappedPool) -> Json:
+def _pool(pool: MappedPool, listing: Listing) -> Json:
     states = Counter(device.state.value for device in pool.devices)
     return {
         "driver": pool.id[0],
@@ -27,11 +28,11 @@ def _pool(pool: MappedPool) -> Json:
         "problem": pool.problem or None,
         "states": dict(sorted(states.items())),
         "counters": [_left(one) for one in pool.counters],
-        "devices": [_device(device) for device in pool.devices],
+        "devices": [_device(device, listing) for device in pool.devices],
     }
 
 
-def _device(device: MappedDevice) -> Json:
+def _device(device: MappedDevice, listing: Listing) -> Json:
     published = device.candidate.device
     return {
         "device": published.name,
@@ -39,7 +40,10 @@ def _device(device: MappedDevice) -> Json:
         "state": device.state.value,
         "canBeAllocated": device.can_be_allocated,
         "holders": [_holder(holder) for holder in device.holders],
-        "taints": [msgspec.to_builtins(taint) for taint in published.taints],
+        "taints": [
+            {**msgspec.to_builtins(taint), "rule": listing.rule_of(taint) or None}
+            for taint in published.taints
+        ],
         "capacityLeft": [_left(one) for one in device.capacity],
         "shareable": device.candidate.shareable,
         "attributes": msgspec.to_builtins(published.attributes),

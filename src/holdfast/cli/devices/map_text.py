@@ -130,7 +130,10 @@ def _state_columns(
 
 def _nodes(pool: MappedPool) -> str:
     nodes = sorted({device.nodes for device in pool.devices})
-    return nodes[0] if len(nodes) == 1 else f"{len(nodes)} selections" if nodes else NOTHING
+    if len(nodes) <= 1:
+        return nodes[0] if nodes else NOTHING
+    named = all(device.node_name for device in pool.devices)
+    return f"{len(nodes)} {'nodes' if named else 'selections of nodes'}"
 
 
 def _lefts(lefts: Sequence[Left]) -> str:
@@ -139,11 +142,8 @@ def _lefts(lefts: Sequence[Left]) -> str:
 
 def _taint(taint: Taint, listing: Listing) -> str:
     """Write a taint, with the name of the DeviceTaintRule that adds it."""
-    text = taint_text(taint)
-    for rule in listing.rules:
-        if rule.spec.taint == taint:
-            return f"{text} (rule {rule.name})"
-    return text
+    rule = listing.rule_of(taint)
+    return f"{taint_text(taint)} (rule {rule})" if rule else taint_text(taint)
 
 
 def _value(attribute: DeviceAttribute) -> str:

@@ -15,6 +15,7 @@ from holdfast.api.pod import Pod
 from holdfast.capacity.policies import Group, Policy, counts_for
 from holdfast.capacity.policy_usage import PolicyUsage, UnitUsage, count_text, usage_of
 from holdfast.cli.connection import connect, list_all
+from holdfast.cli.device_explanation_text import device_lines
 from holdfast.cli.explanation_text import (
     current_node,
     notes,
@@ -180,6 +181,7 @@ def _lines(answer: Json, policy: Policy) -> list[str]:
         if not decision["preFilter"]:  # else one reason applies to all nodes
             lines += _node_lines(unit, placed=placed)
         placed = placed or bool(unit["best"])
+    lines += device_lines(decision)
     return [*lines, *preemption_lines(answer["preemption"]), *notes(decision)]
 
 

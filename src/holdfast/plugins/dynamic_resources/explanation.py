@@ -26,6 +26,11 @@ from holdfast.devices.requests import ALL, RequestAlternative
 from holdfast.devices.search_results import FITS
 from holdfast.devices.slices import DeviceId
 from holdfast.framework.plugin import Rows
+from holdfast.plugins.dynamic_resources.binding_conditions import (
+    Progress,
+    conditional_results,
+    progress_of,
+)
 from holdfast.plugins.dynamic_resources.state import (
     OLD_EXTENDED_CLAIM,
     UNAVAILABLE,
@@ -51,7 +56,7 @@ def explain_rows(state: DynamicResourcesState, rows: Rows) -> Json:
         "examinedNodes": examined,
         "requests": explanation.requests(),
         "errors": explanation.errors(),
-        "unavailableClaims": _unavailable_claims(state, int((codes == UNAVAILABLE).sum())),
+        "allocatedClaims": _allocated_claims(state, bool((codes == UNAVAILABLE).any())),
         "oldClaim": state.old_extended_claim.key if state.old_extended_claim else None,
         "extendedResources": [_extended_resource(state, name) for name in state.extended],
     }
@@ -128,7 +133,9 @@ class _Explanation:
             if one is None:
                 one = known[alternative.label] = _AlternativeObstacles(alternative)
             _add_node(one, node, found)
-        if found.error:
+        if found.error and not any(
+            found.error == obstacle.rule for one in found.devices for obstacle in one.obstacles
+        ):
             self._errors[found.error].append(node)
 
     def requests(self) -> list[Json]:
@@ -229,18 +236,27 @@ def _holder(holder: Holder) -> Json:
     return {"claim": holder.claim.key, "pods": list(holder.consumers)}
 
 
-def _unavailable_claims(state: DynamicResourcesState, nodes: int) -> list[Json]:
-    return [_unavailable(state.claims[number]) for number in sorted(state.unavailable) if nodes]
+def _allocated_claims(state: DynamicResourcesState, unavailable: bool) -> list[Json]:
+    """Return the allocated claims that keep the pod from nodes, or whose devices are not ready."""
+    return [
+        _allocated(claim)
+        for number, claim in enumerate(state.claims)
+        if claim.status.allocation is not None
+        and ((unavailable and number in state.unavailable) or progress_of(claim) != Progress.READY)
+    ]
 
 
-def _unavailable(claim: ResourceClaim) -> Json:
+def _allocated(claim: ResourceClaim) -> Json:
     allocation = claim.status.allocation
     assert allocation is not None, "the claim is allocated"
+    conditions = {c for result in conditional_results(claim) for c in result.binding_conditions}
     return {
         "claim": claim.key,
         "devices": ["/".join((r.driver, r.pool, r.device)) for r in allocation.devices.results],
         "nodes": nodes_text(None, allocation.node_selector is None, allocation.node_selector),
         "pods": [consumer.name for consumer in claim.status.reserved_for],
+        "bindingConditions": progress_of(claim).value if conditions else None,
+        "missing": sorted(conditions),
     }
 
 
