@@ -9,6 +9,7 @@ import re
 import pytest
 
 from apiserver.server_fixture import start_server
+from holdfast.feature_gates import FeatureGates
 from holdfast.validation.json_fields import filled, is_same
 from parity import vectors
 from real.test_resource_policy_objects import send
@@ -28,8 +29,19 @@ from validation.device_statuses import (
     device_status,
     status,
 )
+from validation.taint_rule_objects import (
+    BAD_RULE_STATUSES,
+    BAD_RULES,
+    GOOD_RULE_STATUSES,
+    GOOD_RULES,
+    RULES,
+    rule,
+)
 
 pytestmark = pytest.mark.real
+GATES = FeatureGates.parse("DRADeviceTaintRules=true")
+BAD_OBJECTS, GOOD_OBJECTS = {**BAD, RULES: BAD_RULES}, {**GOOD, RULES: GOOD_RULES}
+RULE = rule("status")
 PODS = "/api/v1/namespaces/default/pods"
 TEST = "?dryRun=All&fieldValidation=Strict"
 _PRINTED = re.compile(r"^(Invalid|Duplicate) value: (\{.*\}|\[.*\]|null): ")
@@ -45,7 +57,7 @@ def plane(control_plane):
 
 @pytest.fixture
 async def embedded(tmp_path):
-    async with start_server(tmp_path) as running:
+    async with start_server(tmp_path, feature_gates=GATES) as running:
         yield running
 
 
@@ -87,18 +99,18 @@ async def refusals(plane, embedded, path, objects):
     return found
 
 
-@pytest.mark.parametrize("path", BAD, ids=lambda path: path.rpartition("/")[2])
+@pytest.mark.parametrize("path", BAD_OBJECTS, ids=lambda path: path.rpartition("/")[2])
 async def test_both_servers_refuse_the_same_objects_with_the_same_errors(plane, embedded, path):
-    found = await refusals(plane, embedded, path, BAD[path])
+    found = await refusals(plane, embedded, path, BAD_OBJECTS[path])
     assert {status for (status, _), _ in found} == {422}
-    assert not (different := differences(BAD[path], found)), listed(different)
+    assert not (different := differences(BAD_OBJECTS[path], found)), listed(different)
 
 
-@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.rpartition("/")[2])
+@pytest.mark.parametrize("path", GOOD_OBJECTS, ids=lambda path: path.rpartition("/")[2])
 async def test_both_servers_accept_the_same_objects_and_set_the_same_defaults(
     plane, embedded, path
 ):
-    for name, body in GOOD[path].items():
+    for name, body in GOOD_OBJECTS[path].items():
         real, ours = await send_to_both(plane, embedded, "POST", path + TEST, body)
         assert (real[0], ours[0]) == (201, 201), (name, real[1], ours[1])
         for part in ("spec", "status"):
@@ -132,8 +144,9 @@ async def test_both_servers_refuse_the_same_pods_with_the_same_errors(plane, emb
     [
         (CLAIMS, CLAIM, BAD_STATUSES, GOOD_STATUSES),
         (PODS, POD, BAD_POD_STATUSES, GOOD_POD_STATUSES),
+        (RULES, RULE, BAD_RULE_STATUSES, GOOD_RULE_STATUSES),
     ],
-    ids=["claims", "pods"],
+    ids=["claims", "pods", "taint rules"],
 )
 async def test_both_servers_refuse_the_same_statuses_with_the_same_errors(
     plane, embedded, path, stored, bad, good

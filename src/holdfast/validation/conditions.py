@@ -24,8 +24,10 @@ _NO_REASON = (
 _matches_reason = re.compile(_REASON).fullmatch
 
 
-def check_conditions(conditions: Sequence[Any], path: str) -> Iterator[Cause]:
-    """Yield what is wrong with conditions, whose types must be distinct."""
+def check_conditions(conditions: Sequence[Any], most: int, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with conditions: too many, types that are not distinct, bad parts."""
+    if len(conditions) > most:
+        yield field_errors.too_many(path, len(conditions), most)
     seen: set[str] = set()
     for i, condition in enumerate(conditions):
         kind = text_at(condition, "type")

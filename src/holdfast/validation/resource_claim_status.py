@@ -183,10 +183,7 @@ def _check_device(allocated: set[DeviceId], device: Raw, path: str) -> Iterator[
         message = "must be an allocated device in the claim"
         yield field_errors.invalid(path, _shown_id(device), message)
     conditions = maps_at(device, "conditions")
-    if len(conditions) > _MOST_DEVICE_CONDITIONS:
-        count = len(conditions)
-        yield field_errors.too_many(f"{path}.conditions", count, _MOST_DEVICE_CONDITIONS)
-    yield from check_conditions(conditions, f"{path}.conditions")
+    yield from check_conditions(conditions, _MOST_DEVICE_CONDITIONS, f"{path}.conditions")
     if (data := device.get("data")) is not None:
         yield from check_json_object(data, f"{path}.data")
     if (network := device.get("networkData")) is not None:

@@ -52,6 +52,7 @@ _REQUIRED: Mapping[tuple[str, str], Raw] = {
         }
     },
     ("resource.k8s.io", "DeviceClass"): {"spec": {}},
+    ("resource.k8s.io", "DeviceTaintRule"): _EMPTY_STATUS,
     ("resource.k8s.io", "ResourceClaim"): _EMPTY_STATUS,
     ("resource.k8s.io", "ResourceClaimTemplate"): {"spec": {"metadata": {}}},
 }  # fmt: skip
