@@ -2,6 +2,7 @@
 
 import pytest
 
+from apiserver.server_fixture import start_server
 from validation.device_builders import (
     CLAIMS,
     CLASSES,
@@ -82,6 +83,17 @@ async def test_good_objects_are_stored(api, path):
 async def test_bad_objects_are_refused(api, path):
     for name, body in BAD[path].items():
         assert await refused(api, path, body), name
+
+
+async def test_a_restart_reads_every_good_object_again(tmp_path):
+    async with start_server(tmp_path) as api:
+        for path, objects in GOOD.items():
+            for i, body in enumerate(objects.values()):
+                await api.create(path, {**body, "metadata": {"name": f"o{i}"}})
+        await write_status(api, await created_claim(api), GOOD_STATUSES["device"])
+        before = [(await api.call("GET", path)).json["items"] for path in GOOD]
+    async with start_server(tmp_path) as api:
+        assert [(await api.call("GET", path)).json["items"] for path in GOOD] == before
 
 
 async def test_unreadable_objects_are_refused(api):
@@ -317,10 +329,31 @@ async def test_the_status_of_a_claim_is_written_by_its_subresource_only(api):
     assert body["status"] == {}
     answer = await api.call("PUT", f"{CLAIMS}/one", {**body, "status": status()})
     assert answer.json["status"] == {}
-    labelled = {**body, "metadata": {"name": "one", "labels": {"a": "b"}}}
-    written = await write_status(api, labelled, status())
-    assert written.json["status"] == status()
+    other = {"metadata": {"name": "one", "labels": {"a": "b"}}, "spec": claim(exactly("x"))["spec"]}
+    written = await write_status(api, {**body, **other}, status())
+    assert (written.json["status"], written.json["spec"]) == (status(), body["spec"])
     assert "labels" not in written.json["metadata"]
+    reserved = {"reservedFor": [consumer()]}
+    for patch, kind in (
+        ({**other, "status": reserved}, "merge"),
+        ({**other, "status": reserved}, "strategic-merge"),
+        (
+            [
+                {"op": "replace", "path": "/spec/devices/requests/0/name", "value": "x"},
+                {"op": "add", "path": "/status/reservedFor", "value": [consumer()]},
+            ],
+            "json",
+        ),
+    ):
+        headers = {"content-type": f"application/{kind}-patch+json"}
+        query = {"dryRun": "All"} if kind != "json" else {}
+        answer = await api.call("PATCH", f"{CLAIMS}/one/status", patch, headers=headers, **query)
+        assert (answer.json["spec"], answer.json["status"]) == (
+            body["spec"],
+            {**status(), **reserved},
+        )
+        stored = (await api.call("GET", f"{CLAIMS}/one")).json["status"]
+        assert ("reservedFor" in stored) == (kind == "json")
 
 
 async def test_taints_get_a_time_and_tolerations_an_operator(api):
