@@ -26,7 +26,12 @@ def test_a_loose_version_is_rejected(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "means"), [("v1", "1.0.0"), ("01.2", "1.2.0"), ("v12.4-rc", "12.4.0-rc")]
+    ("text", "means"), [("v1", "1.0.0"), ("01.2", "1.2.0"), ("v12.4.0-rc", "12.4.0-rc")]
 )
 def test_a_loose_version_can_be_normalized(text, means):
     assert Semver.parse(text, normalize=True) == Semver.parse(means)
+
+
+def test_a_short_version_has_no_prerelease():
+    with pytest.raises(BadRequest, match="parse semantic version"):
+        Semver.parse("v12.4-rc", normalize=True)

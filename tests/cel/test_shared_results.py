@@ -29,9 +29,12 @@ FIELDS = {
     "device.allowMultipleAllocations": (),
     '"other.com" in device.attributes': None,
     f'"model" in {OWN}': None,
-    f'cel.bind(a, device.attributes, a["{DRIVER}"].model == "a")': None,
+    f'cel.bind(a, device.attributes, a["{DRIVER}"].model == "a")': (
+        ("device.attributes", DRIVER, "model"),
+    ),
+    "[device].all(d, d.driver != '')": None,
     'device.attributes["other." + "com"].rank == 1': None,
-    "has(device.attributes.other)": None,
+    "has(device.attributes.other)": (),
 }
 
 

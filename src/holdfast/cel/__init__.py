@@ -1,14 +1,13 @@
 """CEL as in Kubernetes: the environment, Kubernetes' value types and functions, device selectors.
 
-Lives here: everything that depends on the engine (cel-expr-python), Kubernetes' functions on
-quantities, versions and lists, workarounds for what the engine lacks, and the errors of
-expressions. May not live here: uses of expressions (allocating devices, validating objects), I/O,
-clocks.
+Lives here: everything that depends on the engine (cel-expr-python), Kubernetes' functions, static
+types of devices and schemas, cost, and the errors of expressions. May not live here: uses of
+expressions (allocating devices, validating objects), I/O, clocks.
 
-What the engine does not support is an error: two-variable comprehensions, the url, ip, cidr and
-format libraries and a bare ``device`` do not compile; ``find`` and ``findAll`` compile and fail
-when evaluated. The engine counts only the steps of loops, not cost. ``cost`` therefore bounds the
-cost before an evaluation; an expression above the limit fails with upstream's message.
+An expression is checked with upstream's types (``environment``, ``declarations``), its cost is
+estimated as upstream does (``estimate``), and its tree is rewritten (``rewriting``) for the engine,
+which lacks Kubernetes' types. The engine counts only the rounds of loops, so the cost of an
+evaluation is bounded before it (``cost``). docs/cel.md lists what is built and what differs.
 """
 
 from holdfast.cel.devices import CompiledSelector, DeviceSelectors, SelectableDevice

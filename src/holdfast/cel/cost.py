@@ -103,9 +103,9 @@ class _Estimate:
         steps = min(over.length, LOOP_STEPS)
         if steps:
             inner = min(steps * times, LOOP_STEPS)
-            collects = loop.start == Literal(())
+            collects = isinstance(loop.start, Literal) and not loop.start.elements
             known = container_bound(steps, SCALAR_BOUND) if collects else result
-            within = {**scope, loop.variable: over.key, loop.result_name: known}
+            within = {**scope, loop.result_name: known, **_loop_variables(loop, over)}
             self.visit(loop.condition, within, inner)
             step = self.visit(loop.step, within, inner)
             if collects:
@@ -129,3 +129,10 @@ class _Estimate:
             cost, value = 1 + size, text_bound(32 + size)
         self.charge(cost * times)
         return value
+
+
+def _loop_variables(loop: Loop, over: SizeBound) -> VariableSizes:
+    if not loop.second_variable:
+        return {loop.variable: over.key}
+    first = over.key if over.is_map else SCALAR_BOUND
+    return {loop.variable: first, loop.second_variable: over.entry or SCALAR_BOUND}

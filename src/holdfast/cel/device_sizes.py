@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from holdfast.cel.cost import VariableSizes
+from holdfast.cel.ranges import DeclaredSize
+from holdfast.cel.rewriting import DEVICE
 from holdfast.cel.size_bounds import (
     ComputedBound,
     SizeBound,
@@ -46,6 +48,20 @@ class DeviceSizes(NamedTuple):
         return ComputedBound(
             whole.length, whole.weight, entry, text_bound(self.characters), is_map=True
         )
+
+
+def declared_sizes() -> Mapping[str, DeclaredSize]:
+    """Return the sizes that devices may have, for upstream's estimate of a selector's cost."""
+    attribute = DeclaredSize(64)  # characters; the most items of a list are fewer
+    name = DeclaredSize(32)
+    attributes = DeclaredSize(32, attribute, name, any_field=attribute)
+    fields = {
+        "driver": DeclaredSize(63),
+        "attributes": DeclaredSize(32, attributes, DeclaredSize(63)),
+        "capacity": DeclaredSize(32, DeclaredSize(32, DeclaredSize(), name), DeclaredSize(63)),
+        "allowMultipleAllocations": DeclaredSize(1),
+    }
+    return {DEVICE: DeclaredSize(fields=fields)}
 
 
 NO_SIZES = DeviceSizes(0, 0, 0, 0)

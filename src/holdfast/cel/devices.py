@@ -1,8 +1,8 @@
 """Device selectors: compile an expression once, evaluate it for many devices.
 
-The engine has no object types, so the four fields of ``device`` are declared as four dotted
-variables; an unknown field then fails to compile, as upstream. The cost of a selector is bounded
-once for all devices of similar size.
+The checker has no closed object types, so the four fields of ``device`` are declared as four dotted
+variables; an unknown field then fails to compile, as upstream. The runtime cost of a selector is
+bounded once for all devices of similar size.
 """
 
 from __future__ import annotations
@@ -14,71 +14,62 @@ from functools import cache
 from typing import Any
 
 from cel_expr_python import cel
-from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
 from holdfast.api.devices import Device
-from holdfast.cel import functions, values
+from holdfast.cel import values
 from holdfast.cel.cost import cost_over_sizes
-from holdfast.cel.default_domains import with_default_domains
-from holdfast.cel.device_sizes import NO_SIZES, DeviceSizes, sizes_of
+from holdfast.cel.declarations import INCLUDES
+from holdfast.cel.device_sizes import NO_SIZES, DeviceSizes, declared_sizes, sizes_of
+from holdfast.cel.environment import Checker, evaluator, program_of
 from holdfast.cel.errors import (
     CompileError,
     CostExceeded,
     EvaluationError,
     as_cel_go_message,
-    check_size,
     engine_error,
+    is_bare_device,
 )
+from holdfast.cel.estimate import estimated_cost
+from holdfast.cel.rewriting import DEVICE, evaluated_tree
 from holdfast.cel.shared_results import SharedResults
-from holdfast.cel.syntax import Node, read_tree
+from holdfast.cel.syntax import Name, Node, Select, walk
 from holdfast.errors import BadRequest
 
 COST_LIMIT = 100_000
 """About 10 ms. A selector is evaluated for every device; in practice it costs some hundreds."""
+ESTIMATE_LIMIT = 1_000_000
+"""Upstream's limit at creation, in its own units."""
 _ACTIVATION_LIMIT = 1_000
 _CACHE_SIZE = 512
 _T = cel.Type
 
 
 @cache
-def _environment(shared_devices: bool, list_attributes: bool) -> Any:
+def _checker(shared_devices: bool, list_attributes: bool, bare_device: bool = False) -> Checker:
+    attribute = "dyn" if list_attributes else "any"
     variables = {
-        "device.driver": _T.STRING,
-        "device.attributes": _T.Map(_T.STRING, _T.Map(_T.STRING, _T.DYN)),
-        "device.capacity": _T.Map(_T.STRING, _T.Map(_T.STRING, _T.BYTES)),
+        "device.driver": "string",
+        "device.attributes": f"map<string, map<string, {attribute}>>",
+        "device.capacity": "map<string, map<string, kubernetes.Quantity>>",
     }
     if shared_devices:
-        variables["device.allowMultipleAllocations"] = _T.BOOL
-    declared = [
-        *functions.quantity_functions(),
-        *functions.semver_functions(),
-        *functions.list_functions(),
-    ]
-    if list_attributes:
-        declared += functions.includes_function()
-    extensions = [ext_bindings.ExtBindings(), ext_strings.ExtStrings(), ext_optional.ExtOptional()]
-    environment = cel.NewEnv(variables=variables, extensions=extensions, functions=declared)
-    environment.compile(
-        "true"
-    )  # errors in our own declarations are raised here, not at a user's expression
-    return environment
+        variables["device.allowMultipleAllocations"] = "bool"
+    if bare_device:
+        variables[DEVICE] = "dyn"
+    more = (INCLUDES,) if list_attributes else ()
+    return Checker(variables, *more, bindings=True)
 
 
 class SelectableDevice:
     """One device as selectors see it; ``read_error`` is set if one of its values cannot be read."""
 
-    __slots__ = ("_activation", "_environment", "_spent", "_values", "read_error", "sizes")
+    __slots__ = ("_activation", "_spent", "_values", "read_error", "sizes")
 
     def __init__(
-        self,
-        environment: Any,
-        values: Mapping[str, Any],
-        sizes: DeviceSizes = NO_SIZES,
-        read_error: str = "",
+        self, values: Mapping[str, Any], sizes: DeviceSizes = NO_SIZES, read_error: str = ""
     ) -> None:
         self.sizes = sizes
         self.read_error = read_error
-        self._environment = environment
         self._values = values
         self._activation: Any = None
         self._spent = 0
@@ -91,7 +82,7 @@ class SelectableDevice:
         """
         self._spent += cost
         if self._activation is None or self._spent > _ACTIVATION_LIMIT:
-            activation = self._environment.Activation(self._values)
+            activation = evaluator().Activation(self._values)
             if cost > _ACTIVATION_LIMIT:
                 return activation
             self._activation, self._spent = activation, cost
@@ -103,8 +94,11 @@ class CompiledSelector:
     """A compiled selector."""
 
     expression: str
+    checked: Node
+    """The tree with static types, for the estimate of its cost."""
     program: Any
     tree: Node
+    """The tree that is evaluated."""
     _costs: dict[DeviceSizes, int | None] = field(default_factory=dict)
 
     def matches(self, device: SelectableDevice) -> bool:
@@ -128,6 +122,16 @@ class CompiledSelector:
             f"CEL result of type {kind.name().lower()} could not be converted to bool",
         )
 
+    @property
+    def estimated_cost(self) -> int:
+        """The largest cost by upstream's reckoning, which decides at creation."""
+        return estimated_cost(self.checked, declared_sizes())
+
+    @property
+    def is_too_complex(self) -> bool:
+        """Whether it is refused at creation: by upstream's estimate, or never to be evaluated."""
+        return self.estimated_cost > ESTIMATE_LIMIT or self._cost(NO_SIZES) is None
+
     def _cost(self, sizes: DeviceSizes) -> int | None:
         """Return the cost bound for a device of these sizes; None if above the limit."""
         if sizes not in self._costs:
@@ -139,7 +143,6 @@ class DeviceSelectors:
     """Compiles selectors; caches the latest results, errors included."""
 
     def __init__(self, *, shared_devices: bool = True, list_attributes: bool = False) -> None:
-        self._environment = _environment(shared_devices, list_attributes)
         self._lists = list_attributes
         self._shared = shared_devices
         self._known: OrderedDict[str, CompiledSelector | CompileError] = OrderedDict()
@@ -160,25 +163,27 @@ class DeviceSelectors:
 
     def _compile(self, expression: str) -> CompiledSelector | CompileError:
         try:
-            program = self._program(expression)
+            checked = self._check(expression)
+            tree = evaluated_tree(checked)
+            return CompiledSelector(expression, checked, program_of(tree), tree)
         except CompileError as refusal:
             return refusal
-        return CompiledSelector(expression, program, read_tree(program.serialize()))
+        except RecursionError:
+            return CompileError(expression, "compilation failed: too many nested operators")
 
-    def _program(self, expression: str) -> Any:
-        check_size(expression)
+    def _check(self, expression: str) -> Node:
         try:
-            program = self._environment.compile(with_default_domains(expression))
-        except RuntimeError as refusal:
-            message = as_cel_go_message(str(refusal))
-            raise CompileError(expression, f"compilation failed: {message}") from None
-        kind = program.return_type()
-        if kind not in (_T.BOOL, _T.DYN):
-            raise CompileError(
-                expression,
-                f"must evaluate to bool or the unknown type, not {kind.name().lower()}",
-            )
-        return program
+            checked = _checker(self._shared, self._lists).check(expression)
+        except CompileError as refusal:
+            if not is_bare_device(refusal.message):
+                raise
+            checked = _checker(self._shared, self._lists, bare_device=True).check(expression)
+            _check_fields(expression, checked, self._shared)
+        unknown = ("any", "dyn") if self._lists else ("any",)
+        if checked.type.name != "bool" and checked.type.name not in unknown:
+            message = f"must evaluate to bool or the unknown type, not {checked.type}"
+            raise CompileError(expression, message)
+        return checked
 
     def selectable_device(self, driver: str, device: Device) -> SelectableDevice:
         """Make engine values of a device; names without a domain belong to the driver's."""
@@ -193,7 +198,7 @@ class DeviceSelectors:
                 domain, identifier = split_name(name, driver)
                 capacity.setdefault(domain, {})[identifier] = values.quantity(amount.value)
         except BadRequest as unreadable:
-            return SelectableDevice(None, {}, read_error=unreadable.message)
+            return SelectableDevice({}, read_error=unreadable.message)
         data: dict[str, Any] = {
             "device.driver": driver,
             "device.attributes": attributes,
@@ -201,7 +206,20 @@ class DeviceSelectors:
         }
         if self._shared:
             data["device.allowMultipleAllocations"] = bool(device.allow_multiple_allocations)
-        return SelectableDevice(self._environment, data, sizes_of(driver, attributes, capacity))
+        data[DEVICE] = {name.removeprefix("device."): value for name, value in data.items()}
+        return SelectableDevice(data, sizes_of(driver, attributes, capacity))
+
+
+def _check_fields(expression: str, tree: Node, shared_devices: bool) -> None:
+    known = {"driver", "attributes", "capacity"}
+    if shared_devices:
+        known.add("allowMultipleAllocations")
+    for node in walk(tree):
+        if not isinstance(node, Select) or not isinstance(node.operand, Name):
+            continue
+        if node.operand.name == DEVICE and node.field not in known:
+            message = f"compilation failed: ERROR: undefined field '{node.field}'"
+            raise CompileError(expression, message)
 
 
 def _readable(name: str, attribute: Any, lists: bool) -> Any:

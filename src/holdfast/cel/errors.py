@@ -14,12 +14,12 @@ _EMPTY_LITERAL = re.compile(r"\[\s*\]|\{\s*\}")
 _STATUS = re.compile(r"^[A-Z_]+: |\[[A-Z_]+\]$")
 _REWORDED = (
     (re.compile(r"undeclared reference to 'device\.(\w+)'"), r"undefined field '\1'"),
+    (re.compile(r"(undefined field '\w+') not found in struct '\w+'"), r"\1"),
     (re.compile(r'Key not found in map : "?([^"]*)"?'), r"no such key: \1"),
     (re.compile(r"No matching overloads found : (.*)"), r"no such overload: \1"),
     (re.compile(r"Iteration budget exceeded"), COST_EXCEEDED),
 )
-_BARE_DEVICE = re.compile(r"undeclared reference to 'device'")
-_HINT = "; write device.attributes[...] in full, a bare `device` is not supported"
+_BARE_DEVICE = "undeclared reference to 'device' "
 
 
 class CompileError(Refused):
@@ -73,8 +73,11 @@ def as_cel_go_message(text: str) -> str:
     'no such key: memory'
     """
     message = _STATUS.sub("", text).rstrip()
-    if _BARE_DEVICE.search(message):
-        message += _HINT
     for engine, upstream in _REWORDED:
         message = engine.sub(upstream, message)
     return message
+
+
+def is_bare_device(message: str) -> bool:
+    """Return whether an expression uses ``device`` itself, not one of its fields."""
+    return _BARE_DEVICE in message

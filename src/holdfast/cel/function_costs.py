@@ -6,14 +6,18 @@ syntax nodes of the arguments, for the values of constants, and the size bounds 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import re2
 
+from holdfast.cel.functions import evaluated_functions
+from holdfast.cel.list_functions import MAP_OF
 from holdfast.cel.size_bounds import (
     SCALAR_BOUND,
     Charge,
+    ComputedBound,
     SizeBound,
     ValueBound,
     concatenation_bound,
@@ -24,6 +28,9 @@ from holdfast.cel.size_bounds import (
 from holdfast.cel.syntax import Constant, Node
 
 PYTHON_CALL = 100
+IN_PYTHON = frozenset(evaluated_functions())
+_AGGREGATES = [n for n in IN_PYTHON if re.fullmatch(r"(@list_\w+_)?(sum|min|max)(_\w+)?", n)]
+_UNBOUNDED = 1 << 40
 _LARGEST_PROGRAM = 350_000
 
 _Bounded = tuple[int, SizeBound]
@@ -32,12 +39,6 @@ _Bound = Callable[[Charge, Sequence[Node], Sequence[SizeBound]], _Bounded]
 CHEAP = frozenset({
     "!_", "_&&_", "_||_", "@not_strictly_false", "-_", "_-_", "_*_", "_/_", "_%_", "hasValue",
     "optional.none", "type", "startsWith", "endsWith",
-})  # fmt: skip
-IN_PYTHON = frozenset({
-    "quantity", "isQuantity", "compareTo", "isGreaterThan", "isLessThan", "add", "sub", "sign",
-    "isInteger", "asInteger", "asApproximateFloat", "semver", "isSemver", "major", "minor", "patch",
-    "isSorted", "sets.contains", "sets.equivalent", "sets.intersects", "find", "findAll",
-    "includes",
 })  # fmt: skip
 
 
@@ -144,6 +145,65 @@ def _quoted(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounde
     return seen[0].length, text_bound(2 * seen[0].length + 2)
 
 
+def _found(_: Charge, nodes: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    cost, _value = _matched(_, nodes, seen)
+    return PYTHON_CALL + cost, text_bound(seen[0].length)
+
+
+def _all_found(_: Charge, nodes: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    size = seen[0].length
+    cost, _value = _matched(_, nodes, seen)
+    return PYTHON_CALL + cost + 20 * size, container_bound(size + 1, text_bound(size))
+
+
+def _collected(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    """Make a map of the entries in a list."""
+    entry = seen[0].entry or SCALAR_BOUND
+    length = seen[0].length * max(entry.length, 1)
+    value = ComputedBound(length, seen[0].weight, entry.entry or SCALAR_BOUND, is_map=True)
+    return PYTHON_CALL + 3 * seen[0].weight, value
+
+
+def _read_url(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    return 2 * PYTHON_CALL + seen[0].length, text_bound(3 * seen[0].length + 1)
+
+
+def _query(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    size = seen[0].length
+    values = container_bound(size, text_bound(size))
+    return 2 * PYTHON_CALL + 5 * size, ComputedBound(size, values.weight, values, is_map=True)
+
+
+def _problems(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    size = seen[1].length
+    return 5 * PYTHON_CALL + size, container_bound(4, text_bound(400 + size))
+
+
+def _same_items(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    return 4 * seen[0].length, seen[0]
+
+
+def _sorted_items(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    by = seen[-1]
+    return (by.weight + 4 * by.length) * max(by.length.bit_length(), 1), seen[0]
+
+
+def _compared_items(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    return seen[0].weight * max(seen[0].length, 1), seen[0]
+
+
+def _flat_items(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    inner = seen[0].entry or SCALAR_BOUND
+    items = container_bound(seen[0].length * max(inner.length, 1), inner.entry or inner)
+    return 2 * seen[0].weight, items
+
+
+def _numbers(_: Charge, nodes: Sequence[Node], __: Sequence[SizeBound]) -> _Bounded:
+    count = nodes[0].number if isinstance(nodes[0], Constant) else None
+    length = _UNBOUNDED if count is None else max(count, 0)
+    return 4 * length, container_bound(length, SCALAR_BOUND)
+
+
 BOUNDS: Mapping[str, _Bound] = {
     "_+_": _concatenated,
     **dict.fromkeys(("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"), _compared),
@@ -156,11 +216,24 @@ BOUNDS: Mapping[str, _Bound] = {
         ("optional.of", "optional.ofNonZeroValue", "or", "orValue", "value", "dyn"), _any_of
     ),
     "_?_:_": _chosen,
-    **dict.fromkeys(("sum", "min", "max"), _aggregate),
+    **dict.fromkeys(_AGGREGATES, _aggregate),
     "matches": _matched,
     "replace": _replaced,
     "split": _split,
     "join": _joined,
     "format": _formatted,
     "strings.quote": _quoted,
+    "find": _found,
+    "findAll": _all_found,
+    MAP_OF: _collected,
+    **dict.fromkeys(
+        ("url", "getScheme", "getHost", "getHostname", "getPort", "getEscapedPath"), _read_url
+    ),
+    "getQuery": _query,
+    "validate": _problems,
+    **dict.fromkeys(("slice", "reverse"), _same_items),
+    **dict.fromkeys(("sort", "@sortByAssociatedKeys"), _sorted_items),
+    "distinct": _compared_items,
+    "flatten": _flat_items,
+    "lists.range": _numbers,
 }

@@ -1,42 +1,37 @@
-"""Kubernetes' own CEL functions on quantities, versions and lists."""
+"""Kubernetes' own CEL functions, as the engine evaluates them.
+
+``declarations`` says which functions there are. Static types are checked before, so here only the
+kinds of values are told apart: those that the engine has no types for are BYTES.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from cel_expr_python import cel
 
 from holdfast.api.quantity import MAX_INT64, Quantity
+from holdfast.cel import list_functions, network_functions
+from holdfast.cel.declarations import INCLUDES, declarations
+from holdfast.cel.list_functions import MAP_OF, OWN
 from holdfast.cel.semver import Semver
+from holdfast.cel.static_types import OPTIONAL
 from holdfast.cel.values import pack, unpack
 from holdfast.errors import BadRequest
 
 _T = cel.Type
-_SCALARS = (_T.BOOL, _T.INT, _T.STRING, _T.BYTES, _T.DOUBLE, _T.UINT)
-INCLUDES_LIMIT = 48
-
-
-def _function(
-    name: str, returns: Any, impl: Callable[..., Any], *signatures: Sequence[Any], member: bool
-) -> Any:
-    overloads = [
-        cel.Overload(
-            id=f"kubernetes_{name.replace('.', '_')}_{i}", return_type=returns,
-            parameters=list(signature), is_member=member, impl=impl,
-        )
-        for i, signature in enumerate(signatures)
-    ]  # fmt: skip
-    return cel.FunctionDecl(name, overloads)
-
-
-def _member(name: str, returns: Any, impl: Callable[..., Any], *signatures: Sequence[Any]) -> Any:
-    return _function(name, returns, impl, *signatures, member=True)
-
-
-def _free(name: str, returns: Any, impl: Callable[..., Any], *signatures: Sequence[Any]) -> Any:
-    return _function(name, returns, impl, *signatures, member=False)
+_ANY = cel.Type("any")
+_KINDS = {
+    "bool": _T.BOOL, "int": _T.INT, "uint": _T.UINT, "double": _T.DOUBLE, "string": _T.STRING,
+    "bytes": _T.BYTES, "duration": _T.DURATION, "timestamp": _T.TIMESTAMP,
+    "list": _T.List(_T.DYN), "map": _T.Map(_T.DYN, _T.DYN),
+}  # fmt: skip
+_OWN_NAMES = ("indexOf", "lastIndexOf", "string", "min", "max", "sum")
+"""Also functions of the engine, or with results that Python values do not tell apart."""
+_UNKNOWN_KINDS = {"indexOf": "list_a_index_of_int", "lastIndexOf": "list_a_last_index_of_int"}
+_TIMES = ("duration", "timestamp")
 
 
 def _pair(a: bytearray, b: bytearray) -> tuple[Any, Any]:
@@ -49,6 +44,14 @@ def _pair(a: bytearray, b: bytearray) -> tuple[Any, Any]:
 def _compare(a: bytearray, b: bytearray) -> int:
     left, right = _pair(a, b)
     return int(left > right) - int(left < right)
+
+
+def _is_greater(a: bytearray, b: bytearray) -> bool:
+    return _compare(a, b) > 0
+
+
+def _is_less(a: bytearray, b: bytearray) -> bool:
+    return _compare(a, b) < 0
 
 
 def _amount(data: bytearray) -> Quantity:
@@ -65,10 +68,6 @@ def _version(data: bytearray) -> Semver:
     return value
 
 
-def _operand(value: bytearray | int) -> Quantity:
-    return Quantity(value) if isinstance(value, int) else _amount(value)
-
-
 def _parses(read: Callable[..., Any], *args: Any) -> bool:
     try:
         read(*args)
@@ -79,6 +78,10 @@ def _parses(read: Callable[..., Any], *args: Any) -> bool:
 
 def _read_version(text: str, normalize: bool = False) -> bytes:
     return pack(Semver.parse(text, normalize=normalize))
+
+
+def _is_version(*args: Any) -> bool:
+    return _parses(_read_version, *args)
 
 
 def _whole(value: Quantity) -> bool:
@@ -98,110 +101,90 @@ def _sign(data: bytearray) -> int:
     return (digits > 0) - (digits < 0)
 
 
-def _includes(value: Any, item: Any) -> bool:
-    if not isinstance(value, list):
-        return bool(value == item)
-    if item in value[:INCLUDES_LIMIT]:
-        return True
-    if len(value) > INCLUDES_LIMIT:
-        raise BadRequest(
-            f"'includes' function cannot be applied to lists longer than {INCLUDES_LIMIT} values"
-        )
-    return False
+_AMOUNTS: Mapping[str, Callable[..., Any]] = {
+    "string_to_quantity": lambda text: pack(Quantity.parse(text)),
+    "is_quantity_string": lambda text: _parses(Quantity.parse, text),
+    "quantity_get_float": lambda a: float(_amount(a)),
+    "quantity_get_int": _as_integer,
+    "quantity_is_integer": lambda a: _whole(_amount(a)),
+    "quantity_sign": _sign,
+    "quantity_add": lambda a, b: pack(_amount(a) + _amount(b)),
+    "quantity_add_int": lambda a, b: pack(_amount(a) + Quantity(b)),
+    "quantity_sub": lambda a, b: pack(_amount(a) - _amount(b)),
+    "quantity_sub_int": lambda a, b: pack(_amount(a) - Quantity(b)),
+    "string_to_semver": _read_version,
+    "string_bool_to_semver": _read_version,
+    "is_semver_string": _is_version,
+    "is_semver_string_bool": _is_version,
+    "semver_major": lambda a: _version(a).major,
+    "semver_minor": lambda a: _version(a).minor,
+    "semver_patch": lambda a: _version(a).patch,
+    **{f"{kind}_is_greater_than": _is_greater for kind in ("quantity", "semver")},
+    **{f"{kind}_is_less_than": _is_less for kind in ("quantity", "semver")},
+    **{f"{kind}_compare_to": _compare for kind in ("quantity", "semver")},
+}
+IMPLEMENTATIONS = {**_AMOUNTS, **list_functions.FUNCTIONS, **network_functions.FUNCTIONS}
+"""By overload; the engine evaluates all others itself."""
 
 
-def _unsupported(name: str) -> Callable[..., Any]:
-    def refuse(*_: Any) -> Any:
-        raise BadRequest(f"{name} is not built in Holdfast; use matches() instead")
-
-    return refuse
-
-
-def _ordered(items: Iterable[Any]) -> list[Any]:
-    listed = list(items)
-    if any(isinstance(i, bytes | bytearray) for i in listed):
-        raise BadRequest("no such overload: quantities and versions have no order in lists")
-    return listed
+def evaluated_name(function: str, overloads: tuple[str, ...]) -> str:
+    """Return the name under which the engine evaluates a call of a function."""
+    if function in OWN:
+        return OWN[function]
+    if function not in _OWN_NAMES or not any(one in IMPLEMENTATIONS for one in overloads):
+        return function
+    if len(overloads) == 1 and function not in _UNKNOWN_KINDS:
+        return f"@{overloads[0]}"
+    return f"@{function}" if function in _UNKNOWN_KINDS else function
 
 
-def _is_sorted(items: list[Any]) -> bool:
-    listed = _ordered(items)
-    return all(a <= b for a, b in pairwise(listed))
+def _kind(declared: Mapping[str, Any]) -> Any:
+    name = declared["type_name"]
+    if name == OPTIONAL:
+        return _kind(declared["params"][0])  # ``rewriting`` makes an optional value of it
+    if declared.get("is_type_param") or name == "dyn":
+        return _ANY
+    return _KINDS.get(name, _T.BYTES)
 
 
-def _extreme(choose: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    def pick(items: list[Any]) -> Any:
-        if not items:
-            raise BadRequest(f"{choose.__name__} called on empty list")
-        return choose(_ordered(items))
-
-    return pick
-
-
-def _comparable(value: Any) -> Hashable:
-    """Return a key that is equal for equal values; booleans never equal numbers."""
-    if isinstance(value, bytearray):
-        return bytes(value)
-    if isinstance(value, list):
-        return (list, *map(_comparable, value))
-    if isinstance(value, dict):
-        return (dict, frozenset((_comparable(k), _comparable(v)) for k, v in value.items()))
-    return (bool(value), bool) if isinstance(value, bool) else value
+@cache
+def evaluated_functions() -> Mapping[str, Sequence[Any]]:
+    """Return all functions of ours for the engine to evaluate: overloads by name."""
+    overloads: dict[tuple[str, bool, str], Any] = {}
+    for function in declarations(INCLUDES):
+        for declared in function["overloads"]:
+            if declared["id"] in IMPLEMENTATIONS:
+                for name in _names(function["name"], declared["id"]):
+                    _add(overloads, name, declared)
+    _add(overloads, MAP_OF, {"id": MAP_OF, "args": [_LIST], "return": {"type_name": "map"}})
+    for name in OWN.values():
+        _add(overloads, name, {"id": name, "args": [_LIST, _LIST], "return": _BOOL})
+    by_name: dict[str, list[Any]] = {}
+    for (name, *_), overload in overloads.items():
+        by_name.setdefault(name, []).append(overload)
+    return by_name
 
 
-def _as_set(items: list[Any]) -> set[Hashable]:
-    return set(map(_comparable, items))
+_LIST, _BOOL = {"type_name": "list"}, {"type_name": "bool"}
 
 
-def quantity_functions() -> list[Any]:
-    """Declare ``quantity(s)`` and the methods of quantities, some of which versions share."""
-    one, two, with_int = [_T.BYTES], [_T.BYTES, _T.BYTES], [_T.BYTES, _T.INT]
-    return [
-        _free("quantity", _T.BYTES, lambda s: pack(Quantity.parse(s)), [_T.STRING]),
-        _free("isQuantity", _T.BOOL, lambda s: _parses(Quantity.parse, s), [_T.STRING]),
-        _member("compareTo", _T.INT, _compare, two),
-        _member("isGreaterThan", _T.BOOL, lambda a, b: _compare(a, b) > 0, two),
-        _member("isLessThan", _T.BOOL, lambda a, b: _compare(a, b) < 0, two),
-        _member("add", _T.BYTES, lambda a, b: pack(_amount(a) + _operand(b)), two, with_int),
-        _member("sub", _T.BYTES, lambda a, b: pack(_amount(a) - _operand(b)), two, with_int),
-        _member("sign", _T.INT, _sign, one),
-        _member("isInteger", _T.BOOL, lambda a: _whole(_amount(a)), one),
-        _member("asInteger", _T.INT, _as_integer, one),
-        _member("asApproximateFloat", _T.DOUBLE, lambda a: float(_amount(a)), one),
-    ]
+def _names(function: str, overload: str) -> list[str]:
+    """Return under which names an overload is evaluated: with known, and with unknown types."""
+    names = [evaluated_name(function, (overload,))]
+    if function in ("min", "max", "sum") and not any(kind in overload for kind in _TIMES):
+        names.append(function)
+    return names
 
 
-def semver_functions() -> list[Any]:
-    """Declare ``semver(s[, normalize])`` and the methods of versions."""
-    plain, loose = [_T.STRING], [_T.STRING, _T.BOOL]
-    return [
-        _free("semver", _T.BYTES, _read_version, plain, loose),
-        _free("isSemver", _T.BOOL, lambda *a: _parses(_read_version, *a), plain, loose),
-        _member("major", _T.INT, lambda a: _version(a).major, [_T.BYTES]),
-        _member("minor", _T.INT, lambda a: _version(a).minor, [_T.BYTES]),
-        _member("patch", _T.INT, lambda a: _version(a).patch, [_T.BYTES]),
-    ]
-
-
-def list_functions() -> list[Any]:
-    """Declare Kubernetes' functions on lists and strings; find and findAll only raise an error."""
-    many, texts = _T.List(_T.DYN), _T.List(_T.STRING)
-    both = [many, many]
-    pattern, limited = [_T.STRING, _T.STRING], [_T.STRING, _T.STRING, _T.INT]
-    return [
-        _member("isSorted", _T.BOOL, _is_sorted, [many]),
-        _member("sum", _T.DYN, lambda items: sum(_ordered(items)), [many]),
-        _member("min", _T.DYN, _extreme(min), [many]),
-        _member("max", _T.DYN, _extreme(max), [many]),
-        _free("sets.contains", _T.BOOL, lambda a, b: _as_set(a) >= _as_set(b), both),
-        _free("sets.equivalent", _T.BOOL, lambda a, b: _as_set(a) == _as_set(b), both),
-        _free("sets.intersects", _T.BOOL, lambda a, b: not _as_set(a).isdisjoint(_as_set(b)), both),
-        _member("find", _T.STRING, _unsupported("find"), pattern),
-        _member("findAll", texts, _unsupported("findAll"), pattern, limited),
-    ]
-
-
-def includes_function() -> list[Any]:
-    """Declare ``x.includes(y)``: equality with a value, or membership in a list (feature-gated)."""
-    pairs = [[a, b] for a in (*_SCALARS, _T.LIST) for b in _SCALARS]
-    return [_member("includes", _T.BOOL, _includes, *pairs)]
+def _add(found: dict[tuple[str, bool, str], Any], name: str, declared: Mapping[str, Any]) -> None:
+    member = "target" in declared
+    parameters = [*([declared["target"]] if member else []), *declared["args"]]
+    unknown = name in ("@indexOf", "@lastIndexOf")
+    kinds = [_ANY if unknown else _kind(one) for one in parameters]
+    key = (name, member, ",".join(kind.name() for kind in kinds))
+    result = _T.DYN if name in ("min", "max", "sum") else _kind(declared["return"])
+    if key not in found:
+        found[key] = cel.Overload(
+            id=f"{name}_{len(found)}", return_type=result, parameters=kinds, is_member=member,
+            impl=IMPLEMENTATIONS[declared["id"]],
+        )  # fmt: skip

@@ -1,62 +1,41 @@
 """Validation rules of a CRD's schema: ``x-kubernetes-validations``.
 
-A rule reads the value as ``self`` and the previous value, if any, as ``oldSelf``. Types are not
-checked when the CRD is written, so an error that a real API server reports then is reported here
-when an object is written. Times and durations are strings.
+A rule reads the value as ``self`` and the previous value, if any, as ``oldSelf``. Their static
+types are those of the schema, so most errors are reported when the CRD is written.
 
-The cost of a rule is bounded from the sizes of the values before it is evaluated (``cost``). The
-limit of one evaluation is higher than upstream's, because the bound is higher than the real cost.
+The runtime cost of a rule is bounded from the sizes of the values before it is evaluated
+(``cost``). The limit of one evaluation is higher than upstream's, because the bound is higher than
+the real cost.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 from cel_expr_python import cel
-from cel_expr_python.ext import ext_optional, ext_strings
 
-from holdfast.cel import functions
 from holdfast.cel.cost import cost_over_values, weight_of
+from holdfast.cel.environment import Checker, evaluator, program_of
 from holdfast.cel.errors import (
     BudgetExceeded,
     CompileError,
     CostExceeded,
     EvaluationError,
     as_cel_go_message,
-    check_size,
     engine_error,
 )
-from holdfast.cel.syntax import Node, read_tree
+from holdfast.cel.estimate import estimated_cost
+from holdfast.cel.rewriting import HAS_OLD_SELF, OLD_SELF, evaluated_tree
+from holdfast.cel.schema_types import MessageTypes, SchemaType
+from holdfast.cel.syntax import Name, Node, walk
 
 CALL_LIMIT = 4_000_000
 OBJECT_LIMIT = 10_000_000
+SELF = "self"
 _T = cel.Type
-_OLD = re.compile(r"\boldSelf\b")
-_TEXTS = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
-_RESERVED = frozenset({
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
-    "if", "import", "let", "loop", "package", "namespace", "return",
-})  # fmt: skip
-_ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
-
-
-@cache
-def _environment() -> Any:
-    declared = [
-        *functions.quantity_functions(),
-        *functions.semver_functions(),
-        *functions.list_functions(),
-    ]
-    extensions = [ext_strings.ExtStrings(), ext_optional.ExtOptional()]
-    variables = {"self": _T.DYN, "oldSelf": _T.DYN}
-    environment = cel.NewEnv(variables=variables, extensions=extensions, functions=declared)
-    environment.compile(
-        "true"
-    )  # errors in our own declarations are raised here, not at a user's rule
-    return environment
 
 
 class CostBudget:
@@ -75,15 +54,23 @@ class CostBudget:
 class RuleInput:
     """A value and its previous value, converted into engine values once for all rules."""
 
-    def __init__(self, value: Any, previous: Any = None, budget: CostBudget | None = None) -> None:
-        self.values = {"self": value, "oldSelf": previous}
+    def __init__(
+        self,
+        value: Any,
+        previous: Any = None,
+        budget: CostBudget | None = None,
+        *,
+        has_previous: bool | None = None,
+    ) -> None:
+        known = previous is not None if has_previous is None else has_previous
+        self.values = {SELF: value, OLD_SELF: previous, HAS_OLD_SELF: known}
         self.budget = budget or CostBudget()
 
     @cached_property
     def activation(self) -> Any:
         """The values as engine values."""
         self.budget.spend(sum(map(weight_of, self.values.values())))
-        return _environment().Activation(self.values)
+        return evaluator().Activation(self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +78,11 @@ class Expression:
     """A compiled rule or message; ``uses_old_self``: whether it refers to ``oldSelf``."""
 
     text: str
+    checked: Node
     program: Any
     uses_old_self: bool
     tree: Node
+    """The tree that is evaluated."""
 
     def value(self, inputs: RuleInput) -> Any:
         """Return the result; raise EvaluationError or BudgetExceeded."""
@@ -110,27 +99,55 @@ class Expression:
         return answer.value()
 
 
+@dataclass(slots=True)
+class RuleScope:
+    """The variables of the rules of one schema; ``type`` is None if their type is unknown."""
+
+    type: SchemaType | None = None
+    _checkers: dict[bool, Checker] = field(default_factory=dict)
+    _known: dict[tuple[str, bool], Expression | CompileError] = field(default_factory=dict)
+
+    def compile(self, text: str, *, optional_old_self: bool = False) -> Expression:
+        """Compile a rule or message, or raise CompileError; results are kept with the schema."""
+        key = (text, optional_old_self)
+        if key not in self._known:
+            self._known[key] = self._compile(text, optional_old_self)
+        found = self._known[key]
+        if isinstance(found, CompileError):
+            raise found.with_traceback(None)
+        return found
+
+    def estimated_cost(self, expression: Expression) -> int:
+        """Return the largest cost of an expression by upstream's reckoning."""
+        sizes = {} if self.type is None else {"": self.type.size}
+        return estimated_cost(expression.checked, sizes)
+
+    def _compile(self, text: str, optional: bool) -> Expression | CompileError:
+        try:
+            checked = self._checker(optional).check(text)
+            tree = evaluated_tree(checked, optional_old_self=optional)
+            looks_back = any(isinstance(n, Name) and n.name == OLD_SELF for n in walk(checked))
+            return Expression(text, checked, program_of(tree), looks_back, tree)
+        except CompileError as refusal:
+            return refusal
+        except RecursionError:
+            return CompileError(text, "compilation failed: too many nested operators")
+
+    def _checker(self, optional: bool) -> Checker:
+        if optional not in self._checkers:
+            messages = None if self.type is None else MessageTypes(self.type)
+            self_type = "dyn" if messages is None else messages.name
+            old = f"optional_type<{self_type}>" if optional else self_type
+            variables: Mapping[str, str] = {SELF: self_type, OLD_SELF: old}
+            pool = None if messages is None else messages.pool()
+            self._checkers[optional] = Checker(variables, messages=pool)
+        return self._checkers[optional]
+
+
+_UNTYPED = RuleScope()
+
+
 @lru_cache(maxsize=1024)
 def compile_expression(text: str) -> Expression:
-    """Compile an expression over ``self`` and ``oldSelf``, or raise CompileError."""
-    check_size(text)
-    try:
-        program = _environment().compile(text)
-    except RuntimeError as refusal:
-        message = as_cel_go_message(str(refusal))
-        raise CompileError(text, f"compilation failed: {message}") from None
-    looks_back = bool(_OLD.search(_TEXTS.sub("", text)))
-    return Expression(text, program, looks_back, read_tree(program.serialize()))
-
-
-def escape_field_name(name: str) -> str:
-    """Return a field's name as rules write it: names that CEL cannot express are escaped.
-
-    >>> escape_field_name("namespace"), escape_field_name("a-b"), escape_field_name("plain")
-    ('__namespace__', 'a__dash__b', 'plain')
-    """
-    if name in _RESERVED:
-        return f"__{name}__"
-    for bad, good in _ESCAPES:
-        name = name.replace(bad, good)
-    return name
+    """Compile an expression over values of unknown type, or raise CompileError."""
+    return RuleScope(None, _UNTYPED._checkers).compile(text)

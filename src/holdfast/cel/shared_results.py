@@ -14,6 +14,7 @@ from holdfast.cel import values
 from holdfast.cel.cost import cost_over_sizes
 from holdfast.cel.device_sizes import DeviceSizes
 from holdfast.cel.errors import EvaluationError
+from holdfast.cel.rewriting import DEVICE
 from holdfast.cel.syntax import Constant, FunctionCall, Literal, Loop, Name, Node, Select
 from holdfast.errors import BadRequest
 
@@ -103,7 +104,7 @@ def _fields_in(node: Node) -> Iterator[Field]:
         yield field
         return
     match node:
-        case Name(name) if name in _MAPS:
+        case Name(name) if name in (DEVICE, *_MAPS):
             raise _AllFields
         case Select(operand, _):
             yield from _fields_in(operand)

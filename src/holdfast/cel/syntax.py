@@ -1,8 +1,9 @@
-"""The syntax tree of a compiled expression, parsed from the engine's serialized form.
+"""The syntax tree of a checked expression, parsed from the engine's serialized form.
 
 That form is the protobuf message ``cel.expr.CheckedExpr`` inside ``google.protobuf.Any``; the
 numbers below are its field numbers. It is parsed here because protobuf's own parser rejects trees
-as deep as those that the engine's macros generate.
+as deep as those that the engine's macros generate. Macros and names are resolved by the engine:
+``device.driver`` is one name, ``sets.contains(a, b)`` one call without a receiver.
 """
 
 from __future__ import annotations
@@ -11,15 +12,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from holdfast.api.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT, read_varint
+from holdfast.cel.static_types import DYN, StaticType, read_type
 
 _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
+_BOOL, _INT, _UINT, _STRING, _BYTES = 2, 3, 4, 6, 7
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant; ``text`` is its value if it is a string or bytes, else None."""
+    """A constant; ``text`` is its value if it is a string or bytes, else None.
+
+    ``encoded`` is the constant as the engine serializes it.
+    """
 
     text: bytes | None
+    encoded: bytes = b""
+    type: StaticType = DYN
+
+    @property
+    def is_false(self) -> bool:
+        """Whether it is the constant ``false``."""
+        return self.encoded in (b"", bytes([_BOOL << 3 | VARINT, 0]))
+
+    @property
+    def number(self) -> int | None:
+        """Its value if it is an integer, else None."""
+        if not self.encoded or self.encoded[0] >> 3 not in (_INT, _UINT):
+            return None
+        value = read_varint(self.encoded, 1)[0]
+        return value - (1 << 64) if self.encoded[0] >> 3 == _INT and value >> 63 else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +48,17 @@ class Name:
     """A variable."""
 
     name: str
+    type: StaticType = DYN
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """``operand.field``, or ``has(operand.field)``."""
+    """``operand.field``, or ``has(operand.field)`` if it tests presence."""
 
     operand: Node
     field: str
+    tests_presence: bool = False
+    type: StaticType = DYN
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +67,10 @@ class FunctionCall:
 
     function: str
     arguments: tuple[Node, ...]
+    is_member: bool = False
+    overloads: tuple[str, ...] = ()
+    """The identifiers of the declarations that may be meant; several if types are unknown."""
+    type: StaticType = DYN
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +79,9 @@ class Literal:
 
     elements: tuple[Node, ...]
     is_map: bool = False
+    optional: tuple[int, ...] = ()
+    """Items or entries that are left out if they have no value."""
+    type: StaticType = DYN
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +95,28 @@ class Loop:
     condition: Node
     step: Node
     result: Node
+    second_variable: str = ""
+    """The value beside the key or index ``variable``; "" if there is one variable."""
+    type: StaticType = DYN
+
+    @property
+    def binds(self) -> bool:
+        """Whether it is ``cel.bind(result_name, start, result)``, without rounds."""
+        empty = isinstance(self.over, Literal) and not self.over.elements
+        never = isinstance(self.condition, Constant) and self.condition.is_false
+        return empty and never and not self.result_name.startswith("@")
 
 
 Node = Constant | Name | Select | FunctionCall | Literal | Loop
 
 
+class MessageLiteral(Exception):
+    """The expression constructs a protobuf message, as in ``google.protobuf.Int64Value{}``."""
+
+
 def read_tree(serialized: bytes) -> Node:
     """Parse the output of the engine's ``Expression.serialize``."""
-    return _node(_last(_last(serialized, 2), 4))
+    return _Reader(_last(serialized, 2)).root
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -93,47 +138,113 @@ def _last(data: bytes, number: int) -> bytes:
     return next((content for n, content in _fields(data) if n == number), b"")
 
 
-def _all(data: bytes, *numbers: int) -> tuple[Node, ...]:
-    return tuple(_node(content) for n, content in _fields(data) if n in numbers)
+def _number(data: bytes, number: int) -> int:
+    """Return the varint field of a message, 0 if it is absent."""
+    at = 0
+    while at < len(data):
+        key, at = read_varint(data, at)
+        wire = key & 7
+        if wire == VARINT:
+            value, at = read_varint(data, at)
+            if key >> 3 == number:
+                return value
+        elif wire == BYTES:
+            size, at = read_varint(data, at)
+            at += size
+        else:
+            at += _FIXED_SIZES[wire]
+    return 0
 
 
-def _node(data: bytes) -> Node:
-    for number, content in _fields(data):
-        if reader := _READERS.get(number):
-            return reader(content)
-    return Constant(None)
+class _Reader:
+    """Parses one checked expression: its references and types by node, then its nodes."""
+
+    def __init__(self, checked: bytes) -> None:
+        self._overloads: dict[int, tuple[str, ...]] = {}
+        self._types: dict[int, StaticType] = {}
+        for number, content in _fields(checked):
+            if number == 2:
+                found = tuple(o.decode() for n, o in _fields(_last(content, 2)) if n == 3)
+                self._overloads[_number(content, 1)] = found
+            elif number == 3:
+                self._types[_number(content, 1)] = read_type(_last(content, 2))
+        self.root = self._node(_last(checked, 4))
+
+    def _node(self, data: bytes) -> Node:
+        for number, content in _fields(data):
+            if reader := _READERS.get(number):
+                node_id = _number(data, 2)
+                return reader(self, content, node_id, self._types.get(node_id, DYN))
+        return Constant(None)
+
+    def _all(self, data: bytes, *numbers: int) -> tuple[Node, ...]:
+        return tuple(self._node(content) for n, content in _fields(data) if n in numbers)
+
+    def constant(self, data: bytes, _: int, type_: StaticType) -> Node:
+        text = next((text for n, text in _fields(data) if n in (_STRING, _BYTES)), None)
+        return Constant(text, data, type_)
+
+    def name(self, data: bytes, _: int, type_: StaticType) -> Node:
+        return Name(_last(data, 1).decode(), type_)
+
+    def select(self, data: bytes, _: int, type_: StaticType) -> Node:
+        operand, field = self._node(_last(data, 1)), _last(data, 2).decode()
+        return Select(operand, field, bool(_number(data, 3)), type_)
+
+    def call(self, data: bytes, node_id: int, type_: StaticType) -> Node:
+        member = any(n == 1 for n, _ in _fields(data))
+        overloads = self._overloads.get(node_id, ())
+        function = _last(data, 2).decode()
+        return FunctionCall(function, self._all(data, 1, 3), member, overloads, type_)
+
+    def list(self, data: bytes, _: int, type_: StaticType) -> Node:
+        packed, at, optional = _last(data, 2), 0, []
+        while at < len(packed):
+            index, at = read_varint(packed, at)
+            optional.append(index)
+        return Literal(self._all(data, 1), optional=tuple(optional), type=type_)
+
+    def map(self, data: bytes, _: int, type_: StaticType) -> Node:
+        if name := _last(data, 1):
+            raise MessageLiteral(name.decode())
+        entries = [entry for n, entry in _fields(data) if n == 2]
+        elements = tuple(node for entry in entries for node in self._all(entry, 3, 4))
+        optional = tuple(i for i, entry in enumerate(entries) if _number(entry, 5))
+        return Literal(elements, is_map=True, optional=optional, type=type_)
+
+    def loop(self, data: bytes, _: int, type_: StaticType) -> Node:
+        parts = dict(_fields(data))
+        over, start, condition, step, result = (
+            self._node(parts.get(n, b"")) for n in (2, 4, 5, 6, 7)
+        )
+        variable, result_name, second = (parts.get(n, b"").decode() for n in (1, 3, 8))
+        return Loop(variable, over, result_name, start, condition, step, result, second, type_)
 
 
-def _constant(data: bytes) -> Node:
-    return Constant(next((text for n, text in _fields(data) if n in (6, 7)), None))
+_READERS = {
+    3: _Reader.constant, 4: _Reader.name, 5: _Reader.select, 6: _Reader.call, 7: _Reader.list,
+    8: _Reader.map, 9: _Reader.loop,
+}  # fmt: skip
 
 
-def _name(data: bytes) -> Node:
-    return Name(_last(data, 1).decode())
+def children(node: Node) -> tuple[Node, ...]:
+    """Return the direct children of a node, in the order in which they are written."""
+    match node:
+        case Select(operand):
+            return (operand,)
+        case FunctionCall(_, arguments):
+            return arguments
+        case Literal(elements):
+            return elements
+        case Loop():
+            return (node.over, node.start, node.condition, node.step, node.result)
+    return ()
 
 
-def _select(data: bytes) -> Node:
-    return Select(_node(_last(data, 1)), _last(data, 2).decode())
-
-
-def _call(data: bytes) -> Node:
-    return FunctionCall(_last(data, 2).decode(), _all(data, 1, 3))
-
-
-def _list(data: bytes) -> Node:
-    return Literal(_all(data, 1))
-
-
-def _map(data: bytes) -> Node:
-    entries = (entry for n, entry in _fields(data) if n == 2)
-    return Literal(tuple(node for entry in entries for node in _all(entry, 3, 4)), is_map=True)
-
-
-def _loop(data: bytes) -> Node:
-    parts = dict(_fields(data))
-    over, start, condition, step, result = (_node(parts.get(n, b"")) for n in (2, 4, 5, 6, 7))
-    variable, result_name = (parts.get(n, b"").decode() for n in (1, 3))
-    return Loop(variable, over, result_name, start, condition, step, result)
-
-
-_READERS = {3: _constant, 4: _name, 5: _select, 6: _call, 7: _list, 8: _map, 9: _loop}
+def walk(tree: Node) -> Iterator[Node]:
+    """Yield all nodes of a tree, parents first."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(reversed(children(node)))

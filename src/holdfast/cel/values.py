@@ -1,6 +1,6 @@
-"""Quantities and versions as engine values.
+"""Quantities, versions, addresses, URLs and formats as engine values.
 
-The engine has no such types. Both are BYTES: a tag byte and a canonical text, so that the engine's
+The engine has no such types. All are BYTES: a tag byte and a canonical text, so that the engine's
 ``==`` compares them by value. A quantity never equals a version because their tags differ.
 """
 
@@ -15,6 +15,8 @@ from holdfast.cel.semver import Semver
 from holdfast.errors import BadRequest
 
 _QUANTITY, _SEMVER = b"Q", b"V"
+IP, CIDR, URL, FORMAT = b"I", b"C", b"U", b"F"
+_NAMES = {IP: "an IP address", CIDR: "a CIDR", URL: "a URL", FORMAT: "a format"}
 # ``pack`` never writes more than three digits of exponent; longer ones are a user's bytes.
 _PACKED = re.compile(r"(-?[0-9]{1,400})(?:e(-?[0-9]{1,3}))?")
 
@@ -41,6 +43,18 @@ def unpack(data: bytes | bytearray) -> Quantity | Semver:
     if tag == _QUANTITY and (shape := _PACKED.fullmatch(text)):
         return Quantity(int(shape[1]), int(shape[2] or "0"))
     raise BadRequest("no such overload: neither a quantity nor a version")
+
+
+def tagged(tag: bytes, text: str) -> bytes:
+    """Encode an address, a URL or a format."""
+    return tag + text.encode()
+
+
+def untagged(tag: bytes, data: bytes | bytearray) -> str:
+    """Decode the output of ``tagged``; raise BadRequest for any other bytes."""
+    if bytes(data[:1]) != tag:
+        raise BadRequest(f"no such overload: this is not {_NAMES[tag]}")
+    return bytes(data[1:]).decode(errors="replace")
 
 
 def quantity(text: AmountText) -> bytes:

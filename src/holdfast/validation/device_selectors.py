@@ -7,17 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from holdfast.api import field_errors
-from holdfast.cel.cost import cost_over_sizes
-from holdfast.cel.device_sizes import DeviceSizes
 from holdfast.cel.devices import DeviceSelectors
 from holdfast.cel.errors import MAX_EXPRESSION_BYTES, CompileError
 from holdfast.errors import Cause
 from holdfast.validation.json_fields import Raw, check_list, map_at, text_at
 
 _MOST_SELECTORS = 32
-_LARGEST_DEVICE = DeviceSizes(domains=32, names=32, characters=64, items=0)
-_COST_LIMIT = 1_000_000
-"""Ten times what the scheduler spends on one device, because few devices are that large."""
 _MOST_COMMAS = 1024
 """The engine needs quadratic time to compile long lists and maps."""
 _MOST_BYTES = 64 * 1024
@@ -53,7 +48,7 @@ def _check_expression(expression: str, path: str) -> Iterator[Cause]:
         yield field_errors.forbidden(path, _TOO_COMPLEX)
     elif message := _compile_error(expression):
         yield field_errors.invalid(path, expression, message)
-    elif _costs_too_much(expression):
+    elif _is_too_complex(expression):
         yield field_errors.forbidden(path, _TOO_COMPLEX)
 
 
@@ -66,7 +61,5 @@ def _compile_error(expression: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _costs_too_much(expression: str) -> bool:
-    """Return whether an expression may exceed the limit on some device."""
-    tree = _selectors.compile(expression).tree
-    return cost_over_sizes(tree, _LARGEST_DEVICE.scope(), _COST_LIMIT) is None
+def _is_too_complex(expression: str) -> bool:
+    return _selectors.compile(expression).is_too_complex

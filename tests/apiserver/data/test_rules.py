@@ -1,9 +1,8 @@
-"""CEL rules of CRDs: evaluated as in Kubernetes, or skipped with a warning."""
+"""CEL rules of CRDs, checked and evaluated as in Kubernetes."""
 
 import pytest
 
 from holdfast.apiserver.schema.structural import StructuralSchema
-from holdfast.errors import Invalid
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
 
@@ -106,23 +105,63 @@ def test_type_errors_are_reported_instead_of_rules():
     assert "some validation rules were not checked" in words
 
 
-def test_invalid_cel_is_rejected_with_its_path():
-    with pytest.raises(Invalid) as refused:
-        schema([rule("self.a >")], a=NUMBER)
-    (cause,) = refused.value.details.causes
+@pytest.mark.parametrize(("text", "words"), [
+    ("self.a >", "Syntax error"),
+    ("self.a > 'x'", "found no matching overload for '_>_' applied to '(int, string)'"),
+    ("self.nosuch == 1", "undefined field 'nosuch'"),
+    ("nosuch(self.a)", "undeclared reference to 'nosuch'"),
+    ("google.protobuf.Int64Value{value: 1} == 1", "google.protobuf.Int64Value"),
+    ("self.a", "cel expression must evaluate to a bool"),
+])  # fmt: skip
+def test_an_invalid_rule_is_rejected_with_its_path(text, words):
+    (cause,) = schema([rule(text)], a=NUMBER).rule_problems()
     assert cause.field == "properties[spec].x-kubernetes-validations[0].rule"
+    assert words in cause.message
 
 
-@pytest.mark.parametrize(
-    "unbuilt",
-    [
-        rule("isURL(self.a)"),
-        rule("self.t > timestamp('2020-01-01T00:00:00Z')"),
-        rule("oldSelf.hasValue() || self.a == 'x'", optionalOldSelf=True),
-    ],
-)
-def test_a_rule_that_cannot_be_evaluated_is_skipped_with_a_warning(unbuilt):
-    compiled = schema([unbuilt], a=TEXT, t={"type": "string", "format": "date-time"})
-    assert wrong(compiled, {"a": "x", "t": "2019-01-01T00:00:00Z"}) == []
-    (words,) = compiled.unevaluated_rules
-    assert words.startswith("properties[spec].x-kubernetes-validations[0] is not evaluated: ")
+def test_a_stored_rule_that_does_not_compile_rejects_the_object():
+    ((field, words),) = wrong(schema([rule("nosuch(self.a)")], a=NUMBER), {"a": 1})
+    assert (field, "rule compile error: compilation failed" in words) == ("spec", True)
+
+
+def test_a_rule_without_limits_on_sizes_is_too_expensive():
+    many = {"type": "array", "items": TEXT}
+    text = "self.l.all(x, self.l.exists_one(y, x == y))"
+    causes = schema([rule(text)], l=many).rule_problems()
+    assert [cause.reason for cause in causes] == ["FieldValueForbidden"] * 3
+    assert "estimated rule cost exceeds budget by factor of more than 100x" in causes[0].message
+    few = {**many, "maxItems": 20, "items": {**TEXT, "maxLength": 30}}
+    assert schema([rule(text)], l=few).rule_problems() == []
+
+
+TIME, DURATION = {"type": "string", "format": "date-time"}, {"type": "string", "format": "duration"}
+
+
+@pytest.mark.parametrize(("text", "good", "bad"), [
+    ("isURL(self.a)", {"a": "https://x"}, {"a": "x y"}),
+    ("self.t > timestamp('2020-01-01T00:00:00Z')", {"t": "2020-01-01T00:00:00.1Z"},
+     {"t": "2019-12-31T23:59:59Z"}),
+    ("self.d <= duration('1h')", {"d": "60m"}, {"d": "61m"}),
+    ("self.b == b'abc'", {"b": "YWJj"}, {"b": "YQ=="}),
+    ("type(self.e) == string ? self.e == '1%' : self.e == 1", {"e": 1}, {"e": "1"}),
+    ("self.f == 1.0", {"f": 1}, {"f": 1.5}),
+])  # fmt: skip
+def test_rules_over_every_type(text, good, bad):
+    typed = schema(
+        [rule(text)], a=TEXT, t=TIME, d=DURATION, b={"type": "string", "format": "byte"},
+        e={"x-kubernetes-int-or-string": True}, f={"type": "number"},
+    )  # fmt: skip
+    assert typed.rule_problems() == []
+    assert wrong(typed, good) == []
+    assert wrong(typed, bad) != []
+
+
+def test_a_rule_with_an_optional_old_self_is_evaluated_for_new_values_too():
+    grows = rule("oldSelf.hasValue() ? self.a > oldSelf.value().a : self.a == 0", "grows",
+                 optionalOldSelf=True)  # fmt: skip
+    compiled = schema([grows], a=NUMBER)
+    assert compiled.rule_problems() == []
+    assert wrong(compiled, {"a": 0}) == []
+    assert wrong(compiled, {"a": 1}) != []
+    assert wrong(compiled, {"a": 2}, {"a": 1}) == []
+    assert wrong(compiled, {"a": 1}, {"a": 2}) != []

@@ -6,7 +6,6 @@ from holdfast.apiserver.descriptor import AdmissionPlugin, DeletionStrategy, Kin
 from holdfast.apiserver.kinds.admission.crds import (
     CLEANUP_FINALIZER,
     admit_definition,
-    warn_of_unevaluated_rules,
 )
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.kinds.validation.crds import check_definition_write
@@ -32,7 +31,7 @@ KINDS = (
     KindDescriptor(
         _DEFINITIONS,
         checks=(check_definition_write,),
-        admission_plugins=(AdmissionPlugin(admit_definition, warn_of_unevaluated_rules),),
+        admission_plugins=(AdmissionPlugin(admit_definition),),
         unimplemented=UnimplementedFeatures(fields=(_CONVERSION,)),
         printer=NAME_CREATED,
         deletion=DeletionStrategy(finalizer=CLEANUP_FINALIZER),

@@ -9,7 +9,6 @@ from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.kinds.validation.crds import SCHEMA, check_definition, is_established
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.schema.structural import StructuralSchema
 from holdfast.errors import Cause, FieldErrors
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
@@ -96,23 +95,6 @@ def condition(kind: str, status: str, reason: str, message: str, now: float) -> 
         "type": kind, "status": status, "lastTransitionTime": rfc3339(now), "reason": reason,
         "message": message[:32768],
     }  # fmt: skip
-
-
-def warn_of_unevaluated_rules(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
-    """Warn the client of CEL rules in a new or changed CRD that are not evaluated."""
-    if old is None or not op.descriptor.storage_schema.is_unchanged(new, old):
-        op.warnings.extend(unevaluated_rules(new))
-
-
-def unevaluated_rules(definition: JsonObject) -> list[str]:
-    """Return which CEL rules of a CRD are not evaluated, and why."""
-    return [
-        f"spec.versions[{i}].schema.openAPIV3Schema.{message}"
-        for i, version in enumerate((definition.get("spec") or {}).get("versions") or ())
-        for message in StructuralSchema.compile(
-            version["schema"]["openAPIV3Schema"]
-        ).unevaluated_rules
-    ]
 
 
 def check_not_built_in(op: Operation, definition: JsonObject) -> None:

@@ -150,10 +150,12 @@ def _check_version(version: JsonMapping, at: str) -> Iterator[Cause]:
         yield field_errors.required(where)
     else:
         try:
-            root = StructuralSchema.compile(schema).root
+            compiled = StructuralSchema.compile(schema)
+            found, root = compiled.rule_problems(), compiled.root
         except Invalid as wrong:
-            for cause in wrong.details.causes or (Cause("", wrong.message),):
-                yield Cause(f"{where}{_under(cause.field)}", cause.message, cause.reason)
+            found = list(wrong.details.causes) or [Cause("", wrong.message)]
+        for cause in found:
+            yield Cause(f"{where}{_under(cause.field)}", cause.message, cause.reason)
     yield from _check_scale((version.get("subresources") or {}).get("scale"), f"{at}.subresources")
     for i, column in enumerate(version.get("additionalPrinterColumns") or ()):
         yield from _check_column(column, f"{at}.additionalPrinterColumns[{i}]")

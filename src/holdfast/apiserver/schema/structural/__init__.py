@@ -19,7 +19,7 @@ from holdfast.apiserver.schema.structural.default_validation import default_prob
 from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode, compile_node
 from holdfast.apiserver.schema.structural.pruning_and_defaulting import apply_defaults, prune
 from holdfast.apiserver.schema.structural.rule_evaluation import broken_rules
-from holdfast.apiserver.schema.structural.rules import rule_problems, rules_in
+from holdfast.apiserver.schema.structural.rule_validation import rule_problems
 from holdfast.apiserver.schema.structural.schema_validation import structural_problems
 from holdfast.apiserver.schema.structural.value_validation import duplicates, violations
 from holdfast.errors import CAUSE_LIMIT, Cause, Details, Invalid
@@ -42,15 +42,9 @@ class StructuralSchema:
         """
         return cls(_compiled(msgspec.json.encode(schema)))
 
-    @property
-    def unevaluated_rules(self) -> list[str]:
-        """Return which CEL rules are not evaluated, and why."""
-        found = rules_in(self.root)
-        return [
-            f"{at} is not evaluated: {rule.not_evaluated_because}"
-            for at, rule in found
-            if rule.not_evaluated_because
-        ]
+    def rule_problems(self) -> list[Cause]:
+        """Return what is wrong with the CEL rules, for a new CRD: errors, and too high a cost."""
+        return list(rule_problems(self.root))
 
     def prune(self, obj: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Return a copy of an object without unknown fields, and their paths.
@@ -84,8 +78,7 @@ def _compiled(schema: bytes) -> SchemaNode:
     """Compile a schema, cached: admission, validation and registration of a CRD compile it."""
     read = msgspec.json.decode(schema)
     _raise_if_any(structural_problems(read))
-    root = compile_node(read)
-    _raise_if_any(list(rule_problems(root)))
+    root = compile_node(read, root=True)
     _raise_if_any(list(default_problems(root)))
     return root
 

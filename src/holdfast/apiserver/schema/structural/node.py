@@ -37,7 +37,10 @@ class SchemaNode:
     default: Any = ABSENT
     default_text: bytes = b""
     list_type: str = ""
+    most_items: int | None = None
+    """maxItems or maxProperties."""
     map_keys: tuple[str, ...] = ()
+    format_name: str = ""
     format: tuple[str, Callable[[str], bool]] | None = None
     checks: tuple[Check, ...] = ()
     all_of: tuple[SchemaNode, ...] = ()
@@ -54,8 +57,9 @@ class SchemaNode:
         return self.additional_properties if found is None else found
 
 
-def compile_node(schema: Mapping[str, Any]) -> SchemaNode:
-    """Compile a schema and its nested schemas."""
+def compile_node(schema: Mapping[str, Any], *, root: bool = False) -> SchemaNode:
+    """Compile a schema and its nested schemas; ``root``: it is that of a whole object."""
+    is_resource = root or bool(schema.get("x-kubernetes-embedded-resource"))
     properties = {k: compile_node(v) for k, v in (schema.get("properties") or {}).items()}
     raw_items, raw_additional = schema.get("items"), schema.get("additionalProperties")
     items = compile_node(raw_items) if isinstance(raw_items, Mapping) else None
@@ -82,11 +86,13 @@ def compile_node(schema: Mapping[str, Any]) -> SchemaNode:
         required=tuple(schema.get("required") or ()),
         preserve_unknown_fields=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
         embedded_resource=bool(schema.get("x-kubernetes-embedded-resource")),
+        format_name=schema.get("format") or "",
         int_or_string=bool(schema.get("x-kubernetes-int-or-string")),
         nullable=bool(schema.get("nullable")),
         default=schema.get("default", ABSENT),
         default_text=msgspec.json.encode(schema.get("default")),
         list_type=schema.get("x-kubernetes-list-type", ""),
+        most_items=schema.get("maxItems" if schema.get("type") == "array" else "maxProperties"),
         map_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
         format=format_check(schema),
         checks=value_checks(schema),
@@ -94,6 +100,6 @@ def compile_node(schema: Mapping[str, Any]) -> SchemaNode:
         any_of=logic["anyOf"],
         one_of=logic["oneOf"],
         not_schema=compile_node(not_) if isinstance(not_, Mapping) else None,
-        rules=(rules := read_rules(schema)),
+        rules=(rules := read_rules(schema, is_resource=is_resource)),
         has_rules=bool(rules) or any(one is not None and one.has_rules for one in nested),
     )

@@ -7,10 +7,13 @@ from typing import Any
 
 from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode
 from holdfast.apiserver.schema.structural.rules import RuleEvaluationStopped
-from holdfast.cel.rules import CostBudget, RuleInput, compile_expression, escape_field_name
+from holdfast.cel.field_names import field_spellings
+from holdfast.cel.rules import CostBudget, RuleInput
+from holdfast.cel.time_values import format_value
 from holdfast.errors import Cause
 
 _NAMES = ("name", "generateName")
+_IDENTITY = ("apiVersion", "kind")
 _BLOCKING = frozenset({
     "FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany",
     "FieldValueTypeInvalid",
@@ -83,12 +86,13 @@ def _evaluate_node(
 ) -> Iterator[Cause]:
     cel_value = _cel_value(node, value, root=not path)
     before = None if old is ABSENT else _cel_value(node, old, root=not path)
-    rule_input = RuleInput(cel_value, before, budget)
+    known = old is not ABSENT and old is not None
+    rule_input = RuleInput(cel_value, before, budget, has_previous=known)
     for rule in node.rules:
-        if rule.not_evaluated_because:
-            continue
-        uses_old_self = compile_expression(rule.text).uses_old_self
-        if old is ABSENT if uses_old_self else unchanged:
+        if rule.uses_old_self:
+            if not known and not rule.optional_old_self:
+                continue
+        elif unchanged:
             continue
         if (cause := rule.evaluate(rule_input, value, path)) is not None:
             yield cause
@@ -98,15 +102,25 @@ def _cel_value(node: SchemaNode, value: Any, *, root: bool = False) -> Any:
     """Return a copy of a value for CEL: only known fields, with escaped names."""
     if isinstance(value, list):
         return value if node.items is None else [_cel_value(node.items, one) for one in value]
-    if not isinstance(value, dict):
-        return value
+    if isinstance(value, dict):
+        return _cel_object(node, value, is_resource=root or node.embedded_resource)
+    if isinstance(value, str) and node.type == "string" and not node.int_or_string:
+        return format_value(value, node.format_name)
+    if node.type == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value
+
+
+def _cel_object(node: SchemaNode, value: dict[str, Any], *, is_resource: bool) -> Any:
     out: dict[str, Any] = {}
     for name, one in value.items():
         child = node.properties.get(name)
-        if root and name == "metadata":
+        if is_resource and name == "metadata" and isinstance(one, dict):
             out[name] = {k: one[k] for k in _NAMES if k in one}
+        elif is_resource and name in _IDENTITY:
+            out[name] = one
         elif child is not None:
-            out[escape_field_name(name)] = _cel_value(child, one)
+            out.update(dict.fromkeys(field_spellings(name), _cel_value(child, one)))
         elif node.additional_properties is not None:
             more = node.additional_properties
             out[name] = one if isinstance(more, bool) else _cel_value(more, one)

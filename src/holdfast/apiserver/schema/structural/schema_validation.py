@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.api.field_errors import child
+from holdfast.api.patterns import PatternError, matcher
 from holdfast.apiserver.schema.structural import messages
-from holdfast.apiserver.schema.structural.patterns import PatternError, matcher
 from holdfast.errors import Cause
 
 _TYPES = ["array", "boolean", "integer", "number", "object", "string"]

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from holdfast.api import field_errors
+from holdfast.api.patterns import matcher
+from holdfast.api.string_formats import FORMATS
 from holdfast.apiserver.schema.structural import messages
-from holdfast.apiserver.schema.structural.formats import FORMATS
-from holdfast.apiserver.schema.structural.patterns import matcher
 from holdfast.errors import Cause
 
 # Returns what is wrong with the value at a path, or None. Values of other types are ignored: the

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import date
 from urllib.parse import urlsplit
 
-from holdfast.apiserver.schema.structural.patterns import matcher
+from holdfast.api.patterns import matcher
 
 _TIME = re.compile(r"(\d{2}):(\d{2}):(\d{2})(?:.\d+)?(?:z|[+-]\d{2}:\d{2})", re.ASCII)
 _is_go_duration = matcher(r"^[-+]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$")

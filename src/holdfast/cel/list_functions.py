@@ -1,0 +1,179 @@
+"""Functions on lists, on texts that are searched, and what the engine's own macros lack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from datetime import timedelta
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import re2
+
+from holdfast.api.patterns import PatternError, matcher
+from holdfast.api.quantity import MAX_INT64
+from holdfast.errors import BadRequest
+
+INCLUDES_LIMIT = 48
+_COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Return whether two values are equal in CEL: booleans never equal numbers."""
+    if isinstance(a, bool) is not isinstance(b, bool):
+        return False
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    return bool(a == b)
+
+
+def _includes(value: Any, item: Any) -> bool:
+    if not isinstance(value, list):
+        return _same(value, item)
+    if any(_same(one, item) for one in value[:INCLUDES_LIMIT]):
+        return True
+    if len(value) > INCLUDES_LIMIT:
+        raise BadRequest(
+            f"'includes' function cannot be applied to lists longer than {INCLUDES_LIMIT} values"
+        )
+    return False
+
+
+def _ordered(items: list[Any]) -> list[Any]:
+    kinds = {bool if isinstance(one, bool) else float if isinstance(one, int) else type(one)
+             for one in items}  # fmt: skip
+    if len(kinds) > 1 or kinds & {list, dict, type(None)}:
+        raise BadRequest("no such overload")
+    return items
+
+
+def _is_sorted(items: list[Any]) -> bool:
+    return all(a <= b for a, b in pairwise(_ordered(items)))
+
+
+def _extreme(choose: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    def pick(items: list[Any]) -> Any:
+        if not items:
+            raise BadRequest(f"{choose.__name__} called on empty list")
+        return choose(_ordered(items))
+
+    return pick
+
+
+def _sum(items: list[Any]) -> Any:
+    if any(isinstance(one, bool | str | bytearray) for one in items):
+        raise BadRequest("no such overload")
+    total = sum(_ordered(items))
+    if isinstance(total, int) and not -MAX_INT64 - 1 <= total <= MAX_INT64:
+        raise BadRequest("integer overflow")
+    return total
+
+
+def _sum_durations(items: list[timedelta]) -> timedelta:
+    try:
+        return sum(items, timedelta())
+    except OverflowError:
+        raise BadRequest("duration overflow") from None
+
+
+def _index_of(value: Any, item: Any) -> int:
+    if isinstance(value, str):
+        return value.find(_text(item))
+    return next((i for i, one in enumerate(value) if _same(one, item)), -1)
+
+
+def _last_index_of(value: Any, item: Any) -> int:
+    if isinstance(value, str):
+        return value.rfind(_text(item))
+    return next((i for i in range(len(value) - 1, -1, -1) if _same(value[i], item)), -1)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise BadRequest("no such overload")
+    return value
+
+
+@lru_cache(maxsize=256)
+def _pattern(pattern: str) -> Any:
+    try:
+        matcher(pattern)
+    except PatternError as wrong:
+        raise BadRequest(f"Illegal regex: {wrong}") from None
+    return re2.compile(pattern, _OPTIONS)
+
+
+def _find(text: str, pattern: str) -> str:
+    found = _pattern(pattern).search(text)
+    return found[0] if found else ""
+
+
+def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    """Return all matches; as in Go, an empty match right after another does not count."""
+    found: list[str] = []
+    end = -1
+    for match in _pattern(pattern).finditer(text):
+        if len(found) == limit:
+            break
+        if match.end() > match.start() or match.start() != end:
+            found.append(match[0])
+        end = match.end()
+    return found
+
+
+def _map_of(entries: list[Any]) -> dict[Any, Any]:
+    """Return a map of ``[key, value]`` pairs, or of maps; the keys must differ."""
+    found: dict[Any, Any] = {}
+    for entry in entries:
+        pairs = entry.items() if isinstance(entry, dict) else [entry]
+        for key, value in pairs:
+            if key in found:
+                raise BadRequest(f"insert failed: key {key} already exists")
+            found[key] = value
+    return found
+
+
+def _comparable(value: Any) -> Hashable:
+    """Return a key that is equal for equal values; booleans never equal numbers."""
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, list):
+        return (list, *map(_comparable, value))
+    if isinstance(value, dict):
+        return (dict, frozenset((_comparable(k), _comparable(v)) for k, v in value.items()))
+    return (bool(value), bool) if isinstance(value, bool) else value
+
+
+def _as_set(items: list[Any]) -> set[Hashable]:
+    return set(map(_comparable, items))
+
+
+MAP_OF = "@map_of"
+OWN: Mapping[str, str] = {
+    "sets.contains": "@sets_contain",
+    "sets.equivalent": "@sets_are_equivalent",
+    "sets.intersects": "@sets_intersect",
+}
+"""Functions that the engine has too, but in quadratic time."""
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **{f"list_{kind}_is_sorted_bool": _is_sorted for kind in _COMPARABLE},
+    **{f"list_{kind}_min_{kind}": _extreme(min) for kind in _COMPARABLE},
+    **{f"list_{kind}_max_{kind}": _extreme(max) for kind in _COMPARABLE},
+    **{f"list_{kind}_sum_{kind}": _sum for kind in ("int", "uint", "double")},
+    "list_duration_sum_duration": _sum_durations,
+    "list_a_index_of_int": _index_of,
+    "list_a_last_index_of_int": _last_index_of,
+    "string_find_string": _find,
+    "string_find_all_string": _find_all,
+    "string_find_all_string_int": _find_all,
+    "dra_includes_dyn_dyn": _includes,
+    MAP_OF: _map_of,
+    "@sets_contain": lambda a, b: _as_set(a) >= _as_set(b),
+    "@sets_are_equivalent": lambda a, b: _as_set(a) == _as_set(b),
+    "@sets_intersect": lambda a, b: not _as_set(a).isdisjoint(_as_set(b)),
+}
+"""By overload."""
