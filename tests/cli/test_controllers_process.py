@@ -7,7 +7,8 @@ import signal
 import pytest
 
 from cli.conftest import placed, read_until, with_client
-from cli.test_processes import HEAD, LEASES, asked, free_port
+from cli.test_processes import HEAD, LEASES, asked
+from free_port import free_port
 from holdfast import controllers_process
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.cli.controllers_pages import ControllersState

@@ -1,11 +1,11 @@
 """The HTTP pages of a scheduler process."""
 
 import json
-import socket
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from free_port import free_port
 from holdfast.api.scheme import NODES
 from holdfast.cli.health import HealthServer
 from holdfast.cli.scheduler_pages import SchedulerState
@@ -35,9 +35,7 @@ class Pages:
         )
 
     async def __aenter__(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self._page = await HealthServer.start(port, self.subject)
         self._transport = HttpTransport(Endpoint(f"http://127.0.0.1:{port}"))
         return self

@@ -11,6 +11,7 @@ import urllib.request
 import pytest
 
 from cli.conftest import mode, placed, read_until, with_client
+from free_port import free_port
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS
 from holdfast.errors import NotFound
@@ -42,12 +43,6 @@ def give_lease(kubeconfig, to):
             await client.update(LEASES, {**found, "spec": {**found["spec"], **spec}})
 
     with_client(kubeconfig, work)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def asked(port, path):
@@ -98,7 +93,7 @@ def test_a_paused_leader_that_lost_its_lease_exits(server, start, tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-        "leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}\n"
+        "leaderElection: {leaseDuration: 5s, renewDeadline: 4s, retryPeriod: 500ms}\n"
     )
     flags = ("--kubeconfig", server, "--config", config, "--health-port", "0")
     first = start("scheduler", *flags)
@@ -114,7 +109,7 @@ def test_a_paused_leader_that_lost_its_lease_exits(server, start, tmp_path):
         first.send_signal(signal.SIGCONT)
     out, _ = first.communicate(timeout=30)
     assert first.returncode == 1
-    assert "holdfast: lease kube-system/kube-scheduler could not be renewed for 2 s" in out
+    assert "holdfast: lease kube-system/kube-scheduler could not be renewed for 4 s" in out
     assert holder(server).endswith(f"_{second.pid}")
     second.send_signal(signal.SIGTERM)
     assert second.communicate(timeout=30)[0].endswith("stopped\n")

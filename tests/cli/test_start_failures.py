@@ -49,9 +49,12 @@ def test_up_exits_with_one_sentence(start, tmp_path, detach, ready):
     process = start("up", *flags, *(("--detach",) if detach else ()))
     parent = child_of(process.pid) if detach else process.pid
     server = child_of(parent)
-    while ready and not (tmp_path / "kubeconfig").exists():
-        os.kill(server, 0)
+    if ready:
+        os.kill(parent, signal.SIGSTOP)  # so that it cannot finish its start before the kill
+        while not (tmp_path / "kubeconfig").exists():
+            os.kill(server, 0)
     os.kill(server, signal.SIGKILL)
+    os.kill(parent, signal.SIGCONT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     assert any(words in out for words in SENTENCES), out

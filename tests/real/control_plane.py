@@ -6,7 +6,6 @@ import contextlib
 import json
 import secrets
 import shutil
-import socket
 import ssl
 import subprocess
 import time
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 import kubectl_program
+from free_port import free_port
 
 VERSION = "v1.36.2"
 START_SECONDS = 120
@@ -51,12 +51,6 @@ def new_private_key() -> bytes:
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @dataclass

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 
-from real.control_plane import free_port, program
+from free_port import free_port
+from real.control_plane import program
 
 
 def until(question, wanted=True, seconds=60):

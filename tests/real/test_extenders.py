@@ -10,6 +10,7 @@ import pytest
 import yaml
 from aiohttp import web
 
+from free_port import free_port
 from holdfast.api.scheme import NODES, PODS
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
@@ -17,7 +18,7 @@ from holdfast.client.kubeconfig import load
 from holdfast.testing import a_node, a_pod, a_priority_class
 from holdfast.testing.builders import resource_of
 from holdfast.testing.fake_extender import FakeExtender, allow, fail, refuse
-from real.control_plane import free_port, program
+from real.control_plane import program
 
 pytestmark = pytest.mark.real
 NAMES = ("x1", "x2", "x3")

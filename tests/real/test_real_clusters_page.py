@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from free_port import free_port
 from holdfast.testing import a_node, a_pod
-from real.control_plane import ControlPlane, free_port, program
+from real.control_plane import ControlPlane, program
 from real.programs import create, create_nodes, until
 
 pytestmark = pytest.mark.real

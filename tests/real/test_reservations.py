@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from free_port import free_port
 from holdfast.testing import a_node, a_pod, a_reservation
-from real.control_plane import free_port, program
+from real.control_plane import program
 
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
