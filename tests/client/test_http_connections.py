@@ -364,12 +364,12 @@ async def test_an_idle_stream_outlives_the_request_timeout():
         await go_on.wait()
         writer.write(chunk(b"at last\n") + b"0\r\n\r\n")
 
-    limit = Timeouts(request=0.05)
+    limit = Timeouts(request=0.3)
     async with (
         server(answer) as (url, _),
         transport_to(Endpoint(url), timeouts=limit) as transport,
     ):
-        asyncio.get_running_loop().call_later(0.2, go_on.set)
+        asyncio.get_running_loop().call_later(0.6, go_on.set)
         assert await lines_of(transport, Request("GET", "/x")) == [b"at last"]
 
 

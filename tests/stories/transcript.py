@@ -83,7 +83,7 @@ def replay(document, env):
     """Run every command; retry reading commands until the output agrees."""
     steps = steps_of(document)
     for command, expected in steps:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not agrees(command, found := run(command, env), "\n".join(expected)):
             # A reading command may be too early: the cluster needs some time to react.
             reads = any(word in READS for word in command.split()[1:3])
