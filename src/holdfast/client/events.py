@@ -73,6 +73,7 @@ class EventRecorder:
         self._pending = PendingEvents(clock)
         self._limit = AdaptiveLimit()
         self._writers: set[asyncio.Task[None]] = set()
+        self._started = False
         self._repeats = Repeats(now=clock.monotonic)
         self._dropping = False
 
@@ -112,19 +113,21 @@ class EventRecorder:
         else:
             return
         self._pending.add(entry)
+        self._add_writers()
 
     def start(self) -> None:
         """Start writing in the background."""
-        if not self._writers:
-            self._add_writers()
+        self._started = True
+        self._add_writers()
 
     async def stop(self, seconds: float = DRAIN_SECONDS) -> None:
         """Write pending events for at most ``seconds``, as long as writes succeed, then stop."""
         self._pending.make_all_due()
         try:
-            if self._writers:
+            if self._started:
                 await self._drain(seconds)
         finally:
+            self._started = False
             self._pending.queue.shutdown()
             writers, self._writers = self._writers, set()
             for writer in writers:
@@ -148,19 +151,19 @@ class EventRecorder:
         await asyncio.gather(drained, return_exceptions=True)
 
     def _add_writers(self) -> None:
-        while len(self._writers) < self._limit.limit:
+        """Start as many writers as there are pending events, up to the limit."""
+        wanted = min(self._limit.limit, len(self._pending)) if self._started else 0
+        while len(self._writers) < wanted:
             self._writers.add(asyncio.create_task(self._write_forever()))
 
     async def _write_forever(self) -> None:
-        me = asyncio.current_task()
-        assert me is not None
         while True:
             try:
                 subject = await self._pending.queue.get()
             except QueueClosed:
                 return
             if len(self._writers) > self._limit.limit:
-                self._writers.discard(me)
+                self._writers -= {asyncio.current_task()}
                 self._pending.queue.add(subject)
                 self._pending.queue.done(subject)
                 return

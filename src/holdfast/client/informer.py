@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -138,6 +138,11 @@ class Informer(Generic[T]):
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait({self._running})
+            if self._running.cancelled():
+                # Take the exception from the task: its traceback refers to this informer, and
+                # both would stay until the garbage collector runs.
+                with suppress(asyncio.CancelledError):
+                    self._running.result()
         self._synced_or_stopped.set()
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -89,6 +89,7 @@ class Watch:
         self._subscription.close()
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         self._op.context.watches.discard(self)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
