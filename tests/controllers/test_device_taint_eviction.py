@@ -43,18 +43,22 @@ async def cluster(tmp_path):
     gates = FeatureGates.parse("DRADeviceTaintRules=true")
     async with Harness(tmp_path / "store", feature_gates=gates) as harness:
         await harness.create(
-            a_node("n"), a_slice("s", devices=4),
+            a_node("n"),
+            a_slice("s", devices=4),
             a_device_class("gpu", extended_resource_name="example.com/gpu"),
-        )  # fmt: skip
+        )
         yield harness
 
 
 async def taint(cluster, *numbers, effect="NoExecute", ago=0.0, settle=True):
     """Publish the slice with a taint on these devices, added some seconds ago, and no others."""
-    taints = [{
-        "key": "example.com/broken", "effect": effect,
-        "timeAdded": rfc3339(cluster.clock.now() - ago),
-    }]  # fmt: skip
+    taints = [
+        {
+            "key": "example.com/broken",
+            "effect": effect,
+            "timeAdded": rfc3339(cluster.clock.now() - ago),
+        }
+    ]
     devices = [
         a_device(f"gpu-{n}", **({"taints": taints} if n in numbers else {})) for n in range(4)
     ]
@@ -113,9 +117,11 @@ async def test_pods_leave_a_device_with_a_taint_that_they_do_not_tolerate(cluste
 
 async def test_the_smallest_toleration_counts_from_the_time_of_the_taint(cluster):
     await cluster.create(
-        *tolerant("a", for_seconds(60), for_seconds(40)), *tolerant("b", for_seconds(-5)),
-        *tolerant("c", for_seconds(60), FOREVER), *tolerant("d", for_seconds(60)),
-    )  # fmt: skip
+        *tolerant("a", for_seconds(60), for_seconds(40)),
+        *tolerant("b", for_seconds(-5)),
+        *tolerant("c", for_seconds(60), FOREVER),
+        *tolerant("d", for_seconds(60)),
+    )
     await taint(cluster, 0, 1, 2, 3, ago=10)
     assert await pods(cluster) == {"a", "c", "d"}
     await cluster.advance(29)
@@ -167,9 +173,12 @@ async def test_a_claim_that_is_allocated_after_its_pod_was_assigned_counts(clust
     result = {"request": "req-0", "driver": GPU, "pool": "n", "device": "gpu-0"}
     allocation = {"devices": {"results": [result]}}
     await cluster.client.patch(
-        RESOURCE_CLAIMS, "p", {"status": {"allocation": allocation}}, "default",
+        RESOURCE_CLAIMS,
+        "p",
+        {"status": {"allocation": allocation}},
+        "default",
         subresource="status",
-    )  # fmt: skip
+    )
     await cluster.settle()
     assert await pods(cluster) == set()
 
@@ -196,19 +205,24 @@ async def test_a_rule_evicts_and_reports_its_progress(cluster):
     assert await condition(cluster, "other") == ("False", "NotStarted", "")
     await cluster.create(a_taint_rule("r", driver=GPU, effect="NoExecute"))
     assert await condition(cluster) == (
-        "True", "PodsPendingEviction", "2 pods need to be evicted in 1 namespace.",
-    )  # fmt: skip
+        "True",
+        "PodsPendingEviction",
+        "2 pods need to be evicted in 1 namespace.",
+    )
     assert await pods(cluster) == {"b", "c"}
     await cluster.advance(11)
     assert await condition(cluster) == (
-        "True", "PodsPendingEviction",
+        "True",
+        "PodsPendingEviction",
         "1 pod needs to be evicted in 1 namespace. 1 pod evicted since starting the controller.",
-    )  # fmt: skip
+    )
     await cluster.advance(30)
     assert await pods(cluster) == {"c"}
     assert await condition(cluster) == (
-        "False", "Completed", "2 pods evicted since starting the controller.",
-    )  # fmt: skip
+        "False",
+        "Completed",
+        "2 pods evicted since starting the controller.",
+    )
 
 
 async def test_a_deleted_rule_cancels_and_the_last_change_counts(cluster):
@@ -223,8 +237,10 @@ async def test_a_deleted_rule_cancels_and_the_last_change_counts(cluster):
     await cluster.advance(60)
     assert await pods(cluster) == {"a", "b"}
     assert await condition(cluster, "r1") == (
-        "False", "OtherEffect", "Eviction only happens for the NoExecute effect.",
-    )  # fmt: skip
+        "False",
+        "OtherEffect",
+        "Eviction only happens for the NoExecute effect.",
+    )
 
 
 async def test_the_effect_none_is_a_dry_run(cluster):
@@ -232,9 +248,10 @@ async def test_the_effect_none_is_a_dry_run(cluster):
     await cluster.create(a_taint_rule("r", pool="n", effect="None"))
     await cluster.advance(20)
     assert await condition(cluster) == (
-        "False", "NoEffect",
+        "False",
+        "NoEffect",
         "4 published devices selected. 2 allocated devices selected. 1 pod would be evicted in "
         "1 namespace if the effect was NoExecute. This information will not be updated again. "
         "Recreate the DeviceTaintRule to trigger an update.",
-    )  # fmt: skip
+    )
     assert await pods(cluster) == {"a", "b"}

@@ -38,10 +38,15 @@ GENERATED = {"name": "gpu", "resourceClaimTemplateName": "t"}
 
 def a_used_claim(pod, *tolerations, devices=1, reserved=True, **metadata):
     results = [
-        {"request": "r", "driver": DRIVER, "pool": "n", "device": f"gpu-{n}",
-         "tolerations": list(tolerations)}
+        {
+            "request": "r",
+            "driver": DRIVER,
+            "pool": "n",
+            "device": f"gpu-{n}",
+            "tolerations": list(tolerations),
+        }
         for n in range(devices)
-    ]  # fmt: skip
+    ]
     user = {"resource": "pods", "name": pod.name, "uid": pod.uid if reserved else "another"}
     status = {"allocation": {"devices": {"results": results}}, "reservedFor": [user]}
     return typed(a_claim("c", status=status), **metadata)
@@ -55,40 +60,48 @@ def planned(taints, *tolerations, pod=None, **claim):
     return found and found.at
 
 
-@pytest.mark.parametrize(("taints", "tolerations", "at"), [
-    ([], [], None),
-    ([taint()], [], 100),
-    ([taint(), taint(at=50)], [], 50),
-    ([taint()], [tolerates(30)], 130),
-    ([taint()], [tolerates(30), tolerates(20)], 120),
-    ([taint()], [tolerates(-7)], 100),
-    ([taint()], [tolerates(2**63 - 1)], 100 + float(2**63 - 1)),
-    ([taint()], [tolerates(30), tolerates()], None),
-    ([taint()], [tolerates(effect="")], None),
-    ([taint()], [tolerates(effect="NoSchedule")], 100),
-    ([taint()], [tolerates(key="other")], 100),
-    ([taint("k", "x")], [tolerates(key="k", operator="Equal", value="y")], 100),
-    ([taint("k", "x")], [tolerates(key="k", operator="Equal", value="x")], None),
-    ([taint("a"), taint("b", at=40)], [tolerates(key="b")], 100),
-    ([taint("a"), taint("b", at=40)], [tolerates(90, key="b")], 100),
-    ([Taint("k", "", "NoExecute", None)], [], None),
-    ([Taint("k", "", "NoExecute", "yesterday"), taint(at=7)], [], 7),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("taints", "tolerations", "at"),
+    [
+        ([], [], None),
+        ([taint()], [], 100),
+        ([taint(), taint(at=50)], [], 50),
+        ([taint()], [tolerates(30)], 130),
+        ([taint()], [tolerates(30), tolerates(20)], 120),
+        ([taint()], [tolerates(-7)], 100),
+        ([taint()], [tolerates(2**63 - 1)], 100 + float(2**63 - 1)),
+        ([taint()], [tolerates(30), tolerates()], None),
+        ([taint()], [tolerates(effect="")], None),
+        ([taint()], [tolerates(effect="NoSchedule")], 100),
+        ([taint()], [tolerates(key="other")], 100),
+        ([taint("k", "x")], [tolerates(key="k", operator="Equal", value="y")], 100),
+        ([taint("k", "x")], [tolerates(key="k", operator="Equal", value="x")], None),
+        ([taint("a"), taint("b", at=40)], [tolerates(key="b")], 100),
+        ([taint("a"), taint("b", at=40)], [tolerates(90, key="b")], 100),
+        ([Taint("k", "", "NoExecute", None)], [], None),
+        ([Taint("k", "", "NoExecute", "yesterday"), taint(at=7)], [], 7),
+    ],
+)
 def test_the_first_taint_that_is_not_tolerated_counts(taints, tolerations, at):
     assert planned(taints, *tolerations) == at
     assert planned(taints, *tolerations, devices=2) == at
 
 
-@pytest.mark.parametrize("pod", [
-    {"node": None},
-    {"status": {"phase": "Succeeded"}},
-    {"status": {"phase": "Failed"}},
-    {"claims": [GENERATED]},
-    {"claims": [GENERATED],
-     "status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]}},
-    {"claims": [{"name": "gpu", "resourceClaimName": "missing"}]},
-    {"claims": []},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "pod",
+    [
+        {"node": None},
+        {"status": {"phase": "Succeeded"}},
+        {"status": {"phase": "Failed"}},
+        {"claims": [GENERATED]},
+        {
+            "claims": [GENERATED],
+            "status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]},
+        },
+        {"claims": [{"name": "gpu", "resourceClaimName": "missing"}]},
+        {"claims": []},
+    ],
+)
 def test_pods_that_do_not_use_the_claim_are_not_evicted(pod):
     assert planned([taint()], pod=a_user(**pod)) is None
 
@@ -106,10 +119,16 @@ def test_a_claim_must_be_reserved_for_the_pod_and_a_generated_one_made_for_it():
 
 
 def test_the_rules_that_cause_an_eviction_are_named():
-    raw = [a_taint_rule(name, device=device, effect=effect) for name, device, effect in (
-        ("a", "gpu-0", "NoExecute"), ("b", "gpu-1", "NoExecute"), ("c", "gpu-9", "NoExecute"),
-        ("d", "gpu-0", "None"), ("e", "gpu-1", "Unknown"),
-    )]  # fmt: skip
+    raw = [
+        a_taint_rule(name, device=device, effect=effect)
+        for name, device, effect in (
+            ("a", "gpu-0", "NoExecute"),
+            ("b", "gpu-1", "NoExecute"),
+            ("c", "gpu-9", "NoExecute"),
+            ("d", "gpu-0", "None"),
+            ("e", "gpu-1", "Unknown"),
+        )
+    ]
     for rule in raw:
         rule["spec"]["taint"]["timeAdded"] = rfc3339(5)
     rules = [typed(rule) for rule in raw]
@@ -119,10 +138,17 @@ def test_the_rules_that_cause_an_eviction_are_named():
     assert found == Eviction(5, frozenset({rules[0].uid, rules[1].uid}))
 
 
-@pytest.mark.parametrize(("selector", "selected"), [
-    (None, False), ({}, True), ({"driver": DRIVER}, True), ({"driver": "x"}, False),
-    ({"pool": "n", "device": "gpu-0"}, True), ({"pool": "n", "device": "gpu-1"}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        (None, False),
+        ({}, True),
+        ({"driver": DRIVER}, True),
+        ({"driver": "x"}, False),
+        ({"pool": "n", "device": "gpu-0"}, True),
+        ({"pool": "n", "device": "gpu-1"}, False),
+    ],
+)
 def test_a_rule_selects_by_all_of_its_criteria(selector, selected):
     rule = a_taint_rule("r")
     rule["spec"]["deviceSelector"] = selector

@@ -30,20 +30,30 @@ from soak_size import SEED, TIMES
 
 GATES = FeatureGates.parse("DRADeviceTaintRules=true")
 FAULTS = Chances(
-    conflict=0.03, unavailable=0.03, unavailable_after=0.03, lost=0.03, expired=0.03, cut=0.05,
+    conflict=0.03,
+    unavailable=0.03,
+    unavailable_after=0.03,
+    lost=0.03,
+    expired=0.03,
+    cut=0.05,
     ended=0.05,
-)  # fmt: skip
+)
 NODES, DEVICES, STEPS = 2, 3, 20
 KEYS = ("example.com/a", "example.com/b")
 EVERY = {"operator": "Exists"}
 TOLERATIONS = (
-    (), (), (EVERY,), (EVERY | {"effect": "NoExecute"},),
+    (),
+    (),
+    (EVERY,),
+    (EVERY | {"effect": "NoExecute"},),
     *((EVERY | {"effect": "NoExecute", "tolerationSeconds": s},) for s in (0, 5, 30)),
-    ({"key": KEYS[0], "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 20},
-     {"key": KEYS[0], "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 40}),
+    (
+        {"key": KEYS[0], "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 20},
+        {"key": KEYS[0], "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 40},
+    ),
     ({"key": KEYS[1], "operator": "Equal", "value": "x", "effect": "NoExecute"},),
     (EVERY | {"effect": "NoSchedule"},),
-)  # fmt: skip
+)
 
 
 def tolerates(toleration, taint):
@@ -144,9 +154,10 @@ class RandomEdits:
         self._pods += 1
         name = f"p{self._pods}"
         exactly = {
-            "deviceClassName": "gpu", "count": self._dice.choice((1, 1, 2)),
+            "deviceClassName": "gpu",
+            "count": self._dice.choice((1, 1, 2)),
             "tolerations": list(self._dice.choice(TOLERATIONS)),
-        }  # fmt: skip
+        }
         await self._cluster.create(
             a_claim(name, requests=[{"name": "r", "exactly": exactly}]),
             a_pod(name, cpu="1m", claims=[{"name": "gpu", "resourceClaimName": name}]),
@@ -236,9 +247,12 @@ async def test_exactly_the_pods_with_untolerated_taints_leave(tmp_path, seed, fa
 
     def with_faults(transport, clock):
         one = FaultyTransport(
-            transport, chances=FAULTS, rng=random.Random(dice.random()), clock=clock,
+            transport,
+            chances=FAULTS,
+            rng=random.Random(dice.random()),
+            clock=clock,
             enabled=False,
-        )  # fmt: skip
+        )
         faulty.append(one)
         return one
 
@@ -248,8 +262,9 @@ async def test_exactly_the_pods_with_untolerated_taints_leave(tmp_path, seed, fa
         nodes = [f"n{n}" for n in range(NODES)]
         await cluster.create(
             a_device_class("gpu", extended_resource_name="example.com/gpu"),
-            *map(a_node, nodes), *(a_slice(n, node=n, devices=DEVICES) for n in nodes),
-        )  # fmt: skip
+            *map(a_node, nodes),
+            *(a_slice(n, node=n, devices=DEVICES) for n in nodes),
+        )
         reference, edits = Reference(cluster), RandomEdits(cluster, dice)
         async with Evictions(cluster, edits) as evictions:
             await edits.add_pods_without_tolerations()

@@ -112,9 +112,10 @@ class Case:
 
     def __init__(self, given):
         objects = {
-            PODS: given.get("pods"), TEMPLATES: given.get("templates"),
+            PODS: given.get("pods"),
+            TEMPLATES: given.get("templates"),
             RESOURCE_CLAIMS: [go_times(raw) for raw in given.get("claims") or ()],
-        }  # fmt: skip
+        }
         self.informers = {
             resource: SyncedInformer([convert_object(raw, resource.type) for raw in found or ()])
             for resource, found in objects.items()
@@ -125,10 +126,15 @@ class Case:
         )
         self.events = []
         self.metrics = ControllerMetrics(lambda: 0.0)
-        self.controller = ResourceClaimController(ControllerContext(
-            self.client, SimpleNamespace(get=self.informers.get), VirtualClock(),
-            SimpleNamespace(record=lambda *event, **_: self.events.append(event)), self.metrics,
-        ))  # fmt: skip
+        self.controller = ResourceClaimController(
+            ControllerContext(
+                self.client,
+                SimpleNamespace(get=self.informers.get),
+                VirtualClock(),
+                SimpleNamespace(record=lambda *event, **_: self.events.append(event)),
+                self.metrics,
+            )
+        )
         for raw in given.get("claimsInCache") or ():
             self.controller.remember_created(convert_object(raw, ResourceClaim))
 
@@ -160,9 +166,11 @@ class Case:
             if s.name == "resourceclaim_controller_creates_total"
         }
         names = {
-            "numCreated": ("success", "false"), "numCreatedWithAdmin": ("success", "true"),
-            "numFailures": ("failure", "false"), "numFailureWithAdmin": ("failure", "true"),
-        }  # fmt: skip
+            "numCreated": ("success", "false"),
+            "numCreatedWithAdmin": ("success", "true"),
+            "numFailures": ("failure", "false"),
+            "numFailureWithAdmin": ("failure", "true"),
+        }
         return {name: samples.get(labels, 0) for name, labels in names.items()}
 
 

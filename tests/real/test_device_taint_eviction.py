@@ -42,9 +42,12 @@ def plane(control_plane):
         create(control_plane, a_claim(name, namespace=HERE), pod)
         uid = control_plane.get("pod", name, "-n", HERE)["metadata"]["uid"]
         result = {
-            "request": "req-0", "driver": DRIVER, "pool": HERE, "device": f"gpu-{number}",
+            "request": "req-0",
+            "driver": DRIVER,
+            "pool": HERE,
+            "device": f"gpu-{number}",
             "tolerations": tolerations,
-        }  # fmt: skip
+        }
         status = {
             "allocation": {"devices": {"results": [result]}},
             "reservedFor": [{"resource": "pods", "name": name, "uid": uid}],
@@ -95,12 +98,17 @@ def test_pods_leave_and_rules_report_progress(plane, tmp_path):
         until(lambda: staying(plane), {"p1", "p2"})
         create(plane, a_taint_rule("r", driver=DRIVER, effect="NoExecute"))
         pending = (
-            IN_PROGRESS, "True", "PodsPendingEviction",
+            IN_PROGRESS,
+            "True",
+            "PodsPendingEviction",
             "1 pod needs to be evicted in 1 namespace.",
-        )  # fmt: skip
+        )
         completed = (
-            IN_PROGRESS, "False", "Completed", "1 pod evicted since starting the controller.",
-        )  # fmt: skip
+            IN_PROGRESS,
+            "False",
+            "Completed",
+            "1 pod evicted since starting the controller.",
+        )
         until(lambda: bool(condition(plane, "r")))
         assert condition(plane, "r") in ([pending], [completed])
         until(lambda: staying(plane), {"p1"})
@@ -109,5 +117,6 @@ def test_pods_leave_and_rules_report_progress(plane, tmp_path):
     gone = plane.get("pod", "p0", "-n", HERE)
     found = next(c for c in gone["status"]["conditions"] if c["type"] == "DisruptionTarget")
     assert (found["reason"], found["message"]) == (
-        "DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint",
-    )  # fmt: skip
+        "DeletionByDeviceTaintManager",
+        "Device Taint manager: deleting due to NoExecute taint",
+    )

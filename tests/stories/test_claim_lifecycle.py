@@ -23,9 +23,11 @@ GPU = {"example.com/gpu": "1"}
 async def three_gpus(cluster):
     """A node with three devices, which a class also serves as an extended resource."""
     await cluster.create(
-        a_node("n"), a_slice("n-gpus", devices=3), a_claim_template("t"),
+        a_node("n"),
+        a_slice("n-gpus", devices=3),
+        a_claim_template("t"),
         a_device_class("gpu", extended_resource_name="example.com/gpu"),
-    )  # fmt: skip
+    )
     return cluster
 
 
@@ -72,8 +74,11 @@ async def test_D072_pods_that_have_ended_free_devices_and_lose_their_claims(thre
     await three_gpus.create(*users)
     await three_gpus.create(by_resource("e2"))
     assert await phases(three_gpus) == {
-        "t1": "Running", "e1": "Running", "t2": "Running", "e2": "Pending",
-    }  # fmt: skip
+        "t1": "Running",
+        "e1": "Running",
+        "t2": "Running",
+        "e2": "Pending",
+    }
     for name, phase in (("t1", "Succeeded"), ("e1", "Failed"), ("t2", "Failed")):
         await end(three_gpus, name, phase)
     await three_gpus.advance(15)
@@ -85,8 +90,10 @@ async def test_D072_pods_that_have_ended_free_devices_and_lose_their_claims(thre
     assert await claims(three_gpus) == ()
     await three_gpus.create(by_template("t3"), by_template("t4"), by_template("t5"))
     assert {p for p, phase in (await phases(three_gpus)).items() if phase == "Running"} == {
-        "t3", "t4", "t5",
-    }  # fmt: skip
+        "t3",
+        "t4",
+        "t5",
+    }
 
 
 async def test_D074_a_new_pod_of_the_same_name_does_not_inherit_a_reservation(three_gpus):
@@ -120,9 +127,11 @@ async def test_D091_claims_and_requests_are_counted_once_and_listed(three_gpus):
     )
     page = three_gpus.components.scheduler.metrics_page()
     assert samples(page, "resourceclaim_controller_resource_claims") == {
-        ("false", "true", ""): 1, ("false", "false", ""): 1,
-        ("false", "true", "resource_claim_template"): 1, ("false", "true", "extended_resource"): 1,
-    }  # fmt: skip
+        ("false", "true", ""): 1,
+        ("false", "false", ""): 1,
+        ("false", "true", "resource_claim_template"): 1,
+        ("false", "true", "extended_resource"): 1,
+    }
     assert samples(page, "resourceclaim_controller_creates_total") == {("false", "success"): 1}
     assert ("resource_claim",) in samples(page, "workqueue_adds_total")
     page = resources_page((await three_gpus.client.list(PODS)).items)
@@ -137,10 +146,12 @@ async def test_a_deployment_leaves_a_device_that_gets_a_taint(cluster):
     taint = {"key": "example.com/broken", "effect": "NoExecute"}
     claims_of_pods = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
     await cluster.create(
-        *map(a_node, ("n1", "n2")), a_device_class("gpu"), a_claim_template("t"),
+        *map(a_node, ("n1", "n2")),
+        a_device_class("gpu"),
+        a_claim_template("t"),
         *(a_slice(node, node=node, devices=2) for node in ("n1", "n2")),
         a_deployment("web", replicas=3, claims=claims_of_pods),
-    )  # fmt: skip
+    )
 
     async def used():
         results = [c.status.allocation.devices.results for c in await claims(cluster)]

@@ -208,9 +208,13 @@ class DeviceTaintEvictionController(Reconciler):
                 return False
             self.record_event(pod, "Normal", _REASON, "Marking for deletion")
             await self.client.patch(
-                PODS, pod.name, disruption_patch(pod, self.clock.now()), pod.namespace,
-                type=PatchType.STRATEGIC, subresource="status",
-            )  # fmt: skip
+                PODS,
+                pod.name,
+                disruption_patch(pod, self.clock.now()),
+                pod.namespace,
+                type=PatchType.STRATEGIC,
+                subresource="status",
+            )
             await self.client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
         except NotFound:
             return False

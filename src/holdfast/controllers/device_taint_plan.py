@@ -146,19 +146,24 @@ def rule_condition(rule: DeviceTaintRule, progress: RuleProgress, now: float) ->
             f"{_count(progress.evicted_pods, 'pod')} evicted since starting the controller."
         )
     return {
-        "type": EVICTION_IN_PROGRESS, "status": str(pending), "reason": reason,
-        "message": " ".join(sentences), "observedGeneration": rule.metadata.generation,
+        "type": EVICTION_IN_PROGRESS,
+        "status": str(pending),
+        "reason": reason,
+        "message": " ".join(sentences),
+        "observedGeneration": rule.metadata.generation,
         "lastTransitionTime": rfc3339(now),
-    }  # fmt: skip
+    }
 
 
 def disruption_patch(pod: Pod, now: float) -> dict[str, Any]:
     """Return a strategic merge patch that marks a pod for deletion."""
     condition = {
-        "type": "DisruptionTarget", "status": "True", "reason": "DeletionByDeviceTaintManager",
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByDeviceTaintManager",
         "message": "Device Taint manager: deleting due to NoExecute taint",
         "lastTransitionTime": rfc3339(now),
-    }  # fmt: skip
+    }
     return {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
 
 
