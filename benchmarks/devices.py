@@ -157,19 +157,25 @@ def a_cluster_with_devices(name: str, nodes: int, claims: int) -> World:
     return world
 
 
+def a_pod_of(case: Case, number: int) -> Raw:
+    """Return a pod that uses the claim of its number, or an extended resource."""
+    more: Raw = {"cpu": "100m", "memory": "128Mi", "labels": {"app": "web"}}
+    if not case.resource:
+        claims = [{"name": "d", "resourceClaimName": f"c{number}"}]
+        return a_pod(f"p{number}", claims=claims, **more)
+    pod = a_pod(f"p{number}", **more)
+    for part in ("requests", "limits"):
+        pod["spec"]["containers"][0]["resources"].setdefault(part, {})[RESOURCE] = "1"
+    return pod
+
+
 def waiting(name: str, nodes: int, claims: int, pods: int) -> tuple[World, list[PodInfo]]:
     """Return a cluster and pods to schedule, each with a claim of its own."""
     case, world, made = CASES[name], a_cluster_with_devices(name, nodes, claims), []
     for i in range(pods):
-        more: Raw = {"cpu": "100m", "memory": "128Mi", "labels": {"app": "web"}}
-        if case.resource:
-            pod = a_pod(f"p{i}", **more)
-            for part in ("requests", "limits"):
-                pod["spec"]["containers"][0]["resources"].setdefault(part, {})[RESOURCE] = "1"
-        else:
+        if not case.resource:
             world.upsert(typed(a_claim(f"c{i}", metadata={"uid": f"uid-c{i}"}, **case.claim)))
-            pod = a_pod(f"p{i}", claims=[{"name": "d", "resourceClaimName": f"c{i}"}], **more)
-        made.append(world.pod_info(typed(pod)))
+        made.append(world.pod_info(typed(a_pod_of(case, i))))
     return world, made
 
 

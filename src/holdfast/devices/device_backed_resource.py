@@ -6,6 +6,7 @@ counts its devices of the class, and how many of them are allocated.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,10 @@ class DeviceBackedResource:
         self._nodes = nodes
         self._resource = resource
         self._counts = counts
+
+    def count_in_steps(self) -> Iterator[None]:
+        """Count the devices of changed rows, with pauses in which the world may change."""
+        return self._counts.refresh_in_steps(lambda: self._nodes.rows)
 
     def many(self, rows: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return allocatable and used amounts of rows (an array or a slice)."""

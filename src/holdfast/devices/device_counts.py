@@ -109,14 +109,17 @@ class DeviceCounts(RowTable):
         self.allocated = np.zeros(capacity, np.int64)
 
     def _evaluate(self, row: int, node: Node) -> Iterator[None]:
-        own, shared = self._inventory.node_pools.by_sharing(node)
-        local, common = self._sum(own, node), self._sum(shared, node)
+        yield from self._select_in_steps(self._matcher, (self._alternative,), node)
+        current = self._nodes.nodes[row]
+        if current is None:
+            return
+        own, shared = self._inventory.node_pools.by_sharing(current)
+        local, common = self._sum(own, current), self._sum(shared, current)
         found = (0, 0)
         if local is not None and common is not None:
             found = (local[0] + common[0], local[1] + common[1])
         self.total[row], self.allocated[row] = found
         self._set_key(row, key_of_counts(row, shared, local))
-        return iter(())
 
     def _copy(self, row: int, rows: NDArray[np.intp]) -> None:
         self.total[rows], self.allocated[rows] = self.total[row], self.allocated[row]

@@ -93,6 +93,7 @@ class SearchResults(RowTable):
     def _evaluate(self, row: int, node: Node) -> Iterator[None]:
         inventory, allocator = self._inventory, self._allocator
         yield from self._select_in_steps(allocator.matcher, allocator.alternatives, node)
+        yield from self._signatures.build_in_steps(inventory.node_pools.of(node))
         current = self._nodes.nodes[row]
         while current is not None:
             node = current

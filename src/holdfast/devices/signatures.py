@@ -8,7 +8,7 @@ state of a pool is computed once after each change of it, for all nodes that hav
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from weakref import WeakKeyDictionary
@@ -29,6 +29,8 @@ from holdfast.devices.slices import DeviceCandidate
 
 _FAILS = "fails"
 _MAX_STATES = 100_000
+_DEVICES_A_STEP = 128
+"""About two milliseconds."""
 
 
 @dataclass(slots=True)
@@ -80,10 +82,10 @@ class SignatureBuilder:
         states: list[Hashable] = []
         key: list[Hashable] = []
         values: list[tuple[Hashable, ...]] = []
+        for _ in self.build_in_steps(pools):
+            pass
         for pool in pools:
-            state = self._states.get(pool)
-            if state is None:
-                state = self._states[pool] = self._new_state(pool)
+            state = self._states[pool]
             version = node_pools.changes.get(pool.id, 0)
             if state.version != version:
                 state.number = self._changed(pool, state, allocated_devices, node_pools)
@@ -107,15 +109,27 @@ class SignatureBuilder:
         shared = any(pool.is_shared for pool in pools)
         return tuple(states), tuple(key) if shared else None
 
-    def _new_state(self, pool: Pool) -> _PoolState:
+    def build_in_steps(self, pools: Sequence[Pool]) -> Iterator[None]:
+        """Compute what is constant of pools, with pauses; ``signature`` then finds it."""
+        for pool in pools:
+            if pool not in self._states:
+                self._states[pool] = yield from self._new_state(pool)
+
+    def _new_state(self, pool: Pool) -> Generator[None, None, _PoolState]:
         numbers: dict[Hashable, int] = {}
-        devices = tuple(self._device(candidate, numbers) for candidate in pool.candidates)
+        devices: list[Hashable] = []
+        for candidate in pool.candidates:
+            devices.append(self._device(candidate, numbers))
+            if len(devices) % _DEVICES_A_STEP == 0:
+                yield
         counters = frozenset(
             (set_name, name, amount)
             for set_name in pool.own_sets
             for name, amount in pool.counters.sets[set_name].items()
         )
-        constant = self._number((pool.incomplete, bool(pool.invalid_reason), counters, devices))
+        constant = self._number(
+            (pool.incomplete, bool(pool.invalid_reason), counters, tuple(devices))
+        )
         used = tuple(i for i, device in enumerate(devices) if device is not None)
         return _PoolState(constant, tuple(numbers), used)
 

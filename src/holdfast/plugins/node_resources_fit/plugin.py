@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -86,6 +86,13 @@ class NodeResourcesFit:
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the request, and the rows where a reservation may provide it."""
         return (pod.request, _scored(pod), view.reserved_key)
+
+    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
+        """Count in short steps the devices that serve scored resources."""
+        if self._scalars:
+            ids = [id_ for id_, _, _ in self._terms(pod, view.nodes.resources)]
+            for resource in view.world.devices.device_backed_resources(ids).values():
+                yield from resource.count_in_steps()
 
     def pre_filter(self, pod: PodInfo, view: View) -> FitState | Reject:
         """Look up the columns of everything requested."""
