@@ -61,6 +61,11 @@ def test_D063_of_two_init_containers_only_the_larger_request_remains():
     assert mappings == [("large", "container-1-request-0"), ("small", "container-1-request-0")]
 
 
+def test_an_amount_beyond_int64_is_capped_as_upstream():
+    requests, _ = requests_for(regular=[container("c", "9" * 30)])
+    assert requests == [("container-0-request-0", 2**63 - 1)]
+
+
 def serving(*classes):
     inventory = Inventory(NodeTable())
     for raw, created in classes:

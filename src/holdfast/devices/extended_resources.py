@@ -20,7 +20,7 @@ from holdfast.api.devices import (
 from holdfast.api.devices import ResourceClaimSpec as ClaimSpec
 from holdfast.api.meta import ObjectMeta, OwnerReference
 from holdfast.api.pod import Container, ContainerExtendedResourceRequest, Pod
-from holdfast.api.quantity import Quantity
+from holdfast.api.quantity import units
 
 IN_MEMORY_NAME = "<extended-resources>"
 """Not a valid object name: this claim exists only in memory, during one attempt."""
@@ -110,7 +110,7 @@ def _reuse(quantity: int, later: Sequence[ExtendedResourceRequest]) -> tuple[int
 
 def _quantity(container: Container, resource: str) -> int:
     text = container.resources.requests.get(resource)
-    return 0 if text is None else Quantity.parse(text).value()
+    return 0 if text is None else units(text)
 
 
 def _request_name(index: int, container: Container, resource: str) -> str:
