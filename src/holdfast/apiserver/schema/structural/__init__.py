@@ -7,7 +7,7 @@ and versions of CRDs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
@@ -32,6 +32,8 @@ class StructuralSchema:
     """The compiled schema of one version."""
 
     root: SchemaNode
+    source: bytes = field(repr=False)
+    """The schema as JSON."""
 
     @classmethod
     def compile(cls, schema: Mapping[str, Any]) -> StructuralSchema:
@@ -40,11 +42,12 @@ class StructuralSchema:
         Raises Invalid if it is not structural; the paths of the causes are relative to the schema,
         such as ``properties[spec].type``.
         """
-        return cls(_compiled(msgspec.json.encode(schema)))
+        source = msgspec.json.encode(schema)
+        return cls(_compiled(source), source)
 
     def rule_problems(self) -> list[Cause]:
         """Return what is wrong with the CEL rules, for a new CRD: errors, and too high a cost."""
-        return list(rule_problems(self.root))
+        return list(_rule_problems(self.source))
 
     def prune(self, obj: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Return a copy of an object without unknown fields, and their paths.
@@ -71,6 +74,12 @@ class StructuralSchema:
         )
         found = list(islice(wrong, CAUSE_LIMIT + 1))
         return [*found, *broken_rules(self.root, new, before, found)]
+
+
+@lru_cache(maxsize=32)
+def _rule_problems(schema: bytes) -> tuple[Cause, ...]:
+    """Find the problems of rules, cached like the schema: the estimate of costs takes long."""
+    return tuple(rule_problems(_compiled(schema)))
 
 
 @lru_cache(maxsize=32)
