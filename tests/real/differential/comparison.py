@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from real.differential.allocations import plain
+
 Answer = dict[str, Any]
 REFUSED = "a server would refuse the snapshot"
 
@@ -50,11 +52,23 @@ def _nodes(theirs: Answer, ours: Answer) -> Iterator[str]:
                 continue  # compared above, for all nodes together
             if _sorted(one[field]) != _sorted(other[field]):
                 yield _line(f"{name}.{field}", one[field], other[field])
+        yield from _devices(name, one, other)
         scores = {plugin: score["weighted"] for plugin, score in other["scores"].items()}
         for plugin in sorted(one["scores"].keys() | scores.keys()):
             if one["scores"].get(plugin, 0) != scores.get(plugin, 0):
                 said = one["scores"].get(plugin), scores.get(plugin)
                 yield _line(f"{name}.scores.{plugin}", *said)
+
+
+def _devices(name: str, one: Answer, other: Answer) -> Iterator[str]:
+    """Compare what the pod's claims, and its extended resources, would get on a node."""
+    if (one.get("devices") or []) != (other.get("devices") or []):
+        yield _line(f"{name}.devices", one.get("devices"), other.get("devices"))
+    theirs = {claim: plain(found) for claim, found in (one.get("allocations") or {}).items()}
+    ours = other.get("allocations") or {}
+    for claim in sorted(theirs.keys() | ours.keys()):
+        if theirs.get(claim) != ours.get(claim):
+            yield _line(f"{name}.allocations.{claim}", theirs.get(claim), ours.get(claim))
 
 
 def _preemption(theirs: Answer | None, ours: Answer | None) -> Iterator[str]:

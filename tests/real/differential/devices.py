@@ -1,12 +1,16 @@
 """Random devices, device classes and resource claims (dynamic resource allocation).
 
-Three cases are not generated, because Holdfast differs on purpose: kube-scheduler's behaviour looks
-accidental, and in each case it allocates a device twice or does not find a free one.
+Some cases are not generated, because Holdfast differs on purpose: kube-scheduler's behaviour looks
+accidental, and in most of them it allocates a device twice or does not find a free one.
 
 - ``distinctAttribute`` over several devices of one request: it compares each with the latest only.
 - Constraints or taints with counters, constraints with shared devices: if it rejects a device
   because of tolerations, attributes or capacity, it keeps what it recorded for that device.
 - Counters of two drivers whose pools have the same name: it treats them as one pool.
+- A device that failed after one that is not ready yet, in one claim: it waits for the first.
+- The implicit resource name of a class whose explicit name another class has, too: it forgets the
+  implicit name if the class is not preferred and comes later.
+- Slices of one pool that disagree about their number: it reads the number from any one of them.
 """
 
 from __future__ import annotations
@@ -121,7 +125,7 @@ def _pool(dice: Dice, name: str, driver: str, **fields: Any) -> list[Raw]:
         slices = 2  # one of them is not published yet
     made = [a_slice(name, driver=driver, devices=devices, slices=slices, **fields)]
     if dice.chance(0.06):
-        made += _second_slice(dice, made[0], name)
+        made += second_slice(dice, made[0], name)
     if dice.chance(0.05):
         _part_by_node(dice, made[0])
     if len(made) == 1 and dice.chance(0.15) and slices == 1 and driver == GPU:
@@ -129,7 +133,7 @@ def _pool(dice: Dice, name: str, driver: str, **fields: Any) -> list[Raw]:
     return made
 
 
-def _second_slice(dice: Dice, first: Raw, name: str) -> list[Raw]:
+def second_slice(dice: Dice, first: Raw, name: str) -> list[Raw]:
     """Return another slice of the pool: its rest, another generation, or duplicate devices."""
     spec = first["spec"]
     more = copy.deepcopy(first)
@@ -211,12 +215,13 @@ def a_random_claim(
         constraint |= dice.maybe(0.4, requests=["r0"])
         constraints.append(constraint)
         if kind == "distinctAttribute":
-            _ask_for_single_devices(requests)
+            ask_for_single_devices(requests)
     return a_claim(name, namespace=namespace, requests=requests, constraints=constraints,
                    metadata={"uid": f"claim-{namespace}-{name}"})  # fmt: skip
 
 
-def _ask_for_single_devices(requests: Sequence[Raw]) -> None:
+def ask_for_single_devices(requests: Sequence[Raw]) -> None:
+    """Change requests to one device each."""
     for request in requests:
         for body in (request.get("exactly"), *request.get("firstAvailable", ())):
             if body is not None:

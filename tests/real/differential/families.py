@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from real.differential import devices, neighbours, storage
+from real.differential.device_themes import device_themes
 from real.differential.dice import Dice, Raw, identified
+from real.differential.extended_resources import extended_resources
 from real.differential.nodes import some_nodes
 from real.differential.pods import (
     a_random_pod,
@@ -315,6 +317,6 @@ _GROWTH: tuple[tuple[Callable[[Dice, Raw], None], float], ...] = (
 
 FAMILIES: dict[str, Family] = {
     family.__name__: family
-    for family in (resources, demands, spreading, affinity, volumes, claims, selectors, preemption,
-                   profiles, mixed)
+    for family in (resources, demands, spreading, affinity, volumes, claims, selectors,
+                   device_themes, extended_resources, preemption, profiles, mixed)
 }  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.cli.explain import explain_lines
 from real.control_plane import program
+from real.differential.allocations import add_allocations
 from real.differential.families import Case
 
 Answer = dict[str, Any]
@@ -40,7 +41,10 @@ def ask_both(cases: Iterable[Case]) -> tuple[list[Answer], list[Answer]]:
         theirs = [json.loads(line) for line in told]
     if process.returncode:
         raise RuntimeError(f"the referee ended with {process.returncode}")
-    return theirs, [json.loads(line) for line in ours.getvalue().splitlines()]
+    answers = [json.loads(line) for line in ours.getvalue().splitlines()]
+    for case, answer in zip(cases, answers, strict=True):
+        add_allocations(case, answer)
+    return theirs, answers
 
 
 def referee() -> str | None:

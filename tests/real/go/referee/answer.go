@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 
+	resourcev1 "k8s.io/api/resource/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
@@ -28,7 +29,8 @@ type Verdict struct {
 	Reasons []string `json:"reasons"`
 }
 
-// Node is what became of one node. Scores are weighted.
+// Node is what became of one node. Scores are weighted. Allocations are by claim; Devices are all
+// that become allocated, without those of which the pod gets a share.
 type Node struct {
 	Name     string           `json:"name"`
 	Feasible bool             `json:"feasible"`
@@ -37,6 +39,9 @@ type Node struct {
 	Reasons  []string         `json:"reasons"`
 	Scores   map[string]int64 `json:"scores"`
 	Total    *int64           `json:"total"`
+
+	Allocations map[string]*resourcev1.AllocationResult `json:"allocations,omitempty"`
+	Devices     []string                                `json:"devices,omitempty"`
 }
 
 // Preemption is what came of making room. Tied are the equally good nodes.

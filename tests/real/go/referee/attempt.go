@@ -147,7 +147,9 @@ func (a *attempt) scoreNodes(ctx context.Context, state fwk.CycleState, nodes []
 	}
 	best := int64(-1)
 	for _, score := range scores {
-		a.answer.Nodes = append(a.answer.Nodes, passed(score))
+		told := passed(score)
+		a.tellDevices(ctx, state, &told)
+		a.answer.Nodes = append(a.answer.Nodes, told)
 		if score.TotalScore > best {
 			best, a.answer.Best = score.TotalScore, nil
 		}
