@@ -287,7 +287,9 @@ def tainted(effect):
     return a_device("d", taints=[{"key": "broken", "value": "", "effect": effect}])
 
 
-@pytest.mark.parametrize(("effect", "blocked"), [("NoSchedule", True), ("None", False)])
+@pytest.mark.parametrize(
+    ("effect", "blocked"), [("NoSchedule", True), ("None", False), ("OfAnotherServer", False)]
+)
 def test_D040_tainted_devices_are_not_allocated(effect, blocked):
     assert (allocate(a_slice(devices=[tainted(effect)]), a_claim()) is None) == blocked
 

@@ -83,6 +83,7 @@ BAD_CLASSES = {
     "unknown variable": expressions("devices.driver"),
     "syntax": expressions("device.driver =="),
     "wrong types": expressions("device.driver == 1"),
+    "function of lists": expressions(f'device.attributes["{DRIVER}"].models.includes("a")'),
     "10,241 bytes": expressions("true" + " " * 10237),
     "nested loops": expressions(NESTED),
     "33 configs": device_class(config=[{}] * 33),
@@ -226,6 +227,15 @@ GOOD = {
     SLICES: GOOD_SLICES,
 }
 BAD = {CLASSES: BAD_CLASSES, CLAIMS: BAD_CLAIMS, TEMPLATES: BAD_TEMPLATES, SLICES: BAD_SLICES}
+_INCLUDES = f'device.attributes["{DRIVER}"].models.includes("a")'
+_LOOP = f'device.attributes["{DRIVER}"].models.exists(m, m == "a")'
+_SHARED = "device.allowMultipleAllocations"
+GATED_CLASSES = {text: expressions(text) for text in (_INCLUDES, _LOOP, _SHARED)}
+GATED_CLAIMS = {
+    text: claim(exactly(selectors=[selector(text)]), first_available(alternative(), name="s"))
+    for text in (_INCLUDES, _SHARED)
+}
+"""Selectors that are right or wrong by the gates, by expression."""
 UNREADABLE = {
     "quantity": (SLICES, slice_of(device(capacity={"m": {"value": "200K"}}))),
     "counter": (SLICES, counter_slice({"name": "s", "counters": {"c": {"value": "x"}}})),

@@ -129,6 +129,7 @@ BAD_SLICES = {
     "49 values": slice_of(device(attributes={f"a{i}": {"int": 1} for i in range(49)})),
     "no value": attribute(),
     "two values": attribute(int=1, string="a"),
+    "list while the gate is off": attribute(ints=[1]),
     "65 characters": attribute(string="x" * 65),
     "65 bytes": attribute(string="é" * 33),
     "version v1.0": attribute(version="v1.0"),
@@ -197,3 +198,34 @@ BAD_SLICES = {
     "no failure conditions": conditions(["a"]),
     "failure conditions alone": conditions((), ["a"]),
 }
+GOOD_LISTS = {
+    "ints": attribute(ints=[1, 1, -5]),
+    "bools": attribute(bools=[True, False]),
+    "strings": attribute(strings=["", "a" * 64]),
+    "versions": attribute(versions=["1.0.0", "2.0.0-rc.1"]),
+    "48 values": attribute(ints=list(range(48))),
+    "64 devices": slice_of(*[device(f"d{i}", attributes={"a": {"ints": [1]}}) for i in range(64)]),
+    "32 lists": slice_of(device(attributes={f"a{i}": {"bools": [True]} for i in range(32)})),
+}
+BAD_LISTS = {
+    "empty list": attribute(ints=[]),
+    "all lists empty": attribute(ints=[], bools=[], strings=[], versions=[]),
+    "list and value": attribute(int=1, ints=[1]),
+    "two lists": attribute(ints=[1], strings=["a"]),
+    "list and empty list": attribute(ints=[1], strings=[]),
+    "no value": attribute(),
+    "49 values": attribute(ints=list(range(49))),
+    "49 values of two attributes": slice_of(
+        device(attributes={"a": {"ints": list(range(48))}, "b": {"int": 1}})
+    ),
+    "49 values of three attributes": slice_of(
+        device(attributes={k: {"strings": ["x"] * 16} for k in "abc"} | {"d": {"bool": True}})
+    ),
+    "65 devices": slice_of(
+        device("l", attributes={"a": {"ints": [1]}}), *[device(f"d{i}") for i in range(64)]
+    ),
+    "65 bytes": attribute(strings=["a", "é" * 33]),
+    "bad version": attribute(versions=["1.0.0", "v1"]),
+    "long version": attribute(versions=["1.0.0-" + "x" * 60]),
+}
+"""With the gate DRAListTypeAttributes."""

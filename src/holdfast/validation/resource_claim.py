@@ -21,8 +21,9 @@ from holdfast.validation.device_parts import (
     check_config,
     check_toleration,
 )
-from holdfast.validation.device_selectors import check_selectors, check_total_size
+from holdfast.validation.device_selectors import DEFAULT_RULES, SelectorRules, check_total_size
 from holdfast.validation.json_fields import (
+    ItemCheck,
     Raw,
     check_list,
     check_set,
@@ -47,28 +48,29 @@ RequestNames = Mapping[str, frozenset[str]]
 """The names of the subrequests of each request."""
 
 
-def check_claim(new: Raw, old: Raw | None) -> Iterable[Cause]:
+def check_claim(new: Raw, old: Raw | None, rules: SelectorRules = DEFAULT_RULES) -> Iterable[Cause]:
     """Yield what is wrong with a new claim; the spec of a stored one cannot change."""
-    return check_claim_spec(map_at(new, "spec"), "spec") if old is None else ()
+    return check_claim_spec(map_at(new, "spec"), rules, "spec") if old is None else ()
 
 
-def check_claim_template(new: Raw, old: Raw | None) -> Iterator[Cause]:
+def check_claim_template(
+    new: Raw, old: Raw | None, rules: SelectorRules = DEFAULT_RULES
+) -> Iterator[Cause]:
     """Yield what is wrong with a new template; the spec of a stored one cannot change."""
     if old is not None:
         return
     spec = map_at(new, "spec")
     yield from _check_template_metadata(map_at(spec, "metadata"), "spec.metadata")
-    yield from check_claim_spec(map_at(spec, "spec"), "spec.spec")
+    yield from check_claim_spec(map_at(spec, "spec"), rules, "spec.spec")
 
 
-def check_claim_spec(spec: Raw, path: str) -> Iterator[Cause]:
+def check_claim_spec(spec: Raw, rules: SelectorRules, path: str) -> Iterator[Cause]:
     """Yield what is wrong with the spec of a claim."""
     devices, at = map_at(spec, "devices"), f"{path}.devices"
     requests, names = maps_at(devices, "requests"), request_names(spec)
     too_large = list(check_total_size(_selectors(requests), f"{at}.requests"))
-    yield from too_large or check_set(
-        requests, MOST_REQUESTS, _check_request, _name, f"{at}.requests"
-    )
+    check: ItemCheck = partial(_check_request, rules)
+    yield from too_large or check_set(requests, MOST_REQUESTS, check, _name, f"{at}.requests")
     constraints = maps_at(devices, "constraints")
     check = partial(_check_constraint, names)
     yield from check_list(constraints, _MOST_CONSTRAINTS, check, f"{at}.constraints")
@@ -94,30 +96,31 @@ def _name(named: Raw) -> str:
     return text_at(named, "name")
 
 
-def _check_request(request: Raw, path: str) -> Iterator[Cause]:
+def _check_request(rules: SelectorRules, request: Raw, path: str) -> Iterator[Cause]:
     yield from check_label(_name(request), f"{path}.name")
     alternatives, exactly = maps_at(request, "firstAvailable"), request.get("exactly")
     if alternatives and exactly is not None:
         yield field_errors.invalid(path, None, f"{_ONE_OF}, but multiple fields are set")
     elif alternatives:
         at = f"{path}.firstAvailable"
-        yield from check_set(alternatives, _MOST_ALTERNATIVES, _check_alternative, _name, at)
+        check = partial(_check_alternative, rules)
+        yield from check_set(alternatives, _MOST_ALTERNATIVES, check, _name, at)
     elif exactly is not None:
-        yield from _check_wanted(exactly, f"{path}.exactly")
+        yield from _check_wanted(rules, exactly, f"{path}.exactly")
     else:
         yield field_errors.required(path, _ONE_OF)
 
 
-def _check_alternative(alternative: Raw, path: str) -> Iterator[Cause]:
+def _check_alternative(rules: SelectorRules, alternative: Raw, path: str) -> Iterator[Cause]:
     yield from check_label(_name(alternative), f"{path}.name")
-    yield from _check_wanted(alternative, path)
+    yield from _check_wanted(rules, alternative, path)
 
 
-def _check_wanted(wanted: Raw, path: str) -> Iterator[Cause]:
+def _check_wanted(rules: SelectorRules, wanted: Raw, path: str) -> Iterator[Cause]:
     """Check what an exact request and an alternative have in common."""
     name = text_at(wanted, "deviceClassName")
     yield from check_required(name, f"{path}.deviceClassName", check_subdomain)
-    yield from check_selectors(maps_at(wanted, "selectors"), f"{path}.selectors")
+    yield from rules.check(maps_at(wanted, "selectors"), f"{path}.selectors")
     mode, count = text_at(wanted, "allocationMode"), wanted.get("count") or 0
     if mode == "All":
         if count:

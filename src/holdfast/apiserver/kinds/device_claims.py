@@ -1,4 +1,4 @@
-"""What the API server checks of claims besides their contents: permissions and admin access."""
+"""Checks of classes and claims that depend on the request: gates, permissions, admin access."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from holdfast.apiserver.user import SERVICE_ACCOUNT
 from holdfast.errors import Cause
 from holdfast.feature_gates import Feature
 from holdfast.store import ObjectKey
+from holdfast.validation.device_class import check_device_class
+from holdfast.validation.device_selectors import SelectorRules, selector_rules
 from holdfast.validation.json_fields import Raw, is_same, list_at, map_at, maps_at, text_at
+from holdfast.validation.resource_claim import check_claim, check_claim_template
 from holdfast.validation.resource_claim_status import (
     DeviceId,
     allocated_devices,
@@ -51,8 +54,21 @@ def warn_of_upper_case(op: Operation, new: JsonObject, old: JsonObject | None) -
         )
 
 
+def _selector_rules(op: Operation) -> SelectorRules:
+    on = op.context.feature_gates.enabled
+    return selector_rules(
+        shared_devices=on(Feature.CONSUMABLE_CAPACITY), list_attributes=on(Feature.LIST_ATTRIBUTES)
+    )
+
+
+def check_class_request(op: Operation, new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
+    """Return what is wrong with a device class."""
+    return check_device_class(new, old, _selector_rules(op))
+
+
 def check_claim_request(op: Operation, new: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
-    """Yield what a request may not write to a claim."""
+    """Yield what is wrong with a claim, and what a request may not write to it."""
+    yield from check_claim(new, old, _selector_rules(op))
     if old is None:
         yield from _check_admin_requests(op, map_at(new, "spec"))
     elif op.request_info.subresource == "status":
@@ -68,7 +84,8 @@ def check_claim_request(op: Operation, new: JsonObject, old: JsonObject | None) 
 def check_template_request(
     op: Operation, new: JsonObject, old: JsonObject | None
 ) -> Iterator[Cause]:
-    """Yield what a request may not write to a claim template."""
+    """Yield what is wrong with a claim template, and what a request may not write to it."""
+    yield from check_claim_template(new, old, _selector_rules(op))
     if old is None:
         yield from _check_admin_requests(op, map_at(map_at(new, "spec"), "spec"))
 

@@ -17,6 +17,7 @@ from holdfast.apiserver.descriptor import (
 from holdfast.apiserver.kinds.admission import gated_fields
 from holdfast.apiserver.kinds.device_claims import (
     check_claim_request,
+    check_class_request,
     check_template_request,
     drop_unallocated_devices,
     warn_of_upper_case,
@@ -49,12 +50,10 @@ from holdfast.validation.device_amounts import (
     check_slice_amounts,
     check_template_amounts,
 )
-from holdfast.validation.device_class import check_device_class
 from holdfast.validation.device_taint_rule import (
     check_device_taint_rule,
     check_device_taint_rule_status,
 )
-from holdfast.validation.resource_claim import check_claim, check_claim_template
 from holdfast.validation.resource_slice import check_slice
 
 
@@ -120,7 +119,7 @@ _V1 = (
         feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
         admission_plugins=(gated_fields.DEVICE_CLASS,),
         name_check=names.long_name,
-        checks=(check_device_class,),
+        request_checks=(check_class_request,),
         deletion=_RETURNS_OBJECT,
         has_generation=True,
     ),
@@ -128,7 +127,7 @@ _V1 = (
         scheme.RESOURCE_CLAIMS,
         feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
         list_limits=tree_of(list_limits.RESOURCE_CLAIM),
-        checks=(check_claim_amounts, check_claim),
+        checks=(check_claim_amounts,),
         request_checks=(check_claim_request,),
         immutable_fields=("spec",),
         admission_plugins=(
@@ -144,7 +143,7 @@ _V1 = (
         feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
         admission_plugins=(gated_fields.RESOURCE_CLAIM_TEMPLATE,),
         list_limits=tree_of(list_limits.RESOURCE_CLAIM_TEMPLATE),
-        checks=(check_template_amounts, check_claim_template),
+        checks=(check_template_amounts,),
         request_checks=(check_template_request,),
         immutable_fields=("spec",),
         deletion=_RETURNS_OBJECT,
