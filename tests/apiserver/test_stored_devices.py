@@ -11,10 +11,12 @@ from validation.device_builders import (
     CLAIMS,
     CLASSES,
     SLICES,
+    alternative,
     claim,
     device,
     device_class,
     exactly,
+    first_available,
     selector,
     slice_of,
 )
@@ -81,8 +83,16 @@ async def test_expressions_that_take_long_to_compile_are_refused_at_once(api):
     ):
         found = await refused(api, CLASSES, device_class(selectors=selectors))
         assert found == [(field, FORBIDDEN)]
-    body = claim(*[exactly(f"r{i}", selectors=costly) for i in range(8)])
-    assert await refused(api, CLAIMS, body) == [("spec.devices.requests", FORBIDDEN)]
+    numbers = iter(range(8192))
+    short = [[selector(f"{next(numbers)}<1") for _ in range(32)] for _ in range(256)]
+    requests = [
+        first_available(
+            *[alternative(f"a{j}", selectors=short.pop()) for j in range(8)], name=f"r{i}"
+        )
+        for i in range(32)
+    ]
+    for body in (claim(*[exactly(f"r{i}", selectors=costly) for i in range(8)]), claim(*requests)):
+        assert await refused(api, CLAIMS, body) == [("spec.devices.requests", FORBIDDEN)]
 
 
 UNREADABLE_CLAIM = claim(exactly(capacity={"requests": {"memory": "200K"}}))

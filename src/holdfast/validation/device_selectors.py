@@ -17,6 +17,8 @@ _MOST_COMMAS = 1024
 """The engine needs quadratic time to compile long lists and maps."""
 _MOST_BYTES = 64 * 1024
 """Of all expressions of one object together: half a second to compile."""
+_LEAST_BYTES = 32
+"""A short expression takes as long to compile as one of this length."""
 _TOO_COMPLEX = "too complex, exceeds cost limit"
 
 
@@ -69,7 +71,7 @@ DEFAULT_RULES = selector_rules()
 def check_total_size(selectors: Iterable[Raw], path: str) -> Iterator[Cause]:
     """Refuse an object whose expressions together would take too long to compile."""
     expressions = {text_at(map_at(selector, "cel"), "expression") for selector in selectors}
-    if sum(map(len, expressions)) > _MOST_BYTES:
+    if sum(max(len(text), _LEAST_BYTES) for text in expressions) > _MOST_BYTES:
         yield field_errors.forbidden(path, _TOO_COMPLEX)
 
 
