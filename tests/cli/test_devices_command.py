@@ -128,7 +128,7 @@ def test_what_is_wrong_is_listed_below():
         "pool gpu.example.com/m is invalid: duplicate device name x; its devices are not allocated",
         "pool gpu.example.com/n is incomplete: 1 of 2 slices of generation 3; its devices are not "
         "allocated",
-        "m does not exist, but slices list 2 devices for it",
+        "node m does not exist, but slices list 2 devices there",
         "device gpu.example.com/n/gone is held by default/c1, but no slice lists it",
     ]
     assert {row[4] for row in rows(*objects)} == {"unusable"}
@@ -266,6 +266,39 @@ def test_why_names_the_devices_and_nodes_of_an_allocated_claim():
     claim["status"]["devices"] = [status]
     failed = f"{words}reports a failure, so it is deallocated and tried again"
     assert failed in why(*objects, claim)
+
+
+def test_why_of_resources_that_are_served_differently_by_node():
+    names = [f"example.com/{letter}" for letter in "ab"]
+    classes = [
+        a_device_class(
+            f"class-{name[-1]}", driver=f"{name[-1]}.example.com", extendedResourceName=name
+        )
+        for name in names
+    ]
+    asked = dict.fromkeys(names, "1")
+    text = why(
+        a_node("both"),
+        a_node("b-only", allocatable={names[0]: "1"}),
+        *classes,
+        a_slice("s", node="both", driver="a.example.com"),
+        a_pod(requests=asked, limits=asked),
+    )
+    needs = "  extended resource example.com/b of main needs 1 device of class class-b; "
+    at = text.index(f"{needs}what is in the way:")
+    assert text[at + 1 : at + 3] == [
+        "      1  no device is published for the node: b-only",
+        '      1  selector #0 of class class-b is false: device.driver == "b.example.com" (1 '
+        "device): both",
+    ]
+
+
+def test_why_leaves_devices_to_nominated_pods():
+    nominated = using("mine") | {"status": {"nominatedNodeName": "n"}}
+    nominated["metadata"] |= {"name": "first", "uid": "uid-first"}
+    nominated["spec"]["priority"] = 10
+    text = why(a_node("n"), a_slice(), a_claim("mine"), a_claim(), nominated, using("c"))
+    assert "      1  free devices are left to pods that are nominated to the node: n" in text
 
 
 def test_why_of_many_nodes_examines_a_sample(monkeypatch):

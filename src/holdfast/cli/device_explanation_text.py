@@ -54,6 +54,9 @@ def device_lines(answer: Json) -> list[str]:
                 lines += [] if _preempts(answer) else _advice(request, alternative)
     lines += [_error(one) for one in details["errors"]]
     lines += [_allocated(claim) for claim in details["allocatedClaims"]]
+    if left := details["leftToNominatedPods"]:
+        words = "free devices are left to pods that are nominated to the node"
+        lines.append(f"  {len(left):>5}  {words}: {join_names(left)}")
     if details["oldClaim"]:
         lines.append(f"  claim {details['oldClaim']} of an earlier attempt has to be deleted first")
     if details["examinedNodes"] < details["rejectedNodes"]:

@@ -138,12 +138,15 @@ def _rejected(rejection: Rejection, row: int) -> Json:
 
 def _add_details(explained: Json, rejection: Rejection) -> None:
     """Add what plugins say in detail about the rows that they reject, by the plugin's name."""
-    rows, plugin_of = rejection.view.nodes.rows, rejection.plugin_of
-    details = {}
-    for index, (plugin, state) in enumerate(rejection.filters):
-        if implements(plugin, ExplainPlugin):
-            rejected = rows if rejection.error else rows[plugin_of[rows] == index]
-            details[plugin.name] = dict(plugin.explain(state, rejected))
+    rows, details = rejection.view.nodes.rows, {}
+    for plugin, state in rejection.filters:
+        if not implements(plugin, ExplainPlugin):
+            continue
+        if rejection.error:  # then the rows have no reasons
+            rejected = rows[plugin.filter(state, rows) != 0]
+        else:
+            rejected = rows[[rejection.plugin_at(int(row)) == plugin.name for row in rows]]
+        details[plugin.name] = dict(plugin.explain(state, rejected))
     if details:
         explained["details"] = details
 

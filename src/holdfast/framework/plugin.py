@@ -161,7 +161,7 @@ class ConditionReasonPlugin(Plugin, Protocol):
         ...
 
 
-class ExplainPlugin(Plugin, Protocol):
+class ExplainPlugin(FilterPlugin, Protocol):
     """Explain rejections in more detail than reasons can, for ``holdfast why`` and ``explain``."""
 
     def explain(self, state: State, rows: Rows) -> Mapping[str, Any]:

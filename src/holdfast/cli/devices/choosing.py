@@ -145,9 +145,9 @@ def _lost_nodes(pools: Iterable[MappedPool], nodes: Mapping[str, Node]) -> Itera
             if name and name not in nodes:
                 missing[name] += 1
     if missing:
-        there = "does not exist" if len(missing) == 1 else "do not exist"
-        count = _devices(sum(missing.values()))
-        yield f"{join_names(list(missing))} {there}, but slices list {count} for it"
+        names, count = join_names(list(missing)), _devices(sum(missing.values()))
+        they = f"node {names} does" if len(missing) == 1 else f"nodes {names} do"
+        yield f"{they} not exist, but slices list {count} there"
 
 
 def _required(found: Mapping[str, T], name: str, what: str) -> T:

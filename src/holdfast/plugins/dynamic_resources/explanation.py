@@ -46,7 +46,7 @@ Json = dict[str, Any]
 
 
 def explain_rows(state: DynamicResourcesState, rows: Rows) -> Json:
-    """Return what stands in the way on rows that the plugin rejects, and who serves resources."""
+    """Return what stands in the way on rows that the plugin rejects, and what serves resources."""
     explanation = _Explanation(state)
     codes = state.codes(rows)
     lacking = rows[(codes != FITS) & (codes != UNAVAILABLE) & (codes != OLD_EXTENDED_CLAIM)]
@@ -58,6 +58,7 @@ def explain_rows(state: DynamicResourcesState, rows: Rows) -> Json:
         "errors": explanation.errors(),
         "allocatedClaims": _allocated_claims(state, bool((codes == UNAVAILABLE).any())),
         "oldClaim": state.old_extended_claim.key if state.old_extended_claim else None,
+        "leftToNominatedPods": sorted(state.nodes.names[row] for row in rows[codes == FITS]),
         "extendedResources": [_extended_resource(state, name) for name in state.extended],
     }
 
@@ -132,7 +133,7 @@ class _Explanation:
             one = known.get(alternative.label)
             if one is None:
                 one = known[alternative.label] = _AlternativeObstacles(alternative)
-            _add_node(one, node, found)
+            _add_node(one, alternative, node, found)
         if found.error and not any(
             found.error == obstacle.rule for one in found.devices for obstacle in one.obstacles
         ):
@@ -210,11 +211,13 @@ class _Explanation:
         return holders_by_device(self._state.inventory.claims.all())
 
 
-def _add_node(one: _AlternativeObstacles, node: str, found: NodeObstacles) -> None:
-    alternative = one.alternative.index
-    here = found.found.get(alternative, 0)
+def _add_node(
+    one: _AlternativeObstacles, alternative: RequestAlternative, node: str, found: NodeObstacles
+) -> None:
+    """Add a node; alternatives of one label have different indexes where claims differ by node."""
+    here = found.found.get(alternative.index, 0)
     one.found = max(one.found, here)
-    every = [d for d in found.devices if d.alternative.index == alternative]
+    every = [d for d in found.devices if d.alternative is alternative]
     # Devices of another sort matter only where there are no others.
     of_class = [d for d in every if not d.obstacles[0].of_class]
     rejected = of_class if of_class or here else every
