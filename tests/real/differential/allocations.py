@@ -9,6 +9,8 @@ import msgspec
 from holdfast.api.devices import Allocation, ResourceClaim
 from holdfast.cli.objects import Manifest
 from holdfast.cli.snapshot import built_in_profiles, read_snapshot
+from holdfast.configuration.catalog import Catalog
+from holdfast.configuration.reading import read
 from holdfast.devices.allocated_devices import allocated_results
 from holdfast.engine.decision import feasible
 from holdfast.framework.plugin import Placement
@@ -26,14 +28,17 @@ def add_allocations(case: Case, answer: Answer) -> None:
         return
     documents = (Manifest("", msgspec.json.encode(obj)) for obj in case.objects)
     snapshot = read_snapshot(documents, case.pod)
-    profile = built_in_profiles()["default-scheduler"]
+    profiles = built_in_profiles()
+    if case.config is not None:
+        profiles = read(case.config, Catalog(load_user_code=False)).profiles
+    profile = profiles["default-scheduler"]
     pod = snapshot.world.pod_info(snapshot.pod)
     found = feasible(profile, pod, snapshot.world, NOW)
     assert not isinstance(found, Rejection), case.pod
-    plugin = next(plugin for plugin in profile.plugins if plugin.name == PLUGIN)
+    plugin = next((plugin for plugin in profile.plugins if plugin.name == PLUGIN), None)
     state = found.states.get(PLUGIN)
     for node in answer["nodes"]:
-        if state is None or not node["feasible"]:
+        if plugin is None or state is None or not node["feasible"]:
             continue
         row = snapshot.world.nodes.row_of[node["name"]]
         placement = Placement(pod, row, node["name"], dict(found.states))

@@ -70,7 +70,7 @@ def some_slices(dice: Dice, nodes: Sequence[Raw]) -> list[Raw]:
         wanted = [{"key": ZONE, "operator": "In", "values": dice.some(ZONES, 2) or [ZONES[0]]}]
         selector = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
         made += _pool(dice, "zonal", GPU, node=None, pool="zonal", node_selector=selector)
-    if dice.chance(0.2):
+    if nodes and dice.chance(0.2):
         made += _pool_of_nodes(dice, [node["metadata"]["name"] for node in nodes])
     return made
 
