@@ -9,7 +9,7 @@ PAGES = [ROOT / "docs" / name for name in ("devices.md", "extended-resources.md"
 
 @pytest.mark.long
 @pytest.mark.kubectl
-def test_D052_the_pages_on_devices_are_true(tmp_path):
+def test_D053_D056_D064_D076_the_pages_on_devices_are_true(tmp_path):
     with running_cluster(tmp_path) as environment:
         assert sum(replay(page, environment) for page in PAGES) > 25
 

@@ -57,7 +57,7 @@ _SUMMARIES = (
     (commands.controllers, "Run the controllers alone, against any API server."),
     (commands.why, "Explain why a pod is on its node, or has none."),
     (commands.explain, "Explain a decision from a file of API objects."),
-    (devices, "List devices: their nodes, state and claims, what is left of them."),
+    (devices, "List devices, their state and the claims that hold them."),
 )
 for _command, _summary in _SUMMARIES:
     app.command(_command.__name__, cls=Command, short_help=_summary)(_command)

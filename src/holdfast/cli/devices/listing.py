@@ -37,10 +37,11 @@ def run(which: Filter, kubeconfig: Path | None, feature_gates: str, output: str)
         print(msgspec.json.format(msgspec.json.encode(as_data(listing))).decode())
     elif output == "yaml":
         sys.stdout.write(yaml.safe_dump(as_data(listing), sort_keys=False))
-    elif listing.pools or listing.problems:
-        print(as_text(listing, wide=output == "wide"))
     else:
-        print("these flags choose no device" if listing.left_out else NO_DEVICES)
+        if not listing.pools:
+            print("these flags choose no device" if listing.left_out else NO_DEVICES)
+        if listing.pools or listing.problems:
+            print(as_text(listing, wide=output == "wide"))
 
 
 async def _read(kubeconfig: Path | None, chosen: str) -> tuple[list[Object], FeatureGates]:
