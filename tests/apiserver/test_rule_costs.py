@@ -3,6 +3,7 @@
 import pytest
 
 from apiserver.sample_crd import CRDS, THINGS, definition
+from holdfast.apiserver.schema.structural import rule_validation
 
 COST = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run"
 
@@ -95,3 +96,19 @@ async def test_a_message_expression_that_may_cost_too_much_is_refused(api):
     refused = await api.call("POST", CRDS, definition({"text": schema}))
     assert refused.status == 422
     assert "estimated messageExpression cost exceeds budget" in refused.json["message"]
+
+
+async def test_a_stored_rule_is_not_checked_again_while_its_schema_is_unchanged(api, monkeypatch):
+    rule = "self.all(x, self.exists_one(y, x == y))"
+    crd = definition({"n": {**numbers(1000), **rules(rule)}})
+    await api.create(CRDS, crd)
+    monkeypatch.setattr(rule_validation, "_RULE_LIMIT", 1)
+    path = f"{CRDS}/things.example.com"
+    labels = {"metadata": {"labels": {"a": "b"}}}
+    merge = {"content-type": "application/merge-patch+json"}
+    assert (await api.call("PATCH", path, labels, headers=merge)).status == 200
+    assert (await api.call("POST", THINGS, thing(n=[1, 2]))).status == 201
+    changed = definition({"n": {**numbers(999), **rules(rule)}})["spec"]
+    refused = await api.call("PATCH", path, {"spec": changed}, headers=merge)
+    assert refused.status == 422
+    assert "estimated rule cost exceeds budget" in refused.json["message"]

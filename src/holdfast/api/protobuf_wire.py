@@ -27,3 +27,31 @@ def read_varint(buffer: bytes, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
     raise IndexError("it holds a number that is too long")
+
+
+Fields = list[tuple[int, int | bytes]]
+"""Number and content of each field of a message."""
+_FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
+
+
+def message_fields(data: bytes) -> Fields:
+    r"""Return the fields of a message: numbers, and bytes for all else.
+
+    >>> message_fields(b"\x08\x05\x12\x01a")
+    [(1, 5), (2, b'a')]
+    """
+    found: Fields = []
+    at, end = 0, len(data)
+    while at < end:
+        key, at = (data[at], at + 1) if data[at] < 128 else read_varint(data, at)
+        wire = key & 7
+        if wire in _FIXED_SIZES:
+            size = _FIXED_SIZES[wire]
+        else:
+            size, at = (data[at], at + 1) if data[at] < 128 else read_varint(data, at)
+        if wire == VARINT:
+            found.append((key >> 3, size))
+            continue
+        found.append((key >> 3, data[at : at + size]))
+        at += size
+    return found

@@ -234,7 +234,8 @@ def _read_crd(definition: JsonObject) -> tuple[tuple[KindDescriptor, ...], list[
     """Return the descriptors of a stored CRD, or none and the reasons if it cannot be served."""
     try:
         default_object(definition)
-        problems = [cause for cause in check_definition(definition) if prevents_serving(cause)]
+        found = check_definition(definition, old=definition)
+        problems = [cause for cause in found if prevents_serving(cause)]
         descriptor = () if problems else tuple(descriptors_of_crd(definition))
         if not all(one.resource.version for one in descriptor):
             problems.append(field_errors.required("spec.versions[].name"))

@@ -22,6 +22,7 @@ from holdfast.cel.declarations import INCLUDES
 from holdfast.cel.device_sizes import NO_SIZES, DeviceSizes, declared_sizes, sizes_of
 from holdfast.cel.environment import Checker, evaluator, program_of
 from holdfast.cel.errors import (
+    TOO_DEEP,
     CompileError,
     CostExceeded,
     EvaluationError,
@@ -169,7 +170,7 @@ class DeviceSelectors:
         except CompileError as refusal:
             return refusal
         except RecursionError:
-            return CompileError(expression, "compilation failed: too many nested operators")
+            return CompileError(expression, TOO_DEEP)
 
     def _check(self, expression: str) -> Node:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from cel_expr_python import cel
@@ -20,12 +20,17 @@ from holdfast.cel.errors import CompileError, as_cel_go_message, check_size
 from holdfast.cel.functions import evaluated_functions
 from holdfast.cel.literals import check_literals
 from holdfast.cel.macros import with_known_macros
+from holdfast.cel.static_types import OPTIONAL
 from holdfast.cel.syntax import Constant, FunctionCall, MessageLiteral, Node, read_tree, walk
 from holdfast.cel.tree_writing import write_tree
 
 _EXTENSIONS = ("optional", "sets", "lists", "two-var-comprehensions")
 _CONVERSIONS = ("bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint")
 _WELL_KNOWN = (any_pb2, duration_pb2, struct_pb2, timestamp_pb2)
+
+
+class TooDeep(RecursionError):
+    """The tree has too many levels to be evaluated."""
 
 
 class Checker:
@@ -38,16 +43,11 @@ class Checker:
         bindings: bool = False,
         messages: descriptor_pool.DescriptorPool | None = None,
     ) -> None:
-        extensions = (*_EXTENSIONS, "bindings") if bindings else _EXTENSIONS
-        config = {
-            "name": "kubernetes",
-            "extensions": [{"name": name} for name in extensions],
-            "stdlib": {"exclude_functions": [{"name": name} for name in REDECLARED]},
-            "functions": declarations(*more),
-            "variables": [{"name": n} | type_config(t) for n, t in variables.items()],
-        }
+        typed = {name: cel.Type(text) for name, text in variables.items() if not _is_optional(text)}
+        optional = tuple((name, text) for name, text in variables.items() if _is_optional(text))
         self._environment = cel.NewEnv(
-            config=cel.NewEnvConfigFromYaml(json.dumps(config)),
+            config=_config(bindings, more, optional),
+            variables=typed,
             descriptor_pool=messages or descriptor_pool.Default(),
         )
         self._environment.compile("true")  # reports errors of our own declarations
@@ -67,6 +67,24 @@ class Checker:
             message = f"compilation failed: {literal}{{}} is not built: protobuf messages"
             raise CompileError(expression, message) from None
         return tree
+
+
+def _is_optional(type_: str) -> bool:
+    return type_.startswith(OPTIONAL)  # the engine's own constructor spoils its name
+
+
+@lru_cache(maxsize=64)
+def _config(bindings: bool, more: tuple[str, ...], variables: tuple[tuple[str, str], ...]) -> Any:
+    """Return a configuration of the checker; to parse one takes five milliseconds."""
+    extensions = (*_EXTENSIONS, "bindings") if bindings else _EXTENSIONS
+    config = {
+        "name": "kubernetes",
+        "extensions": [{"name": name} for name in extensions],
+        "stdlib": {"exclude_functions": [{"name": name} for name in REDECLARED]},
+        "functions": declarations(*more),
+        "variables": [{"name": name} | type_config(text) for name, text in variables],
+    }
+    return cel.NewEnvConfigFromYaml(json.dumps(config))
 
 
 def _check_conversions(expression: str, tree: Node) -> None:
@@ -101,5 +119,8 @@ def evaluator() -> Any:
 
 
 def program_of(tree: Node) -> Any:
-    """Return a program that evaluates a rewritten tree."""
-    return evaluator().deserialize(write_tree(tree))
+    """Return a program that evaluates a rewritten tree; raise TooDeep if the engine cannot."""
+    try:
+        return evaluator().deserialize(write_tree(tree))
+    except RuntimeError:
+        raise TooDeep from None  # protobuf reads a hundred nested messages

@@ -22,6 +22,9 @@ _REWORDED = (
 _BARE_DEVICE = "undeclared reference to 'device' "
 
 
+TOO_DEEP = "compilation failed: too many nested operators, loops or calls"
+
+
 class CompileError(Refused):
     """An expression does not compile; ``expression`` is its source text."""
 
@@ -32,7 +35,11 @@ class CompileError(Refused):
 
 def check_size(expression: str) -> None:
     """Raise CompileError for an expression that would take too long to compile."""
-    if len(expression.encode()) > MAX_EXPRESSION_BYTES:
+    try:
+        size = len(expression.encode())
+    except UnicodeEncodeError:
+        raise CompileError(expression, "must be valid Unicode") from None
+    if size > MAX_EXPRESSION_BYTES:
         raise CompileError(expression, f"must be at most {MAX_EXPRESSION_BYTES} bytes long")
     if len(_EMPTY_LITERAL.findall(expression)) > _MAX_EMPTY_LITERALS:
         message = f"must have at most {_MAX_EMPTY_LITERALS} empty lists and maps"

@@ -10,7 +10,6 @@ the real cost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -18,8 +17,9 @@ from typing import Any
 from cel_expr_python import cel
 
 from holdfast.cel.cost import cost_over_values, weight_of
-from holdfast.cel.environment import Checker, evaluator, program_of
+from holdfast.cel.environment import Checker, evaluator, new_pool, program_of
 from holdfast.cel.errors import (
+    TOO_DEEP,
     BudgetExceeded,
     CompileError,
     CostExceeded,
@@ -131,17 +131,25 @@ class RuleScope:
         except CompileError as refusal:
             return refusal
         except RecursionError:
-            return CompileError(text, "compilation failed: too many nested operators")
+            return CompileError(text, TOO_DEEP)
 
     def _checker(self, optional: bool) -> Checker:
         if optional not in self._checkers:
             messages = None if self.type is None else MessageTypes(self.type)
-            self_type = "dyn" if messages is None else messages.name
-            old = f"optional_type<{self_type}>" if optional else self_type
-            variables: Mapping[str, str] = {SELF: self_type, OLD_SELF: old}
-            pool = None if messages is None else messages.pool()
-            self._checkers[optional] = Checker(variables, messages=pool)
+            name, described = ("dyn", b"") if messages is None else messages.described()
+            self._checkers[optional] = _checker(name, described, optional)
         return self._checkers[optional]
+
+
+@lru_cache(maxsize=256)
+def _checker(self_type: str, messages: bytes, optional: bool) -> Checker:
+    """Return the checker of rules over a type; many schemas have the same."""
+    old = f"optional_type<{self_type}>" if optional else self_type
+    pool = None
+    if messages:
+        pool = new_pool()
+        pool.AddSerializedFile(messages)
+    return Checker({SELF: self_type, OLD_SELF: old}, messages=pool)
 
 
 _UNTYPED = RuleScope()

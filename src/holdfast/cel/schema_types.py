@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf import descriptor_pb2
 
-from holdfast.cel.environment import new_pool
 from holdfast.cel.field_names import field_spellings
 from holdfast.cel.ranges import DeclaredSize
 from holdfast.cel.time_values import TYPES
@@ -156,14 +155,11 @@ class MessageTypes:
     def __init__(self, root: SchemaType) -> None:
         self._file = descriptor_pb2.FileDescriptorProto(name="rules.proto", syntax="proto3")
         self._file.dependency.extend(f"google/protobuf/{name}.proto" for name in _IMPORTS)
-        self.name = self._type_name(root)
-        """The type of a variable of the root's type, as ``type_config`` reads it."""
+        self._name = self._type_name(root)
 
-    def pool(self) -> descriptor_pool.DescriptorPool:
-        """Return a pool with the messages."""
-        pool = new_pool()
-        pool.Add(self._file)
-        return pool
+    def described(self) -> tuple[str, bytes]:
+        """Return the CEL type of the root, and the file of its messages; b"" if it has none."""
+        return self._name, self._file.SerializeToString() if self._file.message_type else b""
 
     def _type_name(self, type_: SchemaType) -> str:
         if type_.name == "object":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-from holdfast.api.protobuf_wire import BYTES, read_varint
+from holdfast.api.protobuf_wire import message_fields
 
 _PRIMITIVES = {1: "bool", 2: "int", 3: "uint", 4: "double", 5: "string", 6: "bytes"}
 _WELL_KNOWN = {1: "any", 2: "timestamp", 3: "duration"}
@@ -45,25 +45,14 @@ class StaticType:
 DYN = StaticType("dyn")
 
 
-def _parts(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    at = 0
-    while at < len(data):
-        key, at = read_varint(data, at)
-        value, at = read_varint(data, at)
-        if key & 7 == BYTES:
-            yield key >> 3, data[at : at + value]
-            at += value
-        else:
-            yield key >> 3, value
-
-
 def _messages(data: bytes) -> list[bytes]:
-    return [part for _, part in _parts(data) if isinstance(part, bytes)]
+    return [part for _, part in message_fields(data) if isinstance(part, bytes)]
 
 
+@lru_cache(maxsize=1024)
 def read_type(data: bytes) -> StaticType:
     """Parse the protobuf message ``cel.expr.Type``."""
-    for number, content in _parts(data):
+    for number, content in message_fields(data):
         if isinstance(content, int):
             names = {2: {0: "null"}, 3: _PRIMITIVES, 4: _PRIMITIVES, 5: _WELL_KNOWN}
             return StaticType(names.get(number, {}).get(content, "dyn"))

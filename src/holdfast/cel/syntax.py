@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from holdfast.api.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT, read_varint
+from holdfast.api.protobuf_wire import VARINT, Fields, message_fields, read_varint
 from holdfast.cel.static_types import DYN, StaticType, read_type
 
-_FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 _BOOL, _INT, _UINT, _STRING, _BYTES = 2, 3, 4, 6, 7
 
 
@@ -116,44 +115,19 @@ class MessageLiteral(Exception):
 
 def read_tree(serialized: bytes) -> Node:
     """Parse the output of the engine's ``Expression.serialize``."""
-    return _Reader(_last(serialized, 2)).root
+    return _Reader(_content(message_fields(serialized), 2)).root
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield number and content of each field; the content of numeric fields is empty."""
-    at = 0
-    while at < len(data):
-        key, at = read_varint(data, at)
-        wire = key & 7
-        if wire == BYTES:
-            size, at = read_varint(data, at)
-            yield key >> 3, data[at : at + size]
-            at += size
-        else:
-            yield key >> 3, b""
-            at = read_varint(data, at)[1] if wire == VARINT else at + _FIXED_SIZES[wire]
+def _content(fields: Fields, number: int) -> bytes:
+    """Return the content of a field that is no number, b"" if it is absent."""
+    for found, content in fields:
+        if found == number and isinstance(content, bytes):
+            return content
+    return b""
 
 
-def _last(data: bytes, number: int) -> bytes:
-    return next((content for n, content in _fields(data) if n == number), b"")
-
-
-def _number(data: bytes, number: int) -> int:
-    """Return the varint field of a message, 0 if it is absent."""
-    at = 0
-    while at < len(data):
-        key, at = read_varint(data, at)
-        wire = key & 7
-        if wire == VARINT:
-            value, at = read_varint(data, at)
-            if key >> 3 == number:
-                return value
-        elif wire == BYTES:
-            size, at = read_varint(data, at)
-            at += size
-        else:
-            at += _FIXED_SIZES[wire]
-    return 0
+def _text(fields: Fields, number: int) -> str:
+    return _content(fields, number).decode()
 
 
 class _Reader:
@@ -162,63 +136,91 @@ class _Reader:
     def __init__(self, checked: bytes) -> None:
         self._overloads: dict[int, tuple[str, ...]] = {}
         self._types: dict[int, StaticType] = {}
-        for number, content in _fields(checked):
+        root = b""
+        for number, content in message_fields(checked):
+            if not isinstance(content, bytes):
+                continue
             if number == 2:
-                found = tuple(o.decode() for n, o in _fields(_last(content, 2)) if n == 3)
-                self._overloads[_number(content, 1)] = found
+                entry = message_fields(content)
+                self._overloads[_number(entry, 1)] = _overloads(_content(entry, 2))
             elif number == 3:
-                self._types[_number(content, 1)] = read_type(_last(content, 2))
-        self.root = self._node(_last(checked, 4))
+                entry = message_fields(content)
+                self._types[_number(entry, 1)] = read_type(_content(entry, 2))
+            elif number == 4:
+                root = content
+        self.root = self._node(root)
 
     def _node(self, data: bytes) -> Node:
-        for number, content in _fields(data):
-            if reader := _READERS.get(number):
-                node_id = _number(data, 2)
-                return reader(self, content, node_id, self._types.get(node_id, DYN))
-        return Constant(None)
+        node_id, reader, found = 0, None, b""
+        for number, content in message_fields(data):
+            if isinstance(content, int):
+                node_id = content
+            else:
+                reader, found = _READERS.get(number), content
+        if reader is None:
+            return Constant(None)
+        return reader(self, found, node_id, self._types.get(node_id, DYN))
 
-    def _all(self, data: bytes, *numbers: int) -> tuple[Node, ...]:
-        return tuple(self._node(content) for n, content in _fields(data) if n in numbers)
+    def _all(self, fields: Fields, *numbers: int) -> tuple[Node, ...]:
+        return tuple(
+            self._node(content)
+            for n, content in fields
+            if n in numbers and isinstance(content, bytes)
+        )
 
     def constant(self, data: bytes, _: int, type_: StaticType) -> Node:
-        text = next((text for n, text in _fields(data) if n in (_STRING, _BYTES)), None)
-        return Constant(text, data, type_)
+        texts = (text for n, text in message_fields(data) if n in (_STRING, _BYTES))
+        text = next(texts, None)
+        return Constant(text if isinstance(text, bytes) else None, data, type_)
 
     def name(self, data: bytes, _: int, type_: StaticType) -> Node:
-        return Name(_last(data, 1).decode(), type_)
+        return Name(_text(message_fields(data), 1), type_)
 
     def select(self, data: bytes, _: int, type_: StaticType) -> Node:
-        operand, field = self._node(_last(data, 1)), _last(data, 2).decode()
-        return Select(operand, field, bool(_number(data, 3)), type_)
+        fields = message_fields(data)
+        operand = self._node(_content(fields, 1))
+        return Select(operand, _text(fields, 2), bool(_number(fields, 3)), type_)
 
     def call(self, data: bytes, node_id: int, type_: StaticType) -> Node:
-        member = any(n == 1 for n, _ in _fields(data))
+        fields = message_fields(data)
+        member = any(n == 1 for n, _ in fields)
         overloads = self._overloads.get(node_id, ())
-        function = _last(data, 2).decode()
-        return FunctionCall(function, self._all(data, 1, 3), member, overloads, type_)
+        return FunctionCall(_text(fields, 2), self._all(fields, 1, 3), member, overloads, type_)
 
     def list(self, data: bytes, _: int, type_: StaticType) -> Node:
-        packed, at, optional = _last(data, 2), 0, []
+        fields = message_fields(data)
+        packed, at, optional = _content(fields, 2), 0, []
         while at < len(packed):
             index, at = read_varint(packed, at)
             optional.append(index)
-        return Literal(self._all(data, 1), optional=tuple(optional), type=type_)
+        return Literal(self._all(fields, 1), optional=tuple(optional), type=type_)
 
     def map(self, data: bytes, _: int, type_: StaticType) -> Node:
-        if name := _last(data, 1):
-            raise MessageLiteral(name.decode())
-        entries = [entry for n, entry in _fields(data) if n == 2]
+        fields = message_fields(data)
+        if name := _text(fields, 1):
+            raise MessageLiteral(name)
+        entries = [message_fields(e) for n, e in fields if n == 2 and isinstance(e, bytes)]
         elements = tuple(node for entry in entries for node in self._all(entry, 3, 4))
         optional = tuple(i for i, entry in enumerate(entries) if _number(entry, 5))
         return Literal(elements, is_map=True, optional=optional, type=type_)
 
     def loop(self, data: bytes, _: int, type_: StaticType) -> Node:
-        parts = dict(_fields(data))
+        fields = message_fields(data)
         over, start, condition, step, result = (
-            self._node(parts.get(n, b"")) for n in (2, 4, 5, 6, 7)
+            self._node(_content(fields, n)) for n in (2, 4, 5, 6, 7)
         )
-        variable, result_name, second = (parts.get(n, b"").decode() for n in (1, 3, 8))
+        variable, result_name, second = (_text(fields, n) for n in (1, 3, 8))
         return Loop(variable, over, result_name, start, condition, step, result, second, type_)
+
+
+def _number(fields: Fields, number: int) -> int:
+    """Return the value of a numeric field, 0 if it is absent."""
+    return next((v for n, v in fields if n == number and isinstance(v, int)), 0)
+
+
+def _overloads(reference: bytes) -> tuple[str, ...]:
+    fields = message_fields(reference)
+    return tuple(o.decode() for n, o in fields if n == 3 and isinstance(o, bytes))
 
 
 _READERS = {

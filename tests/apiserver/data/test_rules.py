@@ -165,3 +165,9 @@ def test_a_rule_with_an_optional_old_self_is_evaluated_for_new_values_too():
     assert wrong(compiled, {"a": 1}) != []
     assert wrong(compiled, {"a": 2}, {"a": 1}) == []
     assert wrong(compiled, {"a": 1}, {"a": 2}) != []
+
+
+@pytest.mark.parametrize("rules", [[rule("true")] * 1001, [rule("self.a > " + "1" * 9000)] * 15])
+def test_a_schema_has_a_limited_number_of_rules(rules):
+    (cause,) = schema(rules, a=NUMBER).rule_problems()
+    assert "must have at most 1000 rules with 131072 characters" in cause.message

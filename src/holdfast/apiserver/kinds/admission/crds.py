@@ -23,7 +23,7 @@ def admit_definition(op: Operation, definition: JsonObject, old: JsonObject | No
         _keep_finalizer(definition, old)
         if op.descriptor.storage_schema.is_unchanged(definition, old):
             return
-    if not check_definition(definition):  # otherwise validation rejects it
+    if not check_definition(definition, old):  # otherwise validation rejects it
         establish(definition, op.context.clock.now())
 
 

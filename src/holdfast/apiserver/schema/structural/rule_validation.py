@@ -17,6 +17,8 @@ from holdfast.errors import Cause
 _RULE_LIMIT = 10_000_000
 _TOTAL_LIMIT = 100_000_000
 _REQUEST_BYTES = 3 * 1024 * 1024
+_MOST_RULES, _MOST_CHARACTERS = 1000, 128 * 1024
+"""Of one version: two seconds to compile."""
 _REASONS = [
     "FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired",
 ]  # fmt: skip
@@ -74,9 +76,24 @@ class _Total:
 
 def rule_problems(root: SchemaNode) -> Iterator[Cause]:
     """Yield what is wrong with the rules of a schema and its nested schemas."""
+    rules = list(_rules_in(root))
+    size = sum(len(rule.text) + len(rule.message_expression) for rule in rules)
+    if len(rules) > _MOST_RULES or size > _MOST_CHARACTERS:
+        message = f"must have at most {_MOST_RULES} rules with {_MOST_CHARACTERS} characters"
+        yield field_errors.forbidden("", f"{KEY} {message}")
+        return
     total = _Total()
     yield from _node_problems(root, _Place(), total)
     yield from total.problems()
+
+
+def _rules_in(node: SchemaNode) -> Iterator[Rule]:
+    if not node.has_rules:
+        return
+    yield from node.rules
+    for child in (*node.properties.values(), node.items, node.additional_properties):
+        if isinstance(child, SchemaNode):
+            yield from _rules_in(child)
 
 
 def _node_problems(node: SchemaNode, place: _Place, total: _Total) -> Iterator[Cause]:
