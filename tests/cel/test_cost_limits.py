@@ -112,6 +112,53 @@ def test_deep_expressions_are_rejected_or_bounded(gpu):
             continue
 
 
+def deep(unit, times, middle="true", end=""):
+    return unit * times + middle + end * times
+
+
+HOSTILE = {
+    "brackets": deep("(", 5000, end=")"), "lists": deep("[", 5000, "", "]"),
+    "negations": deep("!", 10_000), "signs": deep("-", 5000, "1 > 0"),
+    "sum": "+".join("1" * 2000) + " > 0", "fields": "device.driver" + ".a" * 4000,
+    "indices": "device.attributes" + "['a']" * 2000, "choices": deep("true ? true : ", 600),
+    "digits": "9" * 10_000 + " > 1", "exponent": f"1e{'9' * 9000} > 1.0",
+    "hexadecimal": f"0x{'f' * 9000} > 1", "calls": deep("quantity(", 900, "'1'", ")") + " == 1",
+    "bindings": deep("cel.bind(v, 1, ", 400, end=")"),
+    "loops in loops": deep("[1].all(x, ", 30, end=")"), "escapes": "'" + "\\\\" * 2000 + "' == ''",
+    "optional values": "optional.of(1)" + ".or(optional.of(1))" * 400 + ".hasValue()",
+    "nested repeats": "'a'.matches('((a{0,100}){0,100}){0,100}')",
+    "backtracking": f"'{'a' * 40}!'.matches('^(a+)+$')",
+    "long range": "lists.range(1000000000) == []",
+    "half a character": "'\ud800' == ''", "zero": "'\0' == ''", "quoted": f"device.`{'a' * 1000}`",
+    "integer": f"int('{'9' * 9000}') > 1", "duration": f"duration('{'9' * 5000}h') == null",
+    "time": "timestamp('9999999999-01-01T00:00:00Z') == null", "comment": "true //" + "x" * 9000,
+    "format": f"'{'%s' * 500}'.format([{','.join('1' * 500)}]) == ''",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_expression_is_an_error_or_a_value(gpu, name):
+    selectors = DeviceSelectors()
+    for evaluate in (
+        lambda text: selectors.compile(text).is_too_complex or selectors.compile(text).matches(gpu),
+        lambda text: compile_expression(text).value(RuleInput("x")),
+    ):
+        try:
+            assert evaluate(HOSTILE[name]) in (True, False)
+        except (CompileError, EvaluationError) as refusal:
+            assert len(refusal.message) < 100_000
+
+
+def test_compiled_selectors_are_forgotten_when_they_are_many_or_long():
+    selectors = DeviceSelectors()
+    for i in range(600):
+        selectors.compile(f"{i} == {i}")
+    assert len(selectors._known) == 512
+    for i in range(70):
+        selectors.compile(f"{i} == {i} //{'x' * 10_000}")
+    assert sum(map(len, selectors._known)) <= 512 * 1024
+
+
 def test_rules_have_no_bind_as_upstream():
     with pytest.raises(CompileError, match="undeclared reference"):
         compile_expression("cel.bind(a, self, a == a)")

@@ -31,6 +31,7 @@ def test_selector(record):
         assert expected["expectCompileError"]
         return
     assert not expected["expectCompileError"]
+    assert selector.estimated_cost == expected["expectCost"]
     try:
         matches = selector.matches(selectors.selectable_device(case["driver"], device))
     except EvaluationError as failure:

@@ -41,7 +41,8 @@ COST_LIMIT = 100_000
 ESTIMATE_LIMIT = 1_000_000
 """Upstream's limit at creation, in its own units."""
 _ACTIVATION_LIMIT = 1_000
-_CACHE_SIZE = 512
+_CACHE_SIZE, _CACHE_CHARACTERS = 512, 512 * 1024
+"""A selector of 10 KiB, the longest, takes about 2 MiB."""
 _T = cel.Type
 
 
@@ -147,6 +148,7 @@ class DeviceSelectors:
         self._lists = list_attributes
         self._shared = shared_devices
         self._known: OrderedDict[str, CompiledSelector | CompileError] = OrderedDict()
+        self._characters = 0
         self.shared_results = SharedResults(cost_limit=COST_LIMIT, lists=list_attributes)
 
     def compile(self, expression: str) -> CompiledSelector:
@@ -154,8 +156,9 @@ class DeviceSelectors:
         known = self._known.get(expression)
         if known is None:
             known = self._known[expression] = self._compile(expression)
-            if len(self._known) > _CACHE_SIZE:
-                self._known.popitem(last=False)
+            self._characters += len(expression)
+            while len(self._known) > _CACHE_SIZE or self._characters > _CACHE_CHARACTERS:
+                self._characters -= len(self._known.popitem(last=False)[0])
         else:
             self._known.move_to_end(expression)
         if isinstance(known, CompileError):
