@@ -1,23 +1,33 @@
-"""Devices on a real kube-apiserver with other feature gates: the same answers as ours with them."""
+"""Devices on a real kube-apiserver with other feature gates and all versions: the same answers."""
+
+from copy import deepcopy
 
 import pytest
 
 from apiserver.server_fixture import start_server
+from holdfast.apiserver.kinds.resource_versions import (
+    CLAIM_V1BETA1,
+    SLICE_V1BETA1,
+    TEMPLATE_V1BETA1,
+)
 from holdfast.feature_gates import FeatureGates
 from real.control_plane import ControlPlane
 from real.test_device_objects import TEST, answered, errors, send_to_both
-from validation.device_builders import CLAIMS, CLASSES, SLICES
-from validation.device_objects import GATED_CLAIMS, GATED_CLASSES
+from validation.device_builders import CLAIMS, CLASSES, SLICES, TEMPLATES
+from validation.device_objects import BAD, GATED_CLAIMS, GATED_CLASSES, GOOD
 from validation.slice_objects import BAD_LISTS, GOOD_LISTS
 
 pytestmark = pytest.mark.real
+VERSIONS = ("v1beta1", "v1beta2")
+V1BETA1 = {CLAIMS: CLAIM_V1BETA1, TEMPLATES: TEMPLATE_V1BETA1, SLICES: SLICE_V1BETA1}
 GATES = "DRAListTypeAttributes=true,DRAConsumableCapacity=false"
 
 
 @pytest.fixture(scope="module")
 def plane(control_plane, tmp_path_factory):
     """A control plane with these gates; the one of all tests shows that there are programs."""
-    flags = (f"--feature-gates={GATES}",)
+    versions = ",".join(f"resource.k8s.io/{version}=true" for version in VERSIONS)
+    flags = (f"--feature-gates={GATES}", f"--runtime-config={versions}")
     running = ControlPlane(tmp_path_factory.mktemp("gates"), flags=flags).start()
     yield running
     running.stop()
@@ -42,3 +52,22 @@ async def test_both_servers_compile_selectors_with_the_gates(plane, embedded, pa
         real, ours = await send_to_both(plane, embedded, "POST", path + TEST, body)
         pair = [(code, errors(answer)) for code, answer in (real, ours)]
         assert pair[0] == pair[1], name
+
+
+def in_version(version, path, body):
+    """Return path and object of v1 in an older version."""
+    if version == "v1beta1" and path in V1BETA1:
+        body = V1BETA1[path].from_stored(deepcopy(body))
+    return path.replace("/v1/", f"/{version}/"), {
+        **body,
+        "apiVersion": f"resource.k8s.io/{version}",
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.rpartition("/")[2])
+async def test_both_servers_answer_older_versions_alike(plane, embedded, path, version):
+    for name, body in [*BAD[path].items(), *GOOD[path].items()]:
+        at, older = in_version(version, path, body)
+        real, ours = await send_to_both(plane, embedded, "POST", at + TEST, older)
+        assert answered(real, "spec") == answered(ours, "spec"), name

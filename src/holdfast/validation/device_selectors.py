@@ -26,6 +26,7 @@ class SelectorRules:
     """Checks selectors, which are compiled with the features of devices that are on."""
 
     def __init__(self, *, shared_devices: bool, list_attributes: bool) -> None:
+        self.shared_devices = shared_devices
         self._selectors = DeviceSelectors(
             shared_devices=shared_devices, list_attributes=list_attributes
         )

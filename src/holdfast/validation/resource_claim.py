@@ -72,7 +72,7 @@ def check_claim_spec(spec: Raw, rules: SelectorRules, path: str) -> Iterator[Cau
     check: ItemCheck = partial(_check_request, rules)
     yield from too_large or check_set(requests, MOST_REQUESTS, check, _name, f"{at}.requests")
     constraints = maps_at(devices, "constraints")
-    check = partial(_check_constraint, names)
+    check = partial(_check_constraint, names, rules.shared_devices)
     yield from check_list(constraints, _MOST_CONSTRAINTS, check, f"{at}.constraints")
     check = partial(check_claim_config, names)
     yield from check_list(maps_at(devices, "config"), MOST_CONFIGS, check, f"{at}.config")
@@ -135,13 +135,17 @@ def _check_wanted(rules: SelectorRules, wanted: Raw, path: str) -> Iterator[Caus
         yield from check_toleration(toleration, f"{path}.tolerations[{i}]")
 
 
-def _check_constraint(names: RequestNames, constraint: Raw, path: str) -> Iterator[Cause]:
+def _check_constraint(
+    names: RequestNames, may_be_distinct: bool, constraint: Raw, path: str
+) -> Iterator[Cause]:
     yield from check_references(names, constraint, path)
     match, distinct = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
     if match is not None:
         yield from check_fully_qualified(match, f"{path}.matchAttribute")
     elif distinct is not None:
         yield from check_fully_qualified(distinct, f"{path}.distinctAttribute")
+    elif not may_be_distinct:
+        yield field_errors.required(f"{path}.matchAttribute")
     else:
         message = (
             'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple '
