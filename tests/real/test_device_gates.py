@@ -1,5 +1,6 @@
 """Devices on a real kube-apiserver with other feature gates and all versions: the same answers."""
 
+from contextlib import contextmanager
 from copy import deepcopy
 
 import pytest
@@ -10,6 +11,7 @@ from holdfast.apiserver.kinds.resource_versions import (
     SLICE_V1BETA1,
     TEMPLATE_V1BETA1,
 )
+from holdfast.errors import CAUSE_LIMIT
 from holdfast.feature_gates import FeatureGates
 from real.control_plane import ControlPlane
 from real.test_device_objects import TEST, answered, errors, send_to_both
@@ -20,23 +22,54 @@ from validation.slice_objects import BAD_LISTS, GOOD_LISTS
 pytestmark = pytest.mark.real
 VERSIONS = ("v1beta1", "v1beta2")
 V1BETA1 = {CLAIMS: CLAIM_V1BETA1, TEMPLATES: TEMPLATE_V1BETA1, SLICES: SLICE_V1BETA1}
+OFF = ",".join(
+    f"{gate}=false"
+    for gate in (
+        "DRAConsumableCapacity",
+        "DRADeviceBindingConditions",
+        "DRADeviceTaints",
+        "DRAExtendedResource",
+        "DRAPartitionableDevices",
+        "DRAResourceClaimDeviceStatus",
+        "DRAResourceClaimGranularStatusAuthorization",
+    )
+)
 GATES = "DRAListTypeAttributes=true,DRAConsumableCapacity=false"
+
+
+@contextmanager
+def a_plane(directory, gates):
+    versions = ",".join(f"resource.k8s.io/{version}=true" for version in VERSIONS)
+    flags = (f"--feature-gates={gates}", f"--runtime-config={versions}")
+    running = ControlPlane(directory, flags=flags).start()
+    try:
+        yield running
+    finally:
+        running.stop()
 
 
 @pytest.fixture(scope="module")
 def plane(control_plane, tmp_path_factory):
     """A control plane with these gates; the one of all tests shows that there are programs."""
-    versions = ",".join(f"resource.k8s.io/{version}=true" for version in VERSIONS)
-    flags = (f"--feature-gates={GATES}", f"--runtime-config={versions}")
-    running = ControlPlane(tmp_path_factory.mktemp("gates"), flags=flags).start()
-    yield running
-    running.stop()
+    with a_plane(tmp_path_factory.mktemp("gates"), GATES) as running:
+        yield running
 
 
 @pytest.fixture
 async def embedded(tmp_path):
     async with start_server(tmp_path, feature_gates=FeatureGates.parse(GATES)) as running:
         yield running
+
+
+async def test_both_servers_answer_alike_while_the_features_are_off(control_plane, tmp_path):
+    gates = FeatureGates.parse(OFF)
+    async with start_server(tmp_path / "ours", feature_gates=gates) as embedded:
+        with a_plane(tmp_path, OFF) as plane:
+            for path in BAD:
+                for name, body in [*BAD[path].items(), *GOOD[path].items()]:
+                    answers = await send_to_both(plane, embedded, "POST", path + TEST, body)
+                    real, ours = (answered(answer, "spec") for answer in answers)
+                    assert real == ours or len(real[1]) > CAUSE_LIMIT, name
 
 
 async def test_both_servers_answer_slices_with_lists_alike(plane, embedded):
