@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -39,9 +39,6 @@ class Registry:
     def add(self, descriptor: KindDescriptor) -> None:
         """Add or replace the descriptor of a resource version."""
         r = descriptor.resource
-        if self.admission_plugins:
-            plugins = (*descriptor.admission_plugins, *self.admission_plugins)
-            descriptor = replace(descriptor, admission_plugins=plugins)
         self._descriptor[r.group, r.version, r.plural] = descriptor
         self._versions.add((r.group, r.version))
         if not descriptor.crd_name and descriptor.storage_version is None:

@@ -34,6 +34,8 @@ YIELD_AFTER_SECONDS = 0.002
 """How long handlers of events may occupy the event loop before other tasks run."""
 PAGE_SIZE = 500
 WATCH_SECONDS = (300, 600)
+_RNG = random.Random()
+"""Shared by all informers: each would be seeded from the system."""
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +66,7 @@ class Informer(Generic[T]):
         self._client = client
         self._clock = clock
         self._scope = {"namespace": namespace, "labels": labels, "fields": fields}
-        self._rng = rng or random.Random()
+        self._rng = rng or _RNG
         self._objects: InformerCache[T] = InformerCache()
         self.cache: Mapping[str, T] = MappingProxyType(self._objects.objects)
         self._dispatcher: HandlerDispatcher[T] = HandlerDispatcher(resource.plural)

@@ -17,11 +17,12 @@ async def admit(op: Operation, new: JsonObject, old: JsonObject | None) -> JsonO
     """
     descriptor = op.descriptor
     new = descriptor.storage_schema.default(new, timestamp(op.context.clock.now()))
-    for plugin in descriptor.admission_plugins:
+    plugins = (*descriptor.admission_plugins, *op.context.registry.admission_plugins)
+    for plugin in plugins:
         if plugin.mutate and (awaitable := plugin.mutate(op, new, old)) is not None:
             await awaitable
     validation.check(op, new, old)
-    for plugin in descriptor.admission_plugins:
+    for plugin in plugins:
         if plugin.validate and (awaitable := plugin.validate(op, new, old)) is not None:
             await awaitable
     _warn_of_unimplemented(op, new, old)
