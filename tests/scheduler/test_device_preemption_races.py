@@ -6,6 +6,7 @@ from holdfast.agent.simulated_pod import STOP_AFTER
 from holdfast.api.scheme import NODES, PODS, RESOURCE_CLAIMS
 from holdfast.testing import (
     Fault,
+    FaultyTransport,
     a_claim,
     a_device_class,
     a_node,
@@ -13,6 +14,7 @@ from holdfast.testing import (
     a_priority_class,
     a_slice,
 )
+from holdfast.testing.harness import Harness
 
 
 def user(name, claim, priority, *, cpu="100m", stop_after="", **options):
@@ -174,3 +176,35 @@ async def test_while_victims_terminate_for_cpu_no_pod_is_evicted_for_devices(gpu
     await gpus.advance(30)
     assert await gpus.node_of("urgent") == "n2"
     assert await gpus.node_of("holder") == "n1"
+
+
+async def test_each_preemptor_evicts_once_while_the_claims_of_victims_are_freed_slowly(tmp_path):
+    """Victims that are gone count, also for the other preemptors, until their claims are freed."""
+    transports = []
+
+    def wrap(inner, clock):
+        transports.append(FaultyTransport(inner, clock=clock))
+        return transports[-1]
+
+    async with Harness(tmp_path / "store", wrap=wrap) as cluster:
+        await cluster.create(
+            a_priority_class("low", 10), a_priority_class("high", 1000), a_device_class("gpu")
+        )
+        for node in ("n1", "n2"):
+            gpus = a_slice(f"{node}-gpus", node=node, devices=3)
+            await cluster.create(a_node(node, cpu="9"), gpus)
+        for name in "abcdef":
+            await cluster.create(a_claim(name), user(name, name, "low"))
+        for number, name in enumerate("abcdef"):
+            path, seconds = f"/resourceclaims/{name}/status", 5 + 3 * number
+            for transport in transports:
+                transport.add(Fault("delay", method="PATCH", path=path, seconds=seconds))
+        for name in "uvw":
+            await cluster.create(a_claim(name), user(name, name, "high"))
+        for _ in range(25):
+            # Something else happens all the time, so that the pods are tried again.
+            await cluster.create(a_node("other"), settle=True)
+            await cluster.client.delete(NODES, "other")
+            await cluster.advance(1)
+        assert all([await cluster.node_of(name) for name in "uvw"])
+        assert len((await cluster.client.list(PODS)).items) == 6

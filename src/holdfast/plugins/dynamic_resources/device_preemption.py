@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from holdfast.api.devices import ClaimConsumer, ResourceClaim
+from holdfast.api.devices import ResourceClaim
 from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.allocated_devices import AllocatedDevices, allocated_results
 from holdfast.engine.disruption_budgets import DisruptionBudgets
@@ -161,7 +161,7 @@ class DevicePreemption:
         """Find the fewest and least important victims on a row; None if evictions do not help."""
         claims = self._freeable.of_row(row)
         users = {user.uid: user for one in claims for user in one.users}
-        if not users or not self._has_devices(row, claims, users):
+        if not claims or not self._has_devices(row, claims, users):
             return None
         if not self._passes_others(row, users):
             # Other pods of the node may have to go as well, for their resources.
@@ -181,7 +181,7 @@ class DevicePreemption:
             return only_devices or self._passes_others(row, victims)
 
         victims = _reprieve(order, fits_without)
-        if not victims or not self._passes_others(row, victims):
+        if not self._passes_others(row, victims):
             return None
         ordered = tuple(sorted(victims.values(), key=lambda pod: importance_key(pod, now)))
         count = sum(pod.uid in violating for pod in ordered)
@@ -241,31 +241,21 @@ class DevicePreemption:
         Their claims are deallocated a moment after they are gone; until then no other pod is
         evicted.
         """
-        view, claims = self._view, self._state.inventory.claims
+        view = self._view
         nominated = view.world.nominations.node_of(view.pod.uid)
         row = view.nodes.row_of.get(nominated or view.pod.pod.status.nominated_node_name)
-        if row is None or not self._state.lack_devices(np.array([row], np.intp))[0]:
+        if row is None:
             return False
-        node = view.nodes.nodes[row]
-        assert node is not None, f"row {row} is a node"
-        leaving = {
-            claim.uid: claim
-            for pool in self._state.inventory.node_pools.of(node)
-            for claim in claims.in_pool(pool.id)
-            if claim.status.reserved_for
-            and claims.in_flight(claim.uid) is None
-            and all(map(self._is_leaving, claim.status.reserved_for))
-        }
+        leaving = [one.claim for one in self._freeable.of_row(row) if not one.users]
         try:
-            return bool(leaving) and self._can_allocate(row, tuple(leaving.values()))
+            # Without them a device may be free, but for another pod that is nominated to the node.
+            return (
+                bool(leaving)
+                and not self._can_allocate(row, ())
+                and self._can_allocate(row, leaving)
+            )
         except _NoChecksLeft:
             return True
-
-    def _is_leaving(self, user: ClaimConsumer) -> bool:
-        entry = self._view.nodes.pod(user.uid)
-        if entry is None:
-            return user.resource == "pods" and not user.api_group
-        return entry[0].terminating
 
 
 def _reprieve(

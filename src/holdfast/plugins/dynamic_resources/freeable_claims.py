@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.devices import ResourceClaim
+from holdfast.api.devices import ClaimConsumer, ResourceClaim
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.ranked_pods import NO_POD_PRIORITY
@@ -23,7 +23,10 @@ from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, devi
 
 @dataclass(frozen=True, slots=True)
 class FreeableClaim:
-    """An allocated claim, and the pods that would have to be evicted to free its devices."""
+    """An allocated claim, and the pods that would have to be evicted to free its devices.
+
+    There are none if its users are gone or terminate: it is deallocated a moment after them.
+    """
 
     claim: ResourceClaim
     users: tuple[PodInfo, ...]
@@ -92,6 +95,8 @@ class FreeableClaims:
             return None
         if self._claims.in_flight(claim.uid) is not None:
             return None
+        if all(map(self._is_leaving, reserved_for)):
+            return FreeableClaim(claim, ())
         users = [self._view.nodes.pod(user.uid) for user in reserved_for]
         pods = tuple(
             user[0] for user in users if user is not None and is_lower(user[0], self._view)
@@ -103,6 +108,12 @@ class FreeableClaims:
             self.binding = True
             return None
         return FreeableClaim(claim, pods)
+
+    def _is_leaving(self, user: ClaimConsumer) -> bool:
+        entry = self._view.nodes.pod(user.uid)
+        if entry is None:
+            return user.resource == "pods" and not user.api_group
+        return entry[0].terminating
 
 
 def _uses_devices(nodes: NodeTable, inventory: Inventory, pod: PodInfo) -> int:
