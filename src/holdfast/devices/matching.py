@@ -117,9 +117,9 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator == "Exists"
 
 
-def tolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> bool:
+def tolerated(taints: Sequence[Taint], tolerations: tuple[Toleration, ...]) -> bool:
     """Return whether every NoSchedule and NoExecute taint is tolerated."""
-    return next(untolerated(taints, tolerations), None) is None
+    return not taints or next(untolerated(taints, tolerations), None) is None
 
 
 def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Iterator[Taint]:

@@ -264,7 +264,7 @@ def _allocated(claim: ResourceClaim) -> Json:
 
 
 def _extended_resource(state: DynamicResourcesState, name: str) -> Json:
-    """Return who serves an extended resource on which nodes, and how much of it is free."""
+    """Return what serves an extended resource on which nodes, and how much of it is free."""
     inventory, nodes = state.inventory, state.nodes
     device_class = inventory.device_class_for(name)
     assert device_class is not None, "a class serves the resource"
