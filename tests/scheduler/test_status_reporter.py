@@ -108,6 +108,22 @@ async def test_a_status_changed_by_another_client_is_written_again(scene):
     assert await cluster.why("p") == before
 
 
+async def test_a_status_that_is_retried_does_not_replace_a_newer_one(scene):
+    """The write of the first attempt fails after that of the second has succeeded."""
+    cluster, transport = scene
+    transport._inner.add(Fault("unavailable", method="PATCH", path="/pods/p/status", times=1))
+    await cluster.create(a_node("n", cpu="1"), a_pod("p", cpu="99"))
+    assert transport.patches == ["p"]
+    await cluster.create(a_node("m", cpu="1"))
+    cluster.components.scheduler.queue.activate(((await cluster.pod("p")).uid,))
+    await cluster.settle()
+    newest = await cluster.why("p")
+    assert newest.startswith("0/2 nodes are available")
+    await cluster.advance(1)
+    assert await cluster.why("p") == newest
+    assert transport.patches == ["p"] * 2
+
+
 async def test_a_failed_status_write_is_retried_with_the_newest_version(scene):
     cluster, transport = scene
     transport._inner.add(Fault("unavailable", method="PATCH", path="/pods/p/status", times=2))

@@ -7,6 +7,7 @@ import itertools
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api import reservation_status
@@ -55,6 +56,18 @@ def truncated_note(message: str) -> str:
     return data[: LONGEST_NOTE - 4].decode(errors="ignore") + " ..."
 
 
+@dataclass(slots=True)
+class _RunningWrites:
+    """The writes of one object that run or wait."""
+
+    count: int = 0
+    newest: int = -1
+    """Number of the newest one; it may have ended, while an older one still waits to be retried."""
+    status: ReportedStatus | None = None
+    has_ended: bool = False
+    """Whether the newest one has ended."""
+
+
 class StatusReporter:
     """Records events and writes statuses; a failed write never fails an attempt."""
 
@@ -63,8 +76,8 @@ class StatusReporter:
         self._recorder = recorder
         self._clock = clock
         self._numbers = itertools.count()
-        self._newest: dict[str, tuple[int, ReportedStatus | None]] = {}
-        """Number and status of the newest running write, by uid."""
+        self._running: dict[str, _RunningWrites] = {}
+        """The running writes by uid."""
         self._written: OrderedDict[str, tuple[str, ReportedStatus]] = OrderedDict()
         """Resource version and status of our last write to a pod, by uid."""
         self._slots = asyncio.Semaphore(MAX_WRITES)
@@ -152,9 +165,9 @@ class StatusReporter:
 
     def _already_reported(self, pod_info: PodInfo, reported: ReportedStatus) -> bool:
         """Tell whether this status is being written, or was written to a newer version."""
-        running = self._newest.get(pod_info.uid)
-        if running is not None:
-            return running[1] == reported
+        running = self._running.get(pod_info.uid)
+        if running is not None and not running.has_ended:
+            return running.status == reported
         version, written = self._written.get(pod_info.uid, ("", None))
         return written == reported and not _newer(pod_info.pod.metadata.resource_version, version)
 
@@ -188,20 +201,19 @@ class StatusReporter:
         object only the newest is sent.
         """
         number = next(self._numbers)
-        self._newest[pod_info.uid] = (number, reported)
+        running = self._running.setdefault(pod_info.uid, _RunningWrites())
+        running.count += 1
+        running.newest, running.status, running.has_ended = number, reported, False
         try:
             async with self._slots:
                 stored = await self._send(pod_info, body, kind, number)
             if stored is not None and reported is not None:
                 self._remember(pod_info.uid, stored.metadata.resource_version, reported)
         finally:
-            if self._superseded(pod_info.uid, number) is False:
-                del self._newest[pod_info.uid]
-
-    def _superseded(self, uid: str, number: int) -> bool | None:
-        """Tell whether a newer write of the object was started; None if no write is running."""
-        newest = self._newest.get(uid)
-        return None if newest is None else newest[0] != number
+            running.count -= 1
+            running.has_ended = running.has_ended or running.newest == number
+            if running.count == 0:
+                del self._running[pod_info.uid]
 
     def _remember(self, uid: str, version: str, reported: ReportedStatus) -> None:
         self._written.pop(uid, None)
@@ -217,7 +229,7 @@ class StatusReporter:
         seen: ScheduledObject = pod_info.pod
         retries = Retries(self._clock, tries=TRIES)
         while retries.any_left:
-            if self._superseded(pod_info.uid, number):
+            if self._running[pod_info.uid].newest != number:
                 return None
             guard = {"uid": seen.uid, "resourceVersion": seen.metadata.resource_version}
             guarded = {**body(seen.status.conditions), "metadata": guard}
