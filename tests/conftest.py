@@ -1,9 +1,11 @@
 """Options and hooks for all tests."""
 
 import gc
+import importlib
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,24 @@ def pytest_configure():
 def pytest_addoption(parser):
     """Add ``--record``, which writes the recorded answers again."""
     parser.addoption("--record", action="store_true", help="write the recorded answers again")
+
+
+def pytest_collection(session):
+    """Import the test modules in another order in each worker of a run of all tests.
+
+    pytest rewrites the assertions of a module at its first import and caches the result. In the
+    same order all workers would rewrite every module at the same time.
+    """
+    worker, config = os.environ.get("PYTEST_XDIST_WORKER", ""), session.config
+    if not worker or config.args != config.getini("testpaths"):
+        return
+    folder = Path(__file__).parent
+    paths = [path.relative_to(folder) for path in sorted(folder.glob("*/**/test_*.py"))]
+    paths = [path for path in paths if path.parts[0] != "parity"]
+    first = int(worker[2:]) * len(paths) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    for path in paths[first:] + paths[:first]:
+        with suppress(Exception, pytest.skip.Exception):  # the collection will report it
+            importlib.import_module(".".join(path.with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items):
