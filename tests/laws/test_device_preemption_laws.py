@@ -97,3 +97,17 @@ def test_victims_are_sufficient_and_each_is_necessary(seed):
     for kept in victims:
         others = [pod for pod in victims if pod is not kept]
         assert not fits(without(world, others), raw, result.nominated_node)
+
+
+def test_pods_may_come_and_go_between_two_preemptions():
+    """Cached columns of different sizes are compared: more pods, then another device class."""
+    world = a_random_cluster(random.Random(3))
+    world.upsert(typed(a_claim("wanted", count=4)))
+    raw = a_pod("x", priority=7, claims=uses("wanted"))
+    for round_ in range(4):
+        found = feasible(PROFILE, world.pod_info(typed(raw)), world, NOW)
+        assert isinstance(found, Rejection)
+        run_post_filter_plugins(PROFILE, found, world, NOW)
+        world.upsert(typed(a_device_class(f"other{round_}")))
+        for number in range(3):
+            world.upsert(typed(a_pod(f"more{round_}-{number}", node="n0", cpu="1m")))

@@ -66,11 +66,13 @@ class FreeableClaims:
         view, inventory = self._view, self._state.inventory
         ranked = view.nodes.ranked_pods()
         read = partial(_uses_devices, view.nodes, inventory)
-        uses = ranked.values_of("devices", read, view.nodes.epochs["classes"]).columns()[:, rows]
-        priority = ranked.priority.columns()[: len(uses), rows]
-        lowest: NDArray[np.int64] = np.where(uses, priority, NO_POD_PRIORITY).min(
-            axis=0, initial=NO_POD_PRIORITY
-        )
+        uses = ranked.values_of("devices", read, view.nodes.epochs["classes"]).columns()
+        priority = ranked.priority.columns()
+        # Both have empty ranks at the end, but not equally many.
+        ranks = min(len(uses), len(priority))
+        lowest: NDArray[np.int64] = np.where(
+            uses[:ranks, rows], priority[:ranks, rows], NO_POD_PRIORITY
+        ).min(axis=0, initial=NO_POD_PRIORITY)
         for i, row in enumerate(rows.tolist()):
             # Devices that several nodes can reach may be used by pods of other nodes.
             shared = inventory.node_pools.by_sharing(view.nodes.nodes[row])[1]
