@@ -113,6 +113,7 @@ BAD_STATUSES = {
     "long device": status(result(device=LABEL)),
     "share of wrong length": status(result(shareID="x")),
     "no uuid": status(result(shareID=SHARE.replace("b", "x"))),
+    "share of other characters": status(result(shareID="é\u202e")),
     "share in upper case": status(result(shareID=SHARE.upper())),
     "share in braces": status(result(shareID="{" + SHARE + "}")),
     "share without dashes": status(result(shareID=SHARE.replace("-", ""))),

@@ -76,6 +76,7 @@ BAD_SLICES = {
     "long name": slice_of(name=SUBDOMAIN),
     "no driver": slice_of(driver=""),
     "bad driver": slice_of(driver="a_b"),
+    "driver that turns the text around": slice_of(driver="a\u202e"),
     "long driver": slice_of(driver="d" * 64),
     "no pool": slice_of(without=("pool",)),
     "no pool name": pool(name=""),

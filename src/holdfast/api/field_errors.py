@@ -116,4 +116,4 @@ def _go_escaped(sign: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    return go_quoted(value) if isinstance(value, str) else msgspec.json.encode(value).decode()

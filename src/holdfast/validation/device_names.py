@@ -118,7 +118,7 @@ def check_share_id(text: str, path: str) -> Iterator[Cause]:
 
 def _uuid_error(text: str) -> str:
     """Return why a text is no UUID in any of its spellings, or ""."""
-    match len(text):
+    match _size(text):
         case 36:
             plain = text
         case 45:
