@@ -59,10 +59,16 @@ def device_lines(answer: Json) -> list[str]:
         lines.append(f"  {len(left):>5}  {words}: {join_names(left)}")
     if details["oldClaim"]:
         lines.append(f"  claim {details['oldClaim']} of an earlier attempt has to be deleted first")
-    if details["examinedNodes"] < details["rejectedNodes"]:
-        counts = f"{details['examinedNodes']} of {details['rejectedNodes']} nodes"
-        lines.append(f"  devices were examined on {counts}; the other nodes were not")
-    return lines
+    return [*lines, *_examined(details)]
+
+
+def _examined(details: Json) -> Iterable[str]:
+    """Format how many nodes were examined, if that were not all of them, with all devices."""
+    rejected, examined = details["rejectedNodes"], details["examinedNodes"]
+    partly = details["partlyExaminedNodes"]
+    if examined < rejected or partly:
+        words = f"  devices were examined on {examined} of {rejected} nodes"
+        yield words + (f", and not all of them on {partly} nodes" if partly else "")
 
 
 def _request(request: Json, alternative: Json) -> list[str]:

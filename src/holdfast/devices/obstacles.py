@@ -112,12 +112,12 @@ def find_obstacles(
         search = allocator.new_search(_RecordingSearch, node, pools, allocated_devices, steps)
     except AllocationError as failure:
         return NodeObstacles(allocator.requests[0], pools=faulty, error=failure.message)
-    error, complete = "", True
+    error = ""
     try:
         if search.finds_devices():
             return None
     except SearchTimeout:
-        complete = False
+        pass  # what was recorded until then is returned
     except AllocationError as failure:
         error = failure.message
     return NodeObstacles(
@@ -127,7 +127,7 @@ def find_obstacles(
         faulty,
         error,
         search.tries,
-        complete,
+        search.has_tries_left,
     )
 
 
@@ -154,6 +154,11 @@ class _RecordingSearch(DeviceSearch):
         """How many devices were tried."""
         return self._tries
 
+    @property
+    def has_tries_left(self) -> bool:
+        """Whether fewer devices were tried than the limit allows."""
+        return not self._most_tries or self._tries < self._most_tries
+
     def finds_devices(self) -> bool:
         """Run the search and return whether it found devices for all requests."""
         self.reached, self.found, self._rejected = 0, Counter(), {}
@@ -169,8 +174,9 @@ class _RecordingSearch(DeviceSearch):
         for alternative in self._requests[self.reached].alternatives:
             for pool, candidate in self._candidates:
                 rejected = self._rejected.get((alternative.index, candidate.id))
-                if rejected is None and not self.found[alternative.index]:
+                if rejected is None and not self.found[alternative.index] and self.has_tries_left:
                     # The search has not tried it: in mode All, or after an error.
+                    self._tries += 1
                     rejected = self._reject(alternative, pool, candidate)
                 if rejected is not None and rejected.obstacles:
                     yield rejected

@@ -38,7 +38,7 @@ from holdfast.plugins.dynamic_resources.state import (
     UnallocatedClaims,
 )
 
-MAX_TRIES, MAX_TRIES_A_NODE = 50_000, 1_000
+MAX_TRIES, MAX_TRIES_A_NODE = 30_000, 1_000
 """About a second for all nodes; the search on a node may be cut short, and has its reasons then."""
 NO_DEVICE = Obstacle(ObstacleKind.NO_DEVICE, "no device is published for the node")
 TOO_FEW = Obstacle(ObstacleKind.TOO_FEW, "the node has too few devices that match")
@@ -54,6 +54,7 @@ def explain_rows(state: DynamicResourcesState, rows: Rows) -> Json:
     return {
         "rejectedNodes": len(lacking),
         "examinedNodes": examined,
+        "partlyExaminedNodes": explanation.partly_examined,
         "requests": explanation.requests(),
         "errors": explanation.errors(),
         "allocatedClaims": _allocated_claims(state, bool((codes == UNAVAILABLE).any())),
@@ -94,6 +95,8 @@ class _Explanation:
     def __init__(self, state: DynamicResourcesState) -> None:
         self._state = state
         self._tries = 0
+        self.partly_examined = 0
+        """The number of nodes on which the limit was reached before all devices were tried."""
         self._nodes: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._alternatives: dict[tuple[str, str], dict[str, _AlternativeObstacles]] = {}
         self._errors: dict[str, list[str]] = defaultdict(list)
@@ -116,6 +119,7 @@ class _Explanation:
         )
         if obstacles is not None:
             self._tries += obstacles.tries + 10  # also nodes without devices take time
+            self.partly_examined += not obstacles.complete
             self._add(node.name, obstacles, unallocated)
         return True
 
