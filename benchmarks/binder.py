@@ -1,10 +1,11 @@
 """Bind pods without any decision: the most that a scheduler could write to this control plane.
 
-    python benchmarks/binder.py --kubeconfig FILE [--events] [--watch] [--concurrency 64]
+    python benchmarks/binder.py --kubeconfig FILE [--events] [--watch] [--devices CASE]
 
 Lists nodes and pods once and encodes every request, then binds pod after pod to node after node.
 With ``--events`` it also writes one event for each pod, as every scheduler does. With ``--watch``
-it reads a watch of all pods meanwhile, as every scheduler must. It decodes no response.
+it reads a watch of all pods meanwhile, as every scheduler must. With ``--devices`` it also sends
+the requests that pods with claims or extended resources need. It decodes no response.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from holdfast.client.event_body import event_body, event_name, with_count
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.client.transport import Request
+from real_devices import DEVICE_CASES, writes
 
 NAME = "binder"
 
@@ -34,6 +36,7 @@ async def main() -> None:
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--events", action="store_true")
     parser.add_argument("--watch", action="store_true")
+    parser.add_argument("--devices", choices=DEVICE_CASES)
     parser.add_argument("--concurrency", type=int, default=64)
     args = parser.parse_args()
     client = Client(HttpTransport(await load(args.kubeconfig)), NAME)
@@ -41,7 +44,12 @@ async def main() -> None:
     listed = await client.list(PODS, "default")
     pods = listed.items
     requests = [
-        (PODS.path("default", pod.name, "binding"), binding(pod, node), event(pod, node, number))
+        (
+            writes(args.devices, pod, node, number) if args.devices else [],
+            PODS.path("default", pod.name, "binding"),
+            binding(pod, node),
+            event(pod, node, number),
+        )
         for number, pod in enumerate(pods)
         for node in [nodes[number % len(nodes)]]
     ]
@@ -50,7 +58,9 @@ async def main() -> None:
     gc.disable()
 
     async def bind() -> None:
-        for path, body, written_event in waiting:
+        for before, path, body, written_event in waiting:
+            for request in before:
+                await client.write(*request)
             await client.write("POST", path, body)
             if args.events:
                 await client.write("POST", events, written_event)

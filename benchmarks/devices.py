@@ -34,6 +34,7 @@ from holdfast.testing import a_claim, a_device, a_device_class, a_pod, a_slice, 
 
 Raw = dict[str, Any]
 DRIVER, RESOURCE, NETWORK = "gpu.example.com", "example.com/gpu", "net.example.com"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 NETWORKS = 8
 CARDS, CLAIMS, PODS = 8, 10_000, 1000
 MAX_SECONDS = 5.0
@@ -43,7 +44,7 @@ PROFILE = default_profiles()["default-scheduler"]
 
 def _plain(node: str) -> list[Raw]:
     cards = [
-        a_device(f"gpu-{i}", attributes={"numa": i // 4, "uuid": f"{node}-{i}"})
+        a_device(f"gpu-{i}", attributes={PCIE_ROOT: f"pci0000:0{i // 4}", "uuid": f"{node}-{i}"})
         for i in range(CARDS)
     ]
     return [a_slice(f"{node}-gpu", node=node, devices=cards)]
@@ -112,9 +113,9 @@ class Case:
 CASES = {
     "counts": Case("one device", _plain),
     "constraints": Case(
-        "two devices of one NUMA node",
+        "two devices of one PCIe root",
         _plain,
-        {"count": 2, "constraints": [{"matchAttribute": f"{DRIVER}/numa"}]},
+        {"count": 2, "constraints": [{"matchAttribute": PCIE_ROOT}]},
     ),
     "counters": Case("half of a card", _partitioned, {"selectors": [HALF]}),
     "capacity": Case(
@@ -125,16 +126,31 @@ CASES = {
 }
 
 
-def _allocated(i: int, node: str) -> Raw:
-    """A claim that has one card of a node; cards are filled node by node."""
-    device = {"request": "req-0", "driver": DRIVER, "pool": node, "device": f"gpu-{i % CARDS}"}
+def an_allocation(node: str, *devices: Raw) -> Raw:
+    """Return the allocation of devices of a node."""
     selector = {
         "nodeSelectorTerms": [
             {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
         ]
     }
-    status = {"allocation": {"devices": {"results": [device]}, "nodeSelector": selector}}
+    return {"devices": {"results": list(devices)}, "nodeSelector": selector}
+
+
+def a_result(node: str, i: int, **more: Any) -> Raw:
+    """Return the result for one card of a node."""
+    card = {"request": "req-0", "driver": DRIVER, "pool": node, "device": f"gpu-{i % CARDS}"}
+    return card | more
+
+
+def _allocated(i: int, node: str) -> Raw:
+    """A claim that has one card of a node; cards are filled node by node."""
+    status = {"allocation": an_allocation(node, a_result(node, i))}
     return a_claim(f"old{i}", status=status, metadata={"uid": f"uid-old{i}"})
+
+
+def cards_in_use(claims: int, nodes: int) -> int:
+    """Return how many of these claims are allocated: as many as a quarter of the cards."""
+    return min(claims, nodes * CARDS) // 4
 
 
 def a_cluster_with_devices(name: str, nodes: int, claims: int) -> World:
@@ -145,7 +161,7 @@ def a_cluster_with_devices(name: str, nodes: int, claims: int) -> World:
     for node in world.nodes.names:
         for raw in case.slices(node):
             world.upsert(typed(raw))
-    allocated = min(claims, nodes * CARDS) // 4
+    allocated = cards_in_use(claims, nodes)
     for i in range(claims):
         if i < allocated:
             # The first device of a partitioned card is the whole of it.
@@ -160,13 +176,10 @@ def a_cluster_with_devices(name: str, nodes: int, claims: int) -> World:
 def a_pod_of(case: Case, number: int) -> Raw:
     """Return a pod that uses the claim of its number, or an extended resource."""
     more: Raw = {"cpu": "100m", "memory": "128Mi", "labels": {"app": "web"}}
-    if not case.resource:
-        claims = [{"name": "d", "resourceClaimName": f"c{number}"}]
-        return a_pod(f"p{number}", claims=claims, **more)
-    pod = a_pod(f"p{number}", **more)
-    for part in ("requests", "limits"):
-        pod["spec"]["containers"][0]["resources"].setdefault(part, {})[RESOURCE] = "1"
-    return pod
+    if case.resource:
+        return a_pod(f"p{number}", requests={RESOURCE: "1"}, **more)
+    claims = [{"name": "d", "resourceClaimName": f"c{number}"}]
+    return a_pod(f"p{number}", claims=claims, **more)
 
 
 def waiting(name: str, nodes: int, claims: int, pods: int) -> tuple[World, list[PodInfo]]:

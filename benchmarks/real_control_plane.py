@@ -6,7 +6,9 @@ Every run has a fresh control plane. Nodes and pods are created first, then the 
 started; an observer watches binds and events, and the time is measured from the first bind to the
 last bind or event. Runs alternate between the schedulers, so that other load affects all of them;
 figures are comparable only as ratios within one table. CPU time is counted over the same span,
-without the start. *Owners* are pods with 1,000 reservations, which only Holdfast supports.
+without the start. *Owners* are pods with 1,000 reservations, which only Holdfast supports. Pods of
+the cases of ``devices.py`` use devices; their limit is a program that sends the same requests. A
+decision is the mean of ``scheduler_scheduling_algorithm_duration_seconds``, in elapsed time.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ import argparse
 import asyncio
 import json
 import os
+import ssl
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,12 +31,13 @@ from pathlib import Path
 import yaml
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+sys.path.append(str(HERE.parent / "tests"))
 
 from holdfast.client.client import Client  # noqa: E402
 from holdfast.client.http import HttpTransport  # noqa: E402
 from holdfast.client.kubeconfig import load  # noqa: E402
-from real.control_plane import ControlPlane, program  # noqa: E402
+from real.control_plane import ControlPlane, free_port, program  # noqa: E402
+from real_devices import DEVICE_CASES  # noqa: E402
 from real_load import (  # noqa: E402
     WORKLOADS,
     Observer,
@@ -45,7 +50,7 @@ Command = list[str]
 TIMEOUT_SECONDS = 900.0
 
 
-def kube_scheduler(plane: ControlPlane) -> Command:
+def kube_scheduler(plane: ControlPlane, _case: str, port: int) -> Command:
     """kube-scheduler without client-side limits on its requests."""
     config = plane.directory / "kube-scheduler.yaml"
     connection = {"kubeconfig": str(plane.kubeconfig), "qps": 10_000, "burst": 10_000}
@@ -55,31 +60,34 @@ def kube_scheduler(plane: ControlPlane) -> Command:
             "clientConnection": connection, "leaderElection": {"leaderElect": False},
         })
     )  # fmt: skip
-    return [str(program("kube-scheduler")), "--config", str(config), "--secure-port", "0"]
+    flags = ["--secure-port", str(port), "--cert-dir", str(plane.directory / "scheduler-certs")]
+    allowed = "--authorization-always-allow-paths=/metrics"
+    return [str(program("kube-scheduler")), "--config", str(config), *flags, allowed]
 
 
-def holdfast(plane: ControlPlane) -> Command:
+def holdfast(plane: ControlPlane, _case: str, port: int) -> Command:
     """Holdfast, as a user starts it."""
-    flags = ["--kubeconfig", str(plane.kubeconfig), "--no-leader-elect", "--health-port", "0"]
+    flags = ["--kubeconfig", str(plane.kubeconfig), "--no-leader-elect"]
+    flags += ["--health-port", str(port)]
     return [sys.executable, "-m", "holdfast", "scheduler", *flags]
 
 
-def binder(plane: ControlPlane) -> Command:
+def binder(plane: ControlPlane, *_: object) -> Command:
     """The plain binder: binds only."""
     return [sys.executable, str(HERE / "binder.py"), "--kubeconfig", str(plane.kubeconfig)]
 
 
-def binder_with_events(plane: ControlPlane) -> Command:
+def binder_with_events(plane: ControlPlane, case: str, *_: object) -> Command:
     """The plain binder with one event per bind: the least that a scheduler writes."""
-    return [*binder(plane), "--events"]
+    return [*binder(plane), "--events", *(["--devices", case] if case in DEVICE_CASES else [])]
 
 
-def binder_with_watch(plane: ControlPlane) -> Command:
+def binder_with_watch(plane: ControlPlane, case: str, *_: object) -> Command:
     """The plain binder with events and a watch of pods: the least that a scheduler does."""
-    return [*binder_with_events(plane), "--watch"]
+    return [*binder_with_events(plane, case), "--watch"]
 
 
-COMPETITORS: dict[str, Callable[[ControlPlane], Command]] = {
+COMPETITORS: dict[str, Callable[[ControlPlane, str, int], Command]] = {
     "kube-scheduler": kube_scheduler,
     "binds alone": binder,
     "binds + events": binder_with_events,
@@ -101,6 +109,7 @@ class Figures:
     cpu_ms: float
     server_cpu_ms: float
     peak_mib: float
+    decision_ms: float | None = None
 
     @property
     def rate(self) -> float:
@@ -128,9 +137,9 @@ async def run(case: str, who: str, nodes: int, pods: int) -> Figures:
 async def timed(case: str, who: str, plane: ControlPlane, client: Client, pods: int) -> Figures:
     observer = Observer(client, pods, 0 if who == "binds alone" else pods)
     await observer.start()
-    log = plane.directory / "scheduler.log"
+    log, port = plane.directory / "scheduler.log", free_port()
     with log.open("wb") as out:
-        process = subprocess.Popen(COMPETITORS[who](plane), stdout=out, stderr=out)
+        process = subprocess.Popen(COMPETITORS[who](plane, case, port), stdout=out, stderr=out)
     servers = [server.pid for server in plane.processes]
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -144,6 +153,7 @@ async def timed(case: str, who: str, plane: ControlPlane, client: Client, pods: 
                     cpu, peak = cpu_seconds(process.pid), peak_mebibytes(process.pid)
             await watch
         spent = sum(map(cpu_seconds, servers)) - servers_before
+        decision = None if who in LIMITS else mean_decision_ms(port, https=who != "holdfast")
     except TimeoutError:
         raise SystemExit(
             f"{who}, {case}: {len(observer.binds.names)} of {pods} bound\n{log.read_text()[-3000:]}"
@@ -154,8 +164,26 @@ async def timed(case: str, who: str, plane: ControlPlane, client: Client, pods: 
             process.wait(60)
     return Figures(
         case, who, observer.seconds, pods, len(observer.events.names),
-        1000 * (cpu - before) / pods, 1000 * spent / pods, peak,
+        1000 * (cpu - before) / pods, 1000 * spent / pods, peak, decision,
     )  # fmt: skip
+
+
+def mean_decision_ms(port: int, *, https: bool) -> float:
+    """Read from a scheduler's metrics how long a scheduling algorithm took on average."""
+    without_checks = ssl._create_unverified_context() if https else None
+    address = f"http{'s' if https else ''}://127.0.0.1:{port}/metrics"
+    with urllib.request.urlopen(address, context=without_checks, timeout=30) as page:
+        text = page.read().decode()
+    name = "scheduler_scheduling_algorithm_duration_seconds"
+    total, count = (
+        float(
+            next(line for line in text.splitlines() if line.startswith(f"{name}_{part}")).split()[
+                -1
+            ]
+        )
+        for part in ("sum", "count")
+    )
+    return 1000 * total / count
 
 
 def show(results: list[Figures]) -> None:
@@ -164,6 +192,7 @@ def show(results: list[Figures]) -> None:
     print(
         f"\n{'case':14} {'name':15} {'pods/s':>8} {'x kube':>7} {'of limit':>9} {'of basic':>9}"
         f" {'CPU ms/pod':>11} {'x kube':>7} {'server ms':>10} {'peak MiB':>9} {'events':>7}"
+        f" {'decision ms':>12} {'x kube':>7}"
     )
     rates = {
         (case, who): statistics.median(r.rate for r in results if (r.case, r.who) == (case, who))
@@ -175,14 +204,22 @@ def show(results: list[Figures]) -> None:
         mine = [r for r in results if (r.case, r.who) == (case, who)]
         kube = [r for r in results if (r.case, r.who) == (case, "kube-scheduler")]
         cpu = statistics.median(r.cpu_ms for r in mine)
+        limit = rates.get((case, LIMITS[1])) or rates.get(("basic", LIMITS[1]))
+        decision, of_kube = _median_decision(mine), _median_decision(kube)
         print(
             f"{case:14} {who:15} {rate:8.0f} {_part(rate, rates.get((case, 'kube-scheduler')))}"
-            f"{_part(rate, rates.get((case, LIMITS[1])), '%', 10)}"
+            f"{_part(rate, limit, '%', 10)}"
             f"{_part(rate, rates.get(('basic', who)), '%', 10)} {cpu:11.2f} "
             f"{_part(cpu, statistics.median(r.cpu_ms for r in kube) if kube else None)}"
             f" {statistics.median(r.server_cpu_ms for r in mine):10.2f}"
             f" {max(r.peak_mib for r in mine):9.0f} {min(r.events for r in mine):7}"
+            f" {decision or 0:12.3f} {_part(of_kube or 0, decision)}"
         )
+
+
+def _median_decision(found: list[Figures]) -> float | None:
+    times = [r.decision_ms for r in found if r.decision_ms is not None]
+    return statistics.median(times) if times else None
 
 
 def _part(value: float, whole: float | None, unit: str = "", width: int = 7) -> str:
@@ -216,9 +253,11 @@ async def main() -> None:
     results: list[Figures] = []
     for number in range(args.rounds):
         for case in args.case:
-            # The limit does not depend on the case: measure it once.
+            # The limit depends on the case only if pods use devices: else measure it once.
             for who in args.who:
-                if who in LIMITS and case != args.case[0]:
+                if case in DEVICE_CASES and who in (LIMITS[0], LIMITS[2]):
+                    continue
+                if who in LIMITS and case != args.case[0] and case not in DEVICE_CASES:
                     continue
                 if case == "owners" and who == "kube-scheduler":
                     continue

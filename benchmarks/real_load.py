@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import real_devices
 from holdfast.api.scheme import EVENTS, NODES, PODS, RESERVATIONS
 from holdfast.client.client import Client
 from holdfast.client.transport import Request
 from holdfast.testing import a_node, a_pod, a_reservation
+from real_devices import DEVICE_CASES
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
@@ -40,6 +42,7 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "spread": {"topology_spread_constraints": [SPREAD]},
     "preferred": {"affinity": {"podAffinity": PREFERRED}},
     "owners": {},
+    **{case: {} for case in DEVICE_CASES},
 }
 """Constraints of the pods by case; *owners* are basic pods that own reservations."""
 RESERVED = 1000
@@ -75,11 +78,26 @@ async def reserve(client: Client, number: int, node_count: int) -> None:
 
 
 async def fill(client: Client, workload: str, node_count: int, pod_count: int) -> None:
-    """Create nodes, reservations on them, then pods."""
+    """Create nodes, reservations or devices on them, then pods."""
     await _at_once(nodes(node_count), lambda raw: client.create(NODES, raw))
+    if workload in DEVICE_CASES:
+        await _fill_with_devices(client, workload, node_count, pod_count)
+        return
     if workload == "owners":
         await _at_once(range(RESERVED), lambda number: reserve(client, number, node_count))
     await _at_once(pods(workload, pod_count), lambda raw: client.create(PODS, raw, "default"))
+
+
+async def _fill_with_devices(client: Client, case: str, node_count: int, pod_count: int) -> None:
+    await real_devices.create_classes(client)
+    names = [raw["metadata"]["name"] for raw in nodes(node_count)]
+    await _at_once(names, lambda name: real_devices.create_slices(client, case, name))
+    old = range(real_devices.OLD_CLAIMS)
+    await _at_once(old, lambda i: real_devices.create_old_claim(client, i, node_count))
+    if not real_devices.CASES[case].resource:
+        await _at_once(range(pod_count), lambda i: real_devices.create_claim(client, case, i))
+    made = real_devices.pods(case, pod_count)
+    await _at_once(made, lambda raw: client.create(PODS, raw, "default"))
 
 
 async def _at_once(items: Iterable[Any], do: Callable[[Any], Awaitable[Any]]) -> None:

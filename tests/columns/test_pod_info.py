@@ -72,3 +72,9 @@ def test_only_a_status_that_differs_from_the_spec_counts(status, wanted):
 
 def test_an_amount_above_64_bits_has_its_own_spec_key():
     assert spec_key(requests={"cpu": 10**30}) != spec_key(requests={"cpu": 10**31})
+
+
+def test_pods_with_claims_of_their_own_have_one_spec_key():
+    one, two = ([{"name": "d", "resourceClaimName": name}] for name in ("a", "b"))
+    assert spec_key(claims=one) == spec_key(claims=two) != spec_key()
+    assert spec_key(claims=one) != spec_key(claims=[*one, {"name": "e", "resourceClaimName": "b"}])

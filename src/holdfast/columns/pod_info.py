@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.api.pod import Affinity, Container, Pod, PodSpec, ResourceRequirements, Volume
+from holdfast.api.pod import (
+    Affinity,
+    Container,
+    Pod,
+    PodResourceClaim,
+    PodSpec,
+    ResourceRequirements,
+    Volume,
+)
 from holdfast.api.requests import pod_request, request_nanos, round_up_nanos
 from holdfast.columns.affinity_terms import NO_TERMS, AffinityTerms, read_affinity_terms
 from holdfast.columns.amounts import MAX_AMOUNT, RequestedAmounts
@@ -153,8 +161,9 @@ def _spec_key(pod: Pod) -> bytes:
     """
     spec = pod.spec
     volumes = _deciding_volumes(spec)
-    if spec.node_name or len(volumes) < len(spec.volumes):
-        spec = msgspec.structs.replace(spec, node_name="", volumes=volumes)
+    if spec.node_name or len(volumes) < len(spec.volumes) or spec.resource_claims:
+        claims = _without_claim_names(spec)
+        spec = msgspec.structs.replace(spec, node_name="", volumes=volumes, resource_claims=claims)
     return _encode(spec) + _identity(pod, volumes)
 
 
@@ -166,6 +175,7 @@ def _spec_key_without_requests(pod: Pod) -> bytes:
         spec,
         node_name="",
         volumes=volumes,
+        resource_claims=_without_claim_names(spec),
         containers=_without_amounts(spec.containers),
         init_containers=_without_amounts(spec.init_containers),
         resources=None,
@@ -194,6 +204,14 @@ def _deciding_volumes(spec: PodSpec) -> tuple[Volume, ...]:
     if not spec.volumes:
         return ()
     return tuple([volume for volume in spec.volumes if volume != Volume(name=volume.name)])
+
+
+def _without_claim_names(spec: PodSpec) -> tuple[PodResourceClaim, ...]:
+    """Leave out which claims a pod uses: that is read for every pod, and differs from pod to pod.
+
+    With the names, pods that use a claim of their own each would be of one class each.
+    """
+    return tuple([PodResourceClaim(name=entry.name) for entry in spec.resource_claims])
 
 
 def _read_spec(pod: Pod, resources: ResourceNames, spec_key: bytes) -> _SpecInfo:

@@ -64,11 +64,13 @@ class Claims:
         known = self._by_key.get(claim.key)
         if claim.uid in self._deleted or (known is not None and _older(claim, known)):
             return False
+        if known is not None and _allocates_the_same(known, claim):
+            # Most updates concern no devices, so no results of nodes are invalidated.
+            self._store(claim)
+            return True
         if known is not None:
             self._drop(known)
-        self._by_key[claim.key] = claim
-        for pool in _pools(claim):
-            self._in_pool.setdefault(pool, {})[claim.key] = claim
+        self._store(claim)
         if owner := _extended_claim_owner(claim):
             self._extended.setdefault(owner, set()).add(claim.key)
             if claim.status.allocation is not None:
@@ -105,8 +107,11 @@ class Claims:
         claim = self._in_flight.pop(uid, None)
         if claim is None:
             return False
+        stored = self._stored(claim)
+        if stored is not None and _allocates_the_same(claim, stored):
+            return True
         self._release(claim)
-        if (stored := self._stored(claim)) is not None:
+        if stored is not None:
             self._hold(stored)
         return True
 
@@ -119,6 +124,11 @@ class Claims:
         copy._deleted = self._deleted.copy()
         copy.allocated_devices = self.allocated_devices.copy()
         return copy
+
+    def _store(self, claim: ResourceClaim) -> None:
+        self._by_key[claim.key] = claim
+        for pool in _pools(claim):
+            self._in_pool.setdefault(pool, {})[claim.key] = claim
 
     def _stored(self, claim: ResourceClaim) -> ResourceClaim | None:
         stored = self._by_key.get(claim.key)
@@ -167,6 +177,20 @@ def _extended_claim_owner(claim: ResourceClaim) -> str:
     if claim.metadata.annotations.get(EXTENDED_CLAIM) != "true":
         return ""
     return next((o.uid for o in claim.metadata.owner_references if o.controller), "")
+
+
+def _allocates_the_same(known: ResourceClaim, claim: ResourceClaim) -> bool:
+    """Return whether two versions of a claim have the same devices, and the same owner."""
+    if known.uid != claim.uid or _extended_claim_owner(known) != _extended_claim_owner(claim):
+        return False
+    return _held(known) == _held(claim)
+
+
+def _held(claim: ResourceClaim) -> list[tuple[object, ...]]:
+    return [
+        (r.driver, r.pool, r.device, r.share_id, r.consumed_capacity)
+        for r in allocated_results(claim)
+    ]
 
 
 def _older(claim: ResourceClaim, known: ResourceClaim) -> bool:

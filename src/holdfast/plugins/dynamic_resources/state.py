@@ -147,11 +147,9 @@ class DynamicResourcesState:
         if self.old_extended_claim is not None:
             return np.full(len(rows), OLD_EXTENDED_CLAIM, np.int8)
         codes = np.zeros(len(rows), np.int8)
-        device_served = self._device_served(rows)
-        for bits in np.unique(device_served):
-            some = (device_served == bits).nonzero()[0]
-            unallocated = self.unallocated_for(int(bits))
-            codes[some] = unallocated.codes(rows[some], self._first_of(int(bits)))
+        for bits, some in self._by_device_served(rows):
+            unallocated = self.unallocated_for(bits)
+            codes[some] = unallocated.codes(rows[some], self._first_of(bits))
         found = codes == FITS
         for number, claim in enumerate(self.claims):
             if claim.status.allocation is not None:
@@ -186,7 +184,7 @@ class DynamicResourcesState:
         """Search rows as ``codes`` would, with pauses in which the world may change."""
         if self.old_extended_claim is not None:
             return
-        for bits in np.unique(self._device_served(self.nodes.rows)).tolist():
+        for bits, _ in self._by_device_served(self.nodes.rows):
             results = self.unallocated_for(bits).results
             if results is not None:
                 some = partial(self._rows_of, bits, rows)
@@ -249,10 +247,8 @@ class DynamicResourcesState:
         if not self.pending and not self.extended:
             return np.zeros(len(rows))
         scores = np.full(len(rows), float(sum(_score(claim) for claim in self.claims)))
-        device_served = self._device_served(rows)
-        for bits in np.unique(device_served):
-            some = device_served == bits
-            results = self.unallocated_for(int(bits)).results
+        for bits, some in self._by_device_served(rows):
+            results = self.unallocated_for(bits).results
             if results is not None:
                 results.codes(rows[some])
                 scores[some] += results.scores(rows[some])
@@ -304,6 +300,18 @@ class DynamicResourcesState:
         """Return whether a node has a resource of its own, so that no devices serve it there."""
         resource, allocatable = self.nodes.resources.id(name), self.nodes.allocatable
         return resource < len(allocatable) and bool(allocatable[resource, row] > 0)
+
+    def _by_device_served(self, rows: Rows) -> Iterator[tuple[int, slice | Rows]]:
+        """Yield each bit set of ``_device_served`` with the positions of its rows."""
+        if not self.extended:
+            yield 0, slice(None)
+            return
+        device_served = self._device_served(rows)
+        if len(rows) and (device_served == device_served[0]).all():
+            yield int(device_served[0]), slice(None)
+            return
+        for bits in np.unique(device_served).tolist():
+            yield bits, (device_served == bits).nonzero()[0]
 
     def _device_served(self, rows: Rows) -> NDArray[np.int64]:
         """Return a bit set a row: the extended resources that its devices must serve."""

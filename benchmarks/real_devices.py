@@ -1,0 +1,86 @@
+"""Devices, claims and pods that use them, for the benchmark on a real control plane.
+
+The cases are those of ``devices.py``. ``writes`` are the requests that a scheduler sends for such a
+pod before it binds it: the binder sends the same ones without a decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+import devices
+from devices import CASES, RESOURCE, a_pod_of, a_result, an_allocation, cards_in_use
+from holdfast.api.pod import Pod
+from holdfast.api.scheme import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from holdfast.client.client import Client
+from holdfast.framework.plugin import MERGE_PATCH
+from holdfast.testing import a_claim, a_device_class
+
+DEVICE_CASES = ("counts", "constraints", "counters", "capacity", "resources")
+OLD_CLAIMS = 10_000
+"""Claims that exist beside those of the pods; some of them are allocated."""
+FINALIZER = "resource.kubernetes.io/delete-protection"
+Write = tuple[str, str, bytes, str]
+"""Method, path, body and content type of a request."""
+
+
+async def create_classes(client: Client) -> None:
+    await client.create(DEVICE_CLASSES, a_device_class("gpu", extendedResourceName=RESOURCE))
+
+
+async def create_slices(client: Client, case: str, node: str) -> None:
+    for raw in CASES[case].slices(node):
+        await client.create(RESOURCE_SLICES, raw)
+
+
+async def create_old_claim(client: Client, number: int, nodes: int) -> None:
+    """Create a claim, and allocate it to a card of a node if it is one of the first."""
+    name = f"old{number}"
+    await client.create(RESOURCE_CLAIMS, a_claim(name), "default")
+    if number < cards_in_use(OLD_CLAIMS, nodes):
+        node = f"node-{(4 * number // devices.CARDS) % nodes:05}"
+        status = {"allocation": an_allocation(node, a_result(node, number))}
+        await client.patch(
+            RESOURCE_CLAIMS, name, {"status": status}, "default", subresource="status"
+        )
+
+
+async def create_claim(client: Client, case: str, number: int) -> None:
+    """Create the claim of a pod."""
+    await client.create(RESOURCE_CLAIMS, a_claim(f"c{number}", **CASES[case].claim), "default")
+
+
+def pods(case: str, count: int) -> Iterable[dict[str, Any]]:
+    """Return pods that use a claim each, or an extended resource."""
+    return (a_pod_of(CASES[case], number) for number in range(count))
+
+
+def writes(case: str, pod: Pod, node: str, number: int) -> list[Write]:
+    """Return the requests before the bind: expected node, claims, and the status of the pod."""
+    status = PODS.path("default", pod.name, "status")
+    found = [_patch(status, {"status": {"nominatedNodeName": node}})]
+    claim, resource = f"c{pod.name[1:]}", CASES[case].resource
+    claims = RESOURCE_CLAIMS.path("default")
+    if resource:
+        claim = f"{pod.name}-extended-resources"
+        created = a_claim(claim, metadata={"finalizers": [FINALIZER]})
+        found.append(("POST", claims, msgspec.json.encode(created), "application/json"))
+    else:
+        found.append(_patch(f"{claims}/{claim}", {"metadata": {"finalizers": [FINALIZER]}}))
+    consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+    allocation = an_allocation(node, a_result(node, number))
+    change = {"status": {"allocation": allocation, "reservedFor": [consumer]}}
+    found.append(_patch(f"{claims}/{claim}/status", change))
+    if resource:
+        container = pod.spec.containers[0].name
+        mapping = {"containerName": container, "resourceName": RESOURCE, "requestName": "req-0"}
+        named = {"resourceClaimName": claim, "requestMappings": [mapping]}
+        found.append(_patch(status, {"status": {"extendedResourceClaimStatus": named}}))
+    return found
+
+
+def _patch(path: str, change: dict[str, Any]) -> Write:
+    return "PATCH", path, msgspec.json.encode(change), MERGE_PATCH
