@@ -286,6 +286,11 @@ WRITTEN: list[tuple[Any, dict[str, Any]]] = [
         {"rule": "self != 'x'"}]}}, {"rule": "self.size() > 1"}),
     ({**fields(x={**TEXT, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}),
       "x-kubernetes-map-type": "atomic"}, {"rule": "true"}),
+    ({**TEXT, "allOf": [{"x-kubernetes-validations": [{"rule": "self != 'x'"}]}]},
+     {"rule": "true"}),
+    ({**TEXT, "allOf": [{"x-kubernetes-validations": [{"rule": "self > 1"}]}]}, {"rule": "true"}),
+    ({**TEXT, "anyOf": [{"x-kubernetes-validations": [{"rule": "self != 'x'"}]}]},
+     {"rule": "true"}),
     (EMBEDDED, {"rule": "self.metadata.name == 'x' && self.kind == 'Pod' && self.s == ''"}),
     (EMBEDDED, {"rule": "self.metadata.labels.size() == 1"}),
     ({"type": "object"}, {"rule": "true"}), ({"type": "object"}, {"rule": "self.x == 1"}),
@@ -414,5 +419,9 @@ CHANGED: list[tuple[Any, dict[str, Any], list[tuple[Any, Any]]]] = [
         ({"a": "y"}, {"a": "y"}), ({"a": "y"}, {"a": "y", "b": 1}), ({"a": "x"}, {"a": "y"})]),
 ]  # fmt: skip
 
-DIFFERENT: dict[str, str] = {}
-"""Rules, or rules with values, that differ from upstream, and why."""
+DIFFERENT_MESSAGES: dict[tuple[Any, ...], str] = {
+    ("semver(self).isLessThan(semver('1.2.3'))", "v1"): "the text of the parser of versions",
+    ("cidr('10.0.0.0/8').containsIP(self)", "x"): "upstream hides that the address is wrong",
+    ("self > 5", "x"): "upstream shows the type of the schema, which int-or-string has not",
+}
+"""Rules and values whose error is in other words than upstream's, and why."""

@@ -26,11 +26,11 @@ from holdfast.cel.errors import (
     CompileError,
     CostExceeded,
     EvaluationError,
-    as_cel_go_message,
     engine_error,
     is_bare_device,
 )
 from holdfast.cel.estimate import estimated_cost
+from holdfast.cel.messages import as_cel_go_message
 from holdfast.cel.rewriting import DEVICE, evaluated_tree
 from holdfast.cel.shared_results import SharedResults
 from holdfast.cel.syntax import Name, Node, Select, walk

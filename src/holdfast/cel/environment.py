@@ -16,10 +16,11 @@ from cel_expr_python import cel
 from google.protobuf import any_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
 
 from holdfast.cel.declarations import REDECLARED, declarations, type_config
-from holdfast.cel.errors import CompileError, as_cel_go_message, check_size
+from holdfast.cel.errors import CompileError, check_size
 from holdfast.cel.functions import evaluated_functions
 from holdfast.cel.literals import check_literals
 from holdfast.cel.macros import with_known_macros
+from holdfast.cel.messages import as_cel_go_message
 from holdfast.cel.static_types import OPTIONAL
 from holdfast.cel.syntax import Constant, FunctionCall, MessageLiteral, Node, read_tree, walk
 from holdfast.cel.tree_writing import write_tree
@@ -57,8 +58,8 @@ class Checker:
         check_size(expression)
         try:
             checked = self._environment.compile(with_known_macros(expression))
-            tree = read_tree(checked.serialize())
-            check_literals(expression, tree)
+            tree, offsets = read_tree(checked.serialize())
+            check_literals(expression, tree, offsets)
             _check_conversions(expression, tree)
         except RuntimeError as refusal:
             message = as_cel_go_message(str(refusal))

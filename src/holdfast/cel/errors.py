@@ -1,24 +1,16 @@
-"""Errors of expressions, with the messages of cel-go."""
+"""Errors of expressions."""
 
 from __future__ import annotations
 
 import re
 
+from holdfast.cel.messages import COST_EXCEEDED, as_cel_go_message
 from holdfast.errors import Refused
 
-COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
 MAX_EXPRESSION_BYTES = 10 * 1024
 _MAX_EMPTY_LITERALS = 256
 """The engine needs quadratic time to infer the element types of empty lists and maps."""
 _EMPTY_LITERAL = re.compile(r"\[\s*\]|\{\s*\}")
-_STATUS = re.compile(r"^[A-Z_]+: |\[[A-Z_]+\]$")
-_REWORDED = (
-    (re.compile(r"undeclared reference to 'device\.(\w+)'"), r"undefined field '\1'"),
-    (re.compile(r"(undefined field '\w+') not found in struct '\w+'"), r"\1"),
-    (re.compile(r'Key not found in map : "?([^"]*)"?'), r"no such key: \1"),
-    (re.compile(r"No matching overloads found : (.*)"), r"no such overload: \1"),
-    (re.compile(r"Iteration budget exceeded"), COST_EXCEEDED),
-)
 _BARE_DEVICE = "undeclared reference to 'device' "
 
 
@@ -71,18 +63,6 @@ def engine_error(expression: str, engine_message: str) -> EvaluationError:
     if message == COST_EXCEEDED:
         return CostExceeded(expression)
     return EvaluationError(expression, message)
-
-
-def as_cel_go_message(text: str) -> str:
-    """Rewrite a message of the engine as cel-go's, where the two correspond.
-
-    >>> as_cel_go_message('NOT_FOUND: Key not found in map : "memory"')
-    'no such key: memory'
-    """
-    message = _STATUS.sub("", text).rstrip()
-    for engine, upstream in _REWORDED:
-        message = engine.sub(upstream, message)
-    return message
 
 
 def is_bare_device(message: str) -> bool:

@@ -3,69 +3,70 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from holdfast.api import durations
 from holdfast.api.patterns import PatternError, matcher
 from holdfast.cel.errors import CompileError
 from holdfast.cel.format_clauses import format_problem
+from holdfast.cel.messages import located
 from holdfast.cel.static_types import OPTIONAL, StaticType
 from holdfast.cel.syntax import Constant, FunctionCall, Literal, Node, children
 from holdfast.errors import BadRequest
 
 _PATTERNS = ("matches", "find", "findAll")
+_Problem = tuple[Node, str]
+"""Where something is wrong, and what."""
 _TIME = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:[.,]\d+)?(?:Z|[+-]\d{2}:\d{2})", re.ASCII
 )
 
 
-def check_literals(expression: str, tree: Node) -> None:
-    """Raise CompileError for a pattern, time, duration or mixed list that upstream refuses."""
+def check_literals(expression: str, tree: Node, offsets: Mapping[int, int]) -> None:
+    """Raise CompileError for a pattern, time, duration or mixed list that upstream refuses.
+
+    ``offsets`` are the places of the nodes in the text, by ``id(node)``.
+    """
     pending = [(tree, False)]
     while pending:
         node, formatted = pending.pop()
-        if message := _problem(node, formatted):
-            raise CompileError(expression, f"compilation failed: ERROR: {message}")
+        for place, message in _problems(node, formatted):
+            shown = located(expression, offsets.get(id(place), 0), message)
+            raise CompileError(expression, f"compilation failed: {shown}")
         inside = formatted or (isinstance(node, FunctionCall) and node.function == "format")
         pending.extend((child, inside) for child in reversed(children(node)))
 
 
-def _problem(node: Node, formatted: bool) -> str:
+def _problems(node: Node, formatted: bool) -> Iterator[_Problem]:
     if isinstance(node, Literal) and not formatted:
-        return _mixed(node)
+        yield from _mixed(node)
     if not isinstance(node, FunctionCall) or not node.arguments:
-        return ""
+        return
     if node.function == "format":
-        return _format_problem(node)
+        yield from _format_problems(node)
+        return
     last = node.arguments[1 if node.function in _PATTERNS else 0]
-    if not isinstance(last, Constant) or last.text is None:
-        return ""
-    text = last.text.decode(errors="replace")
-    match node.function:
-        case "matches" | "find" | "findAll":
-            return _pattern_problem(node.function, text)
-        case "duration":
-            return "" if _is_duration(text) else "invalid duration argument"
-        case "timestamp":
-            return "" if is_timestamp(text) else "invalid timestamp argument"
-    return ""
+    if isinstance(last, Constant) and last.text is not None:
+        accepts = _ACCEPTED.get(node.function)
+        if accepts is not None and not accepts(last.text.decode(errors="replace")):
+            yield last, f"invalid {node.function} argument"
 
 
-def _format_problem(call: FunctionCall) -> str:
+def _format_problems(call: FunctionCall) -> Iterator[_Problem]:
     template, values = call.arguments
-    if not isinstance(template, Constant) or not isinstance(values, Literal):
-        return ""
-    return format_problem((template.text or b"").decode(errors="replace"), values)
+    if isinstance(template, Constant) and isinstance(values, Literal):
+        text = (template.text or b"").decode(errors="replace")
+        if message := format_problem(text, values):
+            yield call, message
 
 
-def _pattern_problem(function: str, pattern: str) -> str:
+def _is_pattern(pattern: str) -> bool:
     try:
         matcher(pattern)
-    except PatternError as wrong:
-        if function == "matches":
-            return "invalid matches argument"
-        return f"program instantiation failed: {wrong}"
-    return ""
+    except PatternError:
+        return False
+    return True
 
 
 def _is_duration(text: str) -> bool:
@@ -92,24 +93,30 @@ def is_timestamp(text: str) -> bool:
     return True
 
 
-def _mixed(literal: Literal) -> str:
-    """Return what is wrong with a list or map whose items have different types."""
-    if literal.is_map:
-        entries = range(0, len(literal.elements), 2)
-        keys = [literal.elements[i].type for i in entries]
-        values = [_item_type(literal, i // 2, literal.elements[i + 1]) for i in entries]
-        return _mismatch(keys) or _mismatch(values)
-    return _mismatch([_item_type(literal, i, node) for i, node in enumerate(literal.elements)])
+_ACCEPTED: Mapping[str, Callable[[str], bool]] = {
+    **dict.fromkeys(_PATTERNS, _is_pattern), "duration": _is_duration, "timestamp": is_timestamp,
+}  # fmt: skip
+
+
+def _mixed(literal: Literal) -> Iterator[_Problem]:
+    """Yield the first item of a list or map whose type is not that of the others."""
+    if not literal.is_map:
+        yield from _mismatch(list(enumerate(literal.elements)), literal)
+        return
+    keys, values = literal.elements[::2], literal.elements[1::2]
+    yield from _mismatch([(-1, key) for key in keys], literal)
+    yield from _mismatch(list(enumerate(values)), literal)
+
+
+def _mismatch(nodes: list[tuple[int, Node]], literal: Literal) -> Iterator[_Problem]:
+    types = [_item_type(literal, index, node) for index, node in nodes]
+    for (_, node), type_ in zip(nodes, types, strict=True):
+        if type_ != types[0]:
+            yield node, f"expected type '{types[0]}' but found '{type_}'"
+            return
 
 
 def _item_type(literal: Literal, index: int, node: Node) -> StaticType:
     if index in literal.optional and node.type.name == OPTIONAL and node.type.parameters:
         return node.type.parameters[0]
     return node.type
-
-
-def _mismatch(types: list[StaticType]) -> str:
-    for one in types[1:]:
-        if one != types[0]:
-            return f"expected type '{types[0]}' but found '{one}'"
-    return ""

@@ -113,9 +113,13 @@ class MessageLiteral(Exception):
     """The expression constructs a protobuf message, as in ``google.protobuf.Int64Value{}``."""
 
 
-def read_tree(serialized: bytes) -> Node:
-    """Parse the output of the engine's ``Expression.serialize``."""
-    return _Reader(_content(message_fields(serialized), 2)).root
+def read_tree(serialized: bytes) -> tuple[Node, dict[int, int]]:
+    """Parse the output of the engine's ``Expression.serialize``.
+
+    Returns the tree, and where each node is in the text, by ``id(node)``.
+    """
+    reader = _Reader(_content(message_fields(serialized), 2))
+    return reader.root, reader.offsets
 
 
 def _content(fields: Fields, number: int) -> bytes:
@@ -136,6 +140,8 @@ class _Reader:
     def __init__(self, checked: bytes) -> None:
         self._overloads: dict[int, tuple[str, ...]] = {}
         self._types: dict[int, StaticType] = {}
+        self._positions: dict[int, int] = {}
+        self.offsets: dict[int, int] = {}
         root = b""
         for number, content in message_fields(checked):
             if not isinstance(content, bytes):
@@ -148,6 +154,8 @@ class _Reader:
                 self._types[_number(entry, 1)] = read_type(_content(entry, 2))
             elif number == 4:
                 root = content
+            elif number == 5:
+                self._positions = _positions(content)
         self.root = self._node(root)
 
     def _node(self, data: bytes) -> Node:
@@ -159,7 +167,9 @@ class _Reader:
                 reader, found = _READERS.get(number), content
         if reader is None:
             return Constant(None)
-        return reader(self, found, node_id, self._types.get(node_id, DYN))
+        node = reader(self, found, node_id, self._types.get(node_id, DYN))
+        self.offsets[id(node)] = self._positions.get(node_id, 0)
+        return node
 
     def _all(self, fields: Fields, *numbers: int) -> tuple[Node, ...]:
         return tuple(
@@ -221,6 +231,12 @@ def _number(fields: Fields, number: int) -> int:
 def _overloads(reference: bytes) -> tuple[str, ...]:
     fields = message_fields(reference)
     return tuple(o.decode() for n, o in fields if n == 3 and isinstance(o, bytes))
+
+
+def _positions(source_info: bytes) -> dict[int, int]:
+    entries = (e for n, e in message_fields(source_info) if n == 4 and isinstance(e, bytes))
+    listed = [message_fields(entry) for entry in entries]
+    return {_number(entry, 1): _number(entry, 2) for entry in listed}
 
 
 _READERS = {

@@ -47,6 +47,20 @@ def test_message_expression_reason_and_field_path():
     ]
 
 
+def test_a_rule_of_the_whole_object_names_no_field_but_its_field_path():
+    root = {
+        "type": "object", "properties": {"a": TEXT},
+        "x-kubernetes-validations": [
+            rule("self.a == 'x'"), rule("self.a == 'x'", fieldPath=".a"),
+            rule("self.metadata.name == 'n' && self.kind == 'K'"),
+        ],
+    }  # fmt: skip
+    compiled = StructuralSchema.compile(root)
+    assert compiled.rule_problems() == []
+    found = compiled.validate({"a": "y", "kind": "K", "metadata": {"name": "n"}})
+    assert [cause.field for cause in found] == ["<nil>", "a"]
+
+
 def test_rules_apply_to_list_items_and_map_values():
     short = {**TEXT, "x-kubernetes-validations": [rule("size(self) < 3", "too long")]}
     compiled = schema(

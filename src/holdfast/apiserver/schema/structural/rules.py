@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api import field_errors
+from holdfast.apiserver.schema.structural import messages
 from holdfast.cel.errors import BudgetExceeded, CompileError, CostExceeded, EvaluationError
 from holdfast.cel.rules import Expression, RuleInput, RuleScope
 from holdfast.cel.schema_types import schema_type
@@ -32,9 +33,12 @@ class RuleEvaluationStopped(Exception):
 
 
 def _stopped(path: str, value: Any, message: str) -> RuleEvaluationStopped:
-    return RuleEvaluationStopped(
-        field_errors.invalid(path, _TYPES.get(type(value), "number"), message)
-    )
+    return RuleEvaluationStopped(_failed(path, value, message))
+
+
+def _failed(path: str, value: Any, message: str) -> Cause:
+    """Build the error of a rule that could not be evaluated; it shows the type of the value."""
+    return field_errors.invalid(path, _TYPES.get(type(value), "number"), message)
 
 
 def _can_be_message(text: str) -> bool:
@@ -89,6 +93,7 @@ class Rule:
     def evaluate(self, rule_input: RuleInput, value: Any, path: str) -> Cause | None:
         """Return what is wrong with a value, or None; raise RuleEvaluationStopped over budget."""
         rule_text = self.message or self.text.strip()
+        path = path or messages.NO_FIELD
         try:
             result = self.compiled().value(rule_input)
         except BudgetExceeded:
@@ -97,15 +102,16 @@ class Rule:
             message = f"'{failure.message}': {_CALL_COST} rule: {rule_text}"
             raise _stopped(path, value, message) from None
         except CompileError as failure:
-            return _invalid(path, value, f"rule compile error: {failure.message}")
+            return _failed(path, value, f"rule compile error: {failure.message}")
         except EvaluationError as failure:
             if failure.message.startswith("no such overload"):
                 message = f"'no such overload': {_NO_OVERLOAD} for rule: {rule_text}"
-                return _invalid(path, value, message)
-            return _invalid(path, value, f"{failure.message} evaluating rule: {rule_text}")
+                return _failed(path, value, message)
+            return _failed(path, value, f"{failure.message} evaluating rule: {rule_text}")
         if result is True:
             return None
-        at = path + _relative_path(self.field_path)
+        below = _relative_path(self.field_path)
+        at = below.lstrip(".") if below and path == messages.NO_FIELD else path + below
         return self._cause(self._message(rule_input, value, at), value, at)
 
     def _message(self, rule_input: RuleInput, value: Any, path: str) -> str:

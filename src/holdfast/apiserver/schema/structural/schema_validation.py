@@ -27,6 +27,7 @@ _NOT_IN_RESTRICTIONS = {
     f"{_X}embedded-resource": "must be false to be structural",
     f"{_X}int-or-string": "must be false to be structural",
     f"{_X}list-map-keys": _EMPTY, f"{_X}list-type": _UNDEFINED, f"{_X}map-type": _UNDEFINED,
+    f"{_X}validations": _EMPTY,
 }  # fmt: skip
 _NO_TYPE = {
     "root": "must not be empty at the root",
@@ -207,7 +208,7 @@ def _nested(schema: RawSchema, path: str) -> Iterator[tuple[str, RawSchema]]:
 def _restriction(nested: RawSchema, path: str) -> Iterator[Cause]:
     """Check a schema that may only restrict fields that are specified outside."""
     for name, rule in _NOT_IN_RESTRICTIONS.items():
-        if nested.get(name) not in (None, "", False):
+        if nested.get(name) not in (None, "", False, []):
             yield _forbidden(child(path, name), rule)
     yield from _pattern(nested, path)
     for name, one in (nested.get("properties") or {}).items():
