@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+import logging
+
 from holdfast.api.devices import CLAIM_FINALIZER
 from holdfast.api.scheme import EVENTS, PODS, RESOURCE_CLAIMS
 from holdfast.testing import a_claim, a_claim_template, a_node, a_pod
@@ -109,3 +112,16 @@ async def test_a_deleted_claim_is_created_again(cluster):
     assert second.uid != first.uid
     pod = await cluster.get(PODS, "p", "default")
     assert [s.resource_claim_name for s in pod.status.resource_claim_statuses] == [second.name]
+
+
+async def test_a_pod_that_is_deleted_meanwhile_is_no_failure(cluster, caplog):
+    """The controller's write finds no pod: it logs nothing and leaves no claim."""
+    await cluster.create(a_node("n"), a_claim_template("t"))
+    for number in range(3):
+        name = f"p{number}"
+        await cluster.client.create(PODS, a_pod(name, claims=ENTRY), "default")
+        await asyncio.sleep(0)
+        await cluster.client.delete(PODS, name, "default", grace_seconds=0)
+    await cluster.clock.settle()
+    assert not await claims(cluster)
+    assert not [r for r in caplog.records if r.levelno >= logging.ERROR]

@@ -465,6 +465,18 @@ def test_D056_a_node_with_the_resource_of_its_own_uses_its_device_plugin():
     assert "status" not in desk.api.of_kind("Pod")[0]
 
 
+def test_a_pod_may_have_more_extended_resources_than_an_integer_has_bits():
+    names = [f"example.com/r{i:02}" for i in range(70)]
+    pod = a_pod(requests=dict.fromkeys(names, "1"))
+    classes = [a_device_class(f"c{i}", extendedResourceName=n) for i, n in enumerate(names)]
+    own = dict.fromkeys(names, "1")
+    nodes = a_node("m", allocatable=own), a_node("n", allocatable=own | {names[-1]: "0"})
+    desk = extended(*nodes, *classes, pod)
+    desk.bind(pod, "n")
+    [claim] = desk.api.of_kind("ResourceClaim")
+    assert len(claim["spec"]["devices"]["requests"]) == 1
+
+
 def test_D056_a_node_with_none_of_its_own_is_served_by_devices():
     pod = a_pod(requests={GPU: "1"})
     desk = extended(a_node("n", allocatable={GPU: "0"}), a_node("m"), pod)

@@ -31,6 +31,7 @@ from holdfast.controllers.planned_writes import (
     Write,
     execute_chained_writes,
     execute_write,
+    execute_writes,
 )
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import HoldfastError, NotFound, Retryable
@@ -205,13 +206,12 @@ class ResourceClaimController(Reconciler):
             names[entry] = await self._create(pod, entry, creation)
         recorded = {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
         if any(recorded.get(entry) != name for entry, name in names.items()):
-            await execute_write(self.client, claim_statuses_patch(pod, names))
+            await execute_writes(self.client, (claim_statuses_patch(pod, names),))
         for template in plan.missing_templates:
             self._waiting_for_template[f"{space}/{template}"].add(pod.key)
         for entry, problem in plan.problems.items():
             self._record_failure(pod, entry, problem)
-        for patch in plan_reserved_for(pod, claim_of):
-            await execute_write(self.client, patch)
+        await execute_writes(self.client, plan_reserved_for(pod, claim_of))
 
     async def _create(self, pod: Pod, entry: str, creation: Create) -> str:
         try:

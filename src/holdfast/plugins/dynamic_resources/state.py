@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -39,6 +40,8 @@ from holdfast.framework.plugin import Code, Rows, Verdicts
 from holdfast.plugins.dynamic_resources.binding_conditions import is_unavailable
 
 _FIRST_OTHER_RESOURCE = 4
+_BITS = 63
+"""Bits of an array of integers; a pod with more extended resources gets Python's integers."""
 UNAVAILABLE, OLD_EXTENDED_CLAIM = 5, 6
 """More codes: an allocated claim is not usable there; an old extended resource claim exists."""
 _VERDICTS = np.array(
@@ -313,14 +316,17 @@ class DynamicResourcesState:
         for bits in np.unique(device_served).tolist():
             yield bits, (device_served == bits).nonzero()[0]
 
-    def _device_served(self, rows: Rows) -> NDArray[np.int64]:
+    def _device_served(self, rows: Rows) -> NDArray[Any]:
         """Return a bit set a row: the extended resources that its devices must serve."""
-        device_served = np.zeros(len(rows), np.int64)
+        many = len(self.extended) > _BITS
+        device_served = np.zeros(len(rows), object if many else np.int64)
         allocatable = self.nodes.allocatable
         for i, name in enumerate(self.extended):
             resource = self.nodes.resources.id(name)
-            own = allocatable[resource, rows] > 0 if resource < len(allocatable) else False
-            device_served |= np.where(own, 0, 1 << i)
+            own = np.zeros(len(rows), np.bool_)
+            if resource < len(allocatable):
+                own = allocatable[resource, rows] > 0
+            device_served[~own] |= 1 << i
         return device_served
 
 
