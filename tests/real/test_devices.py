@@ -146,7 +146,7 @@ def user(name, claim):
     return pod(name, {"resourceClaimName": claim})
 
 
-def test_D068_D092_a_deployment_on_nodes_with_a_device_plugin_and_with_a_driver(
+def test_D056_D068_D072_a_deployment_on_nodes_with_a_device_plugin_and_with_a_driver(
     devices, scheduler_kubeconfig, tmp_path
 ):
     """KEP-5004's example; the first scheduler is killed after it has created claims."""
