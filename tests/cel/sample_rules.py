@@ -4,6 +4,7 @@
 created with, or changed from and to.
 """
 
+import re
 from typing import Any
 
 TEXT, NUMBER = {"type": "string", "maxLength": 64}, {"type": "integer"}
@@ -239,7 +240,81 @@ self.list.all(x, self.list.all(y, self.list.all(z, x.contains(y) && y.contains(z
 self.list.all(x, x.matches("^[a-z]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"))
 """.strip().splitlines()
 
+_REF = fields(
+    group={"type": "string", "maxLength": 253, "default": "g"}, kind=TEXT, name=TEXT,
+    namespace=TEXT, sectionName=TEXT, port={"type": "integer", "minimum": 1},
+)  # fmt: skip
+_MATCH = fields(path=fields(type=TEXT, value={"type": "string", "maxLength": 1024}), method=TEXT)
+_FILTER = fields(type=TEXT, redirect=fields(path=fields(type=TEXT, prefix=TEXT)), header=TEXT)
+ROUTE = fields(
+    refs=items(_REF, 32), matches=items(_MATCH, 8), filters=items(_FILTER, 16),
+    timeouts=fields(request=TEXT, backend=TEXT), percent=NUMBER,
+    fraction=fields(numerator=NUMBER, denominator={"type": "integer", "default": 100}),
+    labels=table({"type": "string", "maxLength": 63}, 100), cidrs=items(TEXT, 16),
+    requirements=items(fields(
+        key=TEXT, operator=TEXT, values=items(TEXT, 50), minValues=NUMBER), 100),
+    budgets=items(fields(nodes={**EITHER, "maxLength": 20}, schedule=TEXT, duration=DURATION), 50),
+    quota=table({**EITHER, "maxLength": 20}, 16),
+    conditions=items(fields(type=TEXT, status=TEXT), 16),
+    flavors=items(fields(name=TEXT, resources=items(fields(name=TEXT), 16)), 16),
+    covered=items(TEXT, 16), role=TEXT, profile=TEXT,
+)  # fmt: skip
+"""A schema in the manner of routes, node pools and queues."""
+_ROUTE_RULES = r"""
+self.refs.all(a, self.refs.exists_one(b, a.name == b.name && (has(a.port) && has(b.port) ? \
+    a.port == b.port : !has(a.port) && !has(b.port))))
+self.refs.all(a, self.refs.all(b, a.group == b.group && a.kind == b.kind && \
+    (((!has(a.__namespace__) || a.__namespace__ == '') && (!has(b.__namespace__) || \
+    b.__namespace__ == '')) || (has(a.__namespace__) && has(b.__namespace__) && a.__namespace__ \
+    == b.__namespace__)) ? (!has(a.sectionName) == !has(b.sectionName)) : true))
+self.refs.all(r, (size(r.group) == 0 && r.kind == 'Service') ? has(r.port) : true)
+self.matches.all(m, m.path.type in ['Exact', 'Prefix'] ? m.path.value.startsWith('/') && \
+    !m.path.value.contains('//') : true)
+self.matches.all(m, \
+    m.path.value.matches(r"^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+$"))
+self.matches.all(m, !m.path.value.matches(r'.*\.\./.*') && !m.path.value.endsWith('/..'))
+(has(self.filters) && self.filters.exists_one(f, has(f.redirect) && has(f.redirect.path) && \
+    f.redirect.path.type == 'Prefix')) ? ((size(self.matches) != 1 || \
+    !has(self.matches[0].path)) ? false : true) : true
+self.filters.filter(f, f.type == 'Header').size() <= 1 && !self.filters.exists(f, has(f.header) \
+    && f.type != 'Header')
+!(has(self.timeouts.request) && has(self.timeouts.backend) && duration(self.timeouts.request) != \
+    duration('0s') && duration(self.timeouts.backend) > duration(self.timeouts.request))
+!(has(self.percent) && has(self.fraction)) && self.fraction.numerator <= self.fraction.denominator
+self.labels.all(k, k in ['a.io/x', 'b.io/y'] || !k.find('^([^/]+)').endsWith('a.io'))
+self.labels.all(k, k != 'a.io/pool' && !k.startsWith('b.io'))
+self.requirements.all(x, x.operator == 'In' ? x.values.size() != 0 : true)
+self.requirements.all(x, (x.operator == 'Gt' || x.operator == 'Lt') ? (x.values.size() == 1 && \
+    int(x.values[0]) >= 0) : true)
+self.requirements.all(x, (x.operator == 'In' && has(x.minValues)) ? x.values.size() >= \
+    x.minValues : true)
+self.requirements.all(x, x.key != 'zone' || x.values.all(v, v.matches('^[a-z]+-[0-9][a-z]$')))
+self.budgets.all(x, has(x.schedule) == has(x.duration))
+self.budgets.all(b, type(b.nodes) == int ? b.nodes >= 0 : \
+    b.nodes.matches('^((100|[0-9]{1,2})%|[0-9]+)$'))
+has(self.role) != has(self.profile)
+self.role == oldSelf.role && (has(oldSelf.profile) == has(self.profile))
+has(oldSelf.role) || !has(self.role)
+self.flavors.all(x, size(x.resources) == size(self.covered)) && self.flavors.all(x, \
+    x.resources.all(r, r.name in self.covered))
+(has(self.conditions) && self.conditions.exists(c, c.type == 'Reserved' && c.status == 'True')) \
+    ? self.flavors == oldSelf.flavors : true
+self.quota.all(k, quantity(string(self.quota[k])).compareTo(quantity('0')) >= 0)
+self.quota.exists(k, k == 'cpu') ? isQuantity(string(self.quota['cpu'])) : true
+self.cidrs.all(c, isCIDR(c)) && self.cidrs.all(c, cidr(c).ip().family() == 4 || \
+    cidr(c).prefixLength() >= 64)
+self.cidrs.all(a, self.cidrs.filter(b, a != b).all(b, !cidr(a).containsCIDR(cidr(b))))
+[has(self.role), has(self.profile), has(self.percent)].exists_one(x, x)
+[has(self.role), has(self.profile)].filter(x, x == true).size() == 1
+self.covered.map(x, x.split('/')[0]).all(x, x.size() > 0) && self.covered.size() == \
+    self.covered.map(x, x).size()
+self.?timeouts.?request.optMap(t, duration(t) <= duration('1h')).orValue(true)
+dyn(self.percent) == 1 || self.?labels['a'].orValue('') == 'x' || self.labels[?'b'].hasValue()
+"""
+_ON_ROUTES = re.sub(r"\\\n *", "", _ROUTE_RULES).strip().splitlines()
+
 WRITTEN: list[tuple[Any, dict[str, Any]]] = [
+    *((ROUTE, {"rule": rule}) for rule in _ON_ROUTES),
     *((OBJECT, {"rule": rule}) for rule in _ON_OBJECT),
     *((OBJECT, {"rule": rule, "optionalOldSelf": True}) for rule in (
         "!oldSelf.hasValue() || oldSelf.value().a == self.a", "oldSelf.a == self.a", "self.d",
@@ -381,6 +456,17 @@ JUDGED: list[tuple[Any, dict[str, Any], list[Any]]] = [
      [[{"name": "http", "port": 80}], [{"name": "x"}], [{"name": "http"}]]),
     (PORTS, _rule("self.all(p, !has(p.port) || p.port > 0)"),
      [[{"name": "a"}], [{"name": "a", "port": 0}]]),
+    *((ROUTE, _rule(rule), [
+        {}, {"role": "r", "percent": 5, "labels": {"a.io/x": "x"}, "cidrs": ["10.0.0.0/8"]},
+        {"profile": "p", "labels": {"a.io/pool": "x"}, "cidrs": ["10.0.0.0/8", "10.1.0.0/16"],
+         "fraction": {"numerator": 5}, "quota": {"cpu": "1", "memory": 5}, "covered": ["a", "b"]},
+        {"refs": [{"name": "a", "kind": "Service"}, {"name": "a", "kind": "x", "port": 1}],
+         "matches": [{"path": {"type": "Exact", "value": "/a"}}], "filters": [{"type": "Header"}],
+         "timeouts": {"request": "1s", "backend": "2s"}, "conditions": [],
+         "requirements": [{"key": "zone", "operator": "Gt", "values": ["5"], "minValues": 2}],
+         "budgets": [{"nodes": "10%", "schedule": "x", "duration": "1h"}, {"nodes": 5}],
+         "flavors": [{"name": "f", "resources": [{"name": "a"}]}], "covered": ["a"]},
+    ]) for rule in _ON_ROUTES),
     (fields(a=TEXT, b=TEXT), _rule("has(self.a) != has(self.b)"),
      [{"a": "x"}, {"a": "x", "b": "y"}, {}]),
     (fields(a=TEXT, b=TEXT), _rule("self.?a.orValue('none') == 'none'"), [{}, {"a": "x"}]),
