@@ -183,8 +183,11 @@ def _create_extended_claim(
 
 
 def _creation(extended_claim: ResourceClaim) -> Body:
-    """Return the body of the creation; the API server sets name and uid."""
-    meta = json_values(extended_claim.metadata)
+    """Return the body of the creation; the API server sets name and uid.
+
+    It has the finalizer of an allocated claim already, which saves a request.
+    """
+    meta = json_values(extended_claim.metadata) | {"finalizers": [CLAIM_FINALIZER]}
     requests = [
         {
             "name": request.name,
