@@ -77,6 +77,14 @@ class AllocationResults(Protocol):
         """Return whether the search on a row reached its limit of steps."""
         ...
 
+    def state_of(self, row: int) -> Hashable:
+        """Return what a search on a row depends on, or None if that is unknown.
+
+        Rows with equal states have devices in equal positions, so this also holds for searches
+        without some of the allocated devices.
+        """
+        ...
+
     def refresh_in_steps(self, rows: RowsToSearch, first: int = NO_ROW) -> Iterator[None]:
         """Evaluate rows as ``codes`` would, with pauses in which the world may change."""
         ...
@@ -187,6 +195,9 @@ class _CountResults:
     def timed_out(self, row: int) -> bool:
         return self._if_inexact(row) != NO_ROW and self._searched.timed_out(row)
 
+    def state_of(self, row: int) -> Hashable:
+        return self._searched.state_of(row)
+
     def _if_inexact(self, row: int) -> int:
         """Return the row if it must be searched, else NO_ROW."""
         if row == NO_ROW:
@@ -239,6 +250,9 @@ class _WithFaultyPools:
 
     def timed_out(self, row: int) -> bool:
         return not self._fails_before_search() and self._results.timed_out(row)
+
+    def state_of(self, row: int) -> Hashable:
+        return None if self._pools.has_faulty else self._results.state_of(row)
 
     def _fails_before_search(self) -> bool:
         return self._asks_for_all and self._pools.has_faulty

@@ -79,6 +79,15 @@ class SearchResults(RowTable):
         """Return whether the search on a row reached its limit of steps."""
         return self._result(row).timed_out
 
+    def state_of(self, row: int) -> Hashable:
+        """Return what a search on a row depends on: equal for rows with equal results."""
+        node, inventory = self._nodes.nodes[row], self._inventory
+        assert node is not None, f"row {row} is a node"
+        pools = inventory.node_pools.of(node)
+        return self._signatures.signature(
+            node, pools, inventory.allocated_devices, inventory.node_pools
+        )[0]
+
     def _result(self, row: int) -> _Result:
         self.refresh(np.array([row], np.intp))
         result: _Result = self._results[row]

@@ -7,14 +7,15 @@ follows the order of DefaultPreemption; the dry run is a search with the freed d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from holdfast.api.devices import ResourceClaim
+from holdfast.api.devices import DeviceResult, ResourceClaim
 from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.allocated_devices import AllocatedDevices, allocated_results
+from holdfast.devices.allocated_devices import AllocatedDevices, allocated_results, device_id
+from holdfast.devices.slices import DeviceId
 from holdfast.engine.disruption_budgets import DisruptionBudgets
 from holdfast.engine.nominated_pods import (
     nominated_in_sets,
@@ -68,6 +69,9 @@ class DevicePreemption:
         self._filters = [pair for pair in rejection.filters if pair[0].name != plugin]
         self._in_sets = nominated_in_sets(self._filters, view.world, view.pod)
         self._freeable = FreeableClaims(state, view, protection_of(rejection))
+        self._known_searches: dict[Hashable, bool] = {}
+        self._row_state: tuple[int, Hashable, dict[DeviceId, int]] = (-1, None, {})
+        """A row, the state of its devices, and the positions of these in search order."""
         self._checks_left = MAX_CHECKS
         self._checks_left_on_row = MAX_CHECKS_A_ROW
 
@@ -202,9 +206,44 @@ class DevicePreemption:
     def _can_allocate(self, row: int, freed: Sequence[ResourceClaim]) -> bool:
         """Return whether a row has devices without these claims, beside pods nominated to it."""
         results = [result for claim in freed for result in allocated_results(claim)]
+        nominated = self._view.world.nominations.ahead_of(self._view.pod, row).values()
+        state = None if nominated else self._state_without(row, results)
+        known = self._known_searches.get(state) if state is not None else None
+        if known is None:
+            known = self._search(row, results, nominated)
+            if state is not None:
+                self._known_searches[state] = known
+        return known
+
+    def _state_without(self, row: int, freed: Sequence[DeviceResult]) -> Hashable:
+        """Return what a search without these devices depends on: nodes are often alike.
+
+        None if that is unknown, or if a device is not one of the node's own.
+        """
+        if self._row_state[0] != row:
+            self._row_state = (row, *self._state_and_positions(row))
+        _, state, positions = self._row_state
+        at = [positions.get(device_id(result), -1) for result in freed]
+        if state is None or -1 in at:
+            return None
+        amounts = [(r.share_id is not None, str(r.consumed_capacity)) for r in freed]
+        return state, tuple(sorted(zip(at, amounts, strict=True)))
+
+    def _state_and_positions(self, row: int) -> tuple[Hashable, dict[DeviceId, int]]:
+        unallocated, node = self._state.unallocated_on(row), self._view.nodes.nodes[row]
+        if unallocated.results is None or node is None:
+            return None, {}
+        state = unallocated.results.state_of(row)
+        pools = self._state.inventory.node_pools.of(node)
+        ids = [candidate.id for pool in pools for candidate in pool.candidates]
+        found = None if state is None else (id(unallocated), state)
+        return found, {device: i for i, device in enumerate(ids)}
+
+    def _search(
+        self, row: int, results: Sequence[DeviceResult], nominated: Collection[PodInfo]
+    ) -> bool:
         for result in results:
             self._allocated.deallocate(result)
-        nominated = self._view.world.nominations.ahead_of(self._view.pod, row).values()
         try:
             self._count_checks()
             return can_allocate_beside(
