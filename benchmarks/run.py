@@ -23,6 +23,7 @@ from pathlib import Path
 
 import backlog
 import decisions
+import device_preemption
 import devices
 import memory
 import policies
@@ -47,6 +48,7 @@ BACKLOGS, WAITING = ("equal", "labels"), 10_000
 OWNERS, SCHEDULED, SHARE_OF_OTHERS = 5000, 2000, 0.8
 SHARE_BESIDE_POLICIES = 0.95
 DEVICE_NODES = (500, TARGET_NODES)
+PREEMPTION_NODES, DEVICE_PREEMPTIONS = 1000, 100
 GIBI = 1024.0
 
 
@@ -185,6 +187,11 @@ def measure_devices(table: Table, *, full: bool, repeat: int) -> None:
             target = case.target if nodes == TARGET_NODES else None
             words = f"devices: {case.words}"
             table.add(Figure("devices", words, nodes, 0, 0, found.per_second, None, target))
+    table.now("devices, preemption")
+    nodes, placed = PREEMPTION_NODES, PREEMPTION_NODES * devices.CARDS
+    rate = device_preemption.measure(nodes)
+    words = "devices: preemption"
+    table.add(Figure("devices", words, nodes, placed, 0, rate, None, DEVICE_PREEMPTIONS))
 
 
 def measure_preemption(table: Table, *, full: bool, repeat: int) -> None:
@@ -275,7 +282,7 @@ def planned(parts: list[str], *, full: bool) -> int:
     counts = {
         "decisions": len(list(sizes(full))), "memory": 1, "server": 2,
         "reservations": 8 + (len(reservations.COUNTS) if full else 2),
-        "policies": len(policies.CASES), "devices": len(DEVICE_NODES) * len(devices.CASES),
+        "policies": len(policies.CASES), "devices": len(DEVICE_NODES) * len(devices.CASES) + 1,
         "preemption": len(preemption.CASES if full else PREEMPTIONS),
         "backlog": 3 * len(backlog.KINDS if full else BACKLOGS),
     }  # fmt: skip
