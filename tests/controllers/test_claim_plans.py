@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.api.claim_names import claim_names
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import CLAIM_FINALIZER
 from holdfast.api.scheme import RESOURCE_CLAIMS
@@ -9,7 +10,6 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.claim_templates import (
     POD_CLAIM_NAME,
     RawTemplate,
-    claim_names,
     claim_statuses_patch,
     plan_pod_claims,
     plan_reserved_for,
@@ -107,7 +107,7 @@ def test_an_unrecorded_claim_of_this_pod_is_recorded():
 def test_an_entry_that_needs_no_claim_gets_none():
     pod = a_user(status={"resourceClaimStatuses": [{"name": "gpu"}]})
     assert plan(pod).creations == {}
-    assert claim_names(pod) == set()
+    assert claim_names(pod) == ()
 
 
 def test_a_missing_template_is_named_in_the_problem():
@@ -213,7 +213,7 @@ def test_the_special_claim_of_extended_resources_is_deleted_with_its_pod():
         "extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": []},
     }
     pod = typed(a_pod("p", node="n", status=status))
-    assert claim_names(pod) == {"c"}
+    assert claim_names(pod) == ("c",)
     claim = msgspec.structs.replace(
         in_use(pod), metadata=msgspec.structs.replace(
             owned_claim(pod).metadata, annotations={}, finalizers=(CLAIM_FINALIZER,)

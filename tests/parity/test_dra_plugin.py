@@ -8,7 +8,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.devices.allocated_devices import AllocatedDevices
-from holdfast.devices.claims import ClaimNotReady, check_owner, claim_name, is_reserved_for
+from holdfast.devices.claims import ClaimNotReady, check_owner, expect_claim_name, is_reserved_for
 from holdfast.devices.extended_resources import create_requests_and_mappings
 from holdfast.plugins.dynamic_resources import DynamicResources
 from parity.harness import parity
@@ -20,11 +20,11 @@ def test_claim_name(record):
     entry = convert_object(record.input["podClaim"], PodResourceClaim)
     if record.expected["expectedError"]:
         with pytest.raises(ClaimNotReady) as unmet:
-            claim_name(pod, entry)
+            expect_claim_name(pod, entry)
         assert str(unmet.value) == record.expected["expectedError"]
     else:
         wanted = (record.expected["expectedName"], record.expected["expectedCheck"])
-        assert claim_name(pod, entry) == wanted
+        assert expect_claim_name(pod, entry) == wanted
 
 
 @parity("dra_helpers.jsonl", "TestResourceClaimIsFor")

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from holdfast.api.claim_names import claim_name
 from holdfast.api.devices import ResourceClaim
-from holdfast.api.pod import Pod, PodResourceClaim
+from holdfast.api.pod import Pod
 
 ClaimOf = Callable[[str], ResourceClaim | None]
-
-
-def claims_used(pod: Pod) -> tuple[str, ...]:
-    """Return the names of a pod's claims that exist."""
-    names = [_name(pod, entry) for entry in pod.spec.resource_claims]
-    special = pod.status.extended_resource_claim_status
-    names.append(special.resource_claim_name if special else "")
-    return tuple(name for name in names if name)
 
 
 def unready_reason(pod: Pod, claim_of: ClaimOf) -> str:
     """Return why a pod's claims are not ready, or ""."""
     for entry in pod.spec.resource_claims:
-        name = _name(pod, entry)
+        name = claim_name(pod, entry)
         if name is None:
             continue  # no claim is needed
         if not name:
@@ -32,14 +25,6 @@ def unready_reason(pod: Pod, claim_of: ClaimOf) -> str:
     if special is None:
         return ""
     return _problem(pod, special.resource_claim_name, claim_of, owned=True)
-
-
-def _name(pod: Pod, entry: PodResourceClaim) -> str | None:
-    """Return the name of an entry's claim, "" if it does not exist yet, None if none is needed."""
-    if entry.resource_claim_name is not None:
-        return entry.resource_claim_name
-    statuses = {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
-    return statuses.get(entry.name, "")
 
 
 def _problem(pod: Pod, name: str, claim_of: ClaimOf, *, owned: bool) -> str:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from contextlib import suppress
 
 from holdfast.agent.addresses import AddressPool
-from holdfast.agent.claims import claims_used, unready_reason
+from holdfast.agent.claims import unready_reason
 from holdfast.agent.node_leases import NodeLeases
 from holdfast.agent.nodes import (
     LEASE_NAMESPACE,
@@ -20,6 +20,7 @@ from holdfast.agent.nodes import (
 )
 from holdfast.agent.objects import AGENT_NODES, AGENT_PODS, AgentNode, AgentPod
 from holdfast.agent.simulated_pod import PodStep, needs_step, plan_pod
+from holdfast.api.claim_names import claim_names
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import ObjectReference
 from holdfast.api.scheme import LEASES, RESOURCE_CLAIMS
@@ -206,7 +207,7 @@ class SimulatedNodes:
         known = self._claims.cache
         problem = unready_reason(pod, lambda n: known.get(f"{pod.namespace}/{n}"))
         if problem:
-            for name in claims_used(pod):
+            for name in claim_names(pod):
                 self._waiting_for_claim[f"{pod.namespace}/{name}"].add(pod.key)
         return problem
 

@@ -107,3 +107,14 @@ class Object(Struct, frozen=True):
     def key(self) -> str:
         """``namespace/name``, or the bare name for cluster-scoped kinds."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+def controller_of(obj: Object) -> OwnerReference | None:
+    """Return the owner reference of the object's controller, or None."""
+    return next((o for o in obj.metadata.owner_references if o.controller), None)
+
+
+def is_controlled_by(obj: Object, owner: Object) -> bool:
+    """Return whether ``owner`` is the object's controller, by uid."""
+    controller = controller_of(obj)
+    return controller is not None and controller.uid == owner.uid

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.api.meta import LabelSelector, Object, ObjectReference, Struct
+from holdfast.api.meta import LabelSelector, Object, ObjectReference, Struct, is_controlled_by
 from holdfast.api.pod import NodeSelector, Pod, ResourceAmounts, ResourceRequirements
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.api.volume_sources import DiskSources
@@ -73,9 +73,7 @@ class PersistentVolumeClaim(Object, frozen=True):
 
     def belongs_to(self, pod: Pod) -> bool:
         """Return whether the claim was created for an ephemeral volume of this pod."""
-        return self.namespace == pod.namespace and any(
-            owner.controller and owner.uid == pod.uid for owner in self.metadata.owner_references
-        )
+        return self.namespace == pod.namespace and is_controlled_by(self, pod)
 
 
 class VolumeNodeAffinity(Struct, frozen=True):

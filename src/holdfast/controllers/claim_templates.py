@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from holdfast.api.claim_names import claim_name
 from holdfast.api.devices import ResourceClaim
-from holdfast.api.meta import Object, ObjectMeta, Struct
+from holdfast.api.meta import Object, ObjectMeta, Struct, is_controlled_by
 from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from holdfast.client.client import PatchType
-from holdfast.controllers.ownership import is_controlled_by, owner_reference
+from holdfast.controllers.ownership import owner_reference
 from holdfast.controllers.planned_writes import Create, Patch
+from holdfast.devices.claims import is_reserved_for
 
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 MAX_CONSUMERS = 256
@@ -96,25 +98,6 @@ def claim_statuses_patch(pod: Pod, names: Mapping[str, str]) -> Patch:
     )  # fmt: skip
 
 
-def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
-    """Return the name of an entry's claim, "" if it does not exist yet, None if none is needed."""
-    if entry.resource_claim_name is not None:
-        return entry.resource_claim_name
-    for status in pod.status.resource_claim_statuses:
-        if status.name == entry.name:
-            return status.resource_claim_name
-    return ""
-
-
-def claim_names(pod: Pod) -> set[str]:
-    """Return the names of all claims of the pod, with the special claim for extended resources."""
-    found = {claim_name(pod, entry) for entry in pod.spec.resource_claims}
-    special = pod.status.extended_resource_claim_status
-    if special is not None:
-        found.add(special.resource_claim_name)
-    return {name for name in found if name}
-
-
 def plan_reserved_for(pod: Pod, claim_of: Lookup[ResourceClaim]) -> tuple[Patch, ...]:
     """Plan to reserve allocated claims for a pod that was assigned without a scheduler."""
     if not pod.spec.node_name or pod.terminating or pod.finished:
@@ -122,7 +105,7 @@ def plan_reserved_for(pod: Pod, claim_of: Lookup[ResourceClaim]) -> tuple[Patch,
     patches = []
     for entry in pod.spec.resource_claims:
         claim = claim_of(claim_name(pod, entry) or "")
-        if claim is None or claim.status.allocation is None or is_reserved(claim, pod):
+        if claim is None or claim.status.allocation is None or is_reserved_for(claim, pod.uid):
             continue
         generated = entry.resource_claim_name is None
         if len(claim.status.reserved_for) >= MAX_CONSUMERS or (
@@ -131,11 +114,6 @@ def plan_reserved_for(pod: Pod, claim_of: Lookup[ResourceClaim]) -> tuple[Patch,
             continue
         patches.append(reserved_for_patch(claim, [*raw_consumers(claim), _consumer(pod)]))
     return tuple(patches)
-
-
-def is_reserved(claim: ResourceClaim, pod: Pod) -> bool:
-    """Return whether the claim is reserved for the pod."""
-    return any(c.uid == pod.uid for c in claim.status.reserved_for)
 
 
 def raw_consumers(claim: ResourceClaim) -> list[dict[str, str]]:

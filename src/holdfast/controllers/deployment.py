@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.labels import from_selector
+from holdfast.api.meta import controller_of, is_controlled_by
 from holdfast.api.pod import Pod
 from holdfast.api.pod_template import same_template
 from holdfast.api.scheme import DEPLOYMENTS, PODS, REPLICASETS
@@ -19,8 +20,6 @@ from holdfast.controllers.deployment_status import ReplicaCounts, seconds_until_
 from holdfast.controllers.object_index import ControllerIndex
 from holdfast.controllers.ownership import (
     claim_objects,
-    controller_of,
-    is_controlled_by,
     owner_reference,
 )
 from holdfast.controllers.planned_writes import (

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.api.claim_names import claim_name
 from holdfast.api.devices import DeviceResult, DeviceTaintRule, ResourceClaim
+from holdfast.api.meta import is_controlled_by
 from holdfast.api.node import Taint
 from holdfast.api.pod import Pod, Toleration
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.api.tolerations import NO_EXECUTE
 from holdfast.devices.allocated_devices import device_id
-from holdfast.devices.claims import ClaimNotReady, claim_name, is_controlled_by, is_reserved_for
+from holdfast.devices.claims import is_reserved_for
 from holdfast.devices.matching import tolerates
 from holdfast.devices.slices import DeviceId
 from holdfast.errors import BadRequest
@@ -176,13 +178,10 @@ def seconds_of(time: str | None) -> float | None:
 
 
 def _claim_names(pod: Pod) -> Iterator[tuple[str, bool]]:
+    """Yield the names of the pod's claims, and whether the pod must own the claim."""
     for entry in pod.spec.resource_claims:
-        try:
-            name, must_own = claim_name(pod, entry)
-        except ClaimNotReady:
-            continue
-        if name:
-            yield name, must_own
+        if name := claim_name(pod, entry):
+            yield name, entry.resource_claim_name is None
     special = pod.status.extended_resource_claim_status
     if special is not None:
         yield special.resource_claim_name, True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.labels import Selector, selector_or_nothing
-from holdfast.api.meta import Condition, OwnerReference
+from holdfast.api.meta import Condition, OwnerReference, controller_of
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, REPLICASETS
@@ -19,7 +19,6 @@ from holdfast.api.workloads import (
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers import conditions
 from holdfast.controllers.object_index import ObjectIndex
-from holdfast.controllers.ownership import controller_of
 from holdfast.controllers.planned_writes import Patch, Plan, execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.rollout import resolve_int_or_percent

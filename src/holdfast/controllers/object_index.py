@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from holdfast.api.meta import Object
+from holdfast.api.meta import Object, controller_of
 from holdfast.client.informer_cache import ChangeType
-from holdfast.controllers.ownership import controller_of
 
 T = TypeVar("T", bound=Object)
 

@@ -6,22 +6,11 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from holdfast.api.labels import from_selector
-from holdfast.api.meta import LabelSelector, Object, OwnerReference
+from holdfast.api.meta import LabelSelector, Object, OwnerReference, controller_of
 from holdfast.api.resource import Resource
 from holdfast.controllers.planned_writes import Patch
 
 T = TypeVar("T", bound=Object)
-
-
-def controller_of(obj: Object) -> OwnerReference | None:
-    """Return the owner reference of the object's controller, or None."""
-    return next((o for o in obj.metadata.owner_references if o.controller), None)
-
-
-def is_controlled_by(obj: Object, owner: Object) -> bool:
-    """Return whether ``owner`` is the object's controller, by uid."""
-    controller = controller_of(obj)
-    return controller is not None and controller.uid == owner.uid
 
 
 def owner_reference(

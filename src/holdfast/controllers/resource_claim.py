@@ -6,8 +6,9 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.api.claim_names import claim_names
 from holdfast.api.devices import CLAIM_FINALIZER, ClaimConsumer, ResourceClaim
-from holdfast.api.meta import Object
+from holdfast.api.meta import Object, controller_of
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.client.informer_cache import ChangeType
@@ -15,7 +16,6 @@ from holdfast.controllers.claim_metrics import ClaimMetrics
 from holdfast.controllers.claim_templates import (
     TEMPLATES,
     RawTemplate,
-    claim_names,
     claim_statuses_patch,
     plan_pod_claims,
     plan_reserved_for,
@@ -23,7 +23,6 @@ from holdfast.controllers.claim_templates import (
     reserved_for_patch,
 )
 from holdfast.controllers.object_index import ControllerIndex
-from holdfast.controllers.ownership import controller_of
 from holdfast.controllers.planned_writes import (
     Create,
     Delete,
@@ -138,7 +137,7 @@ class ResourceClaimController(Reconciler):
             self._own_creations.pop(pod.uid, None)
             self._note_deleted(pod)
         if new is None or is_done(new):
-            names = claim_names(pod) | {c.name for c in self._owned.of(pod.uid)}
+            names = {*claim_names(pod)} | {c.name for c in self._owned.of(pod.uid)}
             for name in names:
                 self.queue.add(f"{_CLAIM}{pod.namespace}/{name}")
         else:

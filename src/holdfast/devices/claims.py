@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 
+from holdfast.api.claim_names import claim_name
 from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim
+from holdfast.api.meta import controller_of, is_controlled_by
 from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.devices.allocated_devices import AllocatedDevices, allocated_results
 from holdfast.devices.slices import DeviceId, PoolId
@@ -168,15 +170,11 @@ def in_flight_uid(pod_uid: str) -> str:
     return f"extended-resources-of/{pod_uid}"
 
 
-def is_controlled_by(claim: ResourceClaim, pod: Pod) -> bool:
-    """Return whether the pod is the claim's controlling owner."""
-    return any(o.controller and o.uid == pod.uid for o in claim.metadata.owner_references)
-
-
 def _extended_claim_owner(claim: ResourceClaim) -> str:
     if claim.metadata.annotations.get(EXTENDED_CLAIM) != "true":
         return ""
-    return next((o.uid for o in claim.metadata.owner_references if o.controller), "")
+    owner = controller_of(claim)
+    return owner.uid if owner is not None else ""
 
 
 def _allocates_the_same(known: ResourceClaim, claim: ResourceClaim) -> bool:
@@ -205,21 +203,20 @@ class ClaimNotReady(HoldfastError):
     """A claim of the pod is missing or cannot be used; the pod has to wait."""
 
 
-def claim_name(pod: Pod, entry: PodResourceClaim) -> tuple[str | None, bool]:
+def expect_claim_name(pod: Pod, entry: PodResourceClaim) -> tuple[str | None, bool]:
     """Return the name of an entry's claim, and whether the pod must own the claim.
 
-    The name is None if no claim is needed: the entry is ignored.
+    The name is None if no claim is needed: the entry is ignored. Raises ClaimNotReady for a claim
+    that does not exist yet.
     """
-    if entry.resource_claim_name is not None:
-        return entry.resource_claim_name, False
-    if entry.resource_claim_template_name is not None:
-        for status in pod.status.resource_claim_statuses:
-            if status.name == entry.name:
-                return status.resource_claim_name, True
+    from_template = entry.resource_claim_name is None
+    if from_template and entry.resource_claim_template_name is None:
+        where = f'pod "{pod.key}", spec.resourceClaim "{entry.name}"'
+        raise ClaimNotReady(f"{where}: none of the supported fields are set")
+    name = claim_name(pod, entry)
+    if name == "":
         raise ClaimNotReady(f'pod "{pod.key}": ResourceClaim not created yet')
-    raise ClaimNotReady(
-        f'pod "{pod.key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
-    )
+    return name, from_template
 
 
 def check_owner(claim: ResourceClaim, pod: Pod) -> None:
@@ -246,7 +243,7 @@ def claims_of_pod(pod: Pod, claims: Claims) -> tuple[ResourceClaim, ...]:
 
 def _found(pod: Pod, claims: Claims) -> Iterator[ResourceClaim]:
     for entry in pod.spec.resource_claims:
-        name, must_own = claim_name(pod, entry)
+        name, must_own = expect_claim_name(pod, entry)
         if name is None:
             continue
         claim = claims.get(pod.namespace, name)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from holdfast.api.devices import EXTENDED_CLAIM, DeviceRequest, ResourceClaim
-from holdfast.api.meta import OwnerReference
+from holdfast.api.meta import OwnerReference, controller_of
 from holdfast.api.pod import Pod, ResourceAmounts, ResourceRequirements
 from holdfast.api.quantity import DECIMAL_SI, NANO, Quantity
 from holdfast.api.requests import limit_nanos, request_nanos
@@ -201,8 +201,7 @@ def pod_owner_of(claim: ResourceClaim) -> OwnerReference | None:
     """Return the reference to the pod whose extended resources a claim is for, or None."""
     if claim.metadata.annotations.get(EXTENDED_CLAIM) != "true":
         return None
-    owners: Sequence[OwnerReference] = claim.metadata.owner_references
-    owner = next((o for o in owners if o.controller), None)
+    owner = controller_of(claim)
     is_pod = owner is not None and (owner.api_version, owner.kind) == ("v1", "Pod")
     return owner if is_pod else None
 

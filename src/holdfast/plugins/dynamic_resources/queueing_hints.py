@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim
+from holdfast.api.meta import is_controlled_by
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.claims import ClaimNotReady, claims_of_pod, is_controlled_by, is_reserved_for
+from holdfast.devices.claims import ClaimNotReady, claims_of_pod, is_reserved_for
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.view import View
 
