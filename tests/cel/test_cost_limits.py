@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import Device
-from holdfast.cel import DeviceSelectors, EvaluationError
+from holdfast.cel import DeviceSelectors, EvaluationError, devices
 from holdfast.cel.cost import cost_over_values
 from holdfast.cel.errors import BudgetExceeded, CompileError, CostExceeded
 from holdfast.cel.messages import COST_EXCEEDED
@@ -150,7 +150,8 @@ def test_a_hostile_expression_is_an_error_or_a_value(gpu, name):
             assert len(refusal.message) < 100_000
 
 
-def test_compiled_selectors_are_forgotten_when_they_are_many_or_long():
+def test_compiled_selectors_are_forgotten_when_they_are_many_or_long(monkeypatch):
+    monkeypatch.setattr(devices, "_CACHE_SIZE", 512)
     selectors = DeviceSelectors()
     for i in range(600):
         selectors.compile(f"{i} == {i}")

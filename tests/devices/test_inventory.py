@@ -1,9 +1,13 @@
 """The inventory of devices, and allocation results cached between pods."""
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from devices.device_cluster import Cluster
+from holdfast.cel import DeviceSelectors
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocation_cache import DOES_NOT_FIT, FITS
 from holdfast.devices.allocator import Allocator
@@ -213,3 +217,29 @@ def test_a_recreated_slice_is_evaluated_again():
         assert codes(nodes, inventory, claim) == [FITS]
         inventory.delete(devices)
         assert codes(nodes, inventory, claim) == [DOES_NOT_FIT]
+
+
+def test_a_claim_with_many_selectors_compiles_each_once_and_in_small_steps(monkeypatch):
+    compiled, work = [], [0]
+    compile_ = DeviceSelectors._compile
+    monkeypatch.setattr(
+        DeviceSelectors,
+        "_compile",
+        lambda self, text: compiled.append(text) or compile_(self, text),
+    )
+    requests = [
+        a_request(f"r{i}", selectors=[f"{32 * i + j} >= 0" for j in range(32)]) for i in range(20)
+    ]
+    many = Cluster(a_node("n"), a_slice("n-gpu", node="n", devices=24))
+    _, results = many.results([a_claim("c", requests=requests)])
+    for _ in results.refresh_in_steps(lambda: many.rows):
+        work.append(len(compiled))
+    assert results.codes(many.rows).tolist() == [FITS]
+    assert len(compiled) == len(set(compiled)) == 641  # with that of the class
+    assert max(after - before for before, after in pairwise(work)) <= 8
+    assert len(work) > 24 * 20  # one pause for each device and request
+
+
+def a_request(name, selectors):
+    chosen = [{"cel": {"expression": text}} for text in selectors]
+    return {"name": name, "exactly": {"deviceClassName": "gpu", "selectors": chosen}}

@@ -41,8 +41,8 @@ COST_LIMIT = 100_000
 ESTIMATE_LIMIT = 1_000_000
 """Upstream's limit at creation, in its own units."""
 _ACTIVATION_LIMIT = 1_000
-_CACHE_SIZE, _CACHE_CHARACTERS = 512, 512 * 1024
-"""A selector of 10 KiB, the longest, takes about 2 MiB."""
+_CACHE_SIZE, _CACHE_CHARACTERS = 8192, 512 * 1024
+"""One claim may have 8,192 selectors. A short one takes 2 KiB, the longest, of 10 KiB, 2 MiB."""
 _T = cel.Type
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from holdfast.api.devices import DeviceSelector, ResourceClaim
@@ -14,8 +15,10 @@ from holdfast.devices.features import Features
 from holdfast.devices.requests import RequestAlternative, claim_label
 from holdfast.devices.slices import DeviceCandidate
 
-_SELECTED_A_STEP = 64
-"""About two milliseconds."""
+_SELECTORS_A_STEP = 32
+"""About one millisecond; thirty if they have loops whose cost is not known yet."""
+_COMPILED_A_STEP, _CHARACTERS_A_STEP = 8, 1024
+"""About ten milliseconds."""
 _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -38,6 +41,7 @@ class Matcher:
         self._claims = claims
         self._selectors = selectors
         self._features = features
+        self._is_compiled = False
 
     def selectable(
         self, alternative: RequestAlternative, candidate: DeviceCandidate, node: Node
@@ -78,13 +82,29 @@ class Matcher:
         self, alternatives: Sequence[RequestAlternative], candidates: Sequence[DeviceCandidate]
     ) -> Iterator[None]:
         """Evaluate all selectors for devices, with pauses; the candidates keep the results."""
-        for number, candidate in enumerate(candidates, 1):
+        yield from self._compile_in_steps(alternatives)
+        evaluated = 0
+        for candidate in candidates:
             for alternative in alternatives:
-                try:
+                # An error is raised again where the device is tried.
+                with suppress(AllocationError):
                     self.selected(alternative, candidate)
-                except AllocationError:
-                    continue  # raised again where the device is tried
-            if number % _SELECTED_A_STEP == 0:
+                evaluated += max(alternative.selector_count, 1)
+                if evaluated >= _SELECTORS_A_STEP:
+                    evaluated = 0
+                    yield
+
+    def _compile_in_steps(self, alternatives: Iterable[RequestAlternative]) -> Iterator[None]:
+        if self._is_compiled:
+            return
+        self._is_compiled = True
+        compiled, characters = 0, 0
+        for expression in dict.fromkeys(e for a in alternatives for e in a.expressions()):
+            with suppress(CompileError):
+                self._selectors.compile(expression)
+            compiled, characters = compiled + 1, characters + len(expression)
+            if compiled >= _COMPILED_A_STEP or characters >= _CHARACTERS_A_STEP:
+                compiled, characters = 0, 0
                 yield
 
     def _first_mismatch(

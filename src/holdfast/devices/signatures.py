@@ -30,7 +30,8 @@ from holdfast.devices.slices import DeviceCandidate
 _FAILS = "fails"
 _MAX_STATES = 100_000
 _DEVICES_A_STEP = 128
-"""About two milliseconds."""
+"""About two milliseconds; a device with many selectors counts as several."""
+_SELECTORS_A_DEVICE = 8
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class SignatureBuilder:
                 if (name := c.match_attribute or c.distinct_attribute)
             }
         )
+        self._selector_count = sum(a.selector_count for a in allocator.alternatives)
         self._states: WeakKeyDictionary[Pool, _PoolState] = WeakKeyDictionary()
         self._numbers: dict[Hashable, int] = {}
         self._next = count()
@@ -118,9 +120,12 @@ class SignatureBuilder:
     def _new_state(self, pool: Pool) -> Generator[None, None, _PoolState]:
         numbers: dict[Hashable, int] = {}
         devices: list[Hashable] = []
+        done = 0
         for candidate in pool.candidates:
             devices.append(self._device(candidate, numbers))
-            if len(devices) % _DEVICES_A_STEP == 0:
+            done += 1 + self._selector_count // _SELECTORS_A_DEVICE
+            if done >= _DEVICES_A_STEP:
+                done = 0
                 yield
         counters = frozenset(
             (set_name, name, amount)
