@@ -15,7 +15,7 @@ from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
-from holdfast.testing import a_node, a_pod, a_slice, typed
+from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice, typed
 
 NODES = [a_node("a", cpu="4"), a_node("b", cpu="4", taints=[{"key": "k", "effect": "NoSchedule"}])]
 POD = a_pod("p", cpu="3")
@@ -153,6 +153,26 @@ def test_the_default_namespace_is_set_and_may_be_left_out(explain):
     assert done.stdout.startswith("default/p: fits on a")
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta1", "v1beta2"])
+def test_devices_of_every_version_are_read(explain, version):
+    selector = [{"cel": {"expression": 'device.attributes["gpu.example.com"].size == 1'}}]
+    wanted, fields = {"deviceClassName": "gpu", "selectors": selector}, {"size": {"int": 1}}
+    device, request = {"attributes": fields}, {"exactly": wanted}
+    if version == "v1beta1":
+        device, request = {"basic": device}, wanted
+    claims = [{"name": "dev", "resourceClaimName": "c"}]
+    objects = [
+        a_device_class("gpu"),
+        a_slice("s", node="a", devices=[{"name": "gpu-0", **device}]),
+        a_claim("c", requests=[{"name": "r", **request}]),
+    ]
+    for obj in objects:
+        obj["apiVersion"] = f"resource.k8s.io/{version}"
+    pod = a_pod("p", cpu="1", resource_claims=claims)
+    done = explain(yaml.safe_dump_all([*NODES, *objects, pod]))
+    assert done.stdout.startswith("default/p: fits on a"), done.stdout + done.stderr
+
+
 def changed(obj, path, value):
     """Return a copy of an object with one field set."""
     copy = json.loads(json.dumps(obj))
@@ -192,8 +212,8 @@ BAD = {
     ),
     "no version": (changed(POD, ("apiVersion",), ""), "document 3: apiVersion: Required value"),
     "an unsupported version": (
-        changed(a_slice(), ("apiVersion",), "resource.k8s.io/v1beta1"),
-        "document 3 (ResourceSlice): apiVersion: resource.k8s.io/v1beta1 is not supported, only "
+        changed(a_slice(), ("apiVersion",), "resource.k8s.io/v1alpha3"),
+        "document 3 (ResourceSlice): apiVersion: resource.k8s.io/v1alpha3 is not supported, only "
         "resource.k8s.io/v1 is",
     ),
     "not an object": ("text", "document 3: object: Expected `object`, got `str`"),

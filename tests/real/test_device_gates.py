@@ -6,11 +6,7 @@ from copy import deepcopy
 import pytest
 
 from apiserver.server_fixture import start_server
-from holdfast.apiserver.kinds.resource_versions import (
-    CLAIM_V1BETA1,
-    SLICE_V1BETA1,
-    TEMPLATE_V1BETA1,
-)
+from holdfast.api.device_versions import V1BETA1
 from holdfast.errors import CAUSE_LIMIT
 from holdfast.feature_gates import FeatureGates
 from real.control_plane import ControlPlane
@@ -21,7 +17,7 @@ from validation.slice_objects import BAD_LISTS, GOOD_LISTS
 
 pytestmark = pytest.mark.real
 VERSIONS = ("v1beta1", "v1beta2")
-V1BETA1 = {CLAIMS: CLAIM_V1BETA1, TEMPLATES: TEMPLATE_V1BETA1, SLICES: SLICE_V1BETA1}
+KINDS = {CLAIMS: "ResourceClaim", TEMPLATES: "ResourceClaimTemplate", SLICES: "ResourceSlice"}
 OFF = ",".join(
     f"{gate}=false"
     for gate in (
@@ -89,8 +85,9 @@ async def test_both_servers_compile_selectors_with_the_gates(plane, embedded, pa
 
 def in_version(version, path, body):
     """Return path and object of v1 in an older version."""
-    if version == "v1beta1" and path in V1BETA1:
-        body = V1BETA1[path].from_stored(deepcopy(body))
+    if version == "v1beta1" and path in KINDS:
+        _, from_v1 = V1BETA1[KINDS[path]]
+        body = from_v1(deepcopy(body))
     return path.replace("/v1/", f"/{version}/"), {
         **body,
         "apiVersion": f"resource.k8s.io/{version}",

@@ -17,6 +17,7 @@ import yaml
 from holdfast.api import scheme
 from holdfast.api.decode import convert_object
 from holdfast.api.defaults import default_object
+from holdfast.api.device_versions import V1BETA1
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -27,8 +28,8 @@ from holdfast.errors import BadRequest
 _TYPED: dict[tuple[str, str], Resource[Any]] = {
     (r.group, r.kind): r for r in vars(scheme).values() if isinstance(r, Resource)
 }
-_SAME_SHAPE = {("resource.k8s.io", "v1beta2")}
-"""Versions whose objects have the same fields as those of the version in ``scheme``."""
+_OTHER_VERSIONS = {("resource.k8s.io", "v1beta1"), ("resource.k8s.io", "v1beta2")}
+"""Versions that are read besides those in ``scheme``; ``V1BETA1`` converts where they differ."""
 _AMOUNTS = frozenset({
     "requests", "limits", "capacity", "allocatable", "allocated", "overhead", "maxResources",
     "allocatedResources",
@@ -84,23 +85,32 @@ def read_object(document: Manifest) -> Object | None:
     resource = _TYPED.get((group, head.kind))
     if resource is None:
         return None
-    if version != resource.version and (group, version) not in _SAME_SHAPE:
+    if version != resource.version and (group, version) not in _OTHER_VERSIONS:
         raise BadRequest(
             f"{document.where} ({head.kind}): apiVersion: {head.api_version} is not supported, "
             f"only {resource.api_version} is: save it with "
             f"`kubectl get {resource.plural}.{resource.version}.{group}`"
         )
-    return _identified(document, _read(document, resource), resource)
+    return _identified(document, _read(_converted(document, head), resource), resource)
 
 
 def object_error(document: Manifest, fault: Exception) -> BadRequest:
     """Return a precise error for an object that was decoded but cannot be scheduled with."""
     try:
         head = _read_head(document)
-        _read_in_full(document, _TYPED[head.api_version.rpartition("/")[0], head.kind])
+        resource = _TYPED[head.api_version.rpartition("/")[0], head.kind]
+        _read_in_full(_converted(document, head), resource)
     except BadRequest as precise:
         return precise
     return BadRequest(f"{document.where}: {fault or type(fault).__name__}")
+
+
+def _converted(document: Manifest, head: _Head) -> Manifest:
+    """Return a document in the version of ``scheme``."""
+    if head.api_version != "resource.k8s.io/v1beta1" or head.kind not in V1BETA1:
+        return document
+    to_v1, _ = V1BETA1[head.kind]
+    return document._replace(text=msgspec.json.encode(to_v1(msgspec.json.decode(document.text))))
 
 
 def _documents(text: str) -> Iterator[bytes | msgspec.Raw]:

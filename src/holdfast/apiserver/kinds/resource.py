@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from holdfast.api import names, scheme
 from holdfast.api.decode import JsonObject
+from holdfast.api.device_versions import V1BETA1
 from holdfast.apiserver.descriptor import (
     AdmissionPlugin,
     Conversion,
@@ -21,11 +22,6 @@ from holdfast.apiserver.kinds.device_claims import (
     check_template_request,
     drop_unallocated_devices,
     warn_of_upper_case,
-)
-from holdfast.apiserver.kinds.resource_versions import (
-    CLAIM_V1BETA1,
-    SLICE_V1BETA1,
-    TEMPLATE_V1BETA1,
 )
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.tables.printer import (
@@ -165,11 +161,7 @@ _V1 = (
 )
 
 
-_V1BETA1: dict[str, Conversion] = {
-    "resourceclaims": CLAIM_V1BETA1,
-    "resourceclaimtemplates": TEMPLATE_V1BETA1,
-    "resourceslices": SLICE_V1BETA1,
-}
+_V1BETA1 = {kind: Conversion(*functions) for kind, functions in V1BETA1.items()}
 _DEPRECATED = {"v1beta1": ("v1.35+", "v1.38+"), "v1beta2": ("v1.36+", "v1.39+")}
 """Since which release a version is deprecated, and since which it is not served."""
 
@@ -177,7 +169,7 @@ _DEPRECATED = {"v1beta1": ("v1.35+", "v1.38+"), "v1beta2": ("v1.36+", "v1.39+")}
 def _in_beta(kind: KindDescriptor) -> Iterator[KindDescriptor]:
     """Return a kind in its beta versions, which are stored as v1."""
     r = kind.resource
-    conversions = {"v1beta1": _V1BETA1.get(r.plural), "v1beta2": None}
+    conversions = {"v1beta1": _V1BETA1.get(r.kind), "v1beta2": None}
     for version, conversion in conversions.items():
         since, gone = _DEPRECATED[version]
         beta = kind.in_version(replace(r, version=version), conversion)

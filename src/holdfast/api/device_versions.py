@@ -7,13 +7,12 @@ kept, so that an object that an older server stored can be read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.api.decode import JsonObject
-from holdfast.apiserver.descriptor import Conversion
 
-_Change = Callable[[JsonObject], JsonObject]
+Change = Callable[[JsonObject], JsonObject]
 _EXACT_FIELDS = (
     "deviceClassName",
     "selectors",
@@ -27,7 +26,7 @@ _UNSET = (None, "", 0)
 """Values of exact fields that count as unset; no field is a bool but adminAccess."""
 
 
-def _at(path: str, change: _Change) -> _Change:
+def _at(path: str, change: Change) -> Change:
     """Return a function that copies an object with the parts at a path changed.
 
     ``[]`` in the path means every item of the list; absent parts stay absent.
@@ -104,16 +103,19 @@ def _without_empty_nodes(spec: JsonObject) -> JsonObject:
     }
 
 
-def _claim(path: str) -> Conversion:
+def _claim(path: str) -> tuple[Change, Change]:
     requests = f"{path}.devices.requests.[]"
-    return Conversion(_at(requests, _request_to_v1), _at(requests, _request_to_v1beta1))
+    return _at(requests, _request_to_v1), _at(requests, _request_to_v1beta1)
 
 
-def _slice(change: _Change) -> _Change:
+def _slice(change: Change) -> Change:
     devices, spec = _at("spec.devices.[]", change), _at("spec", _without_empty_nodes)
     return lambda obj: spec(devices(obj))
 
 
-CLAIM_V1BETA1 = _claim("spec")
-TEMPLATE_V1BETA1 = _claim("spec.spec")
-SLICE_V1BETA1 = Conversion(_slice(_device_to_v1), _slice(_device_to_v1beta1))
+V1BETA1: Mapping[str, tuple[Change, Change]] = {
+    "ResourceClaim": _claim("spec"),
+    "ResourceClaimTemplate": _claim("spec.spec"),
+    "ResourceSlice": (_slice(_device_to_v1), _slice(_device_to_v1beta1)),
+}
+"""Conversion to v1 and back by kind; DeviceClasses have the same fields in both."""
