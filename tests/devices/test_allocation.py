@@ -112,6 +112,13 @@ def test_D030_pools_and_slices_are_searched_by_name():
         a_slice("s1", pool="a", devices=[a_device("first")]),
     ]
     assert devices_of(allocate(*slices, a_claim())) == [("req-0", "first")]
+    # In a pool by the name of the slice, in a slice as listed.
+    parts = [
+        a_slice("z", pool="a", slices=2, devices=[a_device("a")]),
+        a_slice("y", pool="a", slices=2, devices=[a_device("c"), a_device("b")]),
+    ]
+    found = devices_of(allocate(*parts, a_claim(count=3)))
+    assert [device for _, device in found] == ["c", "b", "a"]
     late = a_device("first", bindingConditions=["ready"], bindingFailureConditions=["broken"])
     slices[1] = a_slice("s1", pool="a", devices=[late])
     assert devices_of(allocate(*slices, a_claim())) == [("req-0", "second")]
@@ -130,6 +137,10 @@ def test_D031_mode_all_allocates_every_matching_device():
 def test_D032_mode_all_without_matching_devices_fails():
     wish = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
     assert allocate(a_claim(requests=[wish])) is None
+    wish = request("r", allocationMode="All", selectors=at_least(2))
+    assert allocate(a_slice(devices=sized(1, 1)), a_claim(requests=[wish])) is None
+    found = allocate(a_slice(devices=sized(1, 2)), a_claim(requests=[wish]))
+    assert devices_of(found) == [("r", "d1")]
 
 
 def test_D033_a_claim_has_at_most_32_devices():
@@ -173,6 +184,14 @@ def test_D036_matching_devices_share_a_value_of_one_type():
         ("req-0", "d2"),
     ]
     assert allocate(a_slice(devices=numa(1, "1")), claim) is None
+    requests, constraint = [request("a"), request("b")], {"matchAttribute": NUMA}
+    for named in ({}, {"requests": ["a", "b"]}):
+        claim = a_claim(requests=requests, constraints=[constraint | named])
+        found = allocate(a_slice(devices=numa(0, 1, 1)), claim)
+        assert devices_of(found) == [("a", "d1"), ("b", "d2")]
+    claim = a_claim(requests=requests, constraints=[constraint | {"requests": ["a"]}])
+    found = allocate(a_slice(devices=numa(0, 1, 1)), claim)
+    assert devices_of(found) == [("a", "d0"), ("b", "d1")]
 
 
 def test_D037_distinct_devices_share_no_value_even_within_one_request():

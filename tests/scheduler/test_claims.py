@@ -5,7 +5,7 @@ import pytest
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.client.client import PatchType
 from holdfast.plugins import default_profiles
-from holdfast.testing import Fault, a_claim, a_device_class, a_node, a_pod, a_slice
+from holdfast.testing import Fault, a_claim, a_device, a_device_class, a_node, a_pod, a_slice
 from holdfast.testing.harness import Harness
 
 
@@ -28,6 +28,20 @@ async def gpus(cluster):
 
 async def claim_of(cluster, name="c"):
     return await cluster.client.get(RESOURCE_CLAIMS, name, "default")
+
+
+async def test_D025_a_selector_error_on_one_of_two_nodes_keeps_the_pod_pending(gpus):
+    """The node without an error fits, and is not used."""
+    selector = 'device.attributes["gpu.example.com"].?healthy.orValue(true)'
+    strict = 'device.attributes["gpu.example.com"].healthy'
+    healthy = a_device(attributes={"healthy": True})
+    await gpus.create(a_slice("n1-gpus", node="n1", devices=[healthy]))
+    await gpus.create(a_claim("strict", selectors=[strict]), user("p", "strict"))
+    await gpus.create(a_claim("lenient", selectors=[selector]), user("q", "lenient"))
+    await gpus.advance(30)
+    assert not await gpus.node_of("p")
+    assert "selector #0: CEL runtime error: no such key: healthy" in await gpus.why("p")
+    assert await gpus.node_of("q")
 
 
 async def test_D044_a_pod_waits_for_a_missing_claim_and_for_one_that_is_being_deleted(gpus):
