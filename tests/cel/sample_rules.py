@@ -27,6 +27,9 @@ def table(of: Any, most: int = 10, **more: Any) -> Any:
     return {"type": "object", "additionalProperties": of, "maxProperties": most, **more}
 
 
+SET = items(TEXT, **{"x-kubernetes-list-type": "set"})
+
+
 def fields(**properties: Any) -> Any:
     return {"type": "object", "properties": properties}
 
@@ -452,6 +455,18 @@ JUDGED: list[tuple[Any, dict[str, Any], list[Any]]] = [
     (table(NUMBER), _rule("self.transformMap(k, v, v + 1) == {'a': 2}"), [{"a": 1}, {"b": 1}]),
     (table(NUMBER), _rule("'a' in self && self['a'] == 1"), [{"a": 1}, {"b": 1}]),
     (table(NUMBER), _rule("self.a == 1"), [{"a": 1}, {"b": 1}]),
+    (SET, _rule("self == ['a', 'b']"), [["a", "b"], ["b", "a"], ["a"], ["a", "c"]]),
+    (SET, _rule("['a', 'b'] == self"), [["a", "b"], ["b", "a"]]),
+    (SET, _rule("self != ['a', 'b']"), [["b", "a"], ["a"]]),
+    (SET, _rule("self + ['b', 'c'] == ['a', 'b', 'c']"), [["b", "a"], ["a", "d"]]),
+    (SET, _rule("(self + ['b']).size() == 2"), [["b", "a"], ["a", "c"], ["b"]]),
+    (fields(s=SET, t=SET), _rule("self.s == self.t"), [
+        {"s": ["a", "b"], "t": ["b", "a"]}, {"s": ["a"], "t": ["b"]}]),
+    (items(fields(s=SET)), _rule("self.all(x, x.s == ['a', 'b'])"), [
+        [{"s": ["b", "a"]}], [{"s": ["b"]}]]),
+    (table(SET), _rule("self.all(k, v, v == ['a', 'b']) && self['k'] == ['b', 'a']"), [
+        {"k": ["b", "a"]}, {"k": ["b"]}]),
+    (PORTS, _rule("(self + self).size() == self.size()"), [[{"name": "a"}, {"name": "b"}]]),
     (PORTS, _rule("self.exists(p, p.name == 'http' && p.port == 80)"),
      [[{"name": "http", "port": 80}], [{"name": "x"}], [{"name": "http"}]]),
     (PORTS, _rule("self.all(p, !has(p.port) || p.port > 0)"),
@@ -493,6 +508,13 @@ CHANGED: list[tuple[Any, dict[str, Any], list[tuple[Any, Any]]]] = [
     (TIME, _rule("self > oldSelf"), [("2020-01-01T00:00:00Z", "2020-01-01T00:00:00.1Z"),
                                      ("2020-01-01T00:00:00Z", "2019-01-01T00:00:00Z")]),
     (items(TEXT), _rule("oldSelf.all(x, x in self)"), [(["a"], ["b", "a"]), (["a"], ["b"])]),
+    (SET, _rule("self == oldSelf"), [(["a", "b"], ["b", "a"]), (["a", "b"], ["a", "c"])]),
+    (PORTS, _rule("self == oldSelf"), [
+        ([{"name": "a"}, {"name": "b", "port": 1}], [{"name": "b", "port": 1}, {"name": "a"}]),
+        ([{"name": "a"}, {"name": "b", "port": 1}], [{"name": "a"}, {"name": "b", "port": 2}])]),
+    (PORTS, _rule("(oldSelf + self).exists(p, p.name == 'b' && p.port == 2)"), [
+        ([{"name": "b", "port": 1}], [{"name": "b", "port": 2}]),
+        ([{"name": "b", "port": 2}], [{"name": "b", "port": 1}])]),
     (PORTS, _rule("self.size() >= oldSelf.size()"), [
         ([{"name": "a"}], [{"name": "a"}, {"name": "b"}]), ([{"name": "a"}], [])]),
     ({**PORTS, "items": {**PORT, "x-kubernetes-validations": [

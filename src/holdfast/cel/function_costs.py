@@ -13,7 +13,7 @@ from functools import lru_cache
 import re2
 
 from holdfast.cel.functions import evaluated_functions
-from holdfast.cel.list_functions import MAP_OF
+from holdfast.cel.list_functions import MAP_OF, MAP_SUM, SET_SUM
 from holdfast.cel.size_bounds import (
     SCALAR_BOUND,
     Charge,
@@ -164,6 +164,11 @@ def _collected(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bou
     return PYTHON_CALL + 3 * seen[0].weight, value
 
 
+def _merged(charge: Charge, _: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    value = concatenation_bound(seen[0], seen[1], charge)
+    return PYTHON_CALL + 5 * value.weight, value
+
+
 def _read_url(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
     return 2 * PYTHON_CALL + seen[0].length, text_bound(3 * seen[0].length + 1)
 
@@ -226,6 +231,7 @@ BOUNDS: Mapping[str, _Bound] = {
     "find": _found,
     "findAll": _all_found,
     MAP_OF: _collected,
+    **dict.fromkeys((SET_SUM, MAP_SUM), _merged),
     **dict.fromkeys(
         ("url", "getScheme", "getHost", "getHostname", "getPort", "getEscapedPath"), _read_url
     ),

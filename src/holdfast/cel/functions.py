@@ -15,7 +15,7 @@ from cel_expr_python import cel
 from holdfast.api.quantity import MAX_INT64, Quantity
 from holdfast.cel import list_functions, network_functions
 from holdfast.cel.declarations import INCLUDES, declarations
-from holdfast.cel.list_functions import MAP_OF, OWN
+from holdfast.cel.list_functions import MAP_OF, MAP_SUM, OWN, SAME_ITEMS, SET_SUM
 from holdfast.cel.semver import Semver
 from holdfast.cel.static_types import OPTIONAL
 from holdfast.cel.values import pack, unpack
@@ -157,8 +157,10 @@ def evaluated_functions() -> Mapping[str, Sequence[Any]]:
                 for name in _names(function["name"], declared["id"]):
                     _add(overloads, name, declared)
     _add(overloads, MAP_OF, {"id": MAP_OF, "args": [_LIST], "return": {"type_name": "map"}})
-    for name in OWN.values():
+    for name in (*OWN.values(), SAME_ITEMS):
         _add(overloads, name, {"id": name, "args": [_LIST, _LIST], "return": _BOOL})
+    for name, count in ((SET_SUM, 2), (MAP_SUM, 3)):
+        _add(overloads, name, {"id": name, "args": [_LIST] * count, "return": _LIST})
     by_name: dict[str, list[Any]] = {}
     for (name, *_), overload in overloads.items():
         by_name.setdefault(name, []).append(overload)

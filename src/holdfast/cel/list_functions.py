@@ -152,7 +152,23 @@ def _as_set(items: list[Any]) -> set[Hashable]:
     return set(map(_comparable, items))
 
 
+def _same_items(a: list[Any], b: list[Any]) -> bool:
+    return len(a) == len(b) and _as_set(a) == _as_set(b)
+
+
+def _set_sum(a: list[Any], b: list[Any]) -> list[Any]:
+    known = _as_set(a)
+    return [*a, *(one for one in b if _comparable(one) not in known)]
+
+
+def _map_sum(a: list[Any], b: list[Any], keys: list[str]) -> list[Any]:
+    """Return the items of two lists whose items have keys; those of the second replace others."""
+    merged = {_comparable([one.get(key) for key in keys]): one for one in (*a, *b)}
+    return list(merged.values())
+
+
 MAP_OF = "@map_of"
+SAME_ITEMS, SET_SUM, MAP_SUM = "@same_items", "@set_sum", "@map_sum"
 OWN: Mapping[str, str] = {
     "sets.contains": "@sets_contain",
     "sets.equivalent": "@sets_are_equivalent",
@@ -172,6 +188,9 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "string_find_all_string_int": _find_all,
     "dra_includes_dyn_dyn": _includes,
     MAP_OF: _map_of,
+    SAME_ITEMS: _same_items,
+    SET_SUM: _set_sum,
+    MAP_SUM: _map_sum,
     "@sets_contain": lambda a, b: _as_set(a) >= _as_set(b),
     "@sets_are_equivalent": lambda a, b: _as_set(a) == _as_set(b),
     "@sets_intersect": lambda a, b: not _as_set(a).isdisjoint(_as_set(b)),

@@ -7,6 +7,7 @@
 - Macros whose expansion the engine cannot evaluate (``transformMap``) collect a list, of which a
   function of ours makes a map.
 - A function of ours cannot return an optional value: it returns a value that is empty for "none".
+- Lists of the types set and map are equal in any order, and their sum has no item twice.
 - With ``optionalOldSelf`` the variable ``oldSelf`` is an optional value.
 """
 
@@ -16,7 +17,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from holdfast.cel.functions import IMPLEMENTATIONS, evaluated_name
-from holdfast.cel.list_functions import MAP_OF
+from holdfast.cel.list_functions import MAP_OF, MAP_SUM, SAME_ITEMS, SET_SUM
+from holdfast.cel.schema_types import SchemaType
 from holdfast.cel.syntax import (
     Constant,
     FunctionCall,
@@ -32,7 +34,7 @@ from holdfast.errors import BadRequest
 
 DEVICE = "device"
 TABLES = ("device.attributes", "device.capacity")
-OLD_SELF, HAS_OLD_SELF = "oldSelf", "@hasOldSelf"
+SELF, OLD_SELF, HAS_OLD_SELF = "self", "oldSelf", "@hasOldSelf"
 _INSERT = "cel.@mapInsert"
 _EMPTY_MAP, _EMPTY_LIST = Literal((), is_map=True), Literal(())
 _TRUE = Constant(None, b"\x10\x01")
@@ -45,9 +47,11 @@ _UNWRAP = ("optional_unwrap", "optional_unwrapOpt")
 Aliases = Mapping[str, Name]
 
 
-def evaluated_tree(tree: Node, *, optional_old_self: bool = False) -> Node:
-    """Return the tree to evaluate."""
-    return _Rewriter(optional_old_self).node(tree, {})
+def evaluated_tree(
+    tree: Node, *, optional_old_self: bool = False, self_type: SchemaType | None = None
+) -> Node:
+    """Return the tree to evaluate; ``self_type`` is the type of ``self`` in rules."""
+    return _Rewriter(optional_old_self, self_type).node(tree, {})
 
 
 def _string(text: str) -> Constant:
@@ -71,8 +75,10 @@ def _call(function: str, *arguments: Node, member: bool = False) -> FunctionCall
 
 
 class _Rewriter:
-    def __init__(self, optional_old_self: bool) -> None:
+    def __init__(self, optional_old_self: bool, self_type: SchemaType | None) -> None:
         self._optional_old_self = optional_old_self
+        self._types: dict[str, SchemaType | None] = {SELF: self_type, OLD_SELF: self_type}
+        """Of the variables, those of loops included."""
 
     def node(self, node: Node, aliases: Aliases) -> Node:
         match node:
@@ -84,7 +90,9 @@ class _Rewriter:
                 return self._select(node, aliases)
             case FunctionCall(_, arguments):
                 rewritten = tuple(self.node(one, aliases) for one in arguments)
-                return self._function(replace(node, arguments=rewritten))
+                return self._unordered(node, rewritten) or self._function(
+                    replace(node, arguments=rewritten)
+                )
             case Literal(elements):
                 return replace(node, elements=tuple(self.node(one, aliases) for one in elements))
             case Loop():
@@ -119,25 +127,62 @@ class _Rewriter:
             return _call("optional.ofNonZeroValue", renamed)
         return renamed
 
+    def _unordered(self, call: FunctionCall, arguments: tuple[Node, ...]) -> Node | None:
+        """Return the call for lists whose order does not count, None for all other values."""
+        if call.function not in ("_==_", "_!=_", "_+_"):
+            return None
+        type_ = self._type(call.arguments[0])
+        if type_ is None or type_.list_type not in ("set", "map"):
+            return None
+        if call.function != "_+_":
+            same = _call(SAME_ITEMS, *arguments)
+            return same if call.function == "_==_" else _call("!_", same)
+        if type_.list_type == "set":
+            return _call(SET_SUM, *arguments)
+        return _call(MAP_SUM, *arguments, Literal(tuple(map(_string, type_.map_keys))))
+
+    def _type(self, node: Node) -> SchemaType | None:
+        """Return the type of a value that a path from a variable leads to."""
+        match node:
+            case Name(name):
+                return self._types.get(name)
+            case Select(operand, field):
+                found = self._type(operand)
+                return None if found is None else found.field(field)
+            case FunctionCall("_[_]", (container, _)):
+                found = self._type(container)
+                return None if found is None else found.items
+            case FunctionCall("_+_", (first, _)):
+                found = self._type(first)
+                return found if found is not None and found.list_type else None
+        return None
+
     def _loop(self, loop: Loop, aliases: Aliases) -> Node:
         start = self.node(loop.start, aliases)
         if loop.binds and isinstance(start, Name) and start.name in (DEVICE, *TABLES):
             return self.node(loop.result, {**aliases, loop.result_name: start})
         own = (loop.variable, loop.second_variable, loop.result_name)
+        over = self.node(loop.over, aliases)
+        outer, self._types = self._types, {**self._types, **self._loop_types(loop)}
         inner = {name: node for name, node in aliases.items() if name not in own}
         rewritten = replace(
             loop,
-            over=self.node(loop.over, aliases),
+            over=over,
             start=start,
             condition=self.node(loop.condition, inner),
             step=self.node(loop.step, inner),
             result=self.node(loop.result, inner),
         )
-        return (
-            _collecting(rewritten)
-            if start == replace(_EMPTY_MAP, type=loop.start.type)
-            else rewritten
-        )
+        self._types = outer
+        return _collecting(rewritten)
+
+    def _loop_types(self, loop: Loop) -> dict[str, SchemaType | None]:
+        over = self._type(loop.over)
+        items = None if over is None else over.items
+        is_list = over is not None and over.name == "list"
+        if loop.second_variable:
+            return {loop.variable: None, loop.second_variable: items}
+        return {loop.variable: items if is_list else None}
 
 
 def _is_table(node: Node) -> bool:

@@ -28,13 +28,12 @@ from holdfast.cel.errors import (
 )
 from holdfast.cel.estimate import estimated_cost
 from holdfast.cel.messages import as_cel_go_message
-from holdfast.cel.rewriting import HAS_OLD_SELF, OLD_SELF, evaluated_tree
+from holdfast.cel.rewriting import HAS_OLD_SELF, OLD_SELF, SELF, evaluated_tree
 from holdfast.cel.schema_types import MessageTypes, SchemaType
 from holdfast.cel.syntax import Name, Node, walk
 
 CALL_LIMIT = 4_000_000
 OBJECT_LIMIT = 10_000_000
-SELF = "self"
 _T = cel.Type
 
 
@@ -125,7 +124,7 @@ class RuleScope:
     def _compile(self, text: str, optional: bool) -> Expression | CompileError:
         try:
             checked = self._checker(optional).check(text)
-            tree = evaluated_tree(checked, optional_old_self=optional)
+            tree = evaluated_tree(checked, optional_old_self=optional, self_type=self.type)
             looks_back = any(isinstance(n, Name) and n.name == OLD_SELF for n in walk(checked))
             return Expression(text, checked, program_of(tree), looks_back, tree)
         except CompileError as refusal:

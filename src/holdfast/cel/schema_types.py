@@ -7,12 +7,13 @@ lists; their items have the unknown type, so that errors in them are found only 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 
 from google.protobuf import descriptor_pb2
 
-from holdfast.cel.field_names import field_spellings
+from holdfast.cel.field_names import escape_field_name, field_spellings
 from holdfast.cel.ranges import DeclaredSize
 from holdfast.cel.time_values import TYPES
 
@@ -50,7 +51,14 @@ class SchemaType:
     fewest_bytes: int
     """Of a value as JSON."""
     items: SchemaType | None = None
-    fields: Mapping[str, SchemaType] = field(default_factory=dict)
+    fields: Mapping[str, SchemaType] = dataclass_field(default_factory=dict)
+    list_type: str = ""
+    """``set`` or ``map`` if the order of items does not count."""
+    map_keys: tuple[str, ...] = ()
+
+    def field(self, name: str) -> SchemaType | None:
+        """Return the type of a field, or of a value of a map."""
+        return self.items if self.name == "map" else self.fields.get(name)
 
 
 def schema_type(schema: RawSchema, *, is_resource: bool = False) -> SchemaType | None:
@@ -98,7 +106,10 @@ def _array(schema: RawSchema) -> SchemaType | None:
     if items is None:
         return None
     most = _limit(schema, "maxItems", (_REQUEST_BYTES - 2) // (items.fewest_bytes + 1))
-    return SchemaType("list", DeclaredSize(most, items.size), 2, items)
+    keys = tuple(escape_field_name(key) for key in schema.get(f"{_X}list-map-keys") or ())
+    kind = schema.get(f"{_X}list-type") or ""
+    size = DeclaredSize(most, items.size)
+    return SchemaType("list", size, 2, items, list_type=kind, map_keys=keys)
 
 
 def _object(schema: RawSchema) -> SchemaType | None:

@@ -185,3 +185,21 @@ def test_a_rule_with_an_optional_old_self_is_evaluated_for_new_values_too():
 def test_a_schema_has_a_limited_number_of_rules(rules):
     (cause,) = schema(rules, a=NUMBER).rule_problems()
     assert "must have at most 1000 rules with 131072 characters" in cause.message
+
+
+@pytest.mark.parametrize(("text", "good", "bad"), [
+    ("self.s == self.t", {"s": ["a", "b"], "t": ["b", "a"]}, {"s": ["a"], "t": ["b"]}),
+    ("self.s + self.t == ['c', 'b', 'a']", {"s": ["a", "b"], "t": ["b", "c"]}, {"s": [], "t": []}),
+    ("self.m == self.n", {"m": [{"k": 1}, {"k": 2}], "n": [{"k": 2}, {"k": 1}]},
+     {"m": [{"k": 1}], "n": [{"k": 2}]}),
+    ("(self.m + self.n).size() == 2", {"m": [{"k": 1}], "n": [{"k": 2}, {"k": 1}]},
+     {"m": [{"k": 1}], "n": [{"k": 1}]}),
+])  # fmt: skip
+def test_the_order_of_sets_does_not_count(text, good, bad):
+    unique = {"type": "array", "items": TEXT, "x-kubernetes-list-type": "set"}
+    item = {"type": "object", "required": ["k"], "properties": {"k": NUMBER}}
+    keyed = {"type": "array", "items": item, "x-kubernetes-list-type": "map",
+             "x-kubernetes-list-map-keys": ["k"]}  # fmt: skip
+    compiled = schema([rule(text)], s=unique, t=unique, m=keyed, n=keyed)
+    assert wrong(compiled, good) == []
+    assert wrong(compiled, bad) != []
