@@ -61,6 +61,10 @@ class Claims:
         keys = self._extended.get(pod.uid, ())
         return min((self._by_key[key] for key in keys), key=lambda c: c.key, default=None)
 
+    def has_extended_claim(self, pod: Pod) -> bool:
+        """Return whether a claim for the pod's extended resources is stored or in flight."""
+        return pod.uid in self._extended or in_flight_uid(pod.uid) in self._in_flight
+
     def upsert(self, claim: ResourceClaim) -> bool:
         """Store a claim unless a newer version is known; return whether it was stored."""
         known = self._by_key.get(claim.key)

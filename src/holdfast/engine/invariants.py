@@ -79,20 +79,24 @@ def _overcommitted_nodes(world: World, ours: set[str] | None) -> list[str]:
             if taken <= max(has, 0) or accounted_elsewhere(world, resource, has):
                 continue
             what = nodes.resources[resource]
-            if has or not _served_by_claims(pods, what):
+            if has or not _served_by_claims(world, pods, resource):
                 problems.append(f"I1: {taken} of {what} are requested on {name}, allocatable {has}")
     return problems
 
 
-def _served_by_claims(pods: Iterable[PodInfo], resource: str) -> bool:
+def _served_by_claims(world: World, pods: Iterable[PodInfo], resource: int) -> bool:
     """Return whether pods have devices for a resource, also if no class serves it any more."""
-    claims = (pod.pod.status.extended_resource_claim_status for pod in pods)
-    return any(
-        mapping.resource_name == resource
-        for claim in claims
-        if claim is not None
-        for mapping in claim.request_mappings
-    )
+    claims = None if world.devices is None else world.devices.claims
+    name = world.nodes.resources[resource]
+    for pod in pods:
+        status = pod.pod.status.extended_resource_claim_status
+        if status is not None and any(m.resource_name == name for m in status.request_mappings):
+            return True
+        # A pod that is being bound has no such status yet.
+        requested = any(r == resource and amount for r, amount in pod.request)
+        if requested and claims is not None and claims.has_extended_claim(pod.pod):
+            return True
+    return False
 
 
 def accounted_elsewhere(world: World, resource: int, has: int) -> bool:
