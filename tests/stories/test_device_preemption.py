@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
+from holdfast.cli.explanation_text import format_explanation
 from holdfast.engine.explanation import explain
 from holdfast.plugins import default_profiles
 from holdfast.testing import (
@@ -147,7 +148,10 @@ async def test_why_shows_the_victims_and_the_nominated_node(gpus):
     profile = gpus.components.scheduler.profiles["default-scheduler"]
     explained = explain(profile, pod, gpus.world, gpus.clock.now(), preempt=True)
     assert explained["preemption"]["victims"] == ["default/b"]
-    assert explained["preemption"]["nominatedNode"] == await gpus.node_of("b")
+    node = await gpus.node_of("b")
+    assert explained["preemption"]["nominatedNode"] == node
+    text = format_explanation(explained)
+    assert f"preemption would make {node} feasible by evicting default/b" in text
 
 
 async def test_without_the_argument_nobody_is_evicted(tmp_path):

@@ -42,6 +42,10 @@ class Evictions:
             return False
         return preemptor in self._requesting or any(map(self._is_running, victims))
 
+    def preemptors_of(self, victim: str) -> list[str]:
+        """Return the preemptors that chose a pod as a victim."""
+        return [preemptor for preemptor, victims in self._victims.items() if victim in victims]
+
     def _is_running(self, victim: str) -> bool:
         found = self._nodes.pod(victim)
         return found is not None and not found[0].terminating

@@ -172,7 +172,7 @@ class EventHandlers:
         self.stop_scheduling(old.uid)
         if old.spec.node_name:
             self.world.delete(old)
-            self.notify_queue("AssignedPod", "Delete", old, None)
+            self._notify_of_deletion(old)
             return
         if self.world.nodes.is_assumed(old.uid):
             self._on_deleted_assumed_pod(old)
@@ -187,7 +187,17 @@ class EventHandlers:
         self.stop_scheduling(pod.uid)
         assigned = self._as_assigned(pod)
         self.world.delete(assigned)
+        self._notify_of_deletion(assigned)
+
+    def _notify_of_deletion(self, assigned: Pod) -> None:
+        """Requeue pods after the deletion of an assigned pod.
+
+        It may be a victim whose deletion itself helps no filter, such as one that used devices:
+        these are free later. Still the preemptor waits no longer for its eviction.
+        """
         self.notify_queue("AssignedPod", "Delete", assigned, None)
+        for preemptor in self.world.evictions.preemptors_of(assigned.uid):
+            self.queue.recheck_gate(preemptor, "AssignedPodDelete", self.now())
 
     def stop_scheduling(self, uid: str) -> None:
         """Remove a pod or reservation from the queue and from the pods that wait on Permit."""

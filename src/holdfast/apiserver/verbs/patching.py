@@ -13,7 +13,7 @@ from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.verbs.conversion import object_to_requested_version, to_storage_version
 from holdfast.apiserver.verbs.json_patch import REJECTED, apply_json_patch, undecodable
-from holdfast.apiserver.verbs.metadata import metadata_of
+from holdfast.apiserver.verbs.metadata import conflict, metadata_of
 from holdfast.apiserver.verbs.object_encoding import object_response
 from holdfast.apiserver.verbs.request_object import apply_field_validation
 from holdfast.apiserver.verbs.updating import latest_object, update_object
@@ -22,6 +22,7 @@ from holdfast.apiserver.wire.nesting_limit import check_nesting
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, FieldErrors, Invalid, NotBuilt, Unsupported
 from holdfast.store import check_value_size
+from holdfast.store.store import MODIFIED
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -125,6 +126,9 @@ def _check_identity(op: Operation, new: JsonObject, old: JsonObject) -> None:
                 f"({before})"
             )
     if meta.get("uid") != known["uid"]:
+        if meta.get("resourceVersion") not in (None, "", known["resourceVersion"]):
+            # The object was replaced: as upstream, the version is compared first.
+            raise conflict(op.descriptor, known["name"], MODIFIED)
         wrong = FieldErrors(
             [field_errors.invalid("metadata.uid", meta.get("uid"), "field is immutable")]
         )
