@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from devices.device_cluster import Cluster
+from devices.device_cluster import DRIVER, Cluster
 from holdfast.cel import DeviceSelectors
 from holdfast.columns.node_table import NodeTable
-from holdfast.devices.allocation_cache import DOES_NOT_FIT, FITS
+from holdfast.devices.allocation_cache import DOES_NOT_FIT, ERROR, FITS
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.world import World
@@ -243,3 +243,23 @@ def test_a_claim_with_many_selectors_compiles_each_once_and_in_small_steps(monke
 def a_request(name, selectors):
     chosen = [{"cel": {"expression": text}} for text in selectors]
     return {"name": name, "exactly": {"deviceClassName": "gpu", "selectors": chosen}}
+
+
+def test_a_search_without_single_devices_pauses_and_ends_too():
+    """Alternatives of mode All, and of count 0, which an API server without defaults may store."""
+    texts = [f"device.attributes[{DRIVER!r}].n == {k}" for k in range(8)]
+    of_all = [
+        {**a_request("", selectors=[text])["exactly"], "allocationMode": "All"} for text in texts
+    ]
+    of_none = [{"deviceClassName": "gpu", "count": 0}] * 8
+    never = a_request("never", selectors=["false"])
+    never["exactly"]["allocationMode"] = "All"
+    devices = [a_device(f"d{k}", attributes={"n": k}) for k in range(8)]
+    many = Cluster(a_node("n"), a_slice("n-gpu", node="n", devices=devices))
+    for some in (of_all, of_none):
+        named = [{**one, "name": f"a{k}"} for k, one in enumerate(some)]
+        requests = [{"name": f"r{i}", "firstAvailable": named} for i in range(8)]
+        allocator = many.inventory.allocator([typed(a_claim("c", requests=[*requests, never]))])
+        results = many.inventory.allocation_cache.results(allocator, 20_000)
+        steps = sum(1 for _ in results.refresh_in_steps(lambda: many.rows))
+        assert (results.codes(many.rows).tolist(), steps > 60) == ([ERROR], True)

@@ -153,6 +153,8 @@ class DeviceSearch:
         request = self._requests[at]
         only_too_many = True
         for alternative in request.alternatives:
+            if self._is_pause_due():
+                yield
             if (
                 self._count(alternative)
                 and self._device_count[alternative.claim] + self._count(alternative) > MAX_DEVICES
@@ -189,13 +191,13 @@ class DeviceSearch:
     def _combine(self, alternative: RequestAlternative) -> Iterator[bool]:
         """Choose each combination of ``count`` devices in turn; it is chosen while this yields."""
         if alternative.count == 0:
+            self._step()
             yield _CHOSEN
             return
         positions: list[int] = []
         at = 0
         while True:
-            if self._tries >= self._pause_at:
-                self._pause_at = self._tries + _TRIES_A_STEP
+            if self._is_pause_due():
                 yield _PAUSE
             if at == len(self._candidates):
                 if not positions:
@@ -288,6 +290,12 @@ class DeviceSearch:
             if chosen.consumed is None:
                 self._chosen_by[chosen.candidate.id].remove(alternative.claim)
             self._device_count[alternative.claim] -= 1
+
+    def _is_pause_due(self) -> bool:
+        if self._tries < self._pause_at:
+            return False
+        self._pause_at = self._tries + _TRIES_A_STEP
+        return True
 
     def _step(self) -> None:
         self._tries += 1
