@@ -307,4 +307,4 @@ async def test_the_work_queue_has_metrics(cluster):
     await set_quota(cluster, {"pods": "1"})
     samples = [s for family in cluster.controllers.metrics.collect() for s in family.samples]
     added = {s.labels["name"]: s.value for s in samples if s.name == "workqueue_adds_total"}
-    assert added["resourcequota-controller"] >= 1
+    assert added["resourcequota_primary"] >= 1

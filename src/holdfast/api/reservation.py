@@ -7,7 +7,7 @@ from holdfast.api.durations import parse_seconds
 from holdfast.api.meta import Condition, LabelSelector, Object, ObjectMeta, ObjectReference, Struct
 from holdfast.api.node import Taint
 from holdfast.api.pod import PodSpec, ResourceAmounts
-from holdfast.api.timestamps import parse_rfc3339
+from holdfast.api.timestamps import seconds_of
 from holdfast.errors import BadRequest
 
 PENDING, AVAILABLE, WAITING = "Pending", "Available", "Waiting"
@@ -122,18 +122,11 @@ class Reservation(Object, frozen=True):
         ``expires`` takes precedence over ``ttl``, which counts from its creation; a ``ttl`` of 0
         means never. A malformed value counts as absent.
         """
-        if self.spec.expires and (when := _time(self.spec.expires)) is not None:
+        if self.spec.expires and (when := seconds_of(self.spec.expires)) is not None:
             return when
         try:
             ttl = parse_seconds(self.spec.ttl) if self.spec.ttl else DEFAULT_TTL
         except BadRequest:
             ttl = DEFAULT_TTL
-        made = _time(self.metadata.creation_timestamp or "")
+        made = seconds_of(self.metadata.creation_timestamp)
         return None if ttl == 0 or made is None else made + ttl
-
-
-def _time(text: str) -> float | None:
-    try:
-        return parse_rfc3339(text)
-    except BadRequest:
-        return None

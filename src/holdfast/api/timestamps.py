@@ -27,6 +27,18 @@ def parse_rfc3339(text: str) -> float:
     return found.timestamp()
 
 
+def seconds_of(time: str | None) -> float | None:
+    """Return a time in seconds since the epoch, None if it is absent or unreadable.
+
+    >>> seconds_of("1970-01-01T00:01:00Z"), seconds_of("yesterday"), seconds_of(None)
+    (60.0, None, None)
+    """
+    try:
+        return parse_rfc3339(time) if time else None
+    except BadRequest:
+        return None
+
+
 def rfc3339(seconds: float) -> str:
     """Format a time as Kubernetes does, in whole seconds.
 

@@ -24,7 +24,7 @@ from holdfast.api.pod import Pod, ResourceAmounts
 from holdfast.api.quantity import NANO, Quantity
 from holdfast.api.resource_names import CPU
 from holdfast.api.resource_policy import ResourcePolicy, ResourcePolicySpec, Unit
-from holdfast.api.timestamps import parse_rfc3339
+from holdfast.api.timestamps import seconds_of
 from holdfast.errors import BadRequest, Cause, FieldErrors
 from holdfast.validation.list_limits import RESOURCE_POLICY_TREE, first_excess
 from holdfast.validation.resource_policy import check_ambiguity, check_written_metadata
@@ -203,14 +203,14 @@ def bound_time(pod: Pod) -> float | None:
         if condition.type == "PodScheduled" and condition.status == "True"
     ]
     for text in (*scheduled, pod.status.start_time, pod.metadata.creation_timestamp):
-        if (found := _seconds(text)) is not None:
+        if (found := seconds_of(text)) is not None:
             return found
     return None
 
 
 def creation_time(pod: Pod) -> float:
     """Return when a pod was created, in seconds since the epoch; 0 if that is unknown."""
-    return _seconds(pod.metadata.creation_timestamp) or 0.0
+    return seconds_of(pod.metadata.creation_timestamp) or 0.0
 
 
 def compile_policy(obj: ResourcePolicy) -> Policy:
@@ -233,7 +233,7 @@ def compile_policy(obj: ResourcePolicy) -> Policy:
     errors.causes.extend(check_written_metadata(spec))
     errors.raise_if_any("ResourcePolicy", obj.key, "scheduling.sigs.x-k8s.io")
     priorities = tuple(sorted({unit.priority for unit in units}))
-    created = _seconds(obj.metadata.creation_timestamp)
+    created = seconds_of(obj.metadata.creation_timestamp)
     return Policy(obj, selector, units, priorities, timeout, created)
 
 
@@ -284,10 +284,3 @@ def _timeout(spec: ResourcePolicySpec, errors: FieldErrors) -> float:
     except BadRequest as error:
         errors.causes.append(invalid(f"{path}.timeout", rule.timeout, error.message))
         return 0.0
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        return None if text is None else parse_rfc3339(text)
-    except BadRequest:
-        return None

@@ -9,7 +9,7 @@ from holdfast.api import reservation_names as names
 from holdfast.api.names import parse_integer
 from holdfast.api.quantity import milli, units
 from holdfast.api.reservation import Reservation
-from holdfast.api.timestamps import parse_rfc3339
+from holdfast.api.timestamps import seconds_of
 from holdfast.capacity.annotations import (
     allocated_reservation,
     annotated_allocations,
@@ -85,11 +85,7 @@ def read_amounts(amounts: Mapping[str, str | int | float], ids: ResourceNames) -
 
 
 def _created(reservation: Reservation) -> float:
-    made = reservation.metadata.creation_timestamp
-    try:
-        return parse_rfc3339(made) if made else 0.0
-    except BadRequest:
-        return 0.0
+    return seconds_of(reservation.metadata.creation_timestamp) or 0.0
 
 
 def _order(reservation: Reservation) -> int:

@@ -20,6 +20,7 @@ from holdfast.api.node import Taint
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from holdfast.api.timestamps import seconds_of
 from holdfast.api.tolerations import NO_EXECUTE
 from holdfast.client.client import PatchType
 from holdfast.client.informer import Informer
@@ -36,7 +37,6 @@ from holdfast.controllers.device_taint_plan import (
     rule_condition,
     rule_selects,
     rule_taints,
-    seconds_of,
     uses_claims,
 )
 from holdfast.controllers.reconciler import ControllerContext, Reconciler

@@ -11,13 +11,12 @@ from holdfast.api.devices import DeviceResult, DeviceTaintRule, ResourceClaim
 from holdfast.api.meta import is_controlled_by
 from holdfast.api.node import Taint
 from holdfast.api.pod import Pod, Toleration
-from holdfast.api.timestamps import parse_rfc3339, rfc3339
+from holdfast.api.timestamps import rfc3339, seconds_of
 from holdfast.api.tolerations import NO_EXECUTE
 from holdfast.devices.allocated_devices import device_id
 from holdfast.devices.claims import is_reserved_for
 from holdfast.devices.matching import tolerates
 from holdfast.devices.slices import DeviceId
-from holdfast.errors import BadRequest
 
 EVICTION_IN_PROGRESS = "EvictionInProgress"
 
@@ -91,7 +90,11 @@ def uses_claims(pod: Pod) -> bool:
 
 
 def rule_selects(rule: DeviceTaintRule, device: DeviceId) -> bool:
-    """Return whether a rule selects a device; a rule without a selector selects none."""
+    """Return whether a rule selects a device.
+
+    A rule without a selector selects none, as in upstream's controller; in its slice tracker, and
+    ours, such a rule applies to all devices.
+    """
     selector = rule.spec.device_selector
     if selector is None:
         return False
@@ -167,14 +170,6 @@ def disruption_patch(pod: Pod, now: float) -> dict[str, Any]:
         "lastTransitionTime": rfc3339(now),
     }
     return {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
-
-
-def seconds_of(time: str | None) -> float | None:
-    """Return a time in seconds since the epoch, None if it is absent or unreadable."""
-    try:
-        return parse_rfc3339(time) if time else None
-    except BadRequest:
-        return None
 
 
 def _claim_names(pod: Pod) -> Iterator[tuple[str, bool]]:

@@ -21,10 +21,9 @@ from holdfast.api.quantity import NANO, Quantity
 from holdfast.api.requests import nanos
 from holdfast.api.reservation import AVAILABLE, FAILED, FINAL, SUCCEEDED, WAITING, Reservation
 from holdfast.api.scheme import RESERVATIONS
-from holdfast.api.timestamps import parse_rfc3339
+from holdfast.api.timestamps import seconds_of
 from holdfast.controllers.planned_writes import Delete, Patch, Plan, PlannedEvent
 from holdfast.controllers.reservation_usage import NodeUsage, ResourceNanos
-from holdfast.errors import BadRequest
 
 RawStatus = dict[str, Any]
 CAUSES = "pods were bound there without this scheduler, or the node was made smaller"
@@ -101,10 +100,7 @@ def _ended_at(reservation: Reservation) -> float | None:
         when = ready.last_transition_time
     elif reservation.phase == SUCCEEDED and ready.reason == reservation_status.SUCCEEDED:
         when = ready.last_probe_time or ready.last_transition_time
-    try:
-        return parse_rfc3339(when) if when else None
-    except BadRequest:
-        return None
+    return seconds_of(when)
 
 
 def _synced(

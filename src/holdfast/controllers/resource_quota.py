@@ -139,6 +139,7 @@ class ResourceQuotaController(Reconciler):
     """Watch quotas and what they count; keys are those of quotas."""
 
     name = "resourcequota-controller"
+    queue_name = "resourcequota_primary"
     required_resources: tuple[Resource[Any], ...] = (
         RESOURCE_QUOTAS,
         PODS,

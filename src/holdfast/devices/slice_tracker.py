@@ -11,6 +11,7 @@ from holdfast.api.node import Taint
 
 _replace = msgspec.structs.replace
 _EVERYTHING = DeviceTaintSelector()
+"""As in upstream's tracker, a rule without a selector applies to all devices."""
 
 
 class SliceTracker:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from holdfast.api.devices import DeviceResult, ResourceClaim
-from holdfast.api.timestamps import parse_rfc3339
+from holdfast.api.timestamps import seconds_of
 from holdfast.devices.claims import Claims, is_reserved_for
 from holdfast.devices.errors import AllocationError
 from holdfast.framework.plugin import ApiCall, ApiCalls, Placement
@@ -135,13 +135,8 @@ def _all_prepared(
 def _is_timed_out(claim: ResourceClaim, now: float, timeout: float) -> bool:
     """Return whether the time limit has passed since the allocation, if its time is known."""
     allocation = claim.status.allocation
-    if allocation is None or allocation.allocation_timestamp is None:
-        return False
-    try:
-        allocated = parse_rfc3339(allocation.allocation_timestamp)
-    except ValueError:
-        return False
-    return allocated + timeout < now
+    allocated = seconds_of(allocation.allocation_timestamp) if allocation is not None else None
+    return allocated is not None and allocated + timeout < now
 
 
 def _true_conditions(claim: ResourceClaim, result: DeviceResult) -> set[str]:
