@@ -7,19 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from apiserver.server_fixture import start_server
-from holdfast.api.scheme import DEVICE_CLASSES, NODES
 from holdfast.cli.app import app
 from holdfast.cli.explain import explain_lines
 from holdfast.cli.snapshot import built_in_profiles, snapshot_from_objects
-from holdfast.client.client import Client
-from holdfast.client.http import HttpTransport
-from holdfast.client.kubeconfig import load
-from holdfast.clock import SystemClock
-from holdfast.cluster import Cluster
 from holdfast.devices.features import Features
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import Refused
 from holdfast.feature_gates import GATES, Feature, FeatureGates
-from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
 from holdfast.testing import (
     a_claim,
     a_device_class,
@@ -211,25 +204,6 @@ async def test_fields_of_features_that_are_off_are_dropped(tmp_path):
                 "capacity": {"memory": {"value": "1Gi"}},
             }
         ]
-
-
-async def test_the_gates_reach_the_server_process(tmp_path):
-    settings = ClusterSettings(
-        tmp_path,
-        server=ServerSettings(port=0, feature_gates=OFF),
-        nodes=NodeSettings(1),
-        scheduler=SchedulerSettings(feature_gates=OFF),
-    )
-    cluster = Cluster(settings, SystemClock())
-    await cluster.start()
-    client = Client(HttpTransport(await load(cluster.kubeconfig)))
-    try:
-        assert len((await client.list(NODES)).items) == 1
-        with pytest.raises(NotFound):
-            await client.list(DEVICE_CLASSES)
-    finally:
-        await client.close()
-        await cluster.stop()
 
 
 LIMITED = {

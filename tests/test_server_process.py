@@ -12,6 +12,7 @@ from holdfast import server_process
 from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
 from holdfast.errors import HoldfastError
+from holdfast.feature_gates import FeatureGates
 from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
 
 HANG_SECONDS = 60.0
@@ -59,6 +60,14 @@ async def test_a_child_that_exits_before_it_is_ready(child, tmp_path, capfd):
     child("import sys; sys.exit('no such module')")
     assert "(exit code 1)" in await failure(tmp_path)
     assert "no such module" in capfd.readouterr().err
+
+
+async def test_the_child_gets_the_feature_gates(child, tmp_path):
+    child("import json, sys; print('failed', json.dumps(' '.join(sys.argv[1:])), flush=True)")
+    server = ServerSettings(port=0, feature_gates=FeatureGates.parse("DRADeviceTaintRules=true"))
+    cluster = Cluster(ClusterSettings(tmp_path, server=server), SystemClock())
+    with pytest.raises(HoldfastError, match="--feature-gates DRADeviceTaintRules=true"):
+        await asyncio.wait_for(cluster.start(), HANG_SECONDS)
 
 
 async def test_a_child_that_reports_why_it_failed(child, tmp_path):
