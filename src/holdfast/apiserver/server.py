@@ -53,17 +53,13 @@ async def _get(op: Operation) -> ServerResponse:
     return get(op)
 
 
-async def _list(op: Operation) -> ServerResponse:
-    return list_objects(op)
-
-
 async def _watch(op: Operation) -> ServerResponse:
     return watch(op)
 
 
 _VERBS: dict[str, Callable[[Operation], Awaitable[ServerResponse]]] = {
     "get": _get,
-    "list": _list,
+    "list": list_objects,
     "watch": _watch,
     "create": create,
     "update": update,

@@ -197,6 +197,5 @@ async def delete_collection(op: Operation) -> Response:
         except (Conflict, NotFound):
             continue  # another request has changed or deleted it
         shown.append(value)
-    return encoded_response(
-        render_list(op, shown, {"resourceVersion": str(store.revision)}), 200, op.response_format
-    )
+    listed = await render_list(op, shown, {"resourceVersion": str(store.revision)})
+    return encoded_response(listed, 200, op.response_format)

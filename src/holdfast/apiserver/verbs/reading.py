@@ -51,20 +51,20 @@ def get(op: Operation) -> Response:
     return object_response(op, stored.value)
 
 
-def list_objects(op: Operation) -> Response:
+async def list_objects(op: Operation) -> Response:
     """Return a list, or a page of it."""
     selection, query = selection_of(op), op.request.query
     limit = max(0, integer_option(query, "limit") or 0)
     if token := query.get("continue"):
-        return _next_page(op, selection, token, limit)
+        return await _next_page(op, selection, token, limit)
     exact = revision_to_list(query, op.context.store.revision, paged=bool(limit))
     if exact is None:
         revision = op.context.store.revision
-        return _page(op, selection, selection.list_now(op.context.store), revision, limit)
-    return _page(op, selection, selection.list_at(op.context.store, exact), exact, limit)
+        return await _page(op, selection, selection.list_now(op.context.store), revision, limit)
+    return await _page(op, selection, selection.list_at(op.context.store, exact), exact, limit)
 
 
-def _page(
+async def _page(
     op: Operation, selection: Selection, found: list[StoredObject], revision: int, limit: int
 ) -> Response:
     metadata: dict[str, Any] = {"resourceVersion": str(revision)}
@@ -73,12 +73,11 @@ def _page(
         if selection.everything:
             metadata["remainingItemCount"] = len(found) - limit
         found = found[:limit]
-    return encoded_response(
-        render_list(op, [s.value for s in found], metadata), 200, op.response_format
-    )
+    listed = await render_list(op, [s.value for s in found], metadata)
+    return encoded_response(listed, 200, op.response_format)
 
 
-def _next_page(op: Operation, selection: Selection, token: str, limit: int) -> Response:
+async def _next_page(op: Operation, selection: Selection, token: str, limit: int) -> Response:
     if op.request.query.get("resourceVersion", "") not in ("", "0"):
         raise BadRequest("specifying resource version is not allowed when using continue")
     revision, start = decode_continue(token)
@@ -92,7 +91,7 @@ def _next_page(op: Operation, selection: Selection, token: str, limit: int) -> R
         except Expired:
             return _expired(start)
     paths = [stored.key.path for stored in found]
-    return _page(op, selection, found[bisect_right(paths, start) :], revision, limit)
+    return await _page(op, selection, found[bisect_right(paths, start) :], revision, limit)
 
 
 def _expired(start: str) -> Response:
