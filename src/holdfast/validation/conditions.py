@@ -8,8 +8,8 @@ from typing import Any
 
 from holdfast.api import field_errors
 from holdfast.errors import Cause
-from holdfast.validation.device_names import check_label_name
 from holdfast.validation.json_fields import Raw, text_at
+from holdfast.validation.names import check_label_name
 
 _STATUSES = ("False", "True", "Unknown")
 _REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"

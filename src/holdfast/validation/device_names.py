@@ -1,12 +1,13 @@
-"""Names in resource.k8s.io: drivers, pools, requests, attributes, labels, shares."""
+"""Names in resource.k8s.io: drivers, pools, attributes, shares of devices."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 from holdfast.api import field_errors, names
 from holdfast.errors import Cause
+from holdfast.validation.names import check_subdomain, name_errors
 
 _LONGEST_DRIVER = 63
 _LONGEST_POOL = 253
@@ -17,41 +18,6 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 _UID_SHAPE = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch
 
 
-def _check(path: str, text: str, found: Iterable[str]) -> Iterator[Cause]:
-    for message in found:
-        yield field_errors.invalid(path, text, message)
-
-
-def check_label(text: str, path: str) -> Iterator[Cause]:
-    """Check a DNS label: devices, requests, counters."""
-    return _check(path, text, names.dns_label(text))
-
-
-def check_subdomain(text: str, path: str) -> Iterator[Cause]:
-    """Check a DNS subdomain: classes, nodes, claims."""
-    return _check(path, text, names.dns_subdomain(text))
-
-
-def check_label_name(text: str, path: str) -> Iterator[Cause]:
-    """Check the key of a label: taints, conditions."""
-    return _check(path, text, names.label_key(text))
-
-
-def check_label_value(text: str, path: str) -> Iterator[Cause]:
-    """Check the value of a label or a taint."""
-    return _check(path, text, names.label_value(text))
-
-
-def check_required(
-    text: str, path: str, check: Callable[[str, str], Iterator[Cause]]
-) -> Iterator[Cause]:
-    """Check a name that must not be empty."""
-    if text:
-        yield from check(text, path)
-    else:
-        yield field_errors.required(path)
-
-
 def check_driver(text: str, path: str) -> Iterator[Cause]:
     """Check the name of a driver: a short subdomain, in which upper case is tolerated."""
     if not text:
@@ -59,7 +25,7 @@ def check_driver(text: str, path: str) -> Iterator[Cause]:
         return
     if _size(text) > _LONGEST_DRIVER:
         yield field_errors.too_long(path, _LONGEST_DRIVER)
-    yield from _check(path, text, names.dns_subdomain(text.lower()))
+    yield from name_errors(path, text, names.dns_subdomain(text.lower()))
 
 
 def check_pool(text: str, path: str) -> Iterator[Cause]:
@@ -101,7 +67,7 @@ def check_fully_qualified(text: str, path: str) -> Iterator[Cause]:
 def _check_identifier(text: str, path: str) -> Iterator[Cause]:
     if _size(text) > _LONGEST_ID:
         yield field_errors.too_long(path, _LONGEST_ID)
-    yield from _check(path, text, names.c_identifier(text))
+    yield from name_errors(path, text, names.c_identifier(text))
 
 
 def check_share_id(text: str, path: str) -> Iterator[Cause]:

@@ -9,11 +9,7 @@ import msgspec
 
 from holdfast.api import field_errors
 from holdfast.errors import Cause
-from holdfast.validation.device_names import (
-    check_driver,
-    check_label_name,
-    check_label_value,
-)
+from holdfast.validation.device_names import check_driver
 from holdfast.validation.json_fields import (
     Raw,
     check_distinct,
@@ -21,6 +17,7 @@ from holdfast.validation.json_fields import (
     list_at,
     text_at,
 )
+from holdfast.validation.names import check_label_name, check_label_value
 
 MOST_CONFIGS = 32
 MOST_DATA_BYTES = 10 * 1024

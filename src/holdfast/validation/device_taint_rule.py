@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from holdfast.errors import Cause
 from holdfast.validation.conditions import check_conditions
-from holdfast.validation.device_names import check_driver, check_label, check_pool
+from holdfast.validation.device_names import check_driver, check_pool
 from holdfast.validation.device_parts import check_taint
 from holdfast.validation.json_fields import Raw, map_at, maps_at, only_new
+from holdfast.validation.names import check_label
 
 _MOST_CONDITIONS = 8
 _SELECTED = {"driver": check_driver, "pool": check_pool, "device": check_label}

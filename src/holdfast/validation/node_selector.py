@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from holdfast.api import field_errors
 from holdfast.api.node_selection import NAME_FIELD
 from holdfast.errors import Cause
-from holdfast.validation.device_names import check_label_name, check_label_value, check_subdomain
 from holdfast.validation.json_fields import Raw, list_at, maps_at, text_at
+from holdfast.validation.names import check_label_name, check_label_value, check_subdomain
 
 _UNKNOWN_OPERATOR = "not a valid selector operator"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.api import field_errors
 from holdfast.errors import Cause
-from holdfast.validation.device_names import check_label, check_subdomain
 from holdfast.validation.json_fields import Raw, map_at, maps_at, only_new, text_at
+from holdfast.validation.names import check_label, check_subdomain
 
 MIRROR_POD = "kubernetes.io/config.mirror"
 _CLAIM, _TEMPLATE = "resourceClaimName", "resourceClaimTemplateName"

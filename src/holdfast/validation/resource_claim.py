@@ -8,14 +8,7 @@ from typing import Any
 
 from holdfast.api import field_errors
 from holdfast.errors import Cause
-from holdfast.validation.device_names import (
-    check_fully_qualified,
-    check_label,
-    check_label_name,
-    check_label_value,
-    check_required,
-    check_subdomain,
-)
+from holdfast.validation.device_names import check_fully_qualified
 from holdfast.validation.device_parts import (
     MOST_CONFIGS,
     check_config,
@@ -32,18 +25,23 @@ from holdfast.validation.json_fields import (
     maps_at,
     text_at,
 )
+from holdfast.validation.metadata import check_annotations, check_labels
+from holdfast.validation.names import (
+    check_label,
+    check_required,
+    check_subdomain,
+)
 
 MOST_REQUESTS = 32
 _MOST_ALTERNATIVES = 8
 _MOST_CONSTRAINTS = 32
-_MOST_ANNOTATION_BYTES = 256 * 1024
 _MODES = ("All", "ExactCount")
 _ONE_OF = "exactly one of `exactly` or `firstAvailable` is required"
 _UNKNOWN_REQUEST = (
     "must be the name of a request in the claim or the name of a request and a subrequest "
     "separated by '/'"
 )
-_TEMPLATE_METADATA = {"labels": "Labels", "annotations": "Annotations"}
+_TEMPLATE_METADATA = ("labels", "annotations")
 RequestNames = Mapping[str, frozenset[str]]
 """The names of the subrequests of each request."""
 
@@ -188,16 +186,12 @@ def _is_known(names: RequestNames, parts: list[str]) -> bool:
 
 def _check_template_metadata(metadata: Raw, path: str) -> Iterator[Cause]:
     """Check the metadata of the claims to create: only labels and annotations are allowed."""
-    size, at = 0, f"{path}.annotations"
-    for key, value in map_at(metadata, "annotations").items():
-        for cause in check_label_name(key.lower(), at):
-            yield field_errors.invalid(at, key, cause.message.split(": ", 2)[2])
-        size += len(key.encode()) + len((value or "").encode())
-    if size > _MOST_ANNOTATION_BYTES:
-        yield field_errors.too_long(at, _MOST_ANNOTATION_BYTES)
-    for key, value in map_at(metadata, "labels").items():
-        yield from check_label_name(key, f"{path}.labels")
-        yield from check_label_value(value or "", f"{path}.labels")
+    labels, annotations = (
+        {name: text or "" for name, text in map_at(metadata, key).items()}
+        for key in ("labels", "annotations")
+    )
+    yield from check_annotations(annotations, f"{path}.annotations")
+    yield from check_labels(labels, f"{path}.labels")
     for key, value in metadata.items():
         if key not in _TEMPLATE_METADATA and value:
             yield field_errors.forbidden(f"{path}.{key}", "cannot be set")

@@ -13,12 +13,7 @@ from holdfast.api import field_errors
 from holdfast.api.defaults.devices import default_claim
 from holdfast.errors import Cause
 from holdfast.validation.conditions import check_conditions
-from holdfast.validation.device_names import (
-    check_driver,
-    check_label,
-    check_pool,
-    check_share_id,
-)
+from holdfast.validation.device_names import check_driver, check_pool, check_share_id
 from holdfast.validation.device_parts import (
     MOST_CONFIGS,
     check_binding_conditions,
@@ -34,6 +29,7 @@ from holdfast.validation.json_fields import (
     maps_at,
     text_at,
 )
+from holdfast.validation.names import check_label
 from holdfast.validation.node_selector import check_node_selector
 from holdfast.validation.resource_claim import (
     RequestNames,

@@ -9,13 +9,7 @@ from typing import Any
 from holdfast.api import field_errors
 from holdfast.errors import Cause
 from holdfast.validation.device_attributes import check_attributes_and_capacity, has_lists
-from holdfast.validation.device_names import (
-    check_driver,
-    check_label,
-    check_pool,
-    check_required,
-    check_subdomain,
-)
+from holdfast.validation.device_names import check_driver, check_pool
 from holdfast.validation.device_parts import check_binding_conditions, check_taint
 from holdfast.validation.json_fields import (
     Raw,
@@ -27,6 +21,7 @@ from holdfast.validation.json_fields import (
     only_new,
     text_at,
 )
+from holdfast.validation.names import check_label, check_required, check_subdomain
 from holdfast.validation.node_selector import check_node_selector
 
 _MOST_DEVICES = 128

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from holdfast.api import names, scheme
@@ -37,7 +37,7 @@ from holdfast.apiserver.tables.printer import (
     since,
 )
 from holdfast.apiserver.verbs.metadata import timestamp
-from holdfast.errors import FieldErrors
+from holdfast.errors import Cause
 from holdfast.feature_gates import Feature
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
@@ -97,11 +97,10 @@ def _renew_time(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
         taint["timeAdded"] = timestamp(op.context.clock.now())
 
 
-def _check_status(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
-    """Raise Invalid for wrong conditions, which the checks of unchanged specs ignore."""
-    if op.request_info.subresource == "status":
-        found = FieldErrors(list(check_device_taint_rule_status(new)))
-        found.raise_if_any(op.descriptor.resource.kind, name(new), op.descriptor.resource.group)
+def _check_status(op: Operation, new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
+    """Return what is wrong with conditions, if the status is written."""
+    is_status = op.request_info.subresource == "status"
+    return check_device_taint_rule_status(new) if is_status else ()
 
 
 _CLAIM = Printer(columns("Name", "State", "Age"), _claim)
@@ -184,7 +183,8 @@ _TAINT_RULES = KindDescriptor(
     scheme.DEVICE_TAINT_RULES,
     feature=Feature.DEVICE_TAINT_RULES,
     checks=(check_device_taint_rule,),
-    admission_plugins=(AdmissionPlugin(mutate=_renew_time, validate=_check_status),),
+    request_checks=(_check_status,),
+    admission_plugins=(AdmissionPlugin(mutate=_renew_time),),
     status_metadata=(),
     printer=_TAINT_RULE,
     deletion=_RETURNS_OBJECT,

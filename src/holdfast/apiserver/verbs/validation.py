@@ -6,31 +6,20 @@ Errors have upstream's messages.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
-from holdfast.api import field_errors, names
+from holdfast.api import field_errors
 from holdfast.api.decode import JsonObject, without_nulls
 from holdfast.api.deletion_cost import DELETION_COST
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.operation import Operation
 from holdfast.errors import CAUSE_LIMIT, Cause, FieldErrors
 from holdfast.validation.list_limits import check_lists
+from holdfast.validation.metadata import check_annotations, check_labels, label_key
 
 _IMMUTABLE = "field is immutable"
 _CHECKED_ANNOTATIONS = ("annotations.", f"metadata.annotations[{DELETION_COST}]")
-
-
-def _cached(check: names.NameCheck) -> names.NameCheck:
-    """Cache the results: thousands of objects have the same few labels."""
-    known = lru_cache(maxsize=4096)(check)
-    return lambda text: known(text) if len(text) <= _CACHED_LENGTH else check(text)
-
-
-_CACHED_LENGTH = 512  # longer texts are invalid and would fill the cache
-_label_key = _cached(names.label_key)
-_label_value = _cached(names.label_value)
 
 
 def _limited(found: Iterable[Cause]) -> list[Cause]:
@@ -97,8 +86,8 @@ def _metadata(op: Operation, obj: JsonObject) -> Iterable[Cause]:
     else:
         for message in op.descriptor.name_check(name):
             yield field_errors.invalid("metadata.name", name, message)
-    yield from _labels(meta.get("labels"))
-    yield from _annotations(meta.get("annotations"))
+    yield from check_labels(meta.get("labels"), "metadata.labels")
+    yield from check_annotations(meta.get("annotations"), "metadata.annotations")
     yield from _owners(meta.get("ownerReferences") or ())
     yield from _finalizers(meta.get("finalizers") or ())
 
@@ -129,44 +118,8 @@ def _owners(references: Iterable[JsonObject]) -> Iterable[Cause]:
 def _finalizers(finalizers: Iterable[str]) -> Iterable[Cause]:
     at = "metadata.finalizers"
     for name in finalizers:
-        for message in _label_key(name):
+        for message in label_key(name):
             yield field_errors.invalid(at, name, message)
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         message = "finalizer orphan and foregroundDeletion cannot be both set"
         yield field_errors.invalid(at, list(finalizers), message)
-
-
-def _labels(labels: Any) -> Iterable[Cause]:
-    at = "metadata.labels"
-    if labels is not None and not isinstance(labels, dict):
-        yield field_errors.invalid(at, labels, "must be a map of strings")
-        return
-    for key, value in (labels or {}).items():
-        for message in _label_key(key):
-            yield field_errors.invalid(at, key, message)
-        if not isinstance(value, str):
-            yield field_errors.invalid(at, value, "must be a string")
-        else:
-            for message in _label_value(value):
-                yield field_errors.invalid(at, value, message)
-
-
-def _annotations(annotations: Any) -> Iterable[Cause]:
-    at = "metadata.annotations"
-    if annotations is not None and not isinstance(annotations, dict):
-        yield field_errors.invalid(at, annotations, "must be a map of strings")
-        return
-    total = 0
-    for key, value in (annotations or {}).items():
-        for message in _label_key(key.lower()):
-            yield field_errors.invalid(at, key, message)
-        if not isinstance(value, str):
-            yield field_errors.invalid(at, value, "must be a string")
-        else:
-            total += _bytes(key) + _bytes(value)
-    if total > 256 * 1024:
-        yield Cause(at, "Too long: may not be more than 262144 bytes", "FieldValueTooLong")
-
-
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
