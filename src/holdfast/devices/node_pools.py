@@ -64,6 +64,11 @@ class NodePools:
         return bool(self._faulty)
 
     @property
+    def has_shared(self) -> bool:
+        """Whether there are pools with devices that are not for one named node."""
+        return ALL_NODES in self._of_node
+
+    @property
     def slices(self) -> Collection[SliceInfo]:
         """All known slices."""
         return self._slices.values()

@@ -73,7 +73,7 @@ class FreeableClaims:
         lowest: NDArray[np.int64] = np.where(
             uses[:ranks, rows], priority[:ranks, rows], NO_POD_PRIORITY
         ).min(axis=0, initial=NO_POD_PRIORITY)
-        for i, row in enumerate(rows.tolist()):
+        for i, row in enumerate(rows.tolist() if inventory.node_pools.has_shared else ()):
             # Devices that several nodes can reach may be used by pods of other nodes.
             shared = inventory.node_pools.by_sharing(view.nodes.nodes[row])[1]
             if shared:
