@@ -8,7 +8,7 @@ from holdfast.api.quantity import Quantity
 from holdfast.api.string_formats import FORMATS
 from holdfast.apiserver.schema import jsonpath
 from holdfast.cel.errors import EvaluationError
-from holdfast.cel.rules import RuleInput, compile_expression
+from holdfast.cel.rules import RuleInput, RuleScope
 from holdfast.errors import BadRequest
 
 
@@ -95,4 +95,4 @@ def test_a_duration_is_short():
 ])  # fmt: skip
 def test_a_rule_with_huge_quantities_fails_at_once(rule):
     with pytest.raises(EvaluationError):
-        compile_expression(rule).value(RuleInput("9" * 5000))
+        RuleScope().compile(rule).value(RuleInput("9" * 5000))

@@ -8,7 +8,7 @@ from holdfast.cel import DeviceSelectors, EvaluationError, devices
 from holdfast.cel.cost import cost_over_values
 from holdfast.cel.errors import BudgetExceeded, CompileError, CostExceeded
 from holdfast.cel.messages import COST_EXCEEDED
-from holdfast.cel.rules import CALL_LIMIT, CostBudget, RuleInput, compile_expression
+from holdfast.cel.rules import CALL_LIMIT, CostBudget, RuleInput, RuleScope
 
 TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
 
@@ -91,7 +91,7 @@ def test_a_compile_error_is_cached_and_does_not_grow():
     assert depth < 5
 
 
-@pytest.mark.parametrize("compile_", [compile_expression, DeviceSelectors().compile])
+@pytest.mark.parametrize("compile_", [RuleScope().compile, DeviceSelectors().compile])
 @pytest.mark.parametrize(("expression", "words"), [
     ("[" + "[]," * 33_000 + "[]].size() > 0", "must be at most 10240 bytes long"),
     ("[" + "[]," * 1000 + "[]].size() > 0", "must have at most 256 empty lists and maps"),
@@ -142,7 +142,7 @@ def test_a_hostile_expression_is_an_error_or_a_value(gpu, name):
     selectors = DeviceSelectors()
     for evaluate in (
         lambda text: selectors.compile(text).is_too_complex or selectors.compile(text).matches(gpu),
-        lambda text: compile_expression(text).value(RuleInput("x")),
+        lambda text: RuleScope().compile(text).value(RuleInput("x")),
     ):
         try:
             assert evaluate(HOSTILE[name]) in (True, False)
@@ -163,7 +163,7 @@ def test_compiled_selectors_are_forgotten_when_they_are_many_or_long(monkeypatch
 
 def test_rules_have_no_bind_as_upstream():
     with pytest.raises(CompileError, match="undeclared reference"):
-        compile_expression("cel.bind(a, self, a == a)")
+        RuleScope().compile("cel.bind(a, self, a == a)")
 
 
 @pytest.mark.parametrize(("rule", "value"), [
@@ -184,11 +184,11 @@ def test_rules_have_no_bind_as_upstream():
 ])  # fmt: skip
 def test_a_rule_that_may_cost_too_much_is_not_evaluated(rule, value):
     with pytest.raises(CostExceeded):
-        compile_expression(rule).value(RuleInput(value))
+        RuleScope().compile(rule).value(RuleInput(value))
 
 
 def test_the_cost_depends_on_the_actual_values():
-    rule = compile_expression("self.names.all(x, self.names.exists_one(y, y.name == x.name))")
+    rule = RuleScope().compile("self.names.all(x, self.names.exists_one(y, y.name == x.name))")
     few = {"names": [{"name": f"n{i}"} for i in range(60)], "text": "x" * 1_000_000}
     assert rule.value(RuleInput(few)) is True
     many = {"names": [{"name": f"n{i}"} for i in range(5000)]}
@@ -208,11 +208,11 @@ def test_the_cost_depends_on_the_actual_values():
     ("self.size() > 0 && self.startsWith('x') && !self.contains('y')", "x" * 1_000_000),
 ])  # fmt: skip
 def test_an_ordinary_rule_over_a_large_value_is_evaluated(rule, value):
-    assert compile_expression(rule).value(RuleInput(value)) is True
+    assert RuleScope().compile(rule).value(RuleInput(value)) is True
 
 
 def test_all_rules_over_an_object_share_a_budget():
-    rule = compile_expression("self.map(x, x).size() > 0")
+    rule = RuleScope().compile("self.map(x, x).size() > 0")
     given = RuleInput(list(range(1000)), budget=CostBudget(3 * CALL_LIMIT // 2))
     assert rule.value(given) is True
     with pytest.raises(BudgetExceeded):
@@ -222,7 +222,7 @@ def test_all_rules_over_an_object_share_a_budget():
 
 def test_the_bound_of_a_literal_loop_is_close_to_its_steps():
     """A bound is at least one step for each node and round, and not much more."""
-    tree = compile_expression("[1, 2, 3].all(x, x > 0)").tree
+    tree = RuleScope().compile("[1, 2, 3].all(x, x > 0)").tree
     cost = cost_over_values(tree, {}, CALL_LIMIT)
     assert 9 < cost < 200
 
@@ -237,4 +237,4 @@ def test_the_bound_of_a_literal_loop_is_close_to_its_steps():
     ("sets.intersects([], [])", False),
 ])  # fmt: skip
 def test_sets_compare_as_cel_does(expression, answer):
-    assert compile_expression(expression).value(RuleInput(None)) is answer
+    assert RuleScope().compile(expression).value(RuleInput(None)) is answer

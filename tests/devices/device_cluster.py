@@ -14,7 +14,7 @@ from holdfast.devices.allocation_cache import (
 from holdfast.devices.errors import AllocationError, NodeAllocationError
 from holdfast.devices.features import Features
 from holdfast.devices.inventory import Inventory
-from holdfast.devices.pools import gather_pools
+from holdfast.devices.pools import build_pool, in_search_order, newest_by_pool
 from holdfast.devices.slices import SliceInfo
 from holdfast.testing import a_claim, a_device, a_device_class, a_slice, typed
 
@@ -133,3 +133,15 @@ class Cluster:
 
 def chosen_by(solution):
     return [(c.alternative.label, c.candidate.id, c.consumed) for c in solution.chosen_devices]
+
+
+def gather_pools(slices, pools, node, features):
+    """Return the node's pools in search order, without any cache.
+
+    ``slices`` are those that may be available on the node, ``pools`` all slices of every pool.
+    """
+    built = (
+        build_pool(pool_id, newest, pools.get(pool_id, newest), features)
+        for pool_id, newest in newest_by_pool(slices, node, features)
+    )
+    return in_search_order(pool for pool in built if pool is not None)

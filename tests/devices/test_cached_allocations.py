@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from devices.device_cluster import Cluster, allocated_claim, counters, part
+from devices.device_cluster import Cluster, allocated_claim, counters, gather_pools, part
 from holdfast.devices import node_pools, search
 from holdfast.devices.allocated_devices import AllocatedDevices
-from holdfast.devices.pools import gather_pools
 from holdfast.devices.slices import SliceInfo
 from holdfast.testing import a_claim, a_device, a_node, a_slice
 

@@ -4,6 +4,7 @@ import json
 
 import msgspec
 
+from devices.device_cluster import gather_pools
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import DeviceCapacity, DeviceClass, ResourceClaim, ResourceSlice
 from holdfast.api.node import Node, Taint
@@ -16,7 +17,6 @@ from holdfast.devices.consumable_capacity import consumed_amount, violates_polic
 from holdfast.devices.errors import AllocationError, NodeAllocationError
 from holdfast.devices.features import Features
 from holdfast.devices.matching import tolerates
-from holdfast.devices.pools import gather_pools
 from holdfast.devices.slices import SliceInfo
 from parity.harness import parity
 

@@ -149,12 +149,3 @@ def _checker(self_type: str, messages: bytes, optional: bool) -> Checker:
         pool = new_pool()
         pool.AddSerializedFile(messages)
     return Checker({SELF: self_type, OLD_SELF: old}, messages=pool)
-
-
-_UNTYPED = RuleScope()
-
-
-@lru_cache(maxsize=1024)
-def compile_expression(text: str) -> Expression:
-    """Compile an expression over values of unknown type, or raise CompileError."""
-    return RuleScope(None, _UNTYPED._checkers).compile(text)

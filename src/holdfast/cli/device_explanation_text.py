@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.cli.table import join_names
+from holdfast.cli.table import counted, join_names
 from holdfast.devices.obstacles import ObstacleKind as Kind
 
 Json = dict[str, Any]
@@ -73,7 +73,7 @@ def _examined(details: Json) -> Iterable[str]:
 
 def _request(request: Json, alternative: Json) -> list[str]:
     count, found = alternative["count"], alternative["found"]
-    wanted = "all devices" if count is None else _devices(count)
+    wanted = "all devices" if count is None else counted(count, "device")
     most = f", at most {found} found on a node" if found else ""
     lines = [
         f"  {_subject(request, alternative)} needs {wanted} of class "
@@ -81,9 +81,9 @@ def _request(request: Json, alternative: Json) -> list[str]:
     ]
     for obstacle in alternative["obstacles"]:
         devices = obstacle["devices"]
-        counted = f" ({_devices(devices)})" if devices else ""
+        affected = f" ({counted(devices, 'device')})" if devices else ""
         names = obstacle["nodes"]
-        lines.append(f"  {len(names):>5}  {obstacle['rule']}{counted}: {join_names(names)}")
+        lines.append(f"  {len(names):>5}  {obstacle['rule']}{affected}: {join_names(names)}")
     return lines
 
 
@@ -158,7 +158,3 @@ def _resource(resource: Json) -> Iterable[str]:
             yield f"  {len(nodes):>5}  {words}, {free} of {total} free: {names}"
     if not resource["devicePlugin"] and not resource["devices"]:
         yield "         no node has it"
-
-
-def _devices(count: int) -> str:
-    return "1 device" if count == 1 else f"{count} devices"

@@ -1,4 +1,4 @@
-"""Tables of text: rows under headings, quantities in one unit a column, durations, names."""
+"""Text for people: tables, quantities in one unit a column, durations, numbers, names."""
 
 from __future__ import annotations
 
@@ -81,6 +81,15 @@ def format_duration(seconds: float) -> str:
             parts.append(f"{left // size}{unit}")
             left %= size
     return "".join(parts[:2]) or "0s"
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a number of things.
+
+    >>> counted(1, "device"), counted(0, "device")
+    ('1 device', '0 devices')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def join_names(names: Sequence[str]) -> str:

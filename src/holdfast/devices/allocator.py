@@ -25,6 +25,7 @@ from holdfast.devices.requests import (
 )
 from holdfast.devices.results import build_allocation
 from holdfast.devices.search import ChosenDevice, DeviceSearch, SearchOutcome
+from holdfast.devices.steps import result_of
 
 S = TypeVar("S", bound=DeviceSearch)
 Choice = tuple[int, int, ConsumedCapacity | None]
@@ -69,13 +70,7 @@ class Allocator:
         self, node: Node, pools: Sequence[Pool], allocated_devices: AllocatedDevices, steps: int = 0
     ) -> Solution | None:
         """Search devices on one node; ``steps`` limits the devices that are tried (0: no limit)."""
-        search = self.solve_in_steps(node, pools, allocated_devices, steps)
-        while True:
-            try:
-                next(search)
-            except StopIteration as end:
-                found: Solution | None = end.value
-                return found
+        return result_of(self.solve_in_steps(node, pools, allocated_devices, steps))
 
     def solve_in_steps(
         self, node: Node, pools: Sequence[Pool], allocated_devices: AllocatedDevices, steps: int = 0

@@ -90,22 +90,16 @@ class MappedDevice:
     @property
     def node_name(self) -> str:
         """The node for which it is published; "" if nodes are not selected by name."""
-        return self._node_selection[0] or ""
+        return self.candidate.node_selection[0] or ""
 
     @property
     def nodes(self) -> str:
         """Where it can be used: the name of a node, or a selection of nodes in words."""
-        return nodes_text(*self._node_selection)
+        return nodes_text(*self.candidate.node_selection)
 
     def is_available_on(self, node: Node) -> bool:
         """Return whether the device can be used on a node, allocated or not."""
-        return includes_node(node, *self._node_selection)
-
-    @property
-    def _node_selection(self) -> tuple[str | None, bool | None, NodeSelector | None]:
-        spec, device = self.candidate.slice.spec, self.candidate.device
-        owner = device if spec.per_device_node_selection else spec
-        return owner.node_name, owner.all_nodes, owner.node_selector
+        return includes_node(node, *self.candidate.node_selection)
 
 
 @dataclass(frozen=True, slots=True)

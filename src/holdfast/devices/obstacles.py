@@ -20,6 +20,7 @@ from holdfast.devices.pools import Pool
 from holdfast.devices.requests import ClaimRequest, RequestAlternative
 from holdfast.devices.search import DeviceSearch, Search, SearchOutcome
 from holdfast.devices.slices import DeviceCandidate, DeviceId
+from holdfast.devices.steps import result_of
 
 
 class ObstacleKind(StrEnum):
@@ -162,12 +163,7 @@ class _RecordingSearch(DeviceSearch):
     def finds_devices(self) -> bool:
         """Run the search and return whether it found devices for all requests."""
         self.reached, self.found, self._rejected = 0, Counter(), {}
-        steps = self.run()
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value is SearchOutcome.FOUND
+        return result_of(self.run()) is SearchOutcome.FOUND
 
     def rejected_devices(self) -> Iterator[RejectedDevice]:
         """Return the devices that were not chosen for the failing request."""

@@ -81,23 +81,6 @@ class Pool:
         return any(c.device.binding_conditions for c in self.candidates)
 
 
-def gather_pools(
-    slices: Iterable[SliceInfo],
-    pools: Mapping[PoolId, Sequence[SliceInfo]],
-    node: Node,
-    features: Features,
-) -> tuple[Pool, ...]:
-    """Return the node's pools in search order.
-
-    ``slices`` are those that may be available on the node, ``pools`` all slices of every pool.
-    """
-    built = (
-        build_pool(pool_id, newest, pools.get(pool_id, newest), features)
-        for pool_id, newest in newest_by_pool(slices, node, features)
-    )
-    return in_search_order(pool for pool in built if pool is not None)
-
-
 def newest_by_pool(
     slices: Iterable[SliceInfo], node: Node, features: Features
 ) -> Iterable[tuple[PoolId, list[SliceInfo]]]:

@@ -15,6 +15,8 @@ from holdfast.cel import DeviceSelectors, EvaluationError, SelectableDevice
 DeviceId = tuple[str, str, str]
 """Driver, pool and device name."""
 PoolId = tuple[str, str]
+NodeSelection = tuple[str | None, bool | None, NodeSelector | None]
+"""The name of a node, whether all nodes are selected, and a selector; one of them is set."""
 ALL_NODES = ""
 """Stands for all nodes, where names of nodes are expected."""
 Counters = Mapping[str, Mapping[str, Quantity]]
@@ -73,15 +75,19 @@ class DeviceCandidate:
         """Return whether the device is available on the node; its slice is known to be."""
         if not self.slice.spec.per_device_node_selection:
             return True
-        device = self.device
-        return includes_node(node, device.node_name, device.all_nodes, device.node_selector)
+        return includes_node(node, *self.node_selection)
+
+    @property
+    def node_selection(self) -> NodeSelection:
+        """Which nodes can use the device: by the device itself, or by its slice."""
+        spec = self.slice.spec
+        owner = self.device if spec.per_device_node_selection else spec
+        return owner.node_name, owner.all_nodes, owner.node_selector
 
     @property
     def node_name(self) -> str:
         """The node that can use the device; ALL_NODES if nodes are not selected by name."""
-        spec = self.slice.spec
-        owner = self.device if spec.per_device_node_selection else spec
-        return owner.node_name or ALL_NODES
+        return self.node_selection[0] or ALL_NODES
 
     def selected_by(self, expression: str, selectors: DeviceSelectors) -> bool:
         """Evaluate a selector, with a cache; raise CompileError or EvaluationError."""

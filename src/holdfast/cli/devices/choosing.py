@@ -18,7 +18,7 @@ from holdfast.api.devices import (
 from holdfast.api.meta import Object
 from holdfast.api.node import Node, Taint
 from holdfast.cli.snapshot import build_world
-from holdfast.cli.table import join_names
+from holdfast.cli.table import counted, join_names
 from holdfast.devices.device_map import MappedDevice, MappedPool, holders_by_device, map_devices
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.inventory import Inventory
@@ -115,8 +115,8 @@ class _ClassMembership:
     def problems(self) -> list[str]:
         """Describe the errors of the selectors."""
         return [
-            f"{message} (on {_devices(count)}): no pod that asks for the class can be scheduled "
-            "where it fails"
+            f"{message} (on {counted(count, 'device')}): no pod that asks for the class can be "
+            "scheduled where it fails"
             for message, count in sorted(self._failures.items())
         ]
 
@@ -145,7 +145,7 @@ def _lost_nodes(pools: Iterable[MappedPool], nodes: Mapping[str, Node]) -> Itera
             if name and name not in nodes:
                 missing[name] += 1
     if missing:
-        names, count = join_names(list(missing)), _devices(sum(missing.values()))
+        names, count = join_names(list(missing)), counted(sum(missing.values()), "device")
         they = f"node {names} does" if len(missing) == 1 else f"nodes {names} do"
         yield f"{they} not exist, but slices list {count} there"
 
@@ -155,7 +155,3 @@ def _required(found: Mapping[str, T], name: str, what: str) -> T:
         known = f"there are {join_names(list(found))}" if found else "there are none"
         raise Refused(f'there is no {what} "{name}": {known}')
     return found[name]
-
-
-def _devices(count: int) -> str:
-    return "1 device" if count == 1 else f"{count} devices"

@@ -13,6 +13,7 @@ from holdfast.devices.extended_resources import (
     create_requests_and_mappings,
     extended_resource_claim,
 )
+from holdfast.devices.steps import result_of
 from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, device_backed_names
 
 
@@ -43,12 +44,7 @@ def can_allocate_beside(
             allocator = inventory.allocator((*others.values(), *unallocated.claims))
         pools = inventory.pools_of(node)
         search = allocator.solve_in_steps(node, pools, allocated_devices, steps)
-        while True:
-            try:
-                next(search)
-            except StopIteration as end:
-                return end.value is not None
-            on_pause()
+        return result_of(search, on_pause) is not None
     except AllocationError:
         return False
 
