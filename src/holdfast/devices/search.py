@@ -33,7 +33,7 @@ from holdfast.devices.requests import (
 from holdfast.devices.slices import DeviceCandidate, DeviceId
 
 _TRIES_A_STEP = 256
-"""About two milliseconds."""
+"""About two milliseconds; a try that compares much counts as several."""
 
 
 class SearchOutcome(Enum):
@@ -89,7 +89,12 @@ class DeviceSearch:
         self._chosen_by: dict[DeviceId, list[int]] = defaultdict(list)
         self._device_count = [0] * len(claims)
         self._most_tries = steps
-        self._tries, self._pause_at = 0, _TRIES_A_STEP
+        self._tries, self._until_pause = 0, _TRIES_A_STEP
+        self._weights = {
+            alternative.index: 1 + len(alternative.tolerations) // 16 + len(alternative.capacity)
+            for request in requests
+            for alternative in request.alternatives
+        }
         self.chosen_devices: list[ChosenDevice] = []
         self._check(pools)
 
@@ -232,7 +237,8 @@ class DeviceSearch:
         *,
         required: bool = False,
     ) -> bool:
-        self._step()
+        shared = len(candidate.device.capacity) if candidate.shareable else 0
+        self._step(self._weights[alternative.index] + shared)
         if self._in_use(alternative, candidate):
             return False
         if not required and not self._matcher.selectable(alternative, candidate, self._node):
@@ -292,12 +298,13 @@ class DeviceSearch:
             self._device_count[alternative.claim] -= 1
 
     def _is_pause_due(self) -> bool:
-        if self._tries < self._pause_at:
+        if self._until_pause > 0:
             return False
-        self._pause_at = self._tries + _TRIES_A_STEP
+        self._until_pause = _TRIES_A_STEP
         return True
 
-    def _step(self) -> None:
+    def _step(self, weight: int = 1) -> None:
         self._tries += 1
+        self._until_pause -= weight
         if self._tries == self._most_tries:
             raise SearchTimeout(TIMED_OUT)

@@ -29,9 +29,9 @@ from holdfast.devices.slices import DeviceCandidate
 
 _FAILS = "fails"
 _MAX_STATES = 100_000
-_DEVICES_A_STEP = 128
-"""About two milliseconds; a device with many selectors counts as several."""
-_SELECTORS_A_DEVICE = 8
+_PARTS_A_STEP = 1024
+"""About two milliseconds: selectors, tolerations of a taint, capacities of a request."""
+_PARTS_OF_PLAIN_DEVICE = 8
 
 
 @dataclass(slots=True)
@@ -65,6 +65,7 @@ class SignatureBuilder:
             }
         )
         self._selector_count = sum(a.selector_count for a in allocator.alternatives)
+        self._toleration_count = sum(len(a.tolerations) for a in allocator.alternatives)
         self._states: WeakKeyDictionary[Pool, _PoolState] = WeakKeyDictionary()
         self._numbers: dict[Hashable, int] = {}
         self._next = count()
@@ -123,8 +124,8 @@ class SignatureBuilder:
         done = 0
         for candidate in pool.candidates:
             devices.append(self._device(candidate, numbers))
-            done += 1 + self._selector_count // _SELECTORS_A_DEVICE
-            if done >= _DEVICES_A_STEP:
+            done += self._parts(candidate)
+            if done >= _PARTS_A_STEP:
                 done = 0
                 yield
         counters = frozenset(
@@ -137,6 +138,16 @@ class SignatureBuilder:
         )
         used = tuple(i for i, device in enumerate(devices) if device is not None)
         return _PoolState(constant, tuple(numbers), used)
+
+    def _parts(self, candidate: DeviceCandidate) -> int:
+        """Return how much of a device is compared with the requests."""
+        taints, capacities = len(candidate.device.taints), len(candidate.device.capacity)
+        return (
+            _PARTS_OF_PLAIN_DEVICE
+            + self._selector_count
+            + self._toleration_count * taints
+            + len(self._alternatives) * capacities * 4
+        )
 
     def _device(self, candidate: DeviceCandidate, numbers: dict[Hashable, int]) -> Hashable:
         """Return what is constant of a device; None if the search skips it in any case."""
