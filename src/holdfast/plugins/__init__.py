@@ -1,8 +1,8 @@
 """The plugins, one file or folder each, and their registry.
 
 Lives here: the standard plugins by their upstream names. May not live here: code that two plugins
-share, which belongs to ``columns`` or ``framework`` (plugins do not import each other), I/O,
-clocks.
+share, which belongs to ``columns``, ``capacity``, ``devices``, ``framework`` or, for preemption,
+``engine`` (plugins do not import each other), I/O, clocks.
 
 ``REGISTRY`` lists all plugins; its order and weights are the defaults.
 """
