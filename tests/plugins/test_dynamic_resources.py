@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from holdfast.devices.allocator import Allocator
+from holdfast.engine.decision import feasible
 from holdfast.errors import Conflict, HoldfastError, Unavailable
 from holdfast.framework.plugin import (
     ClusterEvent,
@@ -19,6 +20,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
 from holdfast.plugins.dynamic_resources import DynamicResources
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice, typed
 from holdfast.testing.memory_api import MemoryApi
@@ -600,3 +602,17 @@ def test_reservations_that_hold_devices_are_refused_in_words():
     pod = desk.world.pod_info(typed(a_pod(claims=using("a"))), is_reserve_pod=True)
     refusal = desk.plugin.pre_filter(pod, desk.view(pod))
     assert refusal.reasons == ("reservations of devices are not built yet",)
+
+
+def test_the_error_of_the_nominated_node_is_reported_not_that_others_were_not_searched():
+    world = World()
+    rule = 'device.attributes["gpu.example.com"].cores > 4'
+    for raw in (
+        a_node("n1"), a_node("n2"), a_slice("n2-gpus", node="n2", devices=1),
+        a_device_class("gpu"), a_claim("a", selectors=[rule]),
+    ):  # fmt: skip
+        world.upsert(typed(raw))
+    pod = a_pod("p", claims=using("a")) | {"status": {"nominatedNodeName": "n2"}}
+    profile = default_profiles()["default-scheduler"]
+    found = feasible(profile, world.pod_info(typed(pod)), world, 0.0)
+    assert "selector #0: CEL runtime error: no such key: cores" in found.message()

@@ -129,6 +129,9 @@ class DynamicResourcesState:
     """The row that is searched first: if the pod fits there, errors on others do not matter."""
     unavailable: set[int] = field(default_factory=set)
     written: CompletedWrites = field(default_factory=CompletedWrites)
+    _failed_row: int = NO_ROW
+    _not_searched: frozenset[int] = frozenset()
+    """Rows that fail because the search on ``_failed_row`` failed."""
     _masks: dict[int, Bools] = field(default_factory=dict)
     _unallocated: dict[int, UnallocatedClaims] = field(default_factory=dict)
 
@@ -207,11 +210,18 @@ class DynamicResourcesState:
 
     def verdicts(self, rows: Rows) -> Verdicts:
         """Return the rows' codes as verdicts."""
-        verdicts: Verdicts = _VERDICTS[self.codes(rows)]
+        codes = self.codes(rows)
+        failed = rows[codes == ERROR]
+        if len(failed):
+            self._failed_row = int(failed[0])
+            self._not_searched = frozenset(rows[codes == NOT_SEARCHED].tolist())
+        verdicts: Verdicts = _VERDICTS[codes]
         return verdicts
 
     def reason(self, row: int) -> str:
         """Return upstream's message for why the row is rejected."""
+        if row in self._not_searched:
+            return self.error_on(self._failed_row)
         rows = np.array([row], np.intp)
         code = int(self.codes(rows)[0])
         return self.error_on(row) if code == ERROR else _MESSAGES.get(code, "")
