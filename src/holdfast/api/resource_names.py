@@ -12,15 +12,21 @@ ATTACHABLE_VOLUMES_PREFIX = "attachable-volumes-"
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Each device class is also an extended resource: this prefix followed by the class name."""
 _QUOTA_PREFIX = "requests."
+LONGEST_NAME = 253 + 1 + 63
+"""A domain, a slash and a name; longer texts are not cached."""
 
 
-@lru_cache(maxsize=4096)
 def is_extended(name: str) -> bool:
     """Return whether a name is an extended resource: its domain is not kubernetes.io.
 
     >>> is_extended("example.com/gpu"), is_extended("cpu"), is_extended("kubernetes.io/x")
     (True, False, False)
     """
+    return len(name) <= LONGEST_NAME and _is_extended(name)
+
+
+@lru_cache(maxsize=4096)
+def _is_extended(name: str) -> bool:
     if "/" not in name or "kubernetes.io/" in name or name.startswith(_QUOTA_PREFIX):
         return False
     return not label_key(_QUOTA_PREFIX + name)

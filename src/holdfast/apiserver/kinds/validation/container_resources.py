@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from holdfast.api import field_errors, names
 from holdfast.api.quantity import AmountText, Quantity
@@ -10,6 +11,7 @@ from holdfast.api.resource_names import (
     CPU,
     EPHEMERAL_STORAGE,
     HUGE_PAGES_PREFIX,
+    LONGEST_NAME,
     MEMORY,
     is_extended,
 )
@@ -41,7 +43,9 @@ def check_container_resources(resources: Raw, path: str) -> Iterator[Cause]:
 def _check_list(amounts: Amounts, path: str) -> Iterator[Cause]:
     for name, amount in amounts.items():
         at = f"{path}[{name}]"
-        yield from _check_name(name, at)
+        find = _name_errors if len(name) <= LONGEST_NAME else _name_errors.__wrapped__
+        for message in find(name):
+            yield field_errors.invalid(at, name, message)
         try:
             yield from check_amount(at, name, amount)
             if _is_huge_page(name) and not _is_whole(name, amount):
@@ -51,19 +55,19 @@ def _check_list(amounts: Amounts, path: str) -> Iterator[Cause]:
             yield field_errors.invalid(at, amount, wrong.message)
 
 
-def _check_name(name: str, path: str) -> Iterator[Cause]:
-    """Check that a container can ask for a resource of this name."""
+@lru_cache(maxsize=1024)
+def _name_errors(name: str) -> tuple[str, ...]:
+    """Return why a container cannot ask for a resource of this name."""
     wrong = names.label_key(name)
-    for message in wrong:
-        yield field_errors.invalid(path, name, message)
+    errors = [*wrong]
     if "/" not in name:
         if not wrong and not is_standard(name):
-            message = "must be a standard resource type or fully qualified"
-            yield field_errors.invalid(path, name, message)
+            errors.append("must be a standard resource type or fully qualified")
         if name not in (CPU, MEMORY, EPHEMERAL_STORAGE) and not _is_huge_page(name):
-            yield field_errors.invalid(path, name, "must be a standard resource for containers")
+            errors.append("must be a standard resource for containers")
     elif _NATIVE_DOMAIN not in name and not is_extended(name):
-        yield field_errors.invalid(path, name, "doesn't follow extended resource name standard")
+        errors.append("doesn't follow extended resource name standard")
+    return tuple(errors)
 
 
 def _compare(requests: Amounts, limits: Amounts, path: str) -> Iterator[Cause]:
@@ -72,6 +76,8 @@ def _compare(requests: Amounts, limits: Amounts, path: str) -> Iterator[Cause]:
             if not _may_be_overcommitted(name):
                 message = "Limit must be set for non overcommitable resources"
                 yield field_errors.required(f"{path}.limits", message)
+            continue
+        if amount == limits[name]:
             continue
         try:
             order = Quantity.parse(amount).cmp(Quantity.parse(limits[name]))
