@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.agent.simulated_pod import STOP_AFTER
 from holdfast.api.scheme import NODES, PODS, RESOURCE_CLAIMS
+from holdfast.cli.explanation_text import preemption_lines
 from holdfast.testing import (
     Fault,
     FaultyTransport,
@@ -208,3 +209,23 @@ async def test_each_preemptor_evicts_once_while_the_claims_of_victims_are_freed_
             await cluster.advance(1)
         assert all([await cluster.node_of(name) for name in "uvw"])
         assert len((await cluster.client.list(PODS)).items) == 6
+
+
+async def test_devices_of_a_pod_that_terminates_already_are_waited_for(gpus):
+    for name in "abcd":
+        await gpus.create(a_claim(name), user(name, name, "low", stop_after="25s"))
+    node = await gpus.node_of("a")
+    await gpus.client.delete(PODS, "a", "default")
+    await gpus.create(a_claim("u"), user("urgent", "u", "high"))
+    assert (await gpus.pod("urgent")).status.nominated_node_name == node
+    assert await terminating(gpus) == {"a"}
+    await gpus.advance(30)
+    assert await gpus.node_of("urgent") == node
+    pods = (await gpus.client.list(PODS)).items
+    assert {pod.name for pod in pods} == {"b", "c", "d", "urgent"}
+
+
+def test_without_victims_the_text_names_none():
+    found = {"nominatedNode": "n1", "victims": []}
+    [line] = preemption_lines(found)
+    assert line == "  n1 becomes feasible when the pods that terminate are gone"

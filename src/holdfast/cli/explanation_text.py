@@ -110,5 +110,7 @@ def preemption_lines(found: dict[str, Any] | None) -> list[str]:
         return []
     if not found.get("nominatedNode"):
         return [f"  {found['message']}"] if found.get("message") else []
-    victims = ", ".join(found["victims"])
-    return [f"  preemption would make {found['nominatedNode']} feasible by evicting {victims}"]
+    node, victims = found["nominatedNode"], ", ".join(found["victims"])
+    if not victims:
+        return [f"  {node} becomes feasible when the pods that terminate are gone"]
+    return [f"  preemption would make {node} feasible by evicting {victims}"]
