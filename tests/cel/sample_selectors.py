@@ -147,6 +147,11 @@ matches({D}.model, "A")
 {D}.model.substring(1) == "100"
 {D}.model.substring(1, 3) == "10"
 {D}.model.substring(9) == ""
+{D}.model.substring(1, 4) == "100"
+{D}.model.substring(0, 5) == ""
+{D}.model.substring(3, 2) == ""
+[[[1]].flatten(), [2]].flatten() == [1, 2]
+[3, 1].filter(x, x > 0).sortBy(x, -x) == [3, 1]
 " a ".trim() == "a"
 ["a", "b"].join() == "ab"
 ["a", "b"].join("-") == "a-b"

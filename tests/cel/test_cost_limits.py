@@ -150,6 +150,23 @@ def test_a_hostile_expression_is_an_error_or_a_value(gpu, name):
             assert len(refusal.message) < 100_000
 
 
+@pytest.mark.parametrize(("pattern", "answer"), [("^A+$", True), ("[a-z]{900}", False)])
+def test_a_pattern_from_a_value_is_matched(pattern, answer):
+    rule = RuleScope().compile(
+        "self.text.matches(self.pattern) == (self.text.find(self.pattern) != '')"
+    )
+    assert rule.value(RuleInput({"text": "AAA", "pattern": pattern})) is True
+    matches = RuleScope().compile("self.text.matches(self.pattern)")
+    assert matches.value(RuleInput({"text": "AAA", "pattern": pattern})) is answer
+
+
+@pytest.mark.parametrize("pattern", ["(a{100}){100}", "(", r"[\pL\pN]{50}"])
+def test_a_huge_pattern_from_a_value_is_an_error(pattern):
+    rule = RuleScope().compile("self.text.matches(self.pattern)")
+    with pytest.raises(EvaluationError, match="Illegal regex"):
+        rule.value(RuleInput({"text": "AAA", "pattern": pattern}))
+
+
 def test_compiled_selectors_are_forgotten_when_they_are_many_or_long(monkeypatch):
     monkeypatch.setattr(devices, "_CACHE_SIZE", 512)
     selectors = DeviceSelectors()

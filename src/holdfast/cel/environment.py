@@ -91,13 +91,22 @@ def _config(bindings: bool, more: tuple[str, ...], variables: tuple[tuple[str, s
 def _check_conversions(expression: str, tree: Node) -> None:
     """Raise CompileError if a conversion of a constant fails: upstream evaluates it at once."""
     for node in walk(tree):
-        if not isinstance(node, FunctionCall) or node.function not in _CONVERSIONS:
-            continue
-        if len(node.arguments) == 1 and isinstance(node.arguments[0], Constant):
+        if isinstance(node, FunctionCall) and _is_constant(node):
             found = program_of(node).eval(evaluator().Activation({}))
             if found.type() == cel.Type.ERROR:
                 message = as_cel_go_message(str(found.value()))
                 raise CompileError(expression, f"program instantiation failed: {message}")
+
+
+def _is_constant(node: Node) -> bool:
+    """Return whether a node is a constant, or conversions of one."""
+    if not isinstance(node, FunctionCall):
+        return isinstance(node, Constant)
+    return (
+        node.function in _CONVERSIONS
+        and len(node.arguments) == 1
+        and _is_constant(node.arguments[0])
+    )
 
 
 def new_pool() -> descriptor_pool.DescriptorPool:

@@ -13,7 +13,13 @@ from functools import lru_cache
 import re2
 
 from holdfast.cel.functions import evaluated_functions
-from holdfast.cel.list_functions import MAP_OF, MAP_SUM, SET_SUM
+from holdfast.cel.list_functions import (
+    LARGEST_COMPUTED_PROGRAM,
+    MAP_OF,
+    MAP_SUM,
+    SET_SUM,
+    SUBSTRING,
+)
 from holdfast.cel.size_bounds import (
     SCALAR_BOUND,
     Charge,
@@ -31,7 +37,6 @@ PYTHON_CALL = 100
 IN_PYTHON = frozenset(evaluated_functions())
 _AGGREGATES = [n for n in IN_PYTHON if re.fullmatch(r"(@list_\w+_)?(sum|min|max)(_\w+)?", n)]
 _UNBOUNDED = 1 << 40
-_LARGEST_PROGRAM = 350_000
 
 _Bounded = tuple[int, SizeBound]
 _Bound = Callable[[Charge, Sequence[Node], Sequence[SizeBound]], _Bounded]
@@ -96,7 +101,7 @@ def _matched(_: Charge, nodes: Sequence[Node], seen: Sequence[SizeBound]) -> _Bo
     if isinstance(pattern, Constant) and pattern.text is not None:
         program = program_size(pattern.text)
     else:
-        program = min(1000 * (seen[1].length + 1), _LARGEST_PROGRAM)
+        program = min(1000 * (seen[1].length + 1), LARGEST_COMPUTED_PROGRAM)
     return 10 * program + seen[0].length * program // 3, SCALAR_BOUND
 
 
@@ -143,6 +148,15 @@ def _formatted(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bou
 
 def _quoted(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
     return seen[0].length, text_bound(2 * seen[0].length + 2)
+
+
+def _matched_in_python(_: Charge, nodes: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    cost, value = _matched(_, nodes, seen)
+    return PYTHON_CALL + cost, value
+
+
+def _part(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
+    return PYTHON_CALL + seen[0].length // 10, text_bound(seen[0].length)
 
 
 def _found(_: Charge, nodes: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
@@ -228,8 +242,10 @@ BOUNDS: Mapping[str, _Bound] = {
     "join": _joined,
     "format": _formatted,
     "strings.quote": _quoted,
-    "find": _found,
-    "findAll": _all_found,
+    f"@{SUBSTRING}": _part,
+    "@matches": _matched_in_python,
+    **dict.fromkeys(("find", "@find"), _found),
+    **dict.fromkeys(("findAll", "@findAll"), _all_found),
     MAP_OF: _collected,
     **dict.fromkeys((SET_SUM, MAP_SUM), _merged),
     **dict.fromkeys(

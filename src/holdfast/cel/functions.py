@@ -15,7 +15,14 @@ from cel_expr_python import cel
 from holdfast.api.quantity import MAX_INT64, Quantity
 from holdfast.cel import list_functions, network_functions
 from holdfast.cel.declarations import INCLUDES, declarations
-from holdfast.cel.list_functions import MAP_OF, MAP_SUM, OWN, SAME_ITEMS, SET_SUM
+from holdfast.cel.list_functions import (
+    COMPUTED_PATTERNS,
+    MAP_OF,
+    MAP_SUM,
+    OWN,
+    SAME_ITEMS,
+    SET_SUM,
+)
 from holdfast.cel.semver import Semver
 from holdfast.cel.static_types import OPTIONAL
 from holdfast.cel.values import pack, unpack
@@ -28,7 +35,7 @@ _KINDS = {
     "bytes": _T.BYTES, "duration": _T.DURATION, "timestamp": _T.TIMESTAMP,
     "list": _T.List(_T.DYN), "map": _T.Map(_T.DYN, _T.DYN),
 }  # fmt: skip
-_OWN_NAMES = ("indexOf", "lastIndexOf", "string", "min", "max", "sum")
+_OWN_NAMES = ("indexOf", "lastIndexOf", "string", "substring", "min", "max", "sum")
 """Also functions of the engine, or with results that Python values do not tell apart."""
 _UNKNOWN_KINDS = {"indexOf": "list_a_index_of_int", "lastIndexOf": "list_a_last_index_of_int"}
 _TIMES = ("duration", "timestamp")
@@ -159,6 +166,11 @@ def evaluated_functions() -> Mapping[str, Sequence[Any]]:
     _add(overloads, MAP_OF, {"id": MAP_OF, "args": [_LIST], "return": {"type_name": "map"}})
     for name in (*OWN.values(), SAME_ITEMS):
         _add(overloads, name, {"id": name, "args": [_LIST, _LIST], "return": _BOOL})
+    text, texts = {"type_name": "string"}, {**_LIST, "params": [{"type_name": "string"}]}
+    for name, result in (("matches", _BOOL), ("find", text), ("findAll", texts)):
+        own = COMPUTED_PATTERNS[name]
+        for more in ([], [{"type_name": "int"}])[: 2 if name == "findAll" else 1]:
+            _add(overloads, own, {"id": own, "args": [text, text, *more], "return": result})
     for name, count in ((SET_SUM, 2), (MAP_SUM, 3)):
         _add(overloads, name, {"id": name, "args": [_LIST] * count, "return": _LIST})
     by_name: dict[str, list[Any]] = {}

@@ -16,8 +16,15 @@ from holdfast.errors import BadRequest
 
 INCLUDES_LIMIT = 48
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
+_OPTIONS, _SMALL = re2.Options(), re2.Options()
+_OPTIONS.log_errors = _SMALL.log_errors = False
+_SMALL.max_mem = 24 << 10
+LARGEST_COMPUTED_PROGRAM = 2000
+"""Instructions of a pattern that is no constant, with this memory."""
+COMPUTED_PATTERNS: Mapping[str, str] = {
+    "matches": "@matches", "find": "@find", "findAll": "@findAll",
+}  # fmt: skip
+"""Functions with a pattern that is no constant, whose size is limited."""
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -98,25 +105,37 @@ def _text(value: Any) -> str:
     return value
 
 
+def _substring(text: str, start: int, end: int) -> str:
+    """Return a part of a text; the engine refuses the part up to the end."""
+    if start > end:
+        raise BadRequest(f"invalid substring range. start: {start}, end: {end}")
+    for index in (start, end):
+        if not 0 <= index <= len(text):
+            raise BadRequest(f"index out of range: {index}")
+    return text[start:end]
+
+
 @lru_cache(maxsize=256)
-def _pattern(pattern: str) -> Any:
+def _pattern(pattern: str, options: Any = _OPTIONS) -> Any:
     try:
         matcher(pattern)
+        return re2.compile(pattern, options)
     except PatternError as wrong:
         raise BadRequest(f"Illegal regex: {wrong}") from None
-    return re2.compile(pattern, _OPTIONS)
+    except re2.error:
+        raise BadRequest("Illegal regex: a pattern that is no constant is too large") from None
 
 
-def _find(text: str, pattern: str) -> str:
-    found = _pattern(pattern).search(text)
+def _find(text: str, pattern: str, options: Any = _OPTIONS) -> str:
+    found = _pattern(pattern, options).search(text)
     return found[0] if found else ""
 
 
-def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+def _find_all(text: str, pattern: str, limit: int = -1, options: Any = _OPTIONS) -> list[str]:
     """Return all matches; as in Go, an empty match right after another does not count."""
     found: list[str] = []
     end = -1
-    for match in _pattern(pattern).finditer(text):
+    for match in _pattern(pattern, options).finditer(text):
         if len(found) == limit:
             break
         if match.end() > match.start() or match.start() != end:
@@ -168,6 +187,7 @@ def _map_sum(a: list[Any], b: list[Any], keys: list[str]) -> list[Any]:
 
 
 MAP_OF = "@map_of"
+SUBSTRING = "string_substring_int_int"
 SAME_ITEMS, SET_SUM, MAP_SUM = "@same_items", "@set_sum", "@map_sum"
 OWN: Mapping[str, str] = {
     "sets.contains": "@sets_contain",
@@ -183,6 +203,10 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "list_duration_sum_duration": _sum_durations,
     "list_a_index_of_int": _index_of,
     "list_a_last_index_of_int": _last_index_of,
+    SUBSTRING: _substring,
+    "@matches": lambda text, pattern: _pattern(pattern, _SMALL).search(text) is not None,
+    "@find": lambda text, pattern: _find(text, pattern, _SMALL),
+    "@findAll": lambda text, pattern, limit=-1: _find_all(text, pattern, limit, _SMALL),
     "string_find_string": _find,
     "string_find_all_string": _find_all,
     "string_find_all_string_int": _find_all,

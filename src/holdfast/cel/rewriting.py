@@ -17,7 +17,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from holdfast.cel.functions import IMPLEMENTATIONS, evaluated_name
-from holdfast.cel.list_functions import MAP_OF, MAP_SUM, SAME_ITEMS, SET_SUM
+from holdfast.cel.list_functions import (
+    COMPUTED_PATTERNS,
+    MAP_OF,
+    MAP_SUM,
+    SAME_ITEMS,
+    SET_SUM,
+)
 from holdfast.cel.schema_types import SchemaType
 from holdfast.cel.syntax import (
     Constant,
@@ -122,6 +128,8 @@ class _Rewriter:
             return _unwrapped(call.arguments[0])
         if (constant := _folded(call)) is not None:
             return constant
+        if call.function in COMPUTED_PATTERNS and not isinstance(call.arguments[1], Constant):
+            return _call(COMPUTED_PATTERNS[call.function], *call.arguments)
         renamed = replace(call, function=evaluated_name(call.function, call.overloads))
         if call.overloads and call.overloads[0] in _OPTIONAL_RESULTS:
             return _call("optional.ofNonZeroValue", renamed)

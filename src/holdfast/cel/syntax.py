@@ -15,6 +15,7 @@ from holdfast.api.protobuf_wire import VARINT, Fields, message_fields, read_vari
 from holdfast.cel.static_types import DYN, StaticType, read_type
 
 _BOOL, _INT, _UINT, _STRING, _BYTES = 2, 3, 4, 6, 7
+_ACCUMULATORS = ("@result", "__result__")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class Loop:
         """Whether it is ``cel.bind(result_name, start, result)``, without rounds."""
         empty = isinstance(self.over, Literal) and not self.over.elements
         never = isinstance(self.condition, Constant) and self.condition.is_false
-        return empty and never and not self.result_name.startswith("@")
+        return empty and never and self.result_name not in _ACCUMULATORS
 
 
 Node = Constant | Name | Select | FunctionCall | Literal | Loop
@@ -195,7 +196,10 @@ class _Reader:
         fields = message_fields(data)
         member = any(n == 1 for n, _ in fields)
         overloads = self._overloads.get(node_id, ())
-        return FunctionCall(_text(fields, 2), self._all(fields, 1, 3), member, overloads, type_)
+        function, arguments = _text(fields, 2), self._all(fields, 1, 3)
+        if function == "flatten" and len(arguments) == 1:
+            type_ = _flat(arguments[0].type, type_)
+        return FunctionCall(function, arguments, member, overloads, type_)
 
     def list(self, data: bytes, _: int, type_: StaticType) -> Node:
         fields = message_fields(data)
@@ -221,6 +225,12 @@ class _Reader:
         )
         variable, result_name, second = (_text(fields, n) for n in (1, 3, 8))
         return Loop(variable, over, result_name, start, condition, step, result, second, type_)
+
+
+def _flat(nested: StaticType, default: StaticType) -> StaticType:
+    """Return the type of a list of lists that is flattened, which the engine does not infer."""
+    inner = nested.parameters[0] if nested.name == "list" and nested.parameters else default
+    return inner if inner.name == "list" else default
 
 
 def _number(fields: Fields, number: int) -> int:
