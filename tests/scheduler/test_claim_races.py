@@ -75,6 +75,28 @@ async def test_the_class_and_the_slice_may_vanish_in_flight(gpu, network):
     assert await gpu.node_of("q") == "n1"
 
 
+async def test_a_device_that_another_scheduler_allocates_in_flight_is_not_allocated_twice(
+    gpu, network, monkeypatch
+):
+    # The claim of the other scheduler and our own in flight have the same device for a moment.
+    monkeypatch.setattr(gpu, "_check", lambda: None)
+    network.add(Fault("delay", method="PATCH", path="/pods/p/status", seconds=5))
+    await gpu.create(a_claim("other"), a_claim("c"), user("p", "c"))
+    assert gpu.world.devices.claims.has_in_flight
+    device = {"request": "req-0", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+    theirs = {"status": {"allocation": {"devices": {"results": [device]}}}}
+    await gpu.client.patch(
+        RESOURCE_CLAIMS, "other", theirs, "default", subresource="status", type=PatchType.MERGE
+    )
+    await gpu.advance(20)
+    assert not await gpu.node_of("p")
+    assert "got allocated elsewhere in the meantime" in str(await gpu.events("p"))
+    assert (await claim_of(gpu)).status.allocation is None
+    await gpu.client.delete(RESOURCE_CLAIMS, "other", "default")
+    await gpu.advance(30)
+    assert await gpu.node_of("p") == "n1"
+
+
 async def test_a_restart_between_the_claim_and_the_binding_binds_to_the_same_node(gpu, network):
     network.add(slow("/pods/p/binding", "POST"))
     await gpu.create(a_claim("c"), user("p", "c"))

@@ -14,6 +14,7 @@ from holdfast.api.devices import CLAIM_FINALIZER, Allocation, ResourceClaim
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
 from holdfast.columns.pod_info import PodInfo
+from holdfast.devices.allocated_devices import device_id
 from holdfast.devices.claims import is_reserved_for
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.extended_resources import RequestsAndMappings
@@ -112,6 +113,7 @@ def _bind_claim(
 
     def write(current: ResourceClaim) -> Writes:
         _check(current, claim.uid, allocation)
+        _check_devices(state, current, allocation)
         if allocation is not None and CLAIM_FINALIZER not in current.metadata.finalizers:
             finalizers = [*current.metadata.finalizers, CLAIM_FINALIZER]
             current = yield from _patch(
@@ -136,6 +138,19 @@ def _check(current: ResourceClaim, uid: str, allocation: Allocation | None) -> N
         raise AllocationError(f"claim {current.key} got allocated elsewhere in the meantime")
     if allocation is None and current.status.allocation is None:
         raise AllocationError(f"claim {current.key} got deallocated elsewhere in the meantime")
+
+
+def _check_devices(
+    state: DynamicResourcesState, claim: ResourceClaim, allocation: Allocation | None
+) -> None:
+    """Raise AllocationError if another scheduler allocated a device since the decision."""
+    holders = state.inventory.allocated_devices.unshared
+    for result in allocation.devices.results if allocation is not None else ():
+        if result.share_id is None and not result.admin_access and holders[device_id(result)] > 1:
+            name = f"{result.driver}/{result.pool}/{result.device}"
+            raise AllocationError(
+                f"claim {claim.key}: device {name} got allocated elsewhere in the meantime"
+            )
 
 
 def _status(
