@@ -127,6 +127,15 @@ async def test_D050_a_pod_deleted_while_its_claim_is_written_leaves_the_device_f
     assert held == (0 if claim.status.allocation is None else 1)
 
 
+async def test_a_pod_deleted_while_its_node_is_nominated_is_no_failure(gpus, network, caplog):
+    network.add(Fault("delay", method="PATCH", path="/pods/p/status", seconds=5))
+    await gpus.create(a_claim("c"), user("p", "c"))
+    await gpus.delete(PODS, "p", "default")
+    await gpus.advance(15)
+    assert "nominatedNodeName" not in caplog.text
+    assert (await claim_of(gpus)).status.allocation is None
+
+
 async def test_D043_a_search_over_its_time_limit_is_an_error_without_post_filter(tmp_path):
     profiles = default_profiles({"DynamicResources": {"filterTimeout": "1ns"}})
     async with Harness(tmp_path, profiles=profiles) as cluster:

@@ -19,7 +19,7 @@ from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import HoldfastError, Retryable
+from holdfast.errors import HoldfastError, NotFound, Retryable
 from holdfast.framework.plugin import Placement
 from holdfast.scheduler.scheduled_objects import (
     ScheduledObject,
@@ -125,6 +125,8 @@ class StatusReporter:
                 PODS, pod_info.name, body, pod_info.namespace,
                 type=PatchType.STRATEGIC, subresource="status",
             )  # fmt: skip
+        except NotFound:
+            return  # The pod was deleted meanwhile.
         except HoldfastError as failure:
             log.warning(
                 "writing nominatedNodeName %s of %s failed: %s", node, pod_info.key, failure
