@@ -11,6 +11,14 @@ from holdfast.api.node import Taint
 from holdfast.api.pod import NodeSelector, Toleration
 from holdfast.api.quantity import AmountText
 
+EXACT_COUNT, ALL = "ExactCount", "All"
+"""The allocation modes of a request."""
+MAX_DEVICES = 32
+"""The most devices that can be allocated for one claim."""
+MAX_CONSUMERS = 256
+"""The most pods that can use a claim at once."""
+MAX_ALTERNATIVES = 8
+"""The most subrequests of a request."""
 EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 """Annotation of the claim that the scheduler makes for a pod's extended resources."""
 CLAIM_FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -174,7 +182,7 @@ class ExactRequest(Struct, frozen=True):
 
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
-    allocation_mode: str = "ExactCount"
+    allocation_mode: str = EXACT_COUNT
     count: int = 1
     admin_access: bool | None = None
     tolerations: tuple[Toleration, ...] = ()
@@ -187,7 +195,7 @@ class SubRequest(Struct, frozen=True):
     name: str = ""
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
-    allocation_mode: str = "ExactCount"
+    allocation_mode: str = EXACT_COUNT
     count: int = 1
     tolerations: tuple[Toleration, ...] = ()
     capacity: dict[str, Any] | None = None

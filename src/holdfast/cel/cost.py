@@ -33,14 +33,14 @@ VariableSizes = Mapping[str, SizeBound]
 
 def cost_over_values(tree: Node, values: Mapping[str, Any], limit: int) -> int | None:
     """Return an upper bound of the cost with these values; None if above the limit."""
-    return _Estimate(limit).cost_of(
+    return _CostBound(limit).cost_of(
         tree, lambda charge: {name: ValueBound([value], charge) for name, value in values.items()}
     )
 
 
 def cost_over_sizes(tree: Node, scope: VariableSizes, limit: int) -> int | None:
     """Return an upper bound of the cost with values of these sizes; None if above the limit."""
-    return _Estimate(limit).cost_of(tree, lambda _: scope)
+    return _CostBound(limit).cost_of(tree, lambda _: scope)
 
 
 def weight_of(value: Any) -> int:
@@ -52,8 +52,8 @@ class _LimitReached(Exception):
     pass
 
 
-class _Estimate:
-    """Sums up the cost of one evaluation."""
+class _CostBound:
+    """Sums up the largest cost of one evaluation."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -23,6 +23,7 @@ from holdfast.cel.list_functions import (
     SAME_ITEMS,
     SET_SUM,
 )
+from holdfast.cel.network_functions import succeeds
 from holdfast.cel.semver import Semver
 from holdfast.cel.static_types import OPTIONAL
 from holdfast.cel.values import pack, unpack
@@ -75,20 +76,8 @@ def _version(data: bytearray) -> Semver:
     return value
 
 
-def _parses(read: Callable[..., Any], *args: Any) -> bool:
-    try:
-        read(*args)
-    except BadRequest:
-        return False
-    return True
-
-
 def _read_version(text: str, normalize: bool = False) -> bytes:
     return pack(Semver.parse(text, normalize=normalize))
-
-
-def _is_version(*args: Any) -> bool:
-    return _parses(_read_version, *args)
 
 
 def _whole(value: Quantity) -> bool:
@@ -110,7 +99,7 @@ def _sign(data: bytearray) -> int:
 
 _AMOUNTS: Mapping[str, Callable[..., Any]] = {
     "string_to_quantity": lambda text: pack(Quantity.parse(text)),
-    "is_quantity_string": lambda text: _parses(Quantity.parse, text),
+    "is_quantity_string": succeeds(Quantity.parse),
     "quantity_get_float": lambda a: float(_amount(a)),
     "quantity_get_int": _as_integer,
     "quantity_is_integer": lambda a: _whole(_amount(a)),
@@ -121,8 +110,8 @@ _AMOUNTS: Mapping[str, Callable[..., Any]] = {
     "quantity_sub_int": lambda a, b: pack(_amount(a) - Quantity(b)),
     "string_to_semver": _read_version,
     "string_bool_to_semver": _read_version,
-    "is_semver_string": _is_version,
-    "is_semver_string_bool": _is_version,
+    "is_semver_string": succeeds(_read_version),
+    "is_semver_string_bool": succeeds(_read_version),
     "semver_major": lambda a: _version(a).major,
     "semver_minor": lambda a: _version(a).minor,
     "semver_patch": lambda a: _version(a).patch,

@@ -100,10 +100,12 @@ def _contains_cidr(network: _Interface, other: _Interface) -> bool:
     )
 
 
-def _succeeds(read: Callable[[str], object]) -> Callable[[str], bool]:
-    def check(text: str) -> bool:
+def succeeds(read: Callable[..., object]) -> Callable[..., bool]:
+    """Return a function that tells whether a value can be read from its arguments."""
+
+    def check(*args: Any) -> bool:
         try:
-            read(text)
+            read(*args)
         except BadRequest:
             return False
         return True
@@ -126,7 +128,7 @@ def _format(name: str) -> Callable[[], bytes]:
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "string_to_ip": lambda text: tagged(IP, str(_parse_ip(text))),
-    "is_ip": _succeeds(_parse_ip),
+    "is_ip": succeeds(_parse_ip),
     "ip_is_canonical": lambda text: str(_parse_ip(text)) == text,
     "ip_to_string": lambda data: untagged(IP, data),
     "ip_family": lambda data: _ip(data).version,
@@ -136,7 +138,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "ip_is_link_local_unicast": lambda data: _ip(data).is_link_local,
     "ip_is_global_unicast": lambda data: _is_global_unicast(_ip(data)),
     "string_to_cidr": lambda text: tagged(CIDR, str(_parse_cidr(text))),
-    "is_cidr": _succeeds(_parse_cidr),
+    "is_cidr": succeeds(_parse_cidr),
     "cidr_to_string": lambda data: untagged(CIDR, data),
     "cidr_contains_ip_string": lambda data, text: _contains_ip(_cidr(data), _parse_ip(text)),
     "cidr_contains_ip_ip": lambda data, other: _contains_ip(_cidr(data), _ip(other)),
@@ -146,7 +148,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "cidr_prefix_length": lambda data: _cidr(data).network.prefixlen,
     "cidr_masked": lambda data: tagged(CIDR, str(_cidr(data).network)),
     "string_to_url": _new_url,
-    "is_url_string": _succeeds(Url.parse),
+    "is_url_string": succeeds(Url.parse),
     "url_get_scheme": lambda data: _url(data).scheme,
     "url_get_host": lambda data: _url(data).host,
     "url_get_hostname": lambda data: _url(data).hostname,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from holdfast.api.claim_names import claim_name
-from holdfast.api.devices import ResourceClaim
+from holdfast.api.devices import MAX_CONSUMERS, ResourceClaim
 from holdfast.api.meta import Object, ObjectMeta, Struct, is_controlled_by
 from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.api.resource import Resource
@@ -18,7 +18,6 @@ from holdfast.controllers.planned_writes import Create, Patch
 from holdfast.devices.claims import is_reserved_for
 
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
-MAX_CONSUMERS = 256
 
 T = TypeVar("T")
 Lookup = Callable[[str], T | None]

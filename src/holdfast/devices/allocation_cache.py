@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.devices import DeviceClass, ResourceClaim
+from holdfast.api.devices import ALL, EXACT_COUNT, MAX_DEVICES, DeviceClass, ResourceClaim
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocator import Allocator, Choice
 from holdfast.devices.device_counts import INEXACT, DeviceCounts, FreeDeviceCounts
 from holdfast.devices.node_pools import NodePools
-from holdfast.devices.requests import ALL, EXACT_COUNT, MAX_DEVICES, RequestAlternative
+from holdfast.devices.requests import RequestAlternative
 from holdfast.devices.row_table import NO_ROW, Rows, RowTable
 from holdfast.devices.search_results import (
     DOES_NOT_FIT,

@@ -20,6 +20,7 @@ from holdfast.devices.pools import Pool
 from holdfast.devices.requests import (
     ClaimRequest,
     RequestAlternative,
+    alternative_score,
     claim_label,
     flatten_requests,
 )
@@ -43,7 +44,7 @@ class Solution:
     def score(self) -> int:
         """Sum over requests with subrequests: 8 for the first subrequest, 7 for the second, ..."""
         return sum(
-            8 - alternative.position
+            alternative_score(alternative.position)
             for alternative in self.alternatives
             if alternative.subrequest_name
         )

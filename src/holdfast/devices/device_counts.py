@@ -16,7 +16,7 @@ from holdfast.devices.errors import AllocationError
 from holdfast.devices.matching import Matcher, tolerated
 from holdfast.devices.node_pools import PoolValues
 from holdfast.devices.pools import Pool
-from holdfast.devices.requests import EXACT_COUNT, RequestAlternative
+from holdfast.devices.requests import RequestAlternative, any_of_class
 from holdfast.devices.row_table import RowTable
 
 if TYPE_CHECKING:
@@ -90,11 +90,7 @@ class DeviceCounts(RowTable):
     def __init__(self, inventory: Inventory, nodes: NodeTable, device_class: DeviceClass) -> None:
         super().__init__(inventory, nodes)
         self._matcher = Matcher((), inventory.selectors, inventory.features)
-        self._alternative = RequestAlternative(
-            index=0, claim=0, position=0, request_name="", subrequest_name="",
-            device_class=device_class, allocation_mode=EXACT_COUNT, count=1, selectors=(),
-            tolerations=(), capacity={}, admin_access=False,
-        )  # fmt: skip
+        self._alternative = any_of_class(device_class)
         self._by_pool = PoolValues(inventory.node_pools, self._count)
         self.total: NDArray[np.int64] = np.zeros(0, np.int64)
         self.allocated: NDArray[np.int64] = np.zeros(0, np.int64)

@@ -8,6 +8,9 @@ from itertools import count
 from typing import Any
 
 from holdfast.api.devices import (
+    ALL,
+    EXACT_COUNT,
+    MAX_ALTERNATIVES,
     DeviceClass,
     DeviceRequest,
     DeviceSelector,
@@ -19,9 +22,10 @@ from holdfast.api.pod import Toleration
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.features import Features
 
-MAX_DEVICES = 32
-"""The most devices that can be allocated for one claim."""
-EXACT_COUNT, ALL = "ExactCount", "All"
+
+def alternative_score(position: int) -> int:
+    """Return the score of a subrequest: 8 for the first one of its request, then 7, and so on."""
+    return MAX_ALTERNATIVES - position
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,24 @@ class RequestAlternative:
             if self.subrequest_name
             else self.request_name
         )
+
+
+def any_of_class(device_class: DeviceClass) -> RequestAlternative:
+    """Return a request for one device of a class, whichever it is."""
+    return RequestAlternative(
+        index=0,
+        claim=0,
+        position=0,
+        request_name="",
+        subrequest_name="",
+        device_class=device_class,
+        allocation_mode=EXACT_COUNT,
+        count=1,
+        selectors=(),
+        tolerations=(),
+        capacity={},
+        admin_access=False,
+    )
 
 
 @dataclass(frozen=True, slots=True)

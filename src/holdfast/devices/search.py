@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from holdfast.api.devices import ResourceClaim
+from holdfast.api.devices import ALL, MAX_DEVICES, ResourceClaim
 from holdfast.api.node import Node
 from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.constraints import AllocationConstraint
@@ -24,8 +24,6 @@ from holdfast.devices.matching import Matcher, tolerated
 from holdfast.devices.pools import Pool
 from holdfast.devices.remaining_capacity import RemainingCapacity
 from holdfast.devices.requests import (
-    ALL,
-    MAX_DEVICES,
     ClaimRequest,
     RequestAlternative,
     claim_label,

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
-from holdfast.api.devices import EXTENDED_CLAIM, DeviceRequest, ResourceClaim
+from holdfast.api.devices import (
+    ALL,
+    EXACT_COUNT,
+    EXTENDED_CLAIM,
+    MAX_DEVICES,
+    DeviceRequest,
+    ResourceClaim,
+)
 from holdfast.api.meta import OwnerReference, controller_of
 from holdfast.api.pod import Pod, ResourceAmounts, ResourceRequirements
 from holdfast.api.quantity import DECIMAL_SI, NANO, Quantity
@@ -29,8 +36,6 @@ IMPLICIT_REQUESTS = REQUESTS + DEVICE_CLASS_PREFIX
 PER_DEVICE_CLASS = ".deviceclass.resource.k8s.io/devices"
 PER_STORAGE_CLASS = ".storageclass.storage.k8s.io/"
 VOLUME_CLAIMS, STORAGE = "persistentvolumeclaims", "requests.storage"
-MAX_DEVICES = 32
-"""How many devices a claim can get; a request for all devices is charged with as many."""
 _COMPUTE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
@@ -188,11 +193,14 @@ def claim_usage(claim: ResourceClaim, lookups: Lookups) -> Usage:
 
 
 def _devices_by_class(request: DeviceRequest) -> Usage:
-    """Return the devices of a request by class; of alternatives, the maximum for each class."""
+    """Return the devices of a request by class; of alternatives, the maximum for each class.
+
+    A request for all devices is charged with as many as a claim can get.
+    """
     alternatives = request.first_available or ((request.exactly,) if request.exactly else ())
     most: Usage = {}
     for one in alternatives:
-        count = {"ExactCount": one.count, "All": MAX_DEVICES}.get(one.allocation_mode, 0)
+        count = {EXACT_COUNT: one.count, ALL: MAX_DEVICES}.get(one.allocation_mode, 0)
         most[one.device_class_name] = max(most.get(one.device_class_name, ZERO), Quantity(count))
     return most
 

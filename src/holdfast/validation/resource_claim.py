@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.api import field_errors
+from holdfast.api.devices import ALL, EXACT_COUNT, MAX_ALTERNATIVES
 from holdfast.errors import Cause
 from holdfast.validation.device_names import check_fully_qualified
 from holdfast.validation.device_parts import (
@@ -33,9 +34,8 @@ from holdfast.validation.names import (
 )
 
 MOST_REQUESTS = 32
-_MOST_ALTERNATIVES = 8
 _MOST_CONSTRAINTS = 32
-_MODES = ("All", "ExactCount")
+_MODES = (ALL, EXACT_COUNT)
 _ONE_OF = "exactly one of `exactly` or `firstAvailable` is required"
 _UNKNOWN_REQUEST = (
     "must be the name of a request in the claim or the name of a request and a subrequest "
@@ -102,7 +102,7 @@ def _check_request(rules: SelectorRules, request: Raw, path: str) -> Iterator[Ca
     elif alternatives:
         at = f"{path}.firstAvailable"
         check = partial(_check_alternative, rules)
-        yield from check_set(alternatives, _MOST_ALTERNATIVES, check, _name, at)
+        yield from check_set(alternatives, MAX_ALTERNATIVES, check, _name, at)
     elif exactly is not None:
         yield from _check_wanted(rules, exactly, f"{path}.exactly")
     else:
@@ -120,11 +120,11 @@ def _check_wanted(rules: SelectorRules, wanted: Raw, path: str) -> Iterator[Caus
     yield from check_required(name, f"{path}.deviceClassName", check_subdomain)
     yield from rules.check(maps_at(wanted, "selectors"), f"{path}.selectors")
     mode, count = text_at(wanted, "allocationMode"), wanted.get("count") or 0
-    if mode == "All":
+    if mode == ALL:
         if count:
             message = "must not be specified when allocationMode is 'All'"
             yield field_errors.invalid(f"{path}.count", count, message)
-    elif mode == "ExactCount":
+    elif mode == EXACT_COUNT:
         if count <= 0:
             yield field_errors.invalid(f"{path}.count", count, "must be greater than zero")
     else:

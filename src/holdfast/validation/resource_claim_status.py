@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.api import field_errors
 from holdfast.api.defaults.devices import default_claim
+from holdfast.api.devices import MAX_CONSUMERS, MAX_DEVICES
 from holdfast.errors import Cause
 from holdfast.validation.conditions import check_conditions
 from holdfast.validation.device_names import check_driver, check_pool, check_share_id
@@ -38,8 +39,6 @@ from holdfast.validation.resource_claim import (
     request_names,
 )
 
-_MOST_CONSUMERS = 256
-_MOST_RESULTS = 32
 _MOST_DEVICE_CONDITIONS = 8
 _MOST_ADDRESSES = 16
 _LONGEST_INTERFACE = 256
@@ -97,7 +96,7 @@ def _check_consumers(claim: Raw, before: Raw) -> Iterator[Cause]:
     consumers, stored = maps_at(status, "reservedFor"), maps_at(before, "reservedFor")
     known = set(map(_consumer, stored))
     check = partial(_check_consumer, known)
-    most = max(_MOST_CONSUMERS, len(stored))
+    most = max(MAX_CONSUMERS, len(stored))
     yield from check_set(consumers, most, check, _uid, path)
     if consumers and status.get("allocation") is None:
         yield field_errors.forbidden(path, "may not be specified when `allocated` is not set")
@@ -142,7 +141,7 @@ def _check_consumer(known: Container[Hashable], consumer: Raw, path: str) -> Ite
 def _check_allocation(names: RequestNames, allocation: Raw, path: str) -> Iterator[Cause]:
     devices, at = map_at(allocation, "devices"), f"{path}.devices"
     check = partial(_check_result, names)
-    yield from check_list(_results(allocation), _MOST_RESULTS, check, f"{at}.results")
+    yield from check_list(_results(allocation), MAX_DEVICES, check, f"{at}.results")
     check = partial(_check_config, names)
     # The configuration of classes and of the claim.
     yield from check_list(maps_at(devices, "config"), 2 * MOST_CONFIGS, check, f"{at}.config")

@@ -18,6 +18,7 @@ from holdfast.api.defaults.raw_fields import (
     map_at,
     set_defaults,
 )
+from holdfast.api.devices import EXACT_COUNT
 from holdfast.errors import BadRequest
 
 Amount = tuple[Any, Any]
@@ -97,10 +98,10 @@ def _default_requests(spec: Raw) -> None:
 
 
 def _default_request(request: Raw) -> None:
-    set_defaults(request, allocationMode="ExactCount")
+    set_defaults(request, allocationMode=EXACT_COUNT)
     if not request.get("count"):
         request.pop("count", None)
-        if request["allocationMode"] == "ExactCount":
+        if request["allocationMode"] == EXACT_COUNT:
             request["count"] = 1
     _default_tolerations(request)
 

@@ -7,14 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from holdfast.api.devices import (
-    DeviceClaim,
-    DeviceRequest,
-    DeviceTaintRule,
-    ExactRequest,
-    ResourceClaim,
-    ResourceClaimSpec,
-)
+from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
 from holdfast.api.node import Node, Taint
 from holdfast.cli.snapshot import build_world
@@ -22,6 +15,8 @@ from holdfast.cli.table import counted, join_names
 from holdfast.devices.device_map import MappedDevice, MappedPool, holders_by_device, map_devices
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.inventory import Inventory
+from holdfast.devices.matching import Matcher
+from holdfast.devices.requests import any_of_class
 from holdfast.errors import Refused
 from holdfast.feature_gates import Feature, FeatureGates
 
@@ -97,12 +92,9 @@ class _ClassMembership:
     """Whether a class selects a device; a device on which its selector fails is not selected."""
 
     def __init__(self, inventory: Inventory, name: str) -> None:
-        _required(inventory.classes.by_name, name, "device class")
-        request = DeviceRequest(name="any", exactly=ExactRequest(device_class_name=name))
-        claim = ResourceClaim(spec=ResourceClaimSpec(devices=DeviceClaim(requests=(request,))))
-        allocator = inventory.allocator((claim,))
-        self._matcher = allocator.matcher
-        self._alternative = allocator.requests[0].alternatives[0]
+        device_class = _required(inventory.classes.by_name, name, "device class")
+        self._matcher = Matcher((), inventory.selectors, inventory.features)
+        self._alternative = any_of_class(device_class)
         self._failures: Counter[str] = Counter()
 
     def __call__(self, device: MappedDevice) -> bool:

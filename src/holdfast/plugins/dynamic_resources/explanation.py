@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from holdfast.api.devices import ResourceClaim
+from holdfast.api.devices import ALL, ResourceClaim
 from holdfast.devices.device_map import Holder, holders_by_device, nodes_text
 from holdfast.devices.extended_resources import IN_MEMORY_NAME
 from holdfast.devices.obstacles import (
@@ -22,7 +22,7 @@ from holdfast.devices.obstacles import (
     RejectedDevice,
     find_obstacles,
 )
-from holdfast.devices.requests import ALL, RequestAlternative
+from holdfast.devices.requests import RequestAlternative
 from holdfast.devices.search_results import FITS
 from holdfast.devices.slices import DeviceId
 from holdfast.framework.plugin import Rows

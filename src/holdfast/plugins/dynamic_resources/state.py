@@ -35,6 +35,7 @@ from holdfast.devices.extended_resources import (
     extended_resource_claim,
 )
 from holdfast.devices.inventory import Inventory
+from holdfast.devices.requests import alternative_score
 from holdfast.devices.row_table import NO_ROW
 from holdfast.framework.plugin import Code, Rows, Verdicts
 from holdfast.plugins.dynamic_resources.binding_conditions import is_unavailable
@@ -369,7 +370,7 @@ def _score(claim: ResourceClaim) -> int:
         return 0
     allocated = {result.request for result in claim.status.allocation.devices.results}
     return sum(
-        8 - i
+        alternative_score(i)
         for request in claim.spec.devices.requests
         for i, sub in enumerate(request.first_available)
         if f"{request.name}/{sub.name}" in allocated
