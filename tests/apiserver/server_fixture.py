@@ -135,7 +135,7 @@ class OpenWatch:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response
 
-    async def next(self, timeout: float = 10.0) -> Any:
+    async def next(self, timeout: float = 60.0) -> Any:
         """Return the next event; None at the end of the stream."""
         line = await asyncio.wait_for(self.response.content.readline(), timeout)
         return msgspec.json.decode(line) if line else None

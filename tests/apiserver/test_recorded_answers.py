@@ -10,21 +10,46 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
+from multidict import CIMultiDict
 
 from apiserver import recorded_paths
 from apiserver.recorded_extras import record_extras
 from apiserver.recorded_kinds import GADGETS, read_kinds
 from apiserver.recorded_lifecycle import Lifecycle
 from apiserver.recorder import Recorder
-from apiserver.server_fixture import start_server
+from apiserver.server_fixture import Answer, start_server
 from apiserver.test_custom_resources import CRDS
+from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.client.transport import Request
 from holdfast.testing import VirtualClock
 
 RECORDED = Path(__file__).parent / "recorded"
 NAMES = sorted(path.name for path in RECORDED.glob("*.txt"))
 MOST_LINES = 200
 """The most lines of a difference that are shown."""
+
+
+class WithoutHttp:
+    """A running server whose responses come without HTTPS, in half the time.
+
+    The thousands of requests of the kinds show what the server answers; the other files of this
+    record, and all other tests of the server, are about HTTPS as well.
+    """
+
+    def __init__(self, api):
+        self._api, self._transport = api, InProcessTransport(api.server)
+
+    def __getattr__(self, name):
+        return getattr(self._api, name)
+
+    async def call(self, method, path, body=None, *, headers=None, **query):
+        data = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
+        sent = {"accept": "*/*"} | ({} if data is None else {"content-type": "application/json"})
+        request = Request(method, path, query, sent | (headers or {}), data or b"")
+        response = await self._transport.send(request)
+        return Answer(response.status, CIMultiDict(response.headers), response.body)
 
 
 async def record_all(directory):
@@ -44,7 +69,7 @@ async def record_all(directory):
             await record(api, to)
             files[f"{name}.txt"] = to.text
         for kind in filter(partial(has_answers_of_its_own, api), kinds):
-            lifecycle = Lifecycle(api, clock, kind)
+            lifecycle = Lifecycle(WithoutHttp(api), clock, kind)
             await lifecycle.record()
             await record_extras(lifecycle, kind)
             files[kind.file] = lifecycle.to.text
