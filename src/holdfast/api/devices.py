@@ -269,6 +269,11 @@ class ClaimConsumer(Struct, frozen=True):
     name: str = ""
     uid: str = ""
 
+    @property
+    def is_pod(self) -> bool:
+        """Whether the consumer is a pod; drivers may reserve claims for other objects."""
+        return not self.api_group and self.resource == "pods"
+
 
 class ResourceClaimStatus(Struct, frozen=True):
     """The allocation of the claim and its consumers."""
@@ -283,6 +288,12 @@ class ResourceClaim(Object, frozen=True):
 
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @property
+    def results(self) -> tuple[DeviceResult, ...]:
+        """The devices of its allocation, also those for admin access."""
+        allocation = self.status.allocation
+        return () if allocation is None else allocation.devices.results
 
 
 class ResourceClaimTemplateSpec(Struct, frozen=True):

@@ -143,7 +143,7 @@ class DeviceTaintEvictionController(Reconciler):
     def _consumers(self, claim: ResourceClaim | None) -> Iterator[Pod]:
         """Return the pods for which a claim is reserved."""
         for consumer in claim.status.reserved_for if claim is not None else ():
-            if claim is not None and not consumer.api_group and consumer.resource == "pods":
+            if claim is not None and consumer.is_pod:
                 pod = self._pods.cache.get(f"{claim.namespace}/{consumer.name}")
                 if pod is not None:
                     yield pod

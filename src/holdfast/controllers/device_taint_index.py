@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from holdfast.api.devices import DeviceResult, ResourceClaim, ResourceSlice
+from holdfast.api.devices import ResourceClaim, ResourceSlice
 from holdfast.api.node import Taint
 from holdfast.api.tolerations import NO_EXECUTE
 from holdfast.devices.allocated_devices import device_id
@@ -81,16 +81,9 @@ class AllocatedClaims:
         return list(self._by_device)
 
 
-def results_of(claim: ResourceClaim | None) -> tuple[DeviceResult, ...]:
-    """Return the devices of a claim, also those for admin access."""
-    allocation = claim.status.allocation if claim is not None else None
-    return allocation.devices.results if allocation is not None else ()
-
-
 def _allocations(claim: ResourceClaim | None) -> Iterator[tuple[DeviceId, str]]:
-    for result in results_of(claim):
-        if claim is not None:
-            yield device_id(result), claim.key
+    if claim is not None:
+        yield from ((device_id(result), claim.key) for result in claim.results)
 
 
 def _pool(slice_: ResourceSlice) -> PoolId:

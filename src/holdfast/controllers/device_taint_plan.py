@@ -44,7 +44,7 @@ def plan_eviction(pod: Pod, claim_of: ClaimOf, taints_of: TaintsOf) -> Eviction 
     times: list[float] = []
     rules: set[str] = set()
     for claim in claims_in_use(pod, claim_of):
-        for result in claim.status.allocation.devices.results if claim.status.allocation else ():
+        for result in claim.results:
             for taint, rule in taints_of(result):
                 seconds = tolerated_seconds(taint, result.tolerations)
                 added = seconds_of(taint.time_added)

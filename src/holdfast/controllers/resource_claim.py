@@ -73,7 +73,7 @@ def is_done(pod: Pod) -> bool:
 
 def _is_finished(consumer: ClaimConsumer, pods: Mapping[str, Pod | None]) -> bool:
     """Return whether a consumer is a pod that was deleted, replaced or is done."""
-    if consumer.api_group or consumer.resource != "pods" or consumer.name not in pods:
+    if not consumer.is_pod or consumer.name not in pods:
         return False
     pod = pods[consumer.name]
     return pod is None or pod.uid != consumer.uid or is_done(pod)
@@ -234,7 +234,7 @@ class ResourceClaimController(Reconciler):
         """Return a claim's consumers and owner; get consumers from the server if not cached."""
         found: dict[str, Pod | None] = {}
         for consumer in claim.status.reserved_for:
-            if consumer.api_group or consumer.resource != "pods":
+            if not consumer.is_pod:
                 continue
             pod = self._pods.cache.get(f"{claim.namespace}/{consumer.name}")
             if pod is None and consumer.uid not in self._deleted_uids:

@@ -19,10 +19,7 @@ def device_id(result: DeviceResult) -> DeviceId:
 
 def allocated_results(claim: ResourceClaim) -> tuple[DeviceResult, ...]:
     """Return the devices allocated to a claim; admin access does not allocate a device."""
-    allocation = claim.status.allocation
-    if allocation is None:
-        return ()
-    return tuple(r for r in allocation.devices.results if r.device and not r.admin_access)
+    return tuple(r for r in claim.results if r.device and not r.admin_access)
 
 
 @dataclass(slots=True)

@@ -130,8 +130,7 @@ def holders_by_device(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Ho
     """Return the claims that hold each device, admin access included."""
     found: defaultdict[DeviceId, list[Holder]] = defaultdict(list)
     for claim in sorted(claims, key=lambda claim: claim.key):
-        allocation = claim.status.allocation
-        for result in allocation.devices.results if allocation is not None else ():
+        for result in claim.results:
             if result.device:
                 found[device_id(result)].append(Holder(claim, result))
     return found

@@ -64,9 +64,7 @@ def is_unavailable(claim: ResourceClaim, now: float, timeout: float) -> bool:
 
 def conditional_results(claim: ResourceClaim) -> Iterator[DeviceResult]:
     """Return the allocated devices that have binding conditions."""
-    allocation = claim.status.allocation
-    if allocation is not None:
-        yield from (r for r in allocation.devices.results if r.binding_conditions)
+    return (result for result in claim.results if result.binding_conditions)
 
 
 def wait_until_prepared(

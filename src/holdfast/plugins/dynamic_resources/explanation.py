@@ -259,7 +259,7 @@ def _allocated(claim: ResourceClaim) -> Json:
     conditions = {c for result in conditional_results(claim) for c in result.binding_conditions}
     return {
         "claim": claim.key,
-        "devices": ["/".join((r.driver, r.pool, r.device)) for r in allocation.devices.results],
+        "devices": ["/".join((r.driver, r.pool, r.device)) for r in claim.results],
         "nodes": nodes_text(None, allocation.node_selector is None, allocation.node_selector),
         "pods": [consumer.name for consumer in claim.status.reserved_for],
         "bindingConditions": progress_of(claim).value if conditions else None,

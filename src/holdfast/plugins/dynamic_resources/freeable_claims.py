@@ -114,7 +114,7 @@ class FreeableClaims:
     def _is_leaving(self, user: ClaimConsumer) -> bool:
         entry = self._view.nodes.pod(user.uid)
         if entry is None:
-            return user.resource == "pods" and not user.api_group
+            return user.is_pod
         return entry[0].terminating
 
 

@@ -366,9 +366,7 @@ def with_allocation(claim: ResourceClaim, allocation: object) -> ResourceClaim:
 
 def _score(claim: ResourceClaim) -> int:
     """Return what an allocated claim adds to the score of every node."""
-    if claim.status.allocation is None:
-        return 0
-    allocated = {result.request for result in claim.status.allocation.devices.results}
+    allocated = {result.request for result in claim.results}
     return sum(
         alternative_score(i)
         for request in claim.spec.devices.requests
