@@ -1,5 +1,7 @@
 """The ResourceQuota controller: plans as values, then against an API server."""
 
+from contextlib import asynccontextmanager
+
 import pytest
 
 from apiserver.every_kind import WIDGETS
@@ -264,18 +266,25 @@ async def test_a_class_that_gets_an_extended_name_is_counted_on_it(cluster):
     assert await used(cluster) == {EXPLICIT: "2", IMPLICIT: "2"}
 
 
-async def test_what_is_charged_while_a_quota_is_counted_stays_charged(tmp_path):
-    """The write of the count meets a conflict and adds the charge instead of losing it."""
+@asynccontextmanager
+async def start_slow_cluster(directory):
+    """Start a small cluster, and yield it with the transport whose requests can be delayed."""
     slow = []
 
     def with_delays(transport, clock):
         slow.append(FaultyTransport(transport, clock=clock))
         return slow[0]
 
-    async with start_small_cluster(tmp_path / "store", with_delays) as cluster:
+    async with start_small_cluster(directory, with_delays) as cluster:
+        yield cluster, slow[0]
+
+
+async def test_what_is_charged_while_a_quota_is_counted_stays_charged(tmp_path):
+    """The write of the count meets a conflict and adds the charge instead of losing it."""
+    async with start_slow_cluster(tmp_path / "store") as (cluster, slow):
         await set_quota(cluster, {"pods": "5"})
         await cluster.create(a_pod("a"), a_pod("b"))
-        slow[0].add(Fault("delay", method="PATCH", path="/resourcequotas/q/status", seconds=5))
+        slow.add(Fault("delay", method="PATCH", path="/resourcequotas/q/status", seconds=5))
         await cluster.client.delete(PODS, "a", "default")
         await cluster.clock.settle()
         await cluster.create(a_pod("c"))
@@ -285,16 +294,10 @@ async def test_what_is_charged_while_a_quota_is_counted_stays_charged(tmp_path):
 
 
 async def test_what_was_counted_and_charged_is_counted_once_in_the_end(tmp_path):
-    slow = []
-
-    def with_delays(transport, clock):
-        slow.append(FaultyTransport(transport, clock=clock))
-        return slow[0]
-
-    async with start_small_cluster(tmp_path / "store", with_delays) as cluster:
+    async with start_slow_cluster(tmp_path / "store") as (cluster, slow):
         await set_quota(cluster, {"pods": "5"})
         await cluster.create(a_pod("a"))
-        slow[0].add(Fault("delay", method="GET", path="/namespaces/default/pods", seconds=5))
+        slow.add(Fault("delay", method="GET", path="/namespaces/default/pods", seconds=5))
         await cluster.client.delete(PODS, "a", "default")
         await cluster.clock.settle()
         await cluster.create(a_pod("b"))  # charged, and listed after the delay

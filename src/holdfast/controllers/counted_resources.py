@@ -15,8 +15,7 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.clock import Clock
 from holdfast.controllers.discovery import discover
 from holdfast.errors import Unavailable
-
-GroupResource = tuple[str, str]
+from holdfast.quota.keys import GroupResource
 
 
 class CountedResources:
