@@ -7,7 +7,7 @@ import re
 from holdfast.cel.static_types import StaticType
 from holdfast.cel.syntax import Literal, Node
 
-_CLAUSE = re.compile(r"%(?:(%)|(\.\d+)?(.)?)", re.DOTALL)
+_CLAUSE = re.compile(r"%(?:(%)|(?:\.\d+)?(.)?)", re.DOTALL)
 _TEXTS = ("list", "map", "int", "uint", "double", "bool", "string", "timestamp", "bytes",
           "duration", "type", "null")  # fmt: skip
 _NAMES = {"any": "google.protobuf.Any", "timestamp": "google.protobuf.Timestamp",
@@ -32,14 +32,14 @@ def format_problem(template: str, arguments: Literal) -> str:
     'index 0 out of range'
     """
     used = 0
-    for percent, precision, letter in _CLAUSE.findall(template):
+    for percent, letter in _CLAUSE.findall(template):
         if percent:
             continue
         if not letter:
             return "unexpected end of string"
         if used >= len(arguments.elements):
             return f"index {used} out of range"
-        if problem := _clause_problem(letter, precision, arguments.elements[used]):
+        if problem := _clause_problem(letter, arguments.elements[used]):
             return problem
         used += 1
     if used < len(arguments.elements):
@@ -50,9 +50,9 @@ def format_problem(template: str, arguments: Literal) -> str:
     return ""
 
 
-def _clause_problem(letter: str, precision: str, argument: Node) -> str:
+def _clause_problem(letter: str, argument: Node) -> str:
     known = _ACCEPTED.get("x" if letter == "X" else letter)
-    if known is None or (precision and letter not in "fe"):
+    if known is None:
         return f'could not parse formatting clause: unrecognized formatting clause "{letter}"'
     accepted, message = known
     wrong = _wrong_type(argument, accepted, nested=letter == "s")

@@ -143,7 +143,7 @@ def _formatted(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bou
     template, values = seen
     # A number has up to 1,310 digits, a value inside a list up to 32.
     size = template.length + 1400 * values.length + 32 * values.weight
-    return values.weight + size // 10, text_bound(size)
+    return PYTHON_CALL + 4 * values.weight + size // 10, text_bound(size)
 
 
 def _quoted(_: Charge, __: Sequence[Node], seen: Sequence[SizeBound]) -> _Bounded:
@@ -240,7 +240,7 @@ BOUNDS: Mapping[str, _Bound] = {
     "replace": _replaced,
     "split": _split,
     "join": _joined,
-    "format": _formatted,
+    "@string_format": _formatted,
     "strings.quote": _quoted,
     f"@{SUBSTRING}": _part,
     "@matches": _matched_in_python,

@@ -15,6 +15,7 @@ from cel_expr_python import cel
 from holdfast.api.quantity import MAX_INT64, Quantity
 from holdfast.cel import list_functions, network_functions
 from holdfast.cel.declarations import INCLUDES, declarations
+from holdfast.cel.formatting import format_text
 from holdfast.cel.list_functions import (
     COMPUTED_PATTERNS,
     MAP_OF,
@@ -36,7 +37,7 @@ _KINDS = {
     "bytes": _T.BYTES, "duration": _T.DURATION, "timestamp": _T.TIMESTAMP,
     "list": _T.List(_T.DYN), "map": _T.Map(_T.DYN, _T.DYN),
 }  # fmt: skip
-_OWN_NAMES = ("indexOf", "lastIndexOf", "string", "substring", "min", "max", "sum")
+_OWN_NAMES = ("format", "indexOf", "lastIndexOf", "string", "substring", "min", "max", "sum")
 """Also functions of the engine, or with results that Python values do not tell apart."""
 _UNKNOWN_KINDS = {"indexOf": "list_a_index_of_int", "lastIndexOf": "list_a_last_index_of_int"}
 _TIMES = ("duration", "timestamp")
@@ -119,7 +120,12 @@ _AMOUNTS: Mapping[str, Callable[..., Any]] = {
     **{f"{kind}_is_less_than": _is_less for kind in ("quantity", "semver")},
     **{f"{kind}_compare_to": _compare for kind in ("quantity", "semver")},
 }
-IMPLEMENTATIONS = {**_AMOUNTS, **list_functions.FUNCTIONS, **network_functions.FUNCTIONS}
+IMPLEMENTATIONS: Mapping[str, Callable[..., Any]] = {
+    "string_format": format_text,
+    **_AMOUNTS,
+    **list_functions.FUNCTIONS,
+    **network_functions.FUNCTIONS,
+}
 """By overload; the engine evaluates all others itself."""
 
 
