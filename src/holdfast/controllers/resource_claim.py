@@ -136,12 +136,21 @@ class ResourceClaimController(Reconciler):
         if new is None:
             self._own_creations.pop(pod.uid, None)
             self._note_deleted(pod)
+            self._stop_waiting_for_templates(pod)
         if new is None or is_done(new):
             names = {*claim_names(pod)} | {c.name for c in self._owned.of(pod.uid)}
             for name in names:
                 self.queue.add(f"{_CLAIM}{pod.namespace}/{name}")
         else:
             self.queue.add(_POD + new.key)
+
+    def _stop_waiting_for_templates(self, pod: Pod) -> None:
+        for entry in pod.spec.resource_claims:
+            template = f"{pod.namespace}/{entry.resource_claim_template_name}"
+            waiting = self._waiting_for_template.get(template, set())
+            waiting.discard(pod.key)
+            if not waiting:
+                self._waiting_for_template.pop(template, None)
 
     def _on_claim(
         self, kind: ChangeType, old: ResourceClaim | None, new: ResourceClaim | None
@@ -200,14 +209,14 @@ class ResourceClaimController(Reconciler):
 
         owned = (*self._owned.of(pod.uid), *own_creations.values())
         plan = plan_pod_claims(pod, claim_of, owned, template_of)
+        for template in plan.missing_templates:
+            self._waiting_for_template[f"{space}/{template}"].add(pod.key)
         names = dict(plan.found)
         for entry, creation in plan.creations.items():
             names[entry] = await self._create(pod, entry, creation)
         recorded = {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
         if any(recorded.get(entry) != name for entry, name in names.items()):
             await execute_writes(self.client, (claim_statuses_patch(pod, names),))
-        for template in plan.missing_templates:
-            self._waiting_for_template[f"{space}/{template}"].add(pod.key)
         for entry, problem in plan.problems.items():
             self._record_failure(pod, entry, problem)
         await execute_writes(self.client, plan_reserved_for(pod, claim_of))
