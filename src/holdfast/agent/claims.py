@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from holdfast.api.claim_names import claim_name
 from holdfast.api.devices import ResourceClaim
+from holdfast.api.meta import is_controlled_by
 from holdfast.api.pod import Pod
 
 ClaimOf = Callable[[str], ResourceClaim | None]
@@ -31,7 +32,7 @@ def _problem(pod: Pod, name: str, claim_of: ClaimOf, *, owned: bool) -> str:
     claim = claim_of(name)
     if claim is None:
         return f'resourceclaims.resource.k8s.io "{name}" not found'
-    if owned and all(o.uid != pod.uid for o in claim.metadata.owner_references):
+    if owned and not is_controlled_by(claim, pod):
         return f"ResourceClaim {claim.key} was not created for pod {pod.key} (pod is not owner)"
     if claim.status.allocation is None:
         return f"ResourceClaim {claim.key} is not allocated"

@@ -37,7 +37,7 @@ STORAGE: tuple[Resource[Any], ...] = (
     scheme.CSI_DRIVERS, scheme.CSI_NODES, scheme.CSI_STORAGE_CAPACITIES,
     scheme.VOLUME_ATTACHMENTS,
 )  # fmt: skip
-DEVICES: Mapping[Resource[Any], Feature] = {
+FEATURES: Mapping[Resource[Any], Feature] = {
     scheme.DEVICE_CLASSES: Feature.DYNAMIC_RESOURCE_ALLOCATION,
     scheme.RESOURCE_SLICES: Feature.DYNAMIC_RESOURCE_ALLOCATION,
     scheme.DEVICE_TAINT_RULES: Feature.DEVICE_TAINT_RULES,
@@ -75,16 +75,13 @@ class SchedulerInformers:
             },
             on_unreadable={scheme.RESERVATIONS: reservations.on_unreadable},
         )
-        self._handlers: list[tuple[Resource[Any], Any]] = [
+        handled: list[tuple[Resource[Any], Any]] = [
             (scheme.NAMESPACES, handlers.handler_for("Namespace")),
             (scheme.NODES, handlers.on_node),
-            *[
-                (resource, handlers.on_device_taint_rule)
-                if resource == scheme.DEVICE_TAINT_RULES
-                else (resource, handlers.handler_for(resource.kind))
-                for resource, feature in DEVICES.items()
-                if gates.enabled(feature)
-            ],
+            (scheme.DEVICE_CLASSES, handlers.handler_for("DeviceClass")),
+            (scheme.RESOURCE_SLICES, handlers.handler_for("ResourceSlice")),
+            (scheme.DEVICE_TAINT_RULES, handlers.on_device_taint_rule),
+            (scheme.RESOURCE_CLAIMS, handlers.handler_for("ResourceClaim")),
             *[(resource, handlers.handler_for(resource.kind)) for resource in STORAGE],
             (scheme.DISRUPTION_BUDGETS, handlers.handler_for("PodDisruptionBudget")),
             (scheme.SERVICES, handlers.handler_for("Service")),
@@ -94,6 +91,11 @@ class SchedulerInformers:
             (scheme.RESERVATIONS, reservations.on_reservation),
             (scheme.RESOURCE_POLICIES, handlers.handler_for("ResourcePolicy")),
             (scheme.PODS, handlers.on_pod),
+        ]
+        self._handlers = [
+            (resource, handler)
+            for resource, handler in handled
+            if resource not in FEATURES or gates.enabled(FEATURES[resource])
         ]
         self._reservations: Informer[Reservation] | None = None
 
