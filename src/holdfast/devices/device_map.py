@@ -45,7 +45,7 @@ class DeviceState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemainingAmount:
     """What is left of an amount that several claims can use."""
 
     name: str
@@ -73,7 +73,7 @@ class MappedDevice:
     candidate: DeviceCandidate
     state: DeviceState
     holders: tuple[Holder, ...]
-    capacity: tuple[Left, ...]
+    capacity: tuple[RemainingAmount, ...]
     """What is left of the capacities of a device that claims can share."""
 
     @property
@@ -111,7 +111,7 @@ class MappedPool:
     problem: str
     """Why its devices cannot be allocated, or ""."""
     devices: tuple[MappedDevice, ...]
-    counters: tuple[Left, ...]
+    counters: tuple[RemainingAmount, ...]
 
 
 def map_devices(inventory: Inventory) -> list[MappedPool]:
@@ -193,7 +193,7 @@ def _state(
 
 def _capacity_left(
     candidate: DeviceCandidate, allocated: AllocatedDevices, features: Features
-) -> tuple[Left, ...]:
+) -> tuple[RemainingAmount, ...]:
     if not candidate.shareable or not features.consumable_capacity:
         return ()
     consumed = allocated.consumed.get(candidate.id, {})
@@ -202,13 +202,14 @@ def _capacity_left(
         for name, capacity in sorted(candidate.device.capacity.items())
     }
     return tuple(
-        Left(name, total - consumed.get(name, _ZERO), total) for name, total in totals.items()
+        RemainingAmount(name, total - consumed.get(name, _ZERO), total)
+        for name, total in totals.items()
     )
 
 
-def _counters(pool: Pool, remaining: RemainingCapacity) -> tuple[Left, ...]:
+def _counters(pool: Pool, remaining: RemainingCapacity) -> tuple[RemainingAmount, ...]:
     return tuple(
-        Left(f"{set_name}/{name}", left, pool.counters.sets[set_name][name])
+        RemainingAmount(f"{set_name}/{name}", left, pool.counters.sets[set_name][name])
         for set_name, name, left in sorted(remaining.remaining_counters(pool), key=lambda c: c[:2])
     )
 

@@ -187,7 +187,7 @@ def claim_usage(claim: ResourceClaim, lookups: Lookups) -> Usage:
         extended[IMPLICIT_REQUESTS + device_class] = count
         if name := lookups.extended_name_of(device_class):
             add_usage(extended, {REQUESTS + name: count})
-    pod = _pod_that_pays(claim, lookups)
+    pod = _charged_pod(claim, lookups)
     usage |= growth(extended, pod_usage(pod, lookups.now) if pod is not None else {})
     return usage
 
@@ -214,7 +214,7 @@ def pod_owner_of(claim: ResourceClaim) -> OwnerReference | None:
     return owner if is_pod else None
 
 
-def _pod_that_pays(claim: ResourceClaim, lookups: Lookups) -> Pod | None:
+def _charged_pod(claim: ResourceClaim, lookups: Lookups) -> Pod | None:
     """Return the pod that charges the devices of its extended resource claim, or None.
 
     The pod must exist and name the claim. While it names none, its earliest such claim counts.

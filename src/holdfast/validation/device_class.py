@@ -13,14 +13,15 @@ from holdfast.validation.device_parts import (
     check_config,
 )
 from holdfast.validation.device_selectors import DEFAULT_RULES, SelectorRules, check_total_size
-from holdfast.validation.json_fields import Raw, check_list, map_at, maps_at, only_new
+from holdfast.validation.json_fields import Raw, check_list, map_at, maps_at
+from holdfast.validation.ratcheting import ratcheting
 
 
 def check_device_class(
     new: Raw, old: Raw | None, rules: SelectorRules = DEFAULT_RULES
 ) -> Iterable[Cause]:
     """Return what is wrong with a new DeviceClass, or what an update makes wrong."""
-    return only_new(partial(_check, rules))(new, old)
+    return ratcheting(partial(_check, rules))(new, old)
 
 
 def _check(rules: SelectorRules, obj: Raw) -> Iterator[Cause]:

@@ -8,8 +8,9 @@ from holdfast.errors import Cause
 from holdfast.validation.conditions import check_conditions
 from holdfast.validation.device_names import check_driver, check_pool
 from holdfast.validation.device_parts import check_taint
-from holdfast.validation.json_fields import Raw, map_at, maps_at, only_new
+from holdfast.validation.json_fields import Raw, map_at, maps_at
 from holdfast.validation.names import check_label
+from holdfast.validation.ratcheting import ratcheting
 
 _MOST_CONDITIONS = 8
 _SELECTED = {"driver": check_driver, "pool": check_pool, "device": check_label}
@@ -24,7 +25,7 @@ def _check(rule: Raw) -> Iterator[Cause]:
     yield from check_taint(map_at(spec, "taint"), "spec.taint")
 
 
-check_device_taint_rule = only_new(_check)
+check_device_taint_rule = ratcheting(_check)
 """Yield what is wrong with a rule, and was not before."""
 
 

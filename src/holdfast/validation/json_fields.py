@@ -7,11 +7,10 @@ stored object, counts as an absent field.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from holdfast.api import field_errors
-from holdfast.errors import BadRequest, Cause
+from holdfast.errors import Cause
 
 Raw = Mapping[str, Any]
 ItemCheck = Callable[[Any, str], Iterable[Cause]]
@@ -96,50 +95,12 @@ def shortened(text: str, most: int) -> str:
 
 def is_same(new: Any, old: Any) -> bool:
     """Return whether two JSON values mean the same: nulls and empty values count as absent."""
-    return bool(filled(new) == filled(old))
+    return bool(without_empty(new) == without_empty(old))
 
 
-def filled(value: Any) -> Any:
+def without_empty(value: Any) -> Any:
     """Return a JSON value without nulls and empty values."""
     if isinstance(value, dict):
-        parts = ((key, filled(part)) for key, part in value.items())
+        parts = ((key, without_empty(part)) for key, part in value.items())
         return {key: part for key, part in parts if part not in (None, {}, [])}
-    return [filled(item) for item in value] if isinstance(value, list) else value
-
-
-def only_new(
-    check: Callable[[Raw], Iterable[Cause]],
-) -> Callable[[Raw, Raw | None], Iterable[Cause]]:
-    """Return a check of updates that ignores what was wrong with the stored object already.
-
-    A list that was too long may become shorter.
-    """
-
-    def check_update(new: Raw, old: Raw | None) -> Iterable[Cause]:
-        if old is None:
-            return check(new)
-        found = list(check(new))
-        if not found:
-            return found
-        before: set[Cause] = set()
-        # The stored object of another server may have wrong types.
-        with suppress(AttributeError, LookupError, TypeError, ValueError, BadRequest):
-            before.update(check(old))
-        lengths = {cause.field: _count(cause) for cause in before if _is_excess(cause)}
-        return [
-            cause
-            for cause in found
-            if cause not in before
-            and not (_is_excess(cause) and _count(cause) <= lengths.get(cause.field, 0))
-        ]
-
-    return check_update
-
-
-def _is_excess(cause: Cause) -> bool:
-    return cause.reason == "FieldValueTooMany"
-
-
-def _count(cause: Cause) -> int:
-    """Return the length in the message of ``field_errors.too_many``."""
-    return int(cause.message.split(": ")[1])
+    return [without_empty(item) for item in value] if isinstance(value, list) else value

@@ -7,8 +7,9 @@ from typing import Any
 
 from holdfast.api import field_errors
 from holdfast.errors import Cause
-from holdfast.validation.json_fields import Raw, map_at, maps_at, only_new, text_at
+from holdfast.validation.json_fields import Raw, map_at, maps_at, text_at
 from holdfast.validation.names import check_label, check_subdomain
+from holdfast.validation.ratcheting import ratcheting
 
 MIRROR_POD = "kubernetes.io/config.mirror"
 _CLAIM, _TEMPLATE = "resourceClaimName", "resourceClaimTemplateName"
@@ -85,7 +86,7 @@ def _check_status(pod: Raw) -> Iterator[Cause]:
         yield from _check_special_claim(spec, special, "status.extendedResourceClaimStatus")
 
 
-check_pod_claim_status = only_new(_check_status)
+check_pod_claim_status = ratcheting(_check_status)
 """Yield what is wrong with the claims in the status of a pod, and was not before."""
 
 

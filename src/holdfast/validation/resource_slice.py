@@ -18,11 +18,11 @@ from holdfast.validation.json_fields import (
     check_set,
     map_at,
     maps_at,
-    only_new,
     text_at,
 )
 from holdfast.validation.names import check_label, check_required, check_subdomain
 from holdfast.validation.node_selector import check_node_selector
+from holdfast.validation.ratcheting import ratcheting
 
 _MOST_DEVICES = 128
 _MOST_ADVANCED_DEVICES = 64
@@ -81,7 +81,7 @@ def _check(obj: Raw) -> Iterator[Cause]:
     yield from check_set(counters, _MOST_COUNTER_SETS, _check_counter_set, _name, at)
 
 
-_check_contents = only_new(_check)
+_check_contents = ratcheting(_check)
 
 
 def _name(named: Raw) -> str:

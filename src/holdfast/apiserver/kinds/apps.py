@@ -22,7 +22,8 @@ from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
-from holdfast.validation.json_fields import Raw, only_new
+from holdfast.validation.json_fields import Raw
+from holdfast.validation.ratcheting import ratcheting
 from holdfast.validation.template import NOT_NEGATIVE
 
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
@@ -97,7 +98,7 @@ def _check_selector(selector: Any, labels: dict[str, str]) -> Iterable[Cause]:
 
 
 _LISTS = tree_of(list_limits.WORKLOAD)
-_CHECKS = (only_new(check_workload),)
+_CHECKS = (ratcheting(check_workload),)
 _TEMPLATE = UnimplementedFeatures(fields=TEMPLATE_FIELDS)
 
 KINDS = (

@@ -65,9 +65,9 @@ def choose(objects: Sequence[Object], gates: FeatureGates, which: Filter) -> Lis
         is_of_class = _ClassMembership(inventory, which.device_class)
         chosen = _keep(chosen, is_of_class)
         problems += is_of_class.problems()
-    problems += (*_pool_problems(chosen), *_lost_nodes(chosen, nodes))
+    problems += (*_pool_problems(chosen), *_missing_nodes(chosen, nodes))
     if not which.node and not which.device_class:
-        problems += _lost_devices(every, inventory, which.driver)
+        problems += _unlisted_devices(every, inventory, which.driver)
     if which.namespace:
         chosen = _keep(
             chosen, lambda device: any(h.claim.namespace == which.namespace for h in device.holders)
@@ -119,7 +119,9 @@ def _pool_problems(pools: Iterable[MappedPool]) -> Iterator[str]:
             yield f"pool {'/'.join(pool.id)} is {pool.problem}; its devices are not allocated"
 
 
-def _lost_devices(pools: Iterable[MappedPool], inventory: Inventory, driver: str) -> Iterator[str]:
+def _unlisted_devices(
+    pools: Iterable[MappedPool], inventory: Inventory, driver: str
+) -> Iterator[str]:
     """Describe allocated devices that no slice lists any more."""
     known = {device.id for pool in pools for device in pool.devices}
     for device, holders in sorted(holders_by_device(inventory.claims.all()).items()):
@@ -128,7 +130,7 @@ def _lost_devices(pools: Iterable[MappedPool], inventory: Inventory, driver: str
             yield f"device {'/'.join(device)} is held by {claims}, but no slice lists it"
 
 
-def _lost_nodes(pools: Iterable[MappedPool], nodes: Mapping[str, Node]) -> Iterator[str]:
+def _missing_nodes(pools: Iterable[MappedPool], nodes: Mapping[str, Node]) -> Iterator[str]:
     """Describe devices for nodes that do not exist."""
     missing: Counter[str] = Counter()
     for pool in pools:

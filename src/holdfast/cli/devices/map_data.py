@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.cli.devices.choosing import Listing
-from holdfast.devices.device_map import Holder, Left, MappedDevice, MappedPool
+from holdfast.devices.device_map import Holder, MappedDevice, MappedPool, RemainingAmount
 
 Json = dict[str, Any]
 
@@ -27,7 +27,7 @@ def _pool(pool: MappedPool, listing: Listing) -> Json:
         "generation": pool.generation,
         "problem": pool.problem or None,
         "states": dict(sorted(states.items())),
-        "counters": [_left(one) for one in pool.counters],
+        "counters": [_amount(one) for one in pool.counters],
         "devices": [_device(device, listing) for device in pool.devices],
     }
 
@@ -44,7 +44,7 @@ def _device(device: MappedDevice, listing: Listing) -> Json:
             {**msgspec.to_builtins(taint), "rule": listing.rule_of(taint) or None}
             for taint in published.taints
         ],
-        "capacityLeft": [_left(one) for one in device.capacity],
+        "capacityLeft": [_amount(one) for one in device.capacity],
         "shareable": device.candidate.shareable,
         "attributes": msgspec.to_builtins(published.attributes),
         "capacity": {name: str(has.value) for name, has in published.capacity.items()},
@@ -69,5 +69,5 @@ def _holder(holder: Holder) -> Json:
     }
 
 
-def _left(one: Left) -> Json:
+def _amount(one: RemainingAmount) -> Json:
     return {"name": one.name, "left": str(one.left), "total": str(one.total)}

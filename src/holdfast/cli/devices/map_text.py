@@ -9,7 +9,7 @@ from holdfast.api.devices import DeviceAttribute
 from holdfast.api.node import Taint
 from holdfast.cli.devices.choosing import Listing
 from holdfast.cli.table import format_table, join_names
-from holdfast.devices.device_map import DeviceState, Left, MappedDevice, MappedPool
+from holdfast.devices.device_map import DeviceState, MappedDevice, MappedPool, RemainingAmount
 from holdfast.devices.obstacles import taint_text
 
 MOST_DEVICES, MOST_POOLS, MOST_PROBLEMS = 100, 60, 20
@@ -69,7 +69,7 @@ def _device_row(device: MappedDevice, listing: Listing) -> tuple[str, ...]:
         join_names(claims) or NOTHING,
         join_names(pods) or NOTHING,
         ", ".join(_taint(taint, listing) for taint in device.candidate.device.taints) or NOTHING,
-        _lefts(device.capacity),
+        _amounts(device.capacity),
     )
 
 
@@ -94,7 +94,7 @@ def _pool_table(pools: Sequence[MappedPool]) -> str:
         *_state_columns(pools),
     ]
     if any(pool.counters for pool in pools):
-        columns.append(("COUNTERS LEFT", lambda pool: _lefts(pool.counters)))
+        columns.append(("COUNTERS LEFT", lambda pool: _amounts(pool.counters)))
     rows = [tuple(write(pool) for _, write in columns) for pool in pools]
     return format_table([head for head, _ in columns], rows)
 
@@ -136,8 +136,8 @@ def _nodes(pool: MappedPool) -> str:
     return f"{len(nodes)} {'nodes' if named else 'selections of nodes'}"
 
 
-def _lefts(lefts: Sequence[Left]) -> str:
-    return ", ".join(f"{one.name} {one.left} of {one.total}" for one in lefts) or NOTHING
+def _amounts(amounts: Sequence[RemainingAmount]) -> str:
+    return ", ".join(f"{one.name} {one.left} of {one.total}" for one in amounts) or NOTHING
 
 
 def _taint(taint: Taint, listing: Listing) -> str:

@@ -1,0 +1,47 @@
+"""Ratcheting: an update is refused for what it makes wrong, not for what was wrong before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from holdfast.errors import BadRequest, Cause
+from holdfast.validation.json_fields import Raw
+
+
+def ratcheting(
+    check: Callable[[Raw], Iterable[Cause]],
+) -> Callable[[Raw, Raw | None], Iterable[Cause]]:
+    """Return a check of updates that ignores what was wrong with the stored object already.
+
+    A list that was too long may become shorter.
+    """
+
+    def check_update(new: Raw, old: Raw | None) -> Iterable[Cause]:
+        if old is None:
+            return check(new)
+        found = list(check(new))
+        if not found:
+            return found
+        before: set[Cause] = set()
+        # The stored object of another server may have wrong types.
+        with suppress(AttributeError, LookupError, TypeError, ValueError, BadRequest):
+            before.update(check(old))
+        lengths = {cause.field: _count(cause) for cause in before if _is_excess(cause)}
+        return [
+            cause
+            for cause in found
+            if cause not in before
+            and not (_is_excess(cause) and _count(cause) <= lengths.get(cause.field, 0))
+        ]
+
+    return check_update
+
+
+def _is_excess(cause: Cause) -> bool:
+    return cause.reason == "FieldValueTooMany"
+
+
+def _count(cause: Cause) -> int:
+    """Return the length in the message of ``field_errors.too_many``."""
+    return int(cause.message.split(": ")[1])
