@@ -74,7 +74,9 @@ class BindFailed(Exception):
 
 @dataclass(slots=True)
 class ApiCallRunner:
-    """Sends the API calls that plugins yield; ``idle`` counts bindings that wait, not write.
+    """Sends the API calls that plugins yield.
+
+    ``idle`` counts bindings that wait, not write, ``pre_binding`` those in their PreBind plugins.
 
     ``record_event`` gets a pod, a reason and a message; ``observe`` a metric, a value and labels.
     """
@@ -83,6 +85,7 @@ class ApiCallRunner:
     clock: Clock
     binder: ExternalBinder | None = None
     idle: int = 0
+    pre_binding: int = 0
     durations: DurationRecorder = NO_DURATIONS
     record_event: Callable[[PodInfo, str, str], None] = lambda _pod, _reason, _message: None
     observe: Callable[..., None] = lambda *_: None
@@ -143,7 +146,11 @@ async def bind(call_runner: ApiCallRunner, profile: Profile, placement: Placemen
             _raise_if_cancelled(placement)
             started.append(plugin)
             steps = plugin.pre_bind(placement.states.get(plugin.name), placement)
-            await _run(call_runner, plugin.name, "PreBind", steps, placement.pod)
+            call_runner.pre_binding += 1
+            try:
+                await _run(call_runner, plugin.name, "PreBind", steps, placement.pod)
+            finally:
+                call_runner.pre_binding -= 1
         _raise_if_cancelled(placement)
         if started:
             call_runner.record_duration(point, status, profile, began)

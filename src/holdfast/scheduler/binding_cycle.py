@@ -111,8 +111,13 @@ class BindingCycle:
 
     @property
     def writing(self) -> int:
-        """Count the binding cycles that write; those that wait are left out."""
-        return len(self.tasks) - self.call_runner.idle
+        """Count the binding cycles that write; those that wait are left out.
+
+        Those in PreBind plugins count half: such a pod needs several requests for one event, so
+        that about as many requests are in flight as with other pods.
+        """
+        runner = self.call_runner
+        return len(self.tasks) - runner.idle - max(0, runner.pre_binding - runner.idle) // 2
 
     def start(self, assumed_pod: AssumedPod) -> None:
         """Start the binding cycle of an assumed pod."""
