@@ -7,6 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.api.scheme import PODS
+from holdfast.errors import Refused
 from holdfast.framework.plugin import FilterPlugin, ReservePlugin, Traits, implements
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.plugin_metrics import Meter
@@ -226,3 +227,8 @@ def test_a_wrapped_plugin_reflects_changes_of_its_plugin():
     plugin.unreserve = lambda *_: "replaced"
     assert made.unreserve(None, None) == "replaced"
     assert implements(made, ReservePlugin) and not implements(made, FilterPlugin)
+
+
+def test_a_plugin_that_observes_an_unknown_metric_gets_an_error_with_its_name():
+    with pytest.raises(Refused, match='the scheduler has no metric "lost_pods"'):
+        Metrics().observe("lost_pods", 1.0)

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from holdfast.errors import Refused
 from holdfast.framework.world import World
 from holdfast.metric_types import (
     CallbackMetric,
@@ -151,7 +152,9 @@ class Metrics(Collector):
 
     def observe(self, name: str, value: float, *labels: str) -> None:
         """Add a value to a metric, for plugins; a counter counts the call."""
-        metric = next(metric for metric in self._own() if metric.name == name)
+        metric = next((metric for metric in self._own() if metric.name == name), None)
+        if metric is None:
+            raise Refused(f'the scheduler has no metric "{name}"')
         if isinstance(metric, CounterMetric):
             metric.add(*labels)
         else:
