@@ -70,9 +70,10 @@ class KilledCluster:
         process, self.process = self.process, None
         if process is None:
             return
-        assert process.returncode is None, (self.directory / "errors.log").read_text()
+        died = process.returncode is not None
         process.kill()
         await asyncio.to_thread(process.communicate)
+        assert not died, (self.directory / "errors.log").read_text()
 
     def _on_pod(self, _kind, _old, new):
         if new is not None and new.spec.node_name:
