@@ -12,11 +12,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from kubectl_program import find_kubectl, problem_of
+from soak_size import SEED
 
 # Thousands of small clusters come and go, and most of what they leave needs no search for cycles.
 gc.set_threshold(50_000, 20, 10)
-# On loaded cores an example may take any time.
-settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# On loaded cores an example may take any time. Other examples in every run belong to `make soak`.
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=SEED == 0,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("suite")
 
 

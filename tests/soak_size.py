@@ -17,7 +17,7 @@ TIMES = int(os.environ.get("HOLDFAST_ROUNDS", "1"))
 
 def law(examples: int) -> settings:
     """Settings of a law that ``make test`` tries with so many examples."""
-    return settings(max_examples=examples * TIMES, deadline=None, derandomize=SEED == 0)
+    return settings(max_examples=examples * TIMES, deadline=None)
 
 
 def some_of(cases: Iterable[Case], one_in: int) -> list[Case]:

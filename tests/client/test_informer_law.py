@@ -4,7 +4,7 @@ import random
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from client.embedded_server import Embedded, Wire
@@ -14,6 +14,7 @@ from holdfast.api.scheme import LEASES
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.testing import Chances, FaultyTransport, VirtualClock
+from soak_size import law
 
 NAMES = "abcde"
 FAULTS = Chances(
@@ -53,7 +54,7 @@ async def write(rng, writer, name):
         await writer.patch(LEASES, name, holder, "default")
 
 
-@settings(max_examples=12, deadline=None)
+@law(12)
 @given(seed=st.integers(0, 2**32 - 1))
 async def test_the_cache_converges_after_any_writes_and_faults(seed):
     rng, clock, record = random.Random(seed), VirtualClock(), RecordingHandler()

@@ -1,7 +1,7 @@
 """Cached allocations equal new searches over random slices, counters, claims and deletions."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from devices.device_cluster import Cluster, allocated_claim, counters, gather_pools, part
@@ -9,6 +9,7 @@ from holdfast.devices import node_pools, search
 from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.slices import SliceInfo
 from holdfast.testing import a_claim, a_device, a_node, a_slice
+from soak_size import law
 
 DRIVER = "gpu.example.com"
 NUMA = f"{DRIVER}/numa"
@@ -175,7 +176,7 @@ def assert_counted(cluster):
         assert (counts.total[row], counts.allocated[row]) == expected, node.name
 
 
-@settings(max_examples=100, deadline=None)
+@law(100)
 @given(
     MANY,
     st.lists(st.one_of(SLICE, SLICE, COUNTERS, COUNTERS, CLAIM, CLAIM, GONE, NODE), max_size=25),
@@ -192,7 +193,7 @@ def test_cached_results_equal_a_search_over_the_objects(many, events):
             assert_counted(cluster)
 
 
-@settings(max_examples=60, deadline=None)
+@law(60)
 @given(
     MANY,
     st.lists(
@@ -229,7 +230,7 @@ def test_results_are_right_after_searches_in_steps_between_events(many, events):
         assert cluster.codes(*claims) == cluster.searched_anew(*claims)
 
 
-@settings(max_examples=20, deadline=None)
+@law(20)
 @given(
     st.lists(st.one_of(SLICE, COUNTERS, CLAIM), max_size=12),
     st.lists(st.one_of(SLICE, COUNTERS, CLAIM, GONE), max_size=6),

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from devices.device_cluster import DRIVER, Cluster
@@ -14,6 +14,7 @@ from holdfast.devices.allocator import Allocator
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.world import World
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_slice, typed
+from soak_size import law
 
 NUMA = "gpu.example.com/numa"
 
@@ -170,7 +171,7 @@ def happen(nodes, inventory, event, step):
             inventory.claims.remove_in_flight(claim.uid)
 
 
-@settings(max_examples=60, deadline=None)
+@law(60)
 @given(st.lists(EVENT, max_size=25))
 def test_cached_results_equal_new_ones_after_any_events(events):
     nodes, inventory = cluster(*(a_node(name) for name in NODES))

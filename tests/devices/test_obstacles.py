@@ -1,7 +1,7 @@
 """What stands in the way of devices, and the device that came closest."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from devices.device_cluster import Cluster, allocated_claim, counters, part
@@ -19,6 +19,7 @@ from holdfast.devices.allocation_cache import DOES_NOT_FIT, FITS
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.obstacles import find_obstacles
 from holdfast.testing import a_claim, a_device, a_node, a_slice, typed
+from soak_size import law
 
 DRIVER = "gpu.example.com"
 TAINT = {"key": "broken", "effect": "NoSchedule"}
@@ -148,7 +149,7 @@ def test_a_search_that_is_cut_short_has_its_reasons():
     assert found.devices[0].obstacles[0].kind == "taint"
 
 
-@settings(max_examples=40, deadline=None)
+@law(40)
 @given(st.lists(st.one_of(SLICE, SLICE, COUNTERS, CLAIM, GONE), max_size=12))
 def test_there_are_obstacles_exactly_where_the_claims_do_not_fit(events):
     cluster = Cluster(*(a_node(name, labels={RACK: "r"}) for name in NODES))

@@ -9,12 +9,13 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import errors
 from holdfast.store import EventType, IndexEntry, ObjectKey, Retention, Store
 from holdfast.testing import VirtualClock
+from soak_size import law
 
 RESOURCES = (("", "pods"), ("apps", "deployments"))
 KEYS = [
@@ -130,7 +131,7 @@ class StoreAndModel:
         try:
             listed = self.store.list_at(revision, group, plural)
         except errors.Expired:
-            assert self.changes_after(revision, plural) > RETENTION.least
+            assert self.changes_after(revision, plural) > RETENTION.min_events
             return
         state = {s.key: s.value for s in listed}
         assert state == {k: v for k, v in then.items() if k.plural == plural}
@@ -164,7 +165,7 @@ async def run(history):
             await twin.store.close()
 
 
-@settings(max_examples=60, deadline=None)
+@law(60)
 @given(histories)
 def test_the_store_equals_a_dict_and_its_history_replays(history):
     asyncio.run(run(history))
