@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
+from contextlib import suppress
 from multiprocessing import connection
 
 from holdfast.cli.app import main
@@ -47,7 +48,8 @@ class ForkedProgram:
 
     def send_signal(self, number):
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(self.pid, number)
 
     def kill(self):
         """Kill the process and all of its children."""

@@ -25,7 +25,10 @@ def pair(start, tmp_path):
 
 def ended(pid, seconds=30):
     """Wait a while; return whether a process that is not our child has ended."""
-    watch = os.pidfd_open(pid)
+    try:
+        watch = os.pidfd_open(pid)
+    except ProcessLookupError:  # its parent has waited for it
+        return True
     try:
         return bool(select.select([watch], [], [], seconds)[0])
     finally:
