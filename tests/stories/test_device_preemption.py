@@ -101,8 +101,8 @@ async def test_all_users_of_a_shared_claim_are_evicted_together(cluster):
         a_priority_class("low", 10), a_priority_class("high", 1000),
         a_device_class("gpu"), a_node("n1"), a_slice("n1-gpus", node="n1", devices=1),
         a_claim("shared"), user("x", "shared", "low"), user("y", "shared", "low"),
+        a_claim("u"), user("urgent", "u", "high"),
     )  # fmt: skip
-    await cluster.create(a_claim("u"), user("urgent", "u", "high"))
     await cluster.advance(60)
     assert await cluster.node_of("urgent") == "n1"
     assert await names(cluster) == {"urgent"}
