@@ -22,6 +22,17 @@ def control_plane(tmp_path_factory):
     assert not refused, "rights that deploy/rbac lacks:\n" + "\n".join(refused)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_pods_left(request):
+    """Delete the pods of a module, so that they need no room on the nodes of the next one."""
+    yield
+    mine = (item for item in request.session.items if item.path == request.path)
+    if any("control_plane" in item.fixturenames for item in mine):
+        plane = request.getfixturevalue("control_plane")
+        flags = ("--grace-period=0", "--force", "--wait=false")
+        plane.kubectl("delete", "pods", "--all", "--all-namespaces", *flags)
+
+
 @pytest.fixture(scope="session")
 def scheduler_kubeconfig(control_plane):
     """A kubeconfig with the rights in deploy/rbac/scheduler.yaml."""

@@ -151,7 +151,7 @@ class ControlPlane:
             f"{entry['user']['username'].removeprefix(SERVICE_ACCOUNT)}: {entry['verb']} "
             f"{entry['requestURI']}: {entry['responseStatus'].get('message', '')}"
             for entry in self.requests()
-            if entry["responseStatus"]["code"] == 403
+            if entry["annotations"]["authorization.k8s.io/decision"] == "forbid"
         ]
 
     def _run(self, name: str, *arguments: object) -> None:
