@@ -23,7 +23,8 @@ from kubectl_program import find_kubectl
 ROOT = Path(__file__).parents[2]
 VARYING = [
     (re.compile(r"\b\d+\.\d+\.\d+\.\d+\b"), "ADDRESS"),
-    (re.compile(r"\b(?:\d+[smhd])+\b(?=\s|$)"), "AGE"),
+    # Not after a hyphen: a generated name may end in 8297h.
+    (re.compile(r"(?<![\w-])(?:\d+[smhd])+\b(?=\s|$)"), "AGE"),
     (re.compile(r"\bnode-\d{4}\b"), "NODE"),
     (re.compile(r"\b(web|demo|app-demo|shop)-[a-z0-9]{8,10}-[a-z0-9]{5}\b"), r"\1-HASH-ID"),
     (re.compile(r"\bweb-[a-z0-9]{5}\b"), "web-ID"),
