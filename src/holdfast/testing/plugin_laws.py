@@ -148,6 +148,10 @@ def check_changes(case: Case, cluster: RandomCluster) -> None:
         return  # whether the pod gets the resources of the leaving one depends on the order
     if less is not None and less.terminating:
         return  # upstream's spread counts its removal, but not the terminating pod itself
+    mine = case.pod.affinity_terms
+    has_terms = mine.required_affinity or mine.required_anti_affinity
+    if more.affinity_terms.required_anti_affinity and not has_terms:
+        return  # upstream's PreFilter ignores them if no existing pod's term is in a domain
     fork = case.world.fork()
     if less is not None:
         fork.delete(less.pod)
