@@ -1,4 +1,4 @@
-"""Read and write files that only their owner can read or replace."""
+"""Read and write files that only their owner can read or replace, and replace files atomically."""
 
 from __future__ import annotations
 
@@ -11,17 +11,23 @@ PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replace a file atomically by one of mode 0600 with this content.
+    """Replace a file atomically by one of mode 0600 with this content."""
+    path.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    replace_file(path, data, PRIVATE_FILE)
+
+
+def replace_file(path: Path, data: bytes, mode: int) -> None:
+    """Replace a file atomically by one with this content and mode.
 
     The content is written to a new file in the same directory (O_EXCL, O_NOFOLLOW), which is then
     renamed. A symbolic link at ``path`` is replaced; the file it points to is unchanged.
     """
-    path.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
+            os.fchmod(descriptor, mode)
             os.fsync(descriptor)
         Path(fresh).replace(path)
     except BaseException:
