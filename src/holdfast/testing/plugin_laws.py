@@ -150,7 +150,7 @@ def check_changes(case: Case, cluster: RandomCluster) -> None:
         return  # upstream's spread counts its removal, but not the terminating pod itself
     mine = case.pod.affinity_terms
     has_terms = mine.required_affinity or mine.required_anti_affinity
-    if more.affinity_terms.required_anti_affinity and not has_terms:
+    if more.affinity_terms.required_anti_affinity and not has_terms and not asked.any():
         return  # upstream's PreFilter ignores them if no existing pod's term is in a domain
     fork = case.world.fork()
     if less is not None:
