@@ -154,7 +154,7 @@ async def test_why_shows_the_victims_and_the_nominated_node(gpus):
     assert f"preemption would make {node} feasible by evicting default/b" in text
 
 
-async def test_without_the_argument_nobody_is_evicted(tmp_path):
+async def test_without_the_argument_no_pod_is_evicted(tmp_path):
     profiles = default_profiles({"DynamicResources": {"preemptDevices": False}})
     async with Harness(tmp_path, profiles=profiles) as cluster:
         await cluster.create(

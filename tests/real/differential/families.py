@@ -48,7 +48,7 @@ class Case:
 
     @property
     def our_line(self) -> bytes:
-        """The case without what Holdfast adds: kube-scheduler evicts nobody for devices."""
+        """The case without what Holdfast adds: kube-scheduler evicts no pods for devices."""
         asked = json.loads(self.line)
         config = asked.setdefault(
             "config",
