@@ -189,7 +189,7 @@ def measure_devices(table: Table, *, full: bool, repeat: int) -> None:
             table.add(Figure("devices", words, nodes, 0, 0, found.per_second, None, target))
     table.now("devices, preemption")
     nodes, placed = PREEMPTION_NODES, PREEMPTION_NODES * devices.CARDS
-    rate = device_preemption.measure(nodes)
+    rate, _ = device_preemption.measure(nodes)
     words = "devices: preemption"
     table.add(Figure("devices", words, nodes, placed, 0, rate, None, DEVICE_PREEMPTIONS))
 

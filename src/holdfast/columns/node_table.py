@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Generator, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.api.labels import Selector
@@ -79,9 +79,18 @@ class NodeTable(NodeRows):
 
     def ranked_pods(self) -> RankedPods:
         """Return the pods of each row in order of importance, refreshed."""
-        if self._ranked_pods is None:
-            self._ranked_pods = RankedPods(self)
-        self._ranked_pods.refresh()
+        ranked = self._ranked_pods or self._rank_from_scratch()
+        ranked.refresh()
+        return ranked
+
+    def ranked_pods_in_steps(self) -> Generator[None, None, RankedPods]:
+        """Return them after pauses, in which the table may change."""
+        ranked = self._ranked_pods or self._rank_from_scratch()
+        yield from ranked.refresh_in_steps()
+        return ranked
+
+    def _rank_from_scratch(self) -> RankedPods:
+        self._ranked_pods = RankedPods(self)
         return self._ranked_pods
 
     def pod(self, uid: str) -> tuple[PodInfo, int] | None:

@@ -40,8 +40,11 @@ class PodValues:
         changed, known = self._changed, self._columns
         if known is not None and not changed:
             return known
-        deep = max((len(self.rows[row]) for row in changed), default=0)
-        if known is None or len(changed) > _FEW or deep > len(known):
+        if (
+            known is None
+            or len(changed) > _FEW
+            or max(len(self.rows[row]) for row in changed) > len(known)
+        ):
             known = self._columns = self._build_columns()
         else:
             for row in changed:
@@ -69,20 +72,19 @@ class PodValues:
             self.totals[row] = sum(made)
         self._changed.add(row)
 
-    def fill(self, values: NDArray[Any], counts: NDArray[np.int64]) -> None:
-        """Set all rows: their values one after the other, and the number of values of each."""
+    def fill(self, rows: NDArray[np.intp], values: NDArray[Any], counts: NDArray[np.int64]) -> None:
+        """Set many rows: their values one after the other, and the number of values of each."""
         data = memoryview(values.astype(self._code, copy=False).tobytes())
         ends = counts.cumsum()
         at = 0
-        for row, end in enumerate((ends * values.itemsize).tolist()):
+        for row, end in zip(rows.tolist(), (ends * values.itemsize).tolist(), strict=True):
             here = self.rows[row] = array(self._code)
             here.frombytes(data[at:end])
             at = end
         if not self._empty:
             sums = np.concatenate([[0], values.cumsum()])
-            self.totals[:] = sums[ends] - sums[ends - counts]
-        self._columns = None
-        self._changed.clear()
+            self.totals[rows] = sums[ends] - sums[ends - counts]
+        self._changed.update(rows.tolist())
 
     def drop(self, row: int, ranks: Sequence[int]) -> None:
         """Remove some ranks, ascending, from a row; later ones move up."""

@@ -31,6 +31,7 @@ from holdfast.devices.search_results import (
     Codes,
     SearchResults,
 )
+from holdfast.devices.shared_pools import SharedPools
 
 if TYPE_CHECKING:
     from holdfast.devices.inventory import Inventory
@@ -125,6 +126,12 @@ class AllocationCache:
             DeviceCounts,
             ("class", device_class.name),
             lambda: DeviceCounts(self._inventory, self._nodes, device_class),
+        )
+
+    def shared_pools(self) -> SharedPools:
+        """Return the pools that each row shares with others."""
+        return self._cached(
+            SharedPools, "shared pools", lambda: SharedPools(self._inventory, self._nodes)
         )
 
     def clear(self) -> None:

@@ -36,7 +36,7 @@ async def prepare_cycle(profile: Profile, pod: PodInfo, world: World, clock: Clo
     try:
         for _ in range(_MAX_ROUNDS):
             began, finished = clock.monotonic(), True
-            for _ in _steps(profile, pod, world, clock.now()):
+            for _ in prepare_in_steps(profile, pod, world, clock.now()):
                 if clock.monotonic() - began > STEP_SECONDS:
                     await asyncio.sleep(0)
                     began, finished, paused = clock.monotonic(), False, True
@@ -48,7 +48,8 @@ async def prepare_cycle(profile: Profile, pod: PodInfo, world: World, clock: Clo
     return paused
 
 
-def _steps(profile: Profile, pod: PodInfo, world: World, now: float) -> Iterator[None]:
+def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -> Iterator[None]:
+    """Compute what the cycle of a pod will read, with pauses in which the world may change."""
     view = View(world, pod, now)
     for plugin in profile.plugins_at(PreparePlugin):
         rows = partial(rows_to_filter, profile, pod, world, now, plugin.name)

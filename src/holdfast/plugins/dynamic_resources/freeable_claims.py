@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from holdfast.api.devices import ClaimConsumer, ResourceClaim
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.ranked_pods import NO_POD_PRIORITY
+from holdfast.columns.ranked_pods import NO_POD_PRIORITY, ReadValue
 from holdfast.devices.inventory import Inventory
-from holdfast.devices.pools import Pool
 from holdfast.devices.slices import PoolId
 from holdfast.framework.plugin import Rows
 from holdfast.framework.view import View
@@ -65,23 +64,26 @@ class FreeableClaims:
         """Return a lower bound of the least priority among the users of devices of each row."""
         view, inventory = self._view, self._state.inventory
         ranked = view.nodes.ranked_pods()
-        read = partial(_uses_devices, view.nodes, inventory)
-        uses = ranked.values_of("devices", read, view.nodes.epochs["classes"]).columns()
+        uses = ranked.values_of(*_users_of_devices(view.nodes, inventory)).columns()
         priority = ranked.priority.columns()
         # Both have empty ranks at the end, but not equally many.
         ranks = min(len(uses), len(priority))
         lowest: NDArray[np.int64] = np.where(
             uses[:ranks, rows], priority[:ranks, rows], NO_POD_PRIORITY
         ).min(axis=0, initial=NO_POD_PRIORITY)
-        for i, row in enumerate(rows.tolist() if inventory.node_pools.has_shared else ()):
+        if inventory.node_pools.has_shared:
             # Devices that several nodes can reach may be used by pods of other nodes.
-            shared = inventory.node_pools.by_sharing(view.nodes.nodes[row])[1]
-            if shared:
-                lowest[i] = min(lowest[i], self._lowest_user(shared))
+            shared = inventory.allocation_cache.shared_pools()
+            shared.refresh(rows)
+            of_group = [
+                min(map(self._lowest_user, pools), default=NO_POD_PRIORITY)
+                for pools in shared.pools
+            ]
+            lowest = np.minimum(lowest, np.array(of_group, np.int64)[shared.group[rows]])
         return lowest
 
-    def _lowest_user(self, pools: Iterable[Pool]) -> int:
-        users = (user for pool in pools for one in self._of(pool.id) for user in one.users)
+    def _lowest_user(self, pool: PoolId) -> int:
+        users = (user for one in self._of(pool) for user in one.users)
         return min((user.priority for user in users), default=NO_POD_PRIORITY)
 
     def _of(self, pool: PoolId) -> tuple[FreeableClaim, ...]:
@@ -116,6 +118,22 @@ class FreeableClaims:
         if entry is None:
             return user.is_pod
         return entry[0].terminating
+
+
+def rank_users_in_steps(pod: PodInfo, nodes: NodeTable, inventory: Inventory) -> Iterator[None]:
+    """Compute what preemption will read, with pauses in which the world may change."""
+    ranked = yield from nodes.ranked_pods_in_steps()
+    for resource, _ in pod.request:
+        yield from ranked.amounts_in_steps(resource)
+    yield from ranked.values_in_steps(*_users_of_devices(nodes, inventory))
+    if inventory.node_pools.has_shared:
+        shared = inventory.allocation_cache.shared_pools()
+        yield from shared.refresh_in_steps(lambda: nodes.rows)
+
+
+def _users_of_devices(nodes: NodeTable, inventory: Inventory) -> tuple[str, ReadValue, int]:
+    """Return the arguments of ``RankedPods.values_of`` for pods that use devices."""
+    return "devices", partial(_uses_devices, nodes, inventory), nodes.epochs["classes"]
 
 
 def _uses_devices(nodes: NodeTable, inventory: Inventory, pod: PodInfo) -> int:

@@ -42,6 +42,7 @@ from holdfast.plugins.dynamic_resources import claim_writes
 from holdfast.plugins.dynamic_resources.binding_conditions import wait_until_prepared
 from holdfast.plugins.dynamic_resources.device_preemption import DevicePreemption
 from holdfast.plugins.dynamic_resources.explanation import explain_rows
+from holdfast.plugins.dynamic_resources.freeable_claims import rank_users_in_steps
 from holdfast.plugins.dynamic_resources.nominated_claims import can_allocate_beside
 from holdfast.plugins.dynamic_resources.queueing_hints import (
     had_devices_in_flight,
@@ -113,11 +114,16 @@ class DynamicResources:
         return self._claims_not_ready(pod.pod, view)
 
     def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
-        """Search devices in short steps; ``filter`` then finds the results."""
+        """Search devices in short steps; ``filter`` and ``post_filter`` then find the results."""
         outcome = self.pre_filter(pod, view)
         state = outcome.state if isinstance(outcome, PreFilterState) else outcome
-        if isinstance(state, DynamicResourcesState):
-            yield from state.search_in_steps(rows)
+        if not isinstance(state, DynamicResourcesState):
+            return
+        yield from state.search_in_steps(rows)
+        if self._may_preempt(pod, view):
+            yield from state.search_in_steps(rows)  # what changed in the pauses
+            if state.verdicts(rows()).all():
+                yield from rank_users_in_steps(pod, view.nodes, state.inventory)
 
     def pre_filter(
         self, pod: PodInfo, view: View
@@ -221,17 +227,8 @@ class DynamicResources:
         if state.old_extended_claim is not None:
             calls = claim_writes.deletion(state.old_extended_claim, state.pod)
             return PostFilterResult(self.name, "deletion of ResourceClaim completed", calls=calls)
-        if self._preempt_devices:
-            return self._preempt(state, rejection, view)
-        return PostFilterResult(self.name, NOT_SCHEDULABLE)
-
-    def _preempt(
-        self, state: DynamicResourcesState, rejection: Rejection, view: View
-    ) -> PostFilterResult:
-        pod, result = state.pod, PostFilterResult(self.name, NOT_SCHEDULABLE)
-        nominated = view.world.nominations.node_of(pod.uid)
-        if not nominated and not view.nodes.has_pods_below(pod.priority):
-            # The common case: no pod may be evicted, so no claim needs to be looked at.
+        result = PostFilterResult(self.name, NOT_SCHEDULABLE)
+        if not self._may_preempt(state.pod, view):
             return result
         preemption = DevicePreemption(self.name, state, rejection, view)
         found = preemption.result()
@@ -239,6 +236,12 @@ class DynamicResources:
             # Another plugin may have rejected the pod first; its hints ignore devices.
             return replace(result, requeueing_plugins=frozenset({self.name}))
         return found or result
+
+    def _may_preempt(self, pod: PodInfo, view: View) -> bool:
+        """Return False in the common case: no pod may be evicted, no claim needs to be read."""
+        return self._preempt_devices and bool(
+            view.world.nominations.node_of(pod.uid) or view.nodes.has_pods_below(pod.priority)
+        )
 
     def reserve(self, state: DynamicResourcesState, placement: Placement) -> Reject | None:
         """Allocate devices on the chosen node; the allocations are in flight until stored."""
