@@ -124,12 +124,33 @@ class ResourcePolicySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLifecycleSettings:
+    """Nodes that fail: kube-controller-manager's flags and their defaults; times are seconds."""
+
+    monitor_grace_seconds: float = 50.0
+    """Without a sign of life for this long, the conditions of a node become Unknown."""
+    startup_grace_seconds: float = 60.0
+    """The same for a node that has never had a Ready condition."""
+    eviction_rate: float = 0.1
+    """Nodes of a zone that get a NoExecute taint in a second."""
+    secondary_eviction_rate: float = 0.01
+    """The same in a large zone that is partly disrupted; in a smaller one it is 0."""
+    large_cluster_size: int = 50
+    """A zone with more nodes than this is large."""
+    unhealthy_zone_threshold: float = 0.55
+    """From this share of nodes that are not ready a zone is partly disrupted."""
+    terminated_pods: int = 12_500
+    """How many finished pods are kept; 0: all."""
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """The settings of the controllers: arguments of the scheduler's plugins, and the gates."""
 
     reservations: ReservationSettings = field(default_factory=ReservationSettings)
     resource_policies: ResourcePolicySettings = field(default_factory=ResourcePolicySettings)
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
+    nodes: NodeLifecycleSettings = field(default_factory=NodeLifecycleSettings)
 
 
 @dataclass(frozen=True, slots=True)

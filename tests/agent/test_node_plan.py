@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from holdfast.agent.nodes import (
-    AGENT_LABEL,
     LEASE_SECONDS,
     NodeShape,
     foreign_lease_seconds,
@@ -13,6 +12,7 @@ from holdfast.agent.nodes import (
 from holdfast.agent.objects import AgentNode
 from holdfast.api.decode import convert_object
 from holdfast.api.node import Lease
+from holdfast.api.node_names import AGENT_LABEL
 from holdfast.api.timestamps import rfc3339, rfc3339_micro
 
 NOW = 1_700_000_000.0

@@ -8,7 +8,6 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import DISRUPTION_BUDGETS, NODES
 from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.disruption import BUDGETS, FullBudget, plan_budget
-from holdfast.controllers.pod_garbage_collector import failed_status
 from holdfast.errors import TooManyRequests
 from holdfast.store import ObjectKey
 from holdfast.testing import a_deployment, a_node, a_pod, typed
@@ -128,12 +127,6 @@ async def evict(cluster, pod):
         "metadata": {"name": pod.name, "namespace": "default"},
     }  # fmt: skip
     await cluster.client.create(RAW_PODS, body, "default", name=pod.name, subresource="eviction")
-
-
-def test_a_pod_of_a_missing_node_fails_with_a_condition():
-    status = failed_status(typed(a_pod("p", node="n")), NOW)["status"]
-    assert (status["phase"], status["conditions"][0]["reason"]) == ("Failed", "DeletionByPodGC")
-    assert failed_status(typed(a_pod("p", status={"phase": "Succeeded"})), NOW) is None
 
 
 async def test_the_pods_of_a_deleted_node_are_deleted_and_replaced(cluster):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.controllers.node_taints import plan_node_taints
+from holdfast.controllers.node_taints import PREFIX, Evicting, plan_node_taints
 from holdfast.testing import a_node, typed
 
 
@@ -19,6 +19,12 @@ def a_state(ready=None, taints=(), unschedulable=None, **conditions):
 
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+def evicts(name):
+    return {"key": PREFIX + name, "effect": "NoExecute"}
+
+
 OWN = {"key": "team", "value": "a", "effect": "NoSchedule"}
 
 
@@ -45,6 +51,21 @@ def test_cordon_and_pressure_add_taints_and_uncordon_removes_its_taint():
     assert keys(a_state("True", MemoryPressure="True")) == ["node.kubernetes.io/memory-pressure"]
 
 
-def test_taints_with_other_effects_are_kept():
-    evicting = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
-    assert keys(a_state("True", [evicting])) is None
+@pytest.mark.parametrize(
+    ("ready", "taints", "evicting", "expected"),
+    [
+        ("True", [evicts("not-ready"), evicts("own")], Evicting.KEEP, {"own"}),
+        ("Unknown", [], Evicting.KEEP, set()),
+        ("Unknown", [], Evicting.ADD, {"unreachable"}),
+        ("Unknown", [evicts("not-ready")], Evicting.KEEP, {"unreachable"}),
+        ("False", [evicts("unreachable")], Evicting.KEEP, {"not-ready"}),
+        ("False", [evicts("not-ready"), evicts("own")], Evicting.REMOVE, {"own"}),
+        (None, [evicts("not-ready")], Evicting.KEEP, {"not-ready"}),
+    ],
+)
+def test_one_taint_evicts_from_a_node_that_is_not_ready(ready, taints, evicting, expected):
+    node = a_state(ready, taints)
+    patch = plan_node_taints(node, 0.0, evicting)
+    taints = patch.patch["spec"]["taints"] or [] if patch is not None else taints
+    found = {t["key"].removeprefix(PREFIX) for t in taints if t["effect"] == "NoExecute"}
+    assert found == expected

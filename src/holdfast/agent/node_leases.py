@@ -7,8 +7,9 @@ import logging
 import math
 from contextlib import suppress
 
-from holdfast.agent.nodes import LEASE_NAMESPACE, lease_renewal, new_lease
+from holdfast.agent.nodes import lease_renewal, new_lease
 from holdfast.api.node import Node
+from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.api.scheme import LEASES
 from holdfast.client.client import Client
 from holdfast.clock import Clock

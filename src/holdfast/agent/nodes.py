@@ -8,13 +8,11 @@ from typing import Any
 
 from holdfast.agent.objects import AgentNode
 from holdfast.api.node import Lease, Node
+from holdfast.api.node_names import AGENT_LABEL, LEASE_NAMESPACE, SIMULATED
 from holdfast.api.pod import ResourceAmounts
 from holdfast.api.timestamps import parse_rfc3339, rfc3339, rfc3339_micro
 
-LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
-AGENT_LABEL = "holdfast.dev/agent"
-SIMULATED = "simulated"
 _CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory",
      "kubelet has sufficient memory available"),

@@ -11,7 +11,6 @@ from holdfast.agent.addresses import AddressPool
 from holdfast.agent.claims import unready_reason
 from holdfast.agent.node_leases import NodeLeases
 from holdfast.agent.nodes import (
-    LEASE_NAMESPACE,
     NodeShape,
     foreign_lease_seconds,
     new_node,
@@ -23,6 +22,7 @@ from holdfast.agent.simulated_pod import PodStep, needs_step, plan_pod
 from holdfast.api.claim_names import claim_names
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import ObjectReference
+from holdfast.api.node_names import FAILED_ANNOTATION, LEASE_NAMESPACE
 from holdfast.api.scheme import LEASES, RESOURCE_CLAIMS
 from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
@@ -49,6 +49,7 @@ class SimulatedNodes:
     ``register`` creates Node objects. Every Node whose lease no other agent renews is adopted, so
     that a Node created by a user or a test becomes ready. The keys of the queue are ``node:`` or
     ``pod:`` and the object's key. Without ``claims`` pods do not wait for their resource claims.
+    A node with the annotation ``holdfast.dev/failed`` is left alone until that is removed.
     """
 
     def __init__(self, client: Client, clock: Clock, *, claims: bool = True) -> None:
@@ -65,6 +66,8 @@ class SimulatedNodes:
         self._node_ips = AddressPool(NODE_NETWORK)
         self._pods_on_node: dict[str, dict[str, None]] = defaultdict(dict)
         self._waiting_for_claim: dict[str, set[str]] = defaultdict(set)
+        self._unreported_pods: set[str] = set()
+        """Keys of pods whose status may have been changed while their node was not adopted."""
         self._tasks: list[asyncio.Task[None]] = []
         self._nodes.add_handler(self._node_changed)
         self._pods.add_handler(self._pod_changed)
@@ -112,16 +115,17 @@ class SimulatedNodes:
             await self._client.create(AGENT_NODES, body)
 
     def _node_changed(self, kind: ChangeType, old: AgentNode | None, new: AgentNode | None) -> None:
-        if new is not None:
-            self._queue.add(_NODE + new.name)
-        elif old is not None:
-            self._node_leases.remove(old.name)
-            self._node_ips.release(old.name)
+        either = new or old
+        assert either is not None
+        self._queue.add(_NODE + either.name)
+        if new is None:
+            self._node_ips.release(either.name)
 
     def _pod_changed(self, kind: ChangeType, old: AgentPod | None, new: AgentPod | None) -> None:
         if old is not None and new is None:
             self._pod_ips.release(old.uid)
             self._pods_on_node[old.spec.node_name].pop(old.key, None)
+            self._unreported_pods.discard(old.key)
         elif new is not None and new.spec.node_name:
             if new.status.pod_ip and not new.spec.host_network:
                 self._pod_ips.allocate(new.uid, new.status.pod_ip)
@@ -146,7 +150,8 @@ class SimulatedNodes:
     async def _reconcile_node(self, name: str) -> None:
         """Adopt a node whose lease no other agent renews, and complete its status."""
         node = self._nodes.cache.get(name)
-        if node is None:
+        if node is None or FAILED_ANNOTATION in node.metadata.annotations:
+            self._node_leases.remove(name)
             return
         if name not in self._node_leases:
             foreign = await self._seconds_until_free(name)
@@ -155,6 +160,7 @@ class SimulatedNodes:
                 return
             await self._node_leases.add(node)
             for key in self._pods_on_node[name]:
+                self._unreported_pods.add(key)
                 self._queue.add(_POD + key)
         address = self._node_ips.allocate(name, node.internal_ip)
         patch = plan_node_status(node, address, self._clock.now())
@@ -183,6 +189,7 @@ class SimulatedNodes:
         step = plan_pod(
             pod, pod_ip=self._pod_ips.allocate(pod.uid, pod.status.pod_ip), host_ip=host_ip,
             problem=self._problem(pod), now=self._clock.now(),
+            unreported=key in self._unreported_pods,
         )  # fmt: skip
         try:
             await self._execute(pod, step)
@@ -191,6 +198,7 @@ class SimulatedNodes:
         except TooLarge as refusal:
             self._report_too_large(pod, refusal)
             return
+        self._unreported_pods.discard(key)
         if step.requeue_after is not None:
             self._queue.add_after(_POD + key, step.requeue_after)
 

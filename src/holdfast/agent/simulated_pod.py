@@ -37,13 +37,19 @@ class PodStep:
 NO_STEP = PodStep()
 
 
-def plan_pod(pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float) -> PodStep:
-    """Plan the next step of a pod on its node; ``problem`` says why its claims are not ready."""
+def plan_pod(
+    pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float, unreported: bool = False
+) -> PodStep:
+    """Plan the next step of a pod on its node; ``problem`` says why its claims are not ready.
+
+    ``unreported``: the node reports all pods, as a kubelet does when it starts. A pod that was
+    marked as not ready meanwhile is ready again.
+    """
     if pod.terminating:
         return _stop(pod, now)
     if pod.finished:
         return NO_STEP
-    if pod.status.phase == "Running":
+    if pod.status.phase == "Running" and not (unreported and _marked_not_ready(pod)):
         return _run(pod, now)
     if problem:
         status = waiting_status(pod, host_ip, problem, now)
@@ -59,6 +65,10 @@ def needs_step(pod: Pod) -> bool:
     if pod.finished:
         return False
     return pod.status.phase != "Running" or RUN_FOR in pod.metadata.annotations
+
+
+def _marked_not_ready(pod: Pod) -> bool:
+    return any(c.type == "Ready" and c.status != "True" for c in pod.status.conditions)
 
 
 def _run(pod: Pod, now: float) -> PodStep:

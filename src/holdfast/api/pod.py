@@ -238,6 +238,7 @@ class PodStatus(Struct, frozen=True):
     """The status of a pod."""
 
     phase: str = ""
+    reason: str = ""
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
     start_time: str | None = None

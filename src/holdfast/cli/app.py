@@ -12,6 +12,7 @@ import typer
 from holdfast.cli import commands
 from holdfast.cli.devices.command import devices
 from holdfast.cli.log_format import LogFormatter
+from holdfast.cli.node import commands as node
 from holdfast.cli.policy import commands as policy
 from holdfast.cli.reservation import commands as reservation
 from holdfast.cli.usage import Command, Group
@@ -61,6 +62,7 @@ _SUMMARIES = (
 )
 for _command, _summary in _SUMMARIES:
     app.command(_command.__name__, cls=Command, short_help=_summary)(_command)
+app.add_typer(node.app)
 app.add_typer(reservation.app)
 app.add_typer(policy.app)
 

@@ -17,7 +17,7 @@ from holdfast.controllers.disruption import DisruptionController
 from holdfast.controllers.garbage_collector import GarbageCollector
 from holdfast.controllers.metrics import ControllerMetrics
 from holdfast.controllers.namespace import NamespaceController
-from holdfast.controllers.node_taints import NodeTaintController
+from holdfast.controllers.node_lifecycle import NodeLifecycleController
 from holdfast.controllers.pod_garbage_collector import PodGarbageCollector
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.replicaset import ReplicaSetController
@@ -25,13 +25,15 @@ from holdfast.controllers.reservation import ReservationController
 from holdfast.controllers.resource_claim import ResourceClaimController
 from holdfast.controllers.resource_policy import ResourcePolicyController
 from holdfast.controllers.resource_quota import ResourceQuotaController
+from holdfast.controllers.taint_eviction import TaintEvictionController
 from holdfast.errors import HoldfastError
 from holdfast.repeated_log import Repeats
 from holdfast.settings import ControllerSettings
 
 CONTROLLERS: tuple[type[Reconciler], ...] = (
     NamespaceController,
-    NodeTaintController,
+    NodeLifecycleController,
+    TaintEvictionController,
     ReplicaSetController,
     DeploymentController,
     DisruptionController,

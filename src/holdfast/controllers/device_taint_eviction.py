@@ -22,7 +22,6 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.api.timestamps import seconds_of
 from holdfast.api.tolerations import NO_EXECUTE
-from holdfast.client.client import PatchType
 from holdfast.client.informer import Informer
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.conditions import find, with_condition
@@ -32,7 +31,6 @@ from holdfast.controllers.device_taint_plan import (
     Eviction,
     RuleProgress,
     TaintsOf,
-    disruption_patch,
     plan_eviction,
     rule_condition,
     rule_selects,
@@ -40,21 +38,18 @@ from holdfast.controllers.device_taint_plan import (
     uses_claims,
 )
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
+from holdfast.controllers.taint_eviction_writes import LONGEST_WAIT_SECONDS, TaintEvictionWrites
 from holdfast.devices.allocated_devices import device_id
 from holdfast.devices.slices import DeviceId
-from holdfast.errors import NotFound
 from holdfast.feature_gates import Feature
-from holdfast.metric_types import CounterMetric, Histogram
 
 T = TypeVar("T")
 RULE_STATUS_SECONDS = 10.0
 """The shortest time between two updates of the condition of a rule."""
-LONGEST_WAIT_SECONDS = 86_400.0
 STEP_ITEMS = 50
 """How many devices or pods are compared with a rule before other tasks run: about 1 ms."""
 _REASON = "DeviceTaintManagerEviction"
 _POD, _RULE = "pod:", "rule:"
-_SECONDS = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +76,15 @@ class DeviceTaintEvictionController(Reconciler):
         self._evicted: Counter[str] = Counter()
         self._evicting_rules: dict[str, DeviceTaintRule] = {}
         self._changed_rules: set[str] = set()
-        self._deletions = CounterMetric(
-            "device_taint_eviction_controller_pod_deletions_total",
-            "Pods that the device taint eviction controller has deleted.",
+        self._writes = TaintEvictionWrites(
+            self,
+            context,
+            subsystem="device_taint_eviction_controller",
+            condition=(
+                "DeletionByDeviceTaintManager",
+                "Device Taint manager: deleting due to NoExecute taint",
+            ),
         )
-        self._latency = Histogram(
-            "device_taint_eviction_controller_pod_deletion_duration_seconds",
-            "Time from the moment when a taint takes effect for a pod until its deletion.",
-            _SECONDS,
-        )
-        context.metrics.add(self._deletions, self._latency)
         self._pods = context.informers.get(PODS)
         self._claims = context.informers.get(RESOURCE_CLAIMS)
         self._rules: Informer[DeviceTaintRule] | None = None
@@ -194,31 +188,9 @@ class DeviceTaintEvictionController(Reconciler):
         if seconds > 0:
             self.queue.add_after(key, min(seconds, LONGEST_WAIT_SECONDS))
             return
-        if await self._evict(pod):
-            self._deletions.add()
-            self._latency.observe(self.clock.now() - eviction.at)
+        if await self._writes.evict(pod, eviction.at, event=(_REASON, "Marking for deletion")):
             self._evicted.update(eviction.rules)
             self._update_rules_later(eviction.rules)
-
-    async def _evict(self, pod: Pod) -> bool:
-        """Mark and delete a pod; return False if it is gone, replaced or terminating."""
-        try:
-            stored: Pod = await self.client.get(PODS, pod.name, pod.namespace)
-            if stored.uid != pod.uid or stored.terminating:
-                return False
-            self.record_event(pod, "Normal", _REASON, "Marking for deletion")
-            await self.client.patch(
-                PODS,
-                pod.name,
-                disruption_patch(pod, self.clock.now()),
-                pod.namespace,
-                type=PatchType.STRATEGIC,
-                subresource="status",
-            )
-            await self.client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
-        except NotFound:
-            return False
-        return True
 
     def _eviction_of(self, pod: Pod, taints_of: TaintsOf) -> Eviction | None:
         def claim_of(name: str) -> ResourceClaim | None:

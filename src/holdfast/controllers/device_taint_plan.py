@@ -160,18 +160,6 @@ def rule_condition(rule: DeviceTaintRule, progress: RuleProgress, now: float) ->
     }
 
 
-def disruption_patch(pod: Pod, now: float) -> dict[str, Any]:
-    """Return a strategic merge patch that marks a pod for deletion."""
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "DeletionByDeviceTaintManager",
-        "message": "Device Taint manager: deleting due to NoExecute taint",
-        "lastTransitionTime": rfc3339(now),
-    }
-    return {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
-
-
 def _claim_names(pod: Pod) -> Iterator[tuple[str, bool]]:
     """Yield the names of the pod's claims, and whether the pod must own the claim."""
     for entry in pod.spec.resource_claims:

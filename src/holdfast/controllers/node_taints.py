@@ -1,16 +1,16 @@
-"""The node taint controller: NoSchedule taints from node conditions and cordons."""
+"""Plan the taints of a node from its conditions and its cordon."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 from holdfast.api.node import Node, Taint
 from holdfast.api.scheme import NODES
 from holdfast.api.timestamps import rfc3339
-from holdfast.client.informer_cache import ChangeType
+from holdfast.api.tolerations import NO_EXECUTE, NO_SCHEDULE
 from holdfast.controllers import conditions
-from holdfast.controllers.planned_writes import Patch, execute_writes
-from holdfast.controllers.reconciler import ControllerContext, Reconciler
+from holdfast.controllers.planned_writes import Patch
 
 PREFIX = "node.kubernetes.io/"
 UNSCHEDULABLE = f"{PREFIX}unschedulable"
@@ -21,7 +21,17 @@ _PRESSURES = {
     "NetworkUnavailable": f"{PREFIX}network-unavailable",
 }
 _BY_READINESS = {"False": f"{PREFIX}not-ready", "Unknown": f"{PREFIX}unreachable"}
-MANAGED = {UNSCHEDULABLE, *_PRESSURES.values(), *_BY_READINESS.values()}
+_READINESS = frozenset(_BY_READINESS.values())
+_NO_SCHEDULE_KEYS = {UNSCHEDULABLE, *_PRESSURES.values(), *_READINESS}
+
+
+class Evicting(Enum):
+    """What to do with the NoExecute taint of a node that is not ready."""
+
+    KEEP = 0
+    """Replace one that the node has; a node without one waits for its turn."""
+    ADD = 1
+    REMOVE = 2
 
 
 def wanted_taints(node: Node) -> set[str]:
@@ -39,16 +49,28 @@ def wanted_taints(node: Node) -> set[str]:
     return wanted | ({UNSCHEDULABLE} if node.spec.unschedulable else set())
 
 
-def plan_node_taints(node: Node, now: float) -> Patch | None:
+def evicting_taint(node: Node) -> str:
+    """Return the key of the NoExecute taint for a node's readiness, "" for a ready node."""
+    ready = conditions.find(node.status.conditions, "Ready")
+    return _BY_READINESS.get(ready.status, "") if ready is not None else ""
+
+
+def has_evicting_taint(node: Node) -> bool:
+    """Return whether a node has a NoExecute taint for its readiness."""
+    return any(t.effect == NO_EXECUTE and t.key in _READINESS for t in node.spec.taints)
+
+
+def plan_node_taints(node: Node, now: float, evicting: Evicting = Evicting.KEEP) -> Patch | None:
     """Plan the taints of one node; taints that are not managed here are kept."""
-    wanted = wanted_taints(node)
-    have = {t.key for t in node.spec.taints if _managed(t)}
+    wanted = {(key, NO_SCHEDULE) for key in wanted_taints(node)}
+    wanted |= _wanted_evicting(node, evicting)
+    have = {(t.key, t.effect) for t in node.spec.taints if _managed(t)}
     if wanted == have:
         return None
-    kept = [_raw(t) for t in node.spec.taints if not _managed(t) or t.key in wanted]
+    kept = [_raw(t) for t in node.spec.taints if not _managed(t) or (t.key, t.effect) in wanted]
     added = [
-        {"key": key, "effect": "NoSchedule", "timeAdded": rfc3339(now)}
-        for key in sorted(wanted - have)
+        {"key": key, "effect": effect, "timeAdded": rfc3339(now)}
+        for key, effect in sorted(wanted - have)
     ]
     patch = {
         "metadata": {"resourceVersion": node.metadata.resource_version},
@@ -57,8 +79,25 @@ def plan_node_taints(node: Node, now: float) -> Patch | None:
     return Patch(NODES, node.name, patch)
 
 
+def _wanted_evicting(node: Node, evicting: Evicting) -> set[tuple[str, str]]:
+    if evicting is Evicting.REMOVE:
+        return set()
+    if conditions.find(node.status.conditions, "Ready") is None:
+        return {
+            (t.key, t.effect)
+            for t in node.spec.taints
+            if t.key in _READINESS and t.effect == NO_EXECUTE
+        }
+    key = evicting_taint(node)
+    if key and (evicting is Evicting.ADD or has_evicting_taint(node)):
+        return {(key, NO_EXECUTE)}
+    return set()
+
+
 def _managed(taint: Taint) -> bool:
-    return taint.key in MANAGED and taint.effect == "NoSchedule"
+    if taint.effect == NO_EXECUTE:
+        return taint.key in _READINESS
+    return taint.effect == NO_SCHEDULE and taint.key in _NO_SCHEDULE_KEYS
 
 
 def _raw(taint: Taint) -> dict[str, Any]:
@@ -67,26 +106,3 @@ def _raw(taint: Taint) -> dict[str, Any]:
         ("timeAdded", taint.time_added),
     )  # fmt: skip
     return {name: value for name, value in parts if value}
-
-
-class NodeTaintController(Reconciler):
-    """Watch nodes and update their taints."""
-
-    name = "node-controller"
-    required_resources = (NODES,)
-
-    def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context)
-        self._nodes = context.informers.get(NODES)
-        self._nodes.add_handler(self._on_node)
-
-    def _on_node(self, kind: ChangeType, old: Node | None, new: Node | None) -> None:
-        if new is not None:
-            self.queue.add(new.key)
-
-    async def reconcile(self, key: str) -> None:
-        """Update the taints of one node."""
-        node = self._nodes.cache.get(key)
-        patch = plan_node_taints(node, self.clock.now()) if node is not None else None
-        if patch is not None:
-            await execute_writes(self.client, (patch,))

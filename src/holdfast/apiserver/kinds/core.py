@@ -151,11 +151,6 @@ _EVENT_FIELDS = {
     ),
     "source": SelectableField(("source", "component")),
 }
-_NO_EXECUTE = UnimplementedField(
-    ("spec", "taints", "[]", "effect"),
-    "NoExecute taints keep new pods away, but running pods are not evicted",
-    ("NoExecute",),
-)
 _ACCOUNT_TOKEN = UnimplementedField(
     ("type",),
     "No token is written into Secrets of service accounts",
@@ -213,7 +208,6 @@ KINDS = (
         keeps_status_on_create=True,
         printer=cluster.NODE,
         selectable_fields=selectable_fields("spec.unschedulable", absent="false"),
-        unimplemented=UnimplementedFeatures(fields=(_NO_EXECUTE,)),
     ),
     KindDescriptor(
         scheme.PERSISTENT_VOLUME_CLAIMS,

@@ -1,0 +1,10 @@
+"""Names of nodes that agents, controllers and commands share: leases, labels, annotations."""
+
+LEASE_NAMESPACE = "kube-node-lease"
+"""The namespace of the leases of nodes; a lease has the name of its node."""
+AGENT_LABEL = "holdfast.dev/agent"
+"""The label of the leases that an agent of Holdfast renews."""
+SIMULATED = "simulated"
+"""The value of this label for simulated nodes."""
+FAILED_ANNOTATION = "holdfast.dev/failed"
+"""A simulated node with this annotation reports nothing, and its pods do not start or stop."""

@@ -1,0 +1,48 @@
+"""The commands of ``holdfast node`` and their flags."""
+# ruff: noqa: PLC0415 - what carries a command out is imported when it is given
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.commands import Kubeconfig, Output, OutputOption
+from holdfast.cli.usage import Command, Group
+
+app = typer.Typer(
+    name="node",
+    cls=Group,
+    help="Let simulated nodes fail and recover.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", hidden=True)]
+
+
+@app.command("fail", cls=Command, short_help="Let simulated nodes stop working.")
+def fail(names: Names, kubeconfig: Kubeconfig = None) -> None:
+    """Let the simulated nodes NAME... stop: no leases, no status, no pod starts or stops.
+
+    They stay failed, also over a restart, until `holdfast node recover`. After 50 s the controllers
+    report them as unreachable and taint them; docs/nodes.md says what follows.
+    """
+    from holdfast.cli.node.failing import run
+
+    run(names, kubeconfig, fails=True)
+
+
+@app.command("recover", cls=Command, short_help="Let failed simulated nodes work again.")
+def recover(names: Names, kubeconfig: Kubeconfig = None) -> None:
+    """Let the failed simulated nodes NAME... work again."""
+    from holdfast.cli.node.failing import run
+
+    run(names, kubeconfig, fails=False)
+
+
+@app.command("list", cls=Command, short_help="List nodes: state, lease, pods, taints.")
+def list_(kubeconfig: Kubeconfig = None, output: OutputOption = Output.text) -> None:
+    """List nodes: whether they are ready, simulated or failed, age of the lease, pods, taints."""
+    from holdfast.cli.node.listing import run
+
+    run(kubeconfig, output.value)

@@ -1,0 +1,72 @@
+"""``holdfast node fail`` and ``recover``: set or remove the annotation of failed nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from holdfast.api.node import Node
+from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, LEASE_NAMESPACE, SIMULATED
+from holdfast.api.scheme import LEASES, NODES
+from holdfast.cli.connection import connect
+from holdfast.cli.table import join_names
+from holdfast.client.client import Client
+from holdfast.errors import NotFound, Refused
+from holdfast.settings import NodeLifecycleSettings
+
+
+def run(names: Sequence[str], kubeconfig: Path | None, *, fails: bool) -> None:
+    """Let nodes fail or recover, and print what happened to each."""
+    for line in asyncio.run(_connect_and_change(names, kubeconfig, fails=fails)):
+        print(line)
+
+
+async def _connect_and_change(
+    names: Sequence[str], kubeconfig: Path | None, *, fails: bool
+) -> list[str]:
+    async with connect(kubeconfig, "holdfast-node") as (client, _endpoint):
+        return await change_nodes(client, names, fails=fails)
+
+
+async def change_nodes(client: Client, names: Sequence[str], *, fails: bool) -> list[str]:
+    """Let nodes fail or recover; no node is changed if one is missing or not simulated."""
+    unique = tuple(dict.fromkeys(names))
+    nodes = {name: await _node(client, name) for name in unique}
+    _refuse([name for name, node in nodes.items() if node is None], "not found")
+    foreign = [name for name in unique if fails and not await _is_simulated(client, name)]
+    _refuse(foreign, "not simulated by Holdfast: stop the kubelet there instead")
+    return [await _change(client, node, fails=fails) for node in nodes.values() if node is not None]
+
+
+def _refuse(names: Iterable[str], why: str) -> None:
+    if found := tuple(names):
+        word, verb = ("node", "is") if len(found) == 1 else ("nodes", "are")
+        raise Refused(f"{word} {join_names(found)} {verb} {why}; no node was changed")
+
+
+async def _node(client: Client, name: str) -> Node | None:
+    try:
+        return await client.get(NODES, name)
+    except NotFound:
+        return None
+
+
+async def _is_simulated(client: Client, name: str) -> bool:
+    try:
+        lease = await client.get(LEASES, name, LEASE_NAMESPACE)
+    except NotFound:
+        return False
+    return lease.metadata.labels.get(AGENT_LABEL) == SIMULATED
+
+
+async def _change(client: Client, node: Node, *, fails: bool) -> str:
+    failed = FAILED_ANNOTATION in node.metadata.annotations
+    if failed == fails:
+        return f"node/{node.name} " + ("has failed already" if fails else "has not failed")
+    value = "true" if fails else None
+    await client.patch(NODES, node.name, {"metadata": {"annotations": {FAILED_ANNOTATION: value}}})
+    if not fails:
+        return f"node/{node.name} recovers"
+    grace = NodeLifecycleSettings().monitor_grace_seconds
+    return f"node/{node.name} has failed; it is reported as unreachable after {grace:.0f} s"

@@ -1,0 +1,249 @@
+"""The node lifecycle controller: conditions and taints of nodes that have stopped reporting.
+
+Upstream checks all nodes every 5 s. Here each node has a timer that runs out when its grace period
+does, and a renewed lease costs the write of one number: a quiet cluster of 5,000 nodes costs 100
+short checks in a second.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.api.meta import Object
+from holdfast.api.node import Lease, Node
+from holdfast.api.node_names import LEASE_NAMESPACE
+from holdfast.api.pod import Pod
+from holdfast.api.resource import Resource
+from holdfast.api.scheme import LEASES, NODES, PODS
+from holdfast.api.timestamps import rfc3339, seconds_of
+from holdfast.client.client import PatchType
+from holdfast.client.informer_cache import ChangeType
+from holdfast.controllers.conditions import is_true
+from holdfast.controllers.node_heartbeats import (
+    NodeHeartbeats,
+    plan_unknown_status,
+    ready_status,
+)
+from holdfast.controllers.node_taints import (
+    Evicting,
+    evicting_taint,
+    has_evicting_taint,
+    plan_node_taints,
+)
+from holdfast.controllers.node_zones import Disruption, NodeZones, zone_key
+from holdfast.controllers.object_index import ObjectIndex
+from holdfast.controllers.planned_writes import execute_write, execute_writes
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
+from holdfast.errors import NotFound
+from holdfast.metric_types import CallbackMetric, CounterMetric
+
+_NODE, _POD, _ZONE = "node:", "pod:", "zone:"
+_RATES = "rates"
+
+
+class NodeLifecycleController(Reconciler):
+    """Watch nodes, their leases and their pods.
+
+    Keys are ``node:name``, ``pod:namespace/name``, ``zone:key`` for the next NoExecute taint of a
+    zone, and ``rates`` for the states of all zones.
+    """
+
+    name = "node-controller"
+    queue_name = "node_lifecycle_controller"
+    required_resources: tuple[Resource[Any], ...] = (NODES, PODS, LEASES)
+    workers = 8
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        settings = context.settings.nodes
+        self._heartbeats = NodeHeartbeats(settings)
+        self._zones = NodeZones(settings)
+        self._expired: set[str] = set()
+        """Nodes whose grace period is over: their timers do not run."""
+        self._pods_to_mark: set[str] = set()
+        """Nodes whose pods must be reported as not ready."""
+        self._to_clear: set[str] = set()
+        """Nodes that lose their NoExecute taint although they are not ready."""
+        self._pods_on: ObjectIndex[Pod] = ObjectIndex(lambda pod: pod.spec.node_name)
+        self._evictions = CounterMetric(
+            "node_collector_evictions_total",
+            "Nodes that got a NoExecute taint because they were not ready.",
+            ("zone",),
+        )
+        context.metrics.add(self._evictions, *self._zone_metrics())
+        self._nodes = context.informers.get(NODES)
+        self._pods = context.informers.get(PODS)
+        self._pods.add_handler(self._pods_on.on_change)
+        self._pods.add_handler(self._on_pod)
+        self._nodes.add_handler(self._on_node)
+        context.informers.get(LEASES).add_handler(self._on_lease)
+
+    def _zone_metrics(self) -> tuple[CallbackMetric, ...]:
+        zones = self._zones.zones
+
+        def health() -> dict[str, float]:
+            return {
+                key: 100 * (len(zone.ready) - zone.not_ready) / len(zone.ready)
+                for key, zone in zones.items()
+                if zone.ready
+            }
+
+        return (
+            CallbackMetric(
+                "node_collector_zone_size", "Nodes of a zone.", ("zone",),
+                lambda: {key: len(zone.ready) for key, zone in zones.items()},
+            ),
+            CallbackMetric(
+                "node_collector_unhealthy_nodes_in_zone", "Nodes of a zone that are not ready.",
+                ("zone",), lambda: {key: zone.not_ready for key, zone in zones.items()},
+            ),
+            CallbackMetric(
+                "node_collector_zone_health", "Percentage of ready nodes of a zone.", ("zone",),
+                health,
+            ),
+        )  # fmt: skip
+
+    def _on_node(self, kind: ChangeType, old: Node | None, new: Node | None) -> None:
+        if self._zones.update(old, new):
+            self.queue.add(_RATES)
+        if new is None:
+            if old is not None:
+                self._heartbeats.forget(old.name)
+                for names in (self._expired, self._pods_to_mark, self._to_clear):
+                    names.discard(old.name)
+            return
+        created = seconds_of(new.metadata.creation_timestamp)
+        age = self.clock.now() - created if created is not None else 0.0
+        if self._heartbeats.node_changed(old, new, self.clock.monotonic(), age):
+            self._expired.discard(new.name)
+        if old is None and ready_status(new) not in ("True", ""):
+            self._pods_to_mark.add(new.name)
+        self.queue.add(_NODE + new.name)
+
+    def _on_lease(self, kind: ChangeType, old: Lease | None, new: Lease | None) -> None:
+        if new is None or new.namespace != LEASE_NAMESPACE:
+            return
+        renewed = self._heartbeats.lease_changed(old, new, self.clock.monotonic())
+        if renewed and new.name in self._expired:
+            self._expired.discard(new.name)
+            self.queue.add(_NODE + new.name)
+
+    def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
+        """Queue a pod that was assigned to a node that is not ready."""
+        if new is None or (old is not None and old.spec.node_name == new.spec.node_name):
+            return
+        node = self._nodes.cache.get(new.spec.node_name)
+        if node is not None and ready_status(node) not in ("True", ""):
+            self.queue.add(_POD + new.key)
+
+    def object_for_key(self, key: str) -> Object | None:
+        """Return the node or the pod of a key."""
+        if key.startswith(_POD):
+            return self._pods.cache.get(key.removeprefix(_POD))
+        return self._nodes.cache.get(key.removeprefix(_NODE))
+
+    async def reconcile(self, key: str) -> None:
+        """Check a node, report a pod as not ready, taint the next node of a zone or set rates."""
+        if key == _RATES:
+            self._update_rates()
+        elif key.startswith(_ZONE):
+            await self._taint_next(key.removeprefix(_ZONE))
+        elif key.startswith(_POD):
+            pod = self._pods.cache.get(key.removeprefix(_POD))
+            node = self._nodes.cache.get(pod.spec.node_name) if pod is not None else None
+            if pod is not None and node is not None and ready_status(node) not in ("True", ""):
+                await self._mark_not_ready(pod)
+        elif (node := self._nodes.cache.get(key.removeprefix(_NODE))) is not None:
+            await self._check_node(node)
+
+    async def _check_node(self, node: Node) -> None:
+        left = self._heartbeats.seconds_left(node, self.clock.monotonic())
+        if left > 0:
+            self.queue.add_after(_NODE + node.name, left)
+        else:
+            self._expired.add(node.name)
+            patch = plan_unknown_status(node, self.clock.now())
+            if patch is not None:
+                try:
+                    await execute_write(self.client, patch)
+                except NotFound:
+                    return
+                if is_true(node.status.conditions, "Ready"):
+                    self._pods_to_mark.add(node.name)
+                    reason = "NodeNotReady"
+                    message = f"Node {node.name} status is now: {reason}"
+                    self.record_event(node, "Normal", reason, message)
+                return  # the event of the new status continues
+        if node.name in self._pods_to_mark and ready_status(node) != "True":
+            for pod in self._pods_on.of(node.name):
+                await self._mark_not_ready(pod)
+        self._pods_to_mark.discard(node.name)
+        await self._update_taints(node)
+
+    async def _mark_not_ready(self, pod: Pod) -> None:
+        """Report a pod as not ready; its node does not do it."""
+        if not is_true(pod.status.conditions, "Ready"):
+            return
+        ready = {
+            "type": "Ready",
+            "status": "False",
+            "lastTransitionTime": rfc3339(self.clock.now()),
+        }
+        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [ready]}}
+        try:
+            await self.client.patch(
+                PODS, pod.name, patch, pod.namespace,
+                type=PatchType.STRATEGIC, subresource="status",
+            )  # fmt: skip
+        except NotFound:
+            return
+        self.record_event(pod, "Warning", "NodeNotReady", "Node is not ready")
+
+    async def _update_taints(self, node: Node) -> None:
+        clears = node.name in self._to_clear
+        evicting = Evicting.REMOVE if clears else Evicting.KEEP
+        patch = plan_node_taints(node, self.clock.now(), evicting)
+        if patch is not None:
+            await execute_writes(self.client, (patch,))
+        self._to_clear.discard(node.name)
+        if not evicting_taint(node) or (has_evicting_taint(node) and not clears):
+            self._zones.remove_waiting(node)
+        else:
+            self._zones.add_waiting(node)
+            self._queue_zones()
+
+    def _queue_zones(self) -> None:
+        for zone, wait in self._zones.waits(self.clock.monotonic()):
+            self.queue.add_after(_ZONE + zone, wait)
+
+    def _update_rates(self) -> None:
+        change = self._zones.update_rates(self.clock.monotonic())
+        if change is Disruption.ENTERED:
+            tainted = [n.name for n in self._nodes.cache.values() if has_evicting_taint(n)]
+            self._to_clear.update(tainted)
+            for name in tainted:
+                self.queue.add(_NODE + name)
+        elif change is Disruption.LEFT:
+            self._heartbeats.restart(self.clock.monotonic())
+            for name in self._expired:
+                self.queue.add(_NODE + name)
+            self._expired.clear()
+        self._queue_zones()
+
+    async def _taint_next(self, key: str) -> None:
+        """Add a NoExecute taint to the node of a zone that has waited longest."""
+        self._update_rates()
+        zone, now = self._zones.zones.get(key), self.clock.monotonic()
+        if zone is None or not zone.waiting or zone.limiter.wait(now) != 0.0:
+            return
+        name = next(iter(zone.waiting))
+        node = self._nodes.cache.get(name)
+        patch = None
+        if node is not None and zone_key(node) == key and evicting_taint(node):
+            patch = plan_node_taints(node, self.clock.now(), Evicting.ADD)
+        if patch is not None:
+            zone.limiter.take(now)
+            await execute_writes(self.client, (patch,))
+            self._evictions.add(key)
+        zone.waiting.pop(name, None)
+        self._queue_zones()

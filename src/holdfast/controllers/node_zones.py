@@ -1,0 +1,176 @@
+"""Zones of nodes: how many are ready, and how fast nodes that are not may get NoExecute taints.
+
+Many nodes that fail at once are more likely a failure of the network or of the control plane: the
+rate of evictions drops with the share of nodes that are not ready. If no node of the cluster is
+ready, nothing is evicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+
+from holdfast.api.node import Node
+from holdfast.controllers.node_heartbeats import ready_status
+from holdfast.settings import NodeLifecycleSettings
+
+EXCLUDE_LABEL = "node.kubernetes.io/exclude-disruption"
+FEWEST_NOT_READY = 3
+"""Fewer nodes than this that are not ready are no disruption of a zone."""
+_ZONE = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+_REGION = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
+
+
+class ZoneState(StrEnum):
+    """How much of a zone has failed."""
+
+    INITIAL = "Initial"
+    NORMAL = "Normal"
+    PARTIAL_DISRUPTION = "PartialDisruption"
+    FULL_DISRUPTION = "FullDisruption"
+
+
+class Disruption(Enum):
+    """A change of the state of the whole cluster."""
+
+    NONE = 0
+    ENTERED = 1
+    LEFT = 2
+
+
+class EvictionLimiter:
+    """A token bucket of one token; a rate of 0 refuses all."""
+
+    def __init__(self, per_second: float) -> None:
+        self._rate = per_second
+        self._free_at = 0.0
+
+    def wait(self, now: float) -> float | None:
+        """Return the seconds until the next node, None if there is none."""
+        return max(0.0, self._free_at - now) if self._rate > 0 else None
+
+    def take(self, now: float) -> None:
+        """Take the token."""
+        self._free_at = now + 1 / self._rate
+
+    def set_rate(self, per_second: float, now: float) -> None:
+        """Change the rate; a wait that has begun starts again."""
+        if per_second == self._rate:
+            return
+        waiting = self.wait(now) != 0.0
+        self._rate = per_second
+        if waiting and per_second > 0:
+            self.take(now)
+
+
+@dataclass(slots=True)
+class Zone:
+    """The nodes of a zone, and those that wait for a NoExecute taint."""
+
+    limiter: EvictionLimiter
+    ready: dict[str, bool] = field(default_factory=dict)
+    """Without nodes that are excluded by their label."""
+    excluded: set[str] = field(default_factory=set)
+    waiting: dict[str, None] = field(default_factory=dict)
+    state: ZoneState = ZoneState.INITIAL
+
+    @property
+    def not_ready(self) -> int:
+        """The number of nodes that are not ready."""
+        return sum(not ready for ready in self.ready.values())
+
+
+class NodeZones:
+    """All zones of the cluster, by ``zone_key``."""
+
+    def __init__(self, settings: NodeLifecycleSettings) -> None:
+        self._settings = settings
+        self.zones: dict[str, Zone] = {}
+        self._all_failed = False
+
+    def update(self, old: Node | None, new: Node | None) -> bool:
+        """Replace a node, and return whether its readiness or its zone changed."""
+        if old is not None and new is not None and _place(old) == _place(new):
+            return False
+        if old is not None and (zone := self.zones.get(zone_key(old))) is not None:
+            zone.ready.pop(old.name, None)
+            zone.excluded.discard(old.name)
+            zone.waiting.pop(old.name, None)
+            if not zone.ready and not zone.excluded:
+                del self.zones[zone_key(old)]
+        if new is not None:
+            zone = self._zone(zone_key(new))
+            if EXCLUDE_LABEL in new.metadata.labels:
+                zone.excluded.add(new.name)
+            else:
+                zone.ready[new.name] = ready_status(new) == "True"
+        return True
+
+    def add_waiting(self, node: Node) -> None:
+        """Let a node wait for a NoExecute taint."""
+        self._zone(zone_key(node)).waiting[node.name] = None
+
+    def remove_waiting(self, node: Node) -> None:
+        """Remove a node from those that wait."""
+        if (zone := self.zones.get(zone_key(node))) is not None:
+            zone.waiting.pop(node.name, None)
+
+    def waits(self, now: float) -> Iterator[tuple[str, float]]:
+        """Return the zones with waiting nodes, and the seconds until the next may be tainted."""
+        for key, zone in self.zones.items():
+            wait = zone.limiter.wait(now)
+            if zone.waiting and wait is not None:
+                yield key, wait
+
+    def update_rates(self, now: float) -> Disruption:
+        """Compute the state of each zone and set its rate; return the change of the cluster."""
+        states = {key: self._state(zone) for key, zone in self.zones.items() if zone.ready}
+        if not states:
+            return Disruption.NONE
+        failed = all(state is ZoneState.FULL_DISRUPTION for state in states.values())
+        left, entered = self._all_failed and not failed, failed and not self._all_failed
+        self._all_failed = failed
+        for key, state in states.items():
+            zone = self.zones[key]
+            if failed:
+                zone.limiter.set_rate(0.0, now)
+            elif left or state is not zone.state:
+                zone.limiter.set_rate(self._rate(state, len(zone.ready)), now)
+            zone.state = state
+        if entered:
+            return Disruption.ENTERED
+        return Disruption.LEFT if left else Disruption.NONE
+
+    def _zone(self, key: str) -> Zone:
+        if key not in self.zones:
+            self.zones[key] = Zone(EvictionLimiter(self._settings.eviction_rate))
+        return self.zones[key]
+
+    def _state(self, zone: Zone) -> ZoneState:
+        not_ready, nodes = zone.not_ready, len(zone.ready)
+        if not_ready == nodes:
+            return ZoneState.FULL_DISRUPTION
+        unhealthy = not_ready / nodes >= self._settings.unhealthy_zone_threshold
+        if not_ready >= FEWEST_NOT_READY and unhealthy:
+            return ZoneState.PARTIAL_DISRUPTION
+        return ZoneState.NORMAL
+
+    def _rate(self, state: ZoneState, nodes: int) -> float:
+        if state is not ZoneState.PARTIAL_DISRUPTION:
+            return self._settings.eviction_rate
+        large = nodes > self._settings.large_cluster_size
+        return self._settings.secondary_eviction_rate if large else 0.0
+
+
+def zone_key(node: Node) -> str:
+    """Return region and zone of a node, as upstream writes them into the label of metrics."""
+    labels = node.metadata.labels
+    region, zone = (
+        next((labels[key] for key in keys if key in labels), "") for keys in (_REGION, _ZONE)
+    )
+    return f"{region}:\x00:{zone}" if region or zone else ""
+
+
+def _place(node: Node) -> tuple[str, bool, bool]:
+    return zone_key(node), ready_status(node) == "True", EXCLUDE_LABEL in node.metadata.labels
