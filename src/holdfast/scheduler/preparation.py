@@ -3,14 +3,21 @@
 A scheduling cycle cannot pause. The first pod with a new claim may need thousands of searches for
 devices, so these are done before, in short steps between which other tasks run. Then the cycle
 finds their results. The world may change meanwhile; what became outdated is computed again.
+
+Usually the pods behind wait, so that pods are scheduled in their order. A search may take as long
+as the filter timeout, though: after LONG_SECONDS it goes on in the background, and they do not
+wait any more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
@@ -19,33 +26,51 @@ from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import PreparePlugin
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.scheduler.queued_pods import QueuedPodInfo
 
 log = logging.getLogger(__name__)
 
 STEP_SECONDS = 0.002
 """Other tasks run after this time."""
+LONG_SECONDS = 0.5
+"""For this time pods wait for the preparation of one before them."""
 _MAX_ROUNDS = 5
 """How often outdated results are computed again; then the cycle computes the rest."""
 
 
-async def prepare_cycle(profile: Profile, pod: PodInfo, world: World, clock: Clock) -> bool:
-    """Let the plugins compute in steps what they will read; return whether other tasks ran."""
+class Prepared(NamedTuple):
+    """Whether other tasks ran meanwhile, and whether it came to its end."""
+
+    paused: bool
+    finished: bool
+
+
+async def prepare_cycle(
+    profile: Profile,
+    pod: PodInfo,
+    world: World,
+    clock: Clock,
+    stops: Callable[[], bool] = lambda: False,
+) -> Prepared:
+    """Let the plugins compute in steps what they will read, until ``stops`` returns True."""
     paused = False
     if not profile.plugins_at(PreparePlugin):
-        return paused
+        return Prepared(paused, True)
     try:
         for _ in range(_MAX_ROUNDS):
-            began, finished = clock.monotonic(), True
+            began, current = clock.monotonic(), True
             for _ in prepare_in_steps(profile, pod, world, clock.now()):
                 if clock.monotonic() - began > STEP_SECONDS:
                     await asyncio.sleep(0)
-                    began, finished, paused = clock.monotonic(), False, True
-            if finished:
+                    began, current, paused = clock.monotonic(), False, True
+                    if stops():
+                        return Prepared(paused, False)
+            if current:
                 break
     except Exception:
         # The cycle will meet the same error, and handles it.
         log.debug("preparing the scheduling cycle of %s failed", pod.key, exc_info=True)
-    return paused
+    return Prepared(paused, True)
 
 
 def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -> Iterator[None]:
@@ -54,3 +79,66 @@ def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -
     for plugin in profile.plugins_at(PreparePlugin):
         rows = partial(rows_to_filter, profile, pod, world, now, plugin.name)
         yield from plugin.prepare(pod, view, rows)
+
+
+class Preparations:
+    """Prepares the cycles of pods; long preparations go on while other pods are scheduled.
+
+    There is one in the background at a time: pods with equal claims find the results of the first.
+    A pod is in flight for the scheduling queue meanwhile. ``on_ready`` is called when ``pop``
+    returns it.
+    """
+
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile],
+        world: World,
+        clock: Clock,
+        on_ready: Callable[[], None],
+    ) -> None:
+        self._profiles = profiles
+        self._world = world
+        self._clock = clock
+        self._on_ready = on_ready
+        self._waiting: deque[QueuedPodInfo] = deque()
+        self._prepared: deque[QueuedPodInfo] = deque()
+        self._popped: QueuedPodInfo | None = None
+        self._worker: asyncio.Task[None] | None = None
+
+    def pop(self) -> QueuedPodInfo | None:
+        """Return a pod that was prepared in the background, or None."""
+        self._popped = self._prepared.popleft() if self._prepared else None
+        return self._popped
+
+    async def prepare(self, queued: QueuedPodInfo) -> Prepared:
+        """Prepare the cycle of a pod; if it is not finished then, ``pop`` returns the pod later.
+
+        A pod that was in the background is not moved there again.
+        """
+        if queued.removed:
+            return Prepared(False, True)
+        end = math.inf if queued is self._popped else self._clock.monotonic() + LONG_SECONDS
+        found = await self._prepare(queued, lambda: self._clock.monotonic() > end)
+        if not found.finished:
+            self._waiting.append(queued)
+            if self._worker is None or self._worker.done():
+                self._worker = asyncio.create_task(self._run(), name="scheduler: preparations")
+        return found
+
+    async def stop(self) -> None:
+        """Stop the preparation in the background; its pods stay without a node."""
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.wait({self._worker})
+
+    async def _run(self) -> None:
+        while self._waiting:
+            queued = self._waiting.popleft()
+            await self._prepare(queued, partial(getattr, queued, "removed"))
+            self._prepared.append(queued)
+            self._on_ready()
+
+    def _prepare(self, queued: QueuedPodInfo, stops: Callable[[], bool]) -> Awaitable[Prepared]:
+        pod_info = queued.pod_info
+        profile = self._profiles[pod_info.scheduler_name]
+        return prepare_cycle(profile, pod_info, self._world, self._clock, stops)

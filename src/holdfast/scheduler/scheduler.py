@@ -33,7 +33,7 @@ from holdfast.scheduler.metrics import DurationRecorder, Metrics, register_callb
 from holdfast.scheduler.object_metrics import PolicyMetrics, ReservationMetrics
 from holdfast.scheduler.plugin_metrics import Meter
 from holdfast.scheduler.preemption import PreemptionExecutor
-from holdfast.scheduler.preparation import prepare_cycle
+from holdfast.scheduler.preparation import Preparations
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 from holdfast.scheduler.queueing_hints import QueueingHints
 from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
@@ -116,6 +116,7 @@ class Scheduler:
             DurationRecorder(clock.monotonic, metrics.event_seconds.observe),
         )
         self._background_tasks = background_tasks = BackgroundTasks()
+        self._preparations = Preparations(self.profiles, self.world, clock, self._ready.set)
         self._resizer = Resizer(client, clock, self.world, self.recorder, background_tasks.start)
         reservations = ReservationEventHandlers(
             self._event_handlers,
@@ -210,6 +211,7 @@ class Scheduler:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self._extender_queue.stop()
+        await self._preparations.stop()
         await asyncio.gather(
             self._bindings.finish(self._clock, STOP_SECONDS),
             self._background_tasks.finish(self._clock, STOP_SECONDS),
@@ -222,10 +224,12 @@ class Scheduler:
         while True:
             await self._ready.wait()
             began = self._clock.monotonic()
-            while (queued := self.queue.pop(self._clock.monotonic())) is not None:
-                if await self._prepare(queued):
+            while (queued := self._preparations.pop() or self._pop_from_queue()) is not None:
+                prepared = await self._preparations.prepare(queued)
+                if prepared.paused:
                     began = self._clock.monotonic()
-                self.schedule_one(queued)
+                if prepared.finished:
+                    self.schedule_one(queued)
                 if self._binding_cycle.writing >= MAX_BINDINGS:
                     await self._bindings.background_tasks.wait_for_one()
                     began = self._clock.monotonic()
@@ -234,9 +238,8 @@ class Scheduler:
                     began = self._clock.monotonic()
             self._ready.clear()
 
-    async def _prepare(self, queued: QueuedPodInfo) -> bool:
-        profile = self.profiles[queued.pod_info.scheduler_name]
-        return await prepare_cycle(profile, queued.pod_info, self.world, self._clock)
+    def _pop_from_queue(self) -> QueuedPodInfo | None:
+        return self.queue.pop(self._clock.monotonic())
 
     async def _flush_queue(self) -> None:
         while True:
