@@ -6,12 +6,18 @@ from pathlib import Path
 import pytest
 
 from holdfast.api.scheme import NODES, PODS
+from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.client.client import Client
 from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
 from holdfast.engine.audit import Auditor
 from holdfast.errors import Refused
 from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
 from holdfast.testing import a_pod
+
+
+def admin_of(cluster):
+    return Client(InProcessTransport(cluster.server.server))
 
 
 def settings(directory: Path, *, port=0, nodes=1, check=False):
@@ -52,7 +58,7 @@ async def test_stored_nodes_are_kept_whatever_number_is_configured(tmp_path):
         await cluster.start()
         try:
             assert cluster.nodes == there
-            listing = await cluster.server.client("test").list(NODES)
+            listing = await admin_of(cluster).list(NODES)
             assert len(listing.items) == there
         finally:
             await cluster.stop()
@@ -66,7 +72,7 @@ async def test_the_failure_names_the_part_and_its_error(cluster, monkeypatch):
     noticing = asyncio.create_task(cluster.failure())
     await asyncio.sleep(0)
     assert not noticing.done()
-    await cluster.server.client("test").create(PODS, a_pod("p"), "default")
+    await admin_of(cluster).create(PODS, a_pod("p"), "default")
     assert await noticing == (
         "the scheduler has died: AssertionError: I1: 9 of cpu are requested on n, allocatable 8"
     )
@@ -94,14 +100,14 @@ async def test_a_failed_start_leaves_nothing_running(cluster, tmp_path):
 async def test_acknowledged_objects_survive_a_restart(tmp_path):
     cluster = Cluster(settings(tmp_path), SystemClock())
     await cluster.start()
-    client = cluster.server.client("test")
+    client = admin_of(cluster)
     for i in range(100):
         await client.create(PODS, a_pod(f"p{i}", cpu="1m"), "default")
     await cluster.stop()  # while pods are being scheduled and bound
     again = Cluster(settings(tmp_path), SystemClock())
     await again.start()
     try:
-        client = again.server.client("test")
+        client = admin_of(again)
         found = (await client.list(PODS)).items
         while not all(pod.spec.node_name for pod in found):
             await asyncio.sleep(0.02)

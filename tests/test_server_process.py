@@ -111,9 +111,13 @@ print("ready", f"https://127.0.0.1:{listener.getsockname()[1]}", flush=True)
 @pytest.fixture
 def credentials(tmp_path):
     """Create the credentials of an earlier server."""
-    from holdfast.apiserver.access.credentials import ensure_credentials
+    from holdfast.apiserver.access.credentials import (
+        ensure_component_certificates,
+        ensure_credentials,
+    )
 
-    ensure_credentials(tmp_path / wiring.PKI, SystemClock().now())
+    now = SystemClock().now()
+    ensure_component_certificates(ensure_credentials(tmp_path / wiring.PKI, now), now)
 
 
 async def test_a_child_that_dies_while_the_components_start(child, tmp_path, credentials):

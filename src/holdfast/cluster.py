@@ -68,10 +68,22 @@ class EmbeddedServer:
 
     @classmethod
     async def start(
-        cls, data_dir: Path, kubeconfig: Path, settings: ServerSettings, clock: Clock
+        cls,
+        data_dir: Path,
+        kubeconfig: Path,
+        settings: ServerSettings,
+        clock: Clock,
+        *,
+        components_connect: bool = False,
     ) -> EmbeddedServer:
-        """Open the store, create certificates on first start, listen, write the kubeconfig."""
-        from holdfast.apiserver.access.credentials import ensure_credentials
+        """Open the store, create certificates on first start, listen, write the kubeconfig.
+
+        ``components_connect``: the components are in another process and need certificates.
+        """
+        from holdfast.apiserver.access.credentials import (
+            ensure_component_certificates,
+            ensure_credentials,
+        )
         from holdfast.apiserver.server import ApiServer
         from holdfast.store.store import Store
 
@@ -79,6 +91,8 @@ class EmbeddedServer:
         https_server: HttpsServer | None = None
         try:
             credentials = ensure_credentials(data_dir / PKI, clock.now(), (settings.host,))
+            if components_connect:
+                ensure_component_certificates(credentials, clock.now())
             server = ApiServer.create(store, clock, feature_gates=settings.feature_gates)
             await server.start()
             https_server = await _listen(server, settings, credentials)
@@ -93,11 +107,11 @@ class EmbeddedServer:
         return cls(server, store, https_server, credentials, url, compaction)
 
     def client(self, user: str) -> Client:
-        """Return an in-process client with the rights of a component."""
+        """Return an in-process client with the rights of a component or of a node."""
         from holdfast.apiserver.inprocess import InProcessTransport
-        from holdfast.apiserver.user import MASTERS, component_user
+        from holdfast.apiserver.user import own_user
 
-        return Client(InProcessTransport(self.server, component_user(user, MASTERS)), user)
+        return Client(InProcessTransport(self.server, own_user(user)), user)
 
     async def stop(self) -> None:
         """Stop listening, finish running requests, close the store."""
@@ -135,7 +149,7 @@ class Components:
         )  # fmt: skip
         self.scheduler.metrics.registry.register(self.controllers.metrics)
         self.simulated_nodes = SimulatedNodes(
-            client_for("system:nodes"),
+            client_for("system:holdfast:simulated-nodes"),
             clock,
             claims=scheduler.feature_gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION),
         )
@@ -284,6 +298,8 @@ class Cluster:
         return work.result()
 
     async def _start_server(self) -> ClientFor:
+        from holdfast.apiserver.user import certificate_name
+
         settings = self._settings
         if settings.single_process:
             self.server = await EmbeddedServer.start(
@@ -295,11 +311,12 @@ class Cluster:
         await self._child.wait_until_ready()
         self.url = self._child.url
         pki = settings.data_dir / PKI
-        endpoint = Endpoint(
-            self.url, ca=pki / "ca.crt", cert=pki / "admin.crt", key=pki / "admin.key"
-        )
 
         def client_for(user: str) -> Client:
+            name = certificate_name(user)
+            endpoint = Endpoint(
+                self.url, ca=pki / "ca.crt", cert=pki / f"{name}.crt", key=pki / f"{name}.key"
+            )
             client = Client(HttpTransport(endpoint), user)
             self._clients.append(client)
             return client

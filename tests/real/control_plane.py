@@ -63,6 +63,7 @@ class ControlPlane:
     """Disabled admission plugins; no controller manager creates the default service account."""
     audit: bool = False
     """Whether the requests of service accounts are logged, for ``requests_of``."""
+    authorization_mode: str = "RBAC"
     flags: tuple[str, ...] = ()
     """More flags of the API server."""
     processes: list[subprocess.Popen] = field(default_factory=list)
@@ -112,7 +113,8 @@ class ControlPlane:
             "--bind-address", "127.0.0.1", "--secure-port", port,
             "--advertise-address", "127.0.0.1",
             "--cert-dir", self.directory / "pki", "--token-auth-file", tokens,
-            "--authorization-mode", "RBAC", "--service-cluster-ip-range", "10.0.0.0/24",
+            "--authorization-mode", self.authorization_mode,
+            "--service-cluster-ip-range", "10.0.0.0/24",
             "--service-account-issuer", "https://kubernetes.default.svc",
             "--service-account-signing-key-file", key, "--service-account-key-file", key,
             "--disable-admission-plugins", ",".join(self.disabled),

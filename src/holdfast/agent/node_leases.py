@@ -7,7 +7,7 @@ import logging
 import math
 from contextlib import suppress
 
-from holdfast.agent.nodes import lease_renewal, new_lease
+from holdfast.agent.nodes import as_node, lease_renewal, new_lease
 from holdfast.api.node import Node
 from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.api.scheme import LEASES
@@ -73,10 +73,11 @@ class NodeLeases:
 
     async def _renew(self, node: Node) -> None:
         now = self._clock.now()
+        client = as_node(self._client, node.name)
         try:
-            await self._client.patch(LEASES, node.name, lease_renewal(now), LEASE_NAMESPACE)
+            await client.patch(LEASES, node.name, lease_renewal(now), LEASE_NAMESPACE)
             return
         except NotFound:
             pass
         with suppress(AlreadyExists):  # created by another agent meanwhile
-            await self._client.create(LEASES, new_lease(node, now), LEASE_NAMESPACE)
+            await client.create(LEASES, new_lease(node, now), LEASE_NAMESPACE)

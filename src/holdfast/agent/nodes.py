@@ -11,6 +11,7 @@ from holdfast.api.node import Lease, Node
 from holdfast.api.node_names import AGENT_LABEL, LEASE_NAMESPACE, SIMULATED
 from holdfast.api.pod import ResourceAmounts
 from holdfast.api.timestamps import parse_rfc3339, rfc3339, rfc3339_micro
+from holdfast.client.client import Client
 
 LEASE_SECONDS = 40
 _CONDITIONS = (
@@ -41,6 +42,11 @@ class NodeShape:
             "cpu": self.cpu, "memory": self.memory, "pods": str(self.pods),
             "ephemeral-storage": self.ephemeral_storage, **self.extra,
         }  # fmt: skip
+
+
+def as_node(client: Client, node: str) -> Client:
+    """Return a client that acts as a node: it may write what belongs to the node, nothing else."""
+    return client.impersonating(f"system:node:{node}")
 
 
 def node_name(ordinal: int) -> str:

@@ -12,6 +12,7 @@ from holdfast.agent.claims import unready_reason
 from holdfast.agent.node_leases import NodeLeases
 from holdfast.agent.nodes import (
     NodeShape,
+    as_node,
     foreign_lease_seconds,
     new_node,
     node_name,
@@ -48,8 +49,10 @@ class SimulatedNodes:
 
     ``register`` creates Node objects. Every Node whose lease no other agent renews is adopted, so
     that a Node created by a user or a test becomes ready. The keys of the queue are ``node:`` or
-    ``pod:`` and the object's key. Without ``claims`` pods do not wait for their resource claims.
-    A node with the annotation ``holdfast.dev/failed`` is left alone until that is removed.
+    ``pod:`` and the object's key. It reads as the user of its client, with one watch for all nodes,
+    and writes as the node whose object it is. Without ``claims`` pods do not wait for their
+    resource claims. A node with the annotation ``holdfast.dev/failed`` is left alone until that is
+    removed.
     """
 
     def __init__(self, client: Client, clock: Clock, *, claims: bool = True) -> None:
@@ -109,10 +112,10 @@ class SimulatedNodes:
             await asyncio.gather(*(self._register(ordinal, shape) for ordinal in batch))
 
     async def _register(self, ordinal: int, shape: NodeShape) -> None:
-        address = self._node_ips.allocate(node_name(ordinal))
-        body = new_node(ordinal, shape, address, self._clock.now())
+        name = node_name(ordinal)
+        body = new_node(ordinal, shape, self._node_ips.allocate(name), self._clock.now())
         with suppress(AlreadyExists):
-            await self._client.create(AGENT_NODES, body)
+            await as_node(self._client, name).create(AGENT_NODES, body)
 
     def _node_changed(self, kind: ChangeType, old: AgentNode | None, new: AgentNode | None) -> None:
         either = new or old
@@ -166,7 +169,7 @@ class SimulatedNodes:
         patch = plan_node_status(node, address, self._clock.now())
         if patch is not None:
             try:
-                await self._client.patch(
+                await as_node(self._client, name).patch(
                     AGENT_NODES, name, patch, type=PatchType.STRATEGIC, subresource="status"
                 )
             except NotFound:
@@ -174,7 +177,7 @@ class SimulatedNodes:
 
     async def _seconds_until_free(self, name: str) -> float:
         try:
-            lease = await self._client.get(LEASES, name, LEASE_NAMESPACE)
+            lease = await as_node(self._client, name).get(LEASES, name, LEASE_NAMESPACE)
         except NotFound:
             return 0.0
         return foreign_lease_seconds(lease, self._clock.now())
@@ -220,8 +223,9 @@ class SimulatedNodes:
         return problem
 
     async def _execute(self, pod: AgentPod, step: PodStep) -> None:
+        client = as_node(self._client, pod.spec.node_name)
         if step.status is not None:
-            await self._client.patch(
+            await client.patch(
                 AGENT_PODS, pod.name, step.status, pod.namespace,
                 type=PatchType.STRATEGIC, subresource="status",
             )  # fmt: skip
@@ -231,9 +235,7 @@ class SimulatedNodes:
                 _reference(pod), "Warning", "FailedPrepareDynamicResources", message
             )
         if step.remove:
-            await self._client.delete(
-                AGENT_PODS, pod.name, pod.namespace, grace_seconds=0, uid=pod.uid
-            )
+            await client.delete(AGENT_PODS, pod.name, pod.namespace, grace_seconds=0, uid=pod.uid)
 
 
 def _reference(pod: AgentPod) -> ObjectReference:

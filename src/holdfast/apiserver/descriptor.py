@@ -63,12 +63,14 @@ class AdmissionPlugin:
     """An admission plugin: ``mutate`` runs before validation, ``validate`` after it.
 
     Both are called with the operation, the new object and the stored one (None on create), also
-    for writes of subresources (see ``operation.request_info``). A plugin raises an exception to
-    reject the object and appends to ``operation.warnings`` to warn the client.
+    for writes of subresources (see ``operation.request_info``). ``delete`` is called with the
+    operation and the stored object before it is deleted or evicted. A plugin raises an exception
+    to reject the request and appends to ``operation.warnings`` to warn the client.
     """
 
     mutate: AdmissionFunction | None = None
     validate: AdmissionFunction | None = None
+    delete: Callable[[Operation, JsonObject], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,14 @@ import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from holdfast.apiserver.access.authorization import impersonate, with_selected_name
+from holdfast.apiserver.access.authorization import with_selectors
+from holdfast.apiserver.access.impersonation import impersonate
 from holdfast.apiserver.bootstrap_objects import create_bootstrap_objects
 from holdfast.apiserver.crd_registration import CrdRegistration
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.event_expiry import EventExpiry
 from holdfast.apiserver.kinds import BUILT_IN
+from holdfast.apiserver.kinds.admission.node_restriction import NODE_RESTRICTION
 from holdfast.apiserver.kinds.admission.resource_quota import QUOTA_ADMISSION
 from holdfast.apiserver.metrics import RequestMetrics
 from holdfast.apiserver.non_resource_paths import NonResourcePaths
@@ -96,7 +98,7 @@ class ApiServer:
         """
         gates = feature_gates or FeatureGates()
         served = [k for k in kinds if k.feature is None or gates.enabled(k.feature)]
-        registry = Registry.of(served, (QUOTA_ADMISSION,))
+        registry = Registry.of(served, (NODE_RESTRICTION, QUOTA_ADMISSION))
         return cls(ServerContext(store, clock, registry, rng or random.Random(), gates))
 
     async def start(self) -> None:
@@ -148,8 +150,9 @@ class ApiServer:
         """Raise Forbidden or Unauthorized; return the user, or the impersonated user."""
         if not self._running:
             raise Unavailable("the server is not ready to serve requests")
-        user = impersonate(self.context.authorizer, user, request)
-        self.context.authorizer.check(user, with_selected_name(request_info, request))
+        request_info = with_selectors(request_info, request)
+        user = impersonate(self.context.authorizer, user, request, request_info)
+        self.context.authorizer.check(user, request_info)
         return user
 
     async def _respond(

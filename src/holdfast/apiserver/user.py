@@ -9,8 +9,10 @@ MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
 SERVICE_ACCOUNT = "system:serviceaccount:"
 UNAUTHENTICATED = "system:unauthenticated"
-_SYSTEM_GROUPS = frozenset({MASTERS, "system:nodes"})
-_SYSTEM_USERS = frozenset({"system:kube-scheduler", "system:kube-controller-manager"})
+NODES = "system:nodes"
+NODE_USER = "system:node:"
+"""The start of the name of a node's user; the name of the node follows."""
+_SYSTEM_GROUPS = frozenset({MASTERS, NODES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,25 @@ class User:
         return MASTERS in self.groups
 
     @property
+    def is_control_plane(self) -> bool:
+        """Whether this is an admin or a component of the embedded cluster."""
+        return self.name in COMPONENTS or self.is_master
+
+    @property
     def is_system(self) -> bool:
         """Whether this is an admin, a node or a component that the cluster depends on."""
-        return self.name in _SYSTEM_USERS or not _SYSTEM_GROUPS.isdisjoint(self.groups)
+        return self.name in COMPONENTS or not _SYSTEM_GROUPS.isdisjoint(self.groups)
+
+    @property
+    def node_name(self) -> str | None:
+        """The node whose user this is; None for the user of no node.
+
+        >>> User("system:node:n1", ("system:nodes",)).node_name
+        'n1'
+        """
+        if NODES not in self.groups or not self.name.startswith(NODE_USER):
+            return None
+        return self.name[len(NODE_USER) :]
 
     @property
     def is_component(self) -> bool:
@@ -54,3 +72,32 @@ def component_user(name: str, *groups: str) -> User:
     ('system:authenticated',)
     """
     return User(name, (*groups, AUTHENTICATED))
+
+
+SCHEDULER = component_user("system:kube-scheduler")
+CONTROLLER_MANAGER = component_user("system:kube-controller-manager")
+SIMULATED_NODES = component_user(
+    "system:holdfast:simulated-nodes", "system:holdfast:simulated-nodes"
+)
+"""The fleet of simulated nodes: it reads for all of them and writes as the node that it names."""
+COMPONENTS = {user.name: user for user in (SCHEDULER, CONTROLLER_MANAGER, SIMULATED_NODES)}
+"""The users of the components of the embedded cluster, by name."""
+
+
+def node_user(node: str) -> User:
+    """Return the user of a node."""
+    return component_user(NODE_USER + node, NODES)
+
+
+def own_user(name: str) -> User:
+    """Return the user of a component or of a node, given its name."""
+    return node_user(name[len(NODE_USER) :]) if name.startswith(NODE_USER) else COMPONENTS[name]
+
+
+def certificate_name(user: str) -> str:
+    """Return the name of the files with the certificate of a component.
+
+    >>> certificate_name("system:kube-scheduler")
+    'kube-scheduler'
+    """
+    return user.rpartition(":")[2]

@@ -40,7 +40,9 @@ async def _serve(
 ) -> None:
     stop = signals.stop_event(with_parent=announce)
     try:
-        server = await EmbeddedServer.start(directory, kubeconfig, settings, SystemClock())
+        server = await EmbeddedServer.start(
+            directory, kubeconfig, settings, SystemClock(), components_connect=True
+        )
     except Exception as error:
         if announce:
             _announce_failure(error)

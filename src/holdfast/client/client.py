@@ -41,9 +41,18 @@ class PatchType(Enum):
 class Client:
     """Send requests to one API server through a transport."""
 
-    def __init__(self, transport: Transport, user_agent: str = "holdfast") -> None:
+    def __init__(
+        self, transport: Transport, user_agent: str = "holdfast", *, impersonate: str = ""
+    ) -> None:
         self.transport = transport
+        self._user_agent = user_agent
         self._headers = {"accept": "application/json", "user-agent": user_agent}
+        if impersonate:
+            self._headers["impersonate-user"] = impersonate
+
+    def impersonating(self, user: str) -> Client:
+        """Return a client that acts as another user, on the same connections."""
+        return Client(self.transport, self._user_agent, impersonate=user)
 
     async def get(self, res: Resource[T], name: str, namespace: str = "") -> T:
         """Return one object; raises NotFound."""
@@ -183,10 +192,6 @@ class Client:
         if propagation:
             options["propagationPolicy"] = propagation
         await self._call("DELETE", res.path(namespace, name), body=msgspec.json.encode(options))
-
-    async def delete_collection(self, res: Resource[Any], *, field_selector: str) -> None:
-        """Delete all objects of a resource, in all namespaces, that the selector selects."""
-        await self._call("DELETE", res.path("", ""), _query(fieldSelector=field_selector))
 
     async def raw(
         self, path: str, query: Mapping[str, str] | None = None, *, accept: str = ""

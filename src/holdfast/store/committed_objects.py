@@ -12,7 +12,13 @@ from holdfast.store.database import Database, LogRow
 from holdfast.store.objects import IndexEntry, IndexFunc, ObjectKey, StoredObject, StoreEvent
 
 INDEXED_FIELDS = frozenset(
-    {"spec.nodeName", "involvedObject.kind", "involvedObject.name", "involvedObject.uid"}
+    {
+        "spec.nodeName",
+        "spec.claimRef",
+        "involvedObject.kind",
+        "involvedObject.name",
+        "involvedObject.uid",
+    }
 )
 
 IndexPair = tuple[str, str, str]

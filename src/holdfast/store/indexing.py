@@ -33,6 +33,19 @@ class _Pod(_Object):
     spec: _PodSpec | None = None
 
 
+class _ClaimReference(msgspec.Struct, gc=False):
+    namespace: str = ""
+    name: str = ""
+
+
+class _VolumeSpec(msgspec.Struct, rename="camel", gc=False):
+    claim_ref: _ClaimReference | None = None
+
+
+class _Volume(_Object):
+    spec: _VolumeSpec | None = None
+
+
 class _Reference(msgspec.Struct, gc=False):
     kind: str = ""
     name: str = ""
@@ -45,6 +58,7 @@ class _KubernetesEvent(_Object, rename="camel"):
 
 _OBJECT = msgspec.json.Decoder(_Object)
 _POD = msgspec.json.Decoder(_Pod)
+_VOLUME = msgspec.json.Decoder(_Volume)
 _EVENT = msgspec.json.Decoder(_KubernetesEvent)
 
 
@@ -70,6 +84,10 @@ def _index(key: ObjectKey, value: bytes) -> IndexEntry:
         decoded = pod = _POD.decode(value)
         if pod.spec and pod.spec.node_name:
             fields = {"spec.nodeName": pod.spec.node_name}
+    elif key[:2] == ("", "persistentvolumes"):
+        decoded = volume = _VOLUME.decode(value)
+        if volume.spec and (claim := volume.spec.claim_ref):
+            fields = {"spec.claimRef": f"{claim.namespace}/{claim.name}"}
     elif key[:2] == ("", "events"):
         decoded = event = _EVENT.decode(value)
         reference = event.involved_object or _Reference()

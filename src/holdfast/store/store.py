@@ -84,6 +84,7 @@ class Store:
         self._compaction: asyncio.Task[None] | None = None
         self._uncompacted = self._uncompacted_bytes = 0
         self._watch_caches: dict[tuple[str, str], WatchCache] = {}
+        self._last_changes: dict[tuple[str, str], int] = {}
         self._load(database, directory.revision_file)
         self._writer = WriterThread(database, self._loop, self._committed, self._failed)
 
@@ -173,6 +174,10 @@ class Store:
     def revision(self) -> int:
         """Return the newest committed revision, which is the resourceVersion of a list made now."""
         return self._revision
+
+    def last_change(self, group: str, plural: str) -> int:
+        """Return the newest committed revision of a resource's objects since the store opened."""
+        return self._last_changes.get((group, plural), 0)
 
     @property
     def resources(self) -> ResourceKeys:
@@ -328,6 +333,7 @@ class Store:
             events_by_resource.setdefault((event.key.group, event.key.plural), []).append(event)
             self._revision = event.revision
         for (group, plural), changes in events_by_resource.items():
+            self._last_changes[group, plural] = changes[-1].revision
             self._watch_cache(group, plural).extend(changes)
         self._uncompacted += len(events)
         self._uncompacted_bytes += sum(len(event.object.value) for event in events)

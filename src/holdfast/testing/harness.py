@@ -25,6 +25,7 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import EVENTS, PODS, RESERVATIONS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
+from holdfast.apiserver.user import own_user
 from holdfast.client import handler_dispatcher
 from holdfast.client.client import Client
 from holdfast.client.transport import Transport
@@ -214,9 +215,9 @@ class Harness:
         finally:
             task.cancel()
 
-    def server_transport(self, _user: str) -> Transport:
+    def server_transport(self, user: str) -> Transport:
         """Return a component's transport to the server, before faults are added."""
-        return InProcessTransport(self.server)
+        return InProcessTransport(self.server, own_user(user))
 
     async def _start_server(self) -> None:
         self.store = Store.open(self._directory, self.clock)

@@ -1,4 +1,4 @@
-"""Authorize requests by the stored RBAC roles."""
+"""Authorize requests: those of nodes by what belongs to the node, and all by RBAC roles."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.api import fields
+from holdfast.apiserver.access.node_authorizer import NodeAuthorizer
 from holdfast.apiserver.access.rbac import GROUP, RoleIndex, forbidden_message
 from holdfast.apiserver.schema.stored_objects import decode
-from holdfast.apiserver.user import AUTHENTICATED, User
+from holdfast.apiserver.user import User
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.transport import Request
-from holdfast.errors import BadRequest, Details, Forbidden, Unauthorized
+from holdfast.errors import Details, Forbidden, Unauthorized
 from holdfast.store import Store
 
 PUBLIC_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
-_ACCOUNTS = "system:serviceaccounts"
+_WITH_SELECTOR = frozenset({"list", "watch", "deletecollection"})
 _ROLE_RESOURCES = ("clusterroles", "roles")
 _BINDING_RESOURCES = ("clusterrolebindings", "rolebindings")
 
@@ -27,7 +28,8 @@ class Authorizer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._roles = RoleIndex()
-        self._revisions: tuple[int, ...] = ()
+        self._last_changes: tuple[int, ...] | None = None
+        self._nodes = NodeAuthorizer(store)
 
     def check(self, user: User, request_info: RequestInfo) -> None:
         """Raise Forbidden, or Unauthorized for an anonymous user, if the request is not allowed."""
@@ -35,25 +37,36 @@ class Authorizer:
             return
         if user.is_anonymous:
             raise Unauthorized("Unauthorized")
-        if not self.allows(user, request_info):
+        reason = self.refusal(user, request_info)
+        if reason is not None:
             details = Details(
                 name=request_info.name, group=request_info.group, kind=request_info.plural
             )
-            raise Forbidden(forbidden_message(user, request_info), details)
+            raise Forbidden(forbidden_message(user, request_info, reason), details)
 
     def allows(self, user: User, request_info: RequestInfo) -> bool:
         """Return whether a user may make a request."""
-        return user.is_master or self.roles().allows(user, request_info)
+        return self.refusal(user, request_info) is None
+
+    def refusal(self, user: User, request_info: RequestInfo) -> str | None:
+        """Return None if a user may make a request, else the reason, which may be empty."""
+        if user.is_master:
+            return None
+        reason: str | None = ""
+        if (node := user.node_name) is not None:
+            reason = self._nodes.refusal(node, request_info)
+        if reason is None or self.roles().allows(user, request_info):
+            return None
+        return reason
 
     def roles(self) -> RoleIndex:
         """Return the index of the committed roles, rebuilt only if a role or binding changed."""
-        revisions = tuple(
-            stored.revision
+        last_changes = tuple(
+            self._store.last_change(GROUP, plural)
             for plural in (*_ROLE_RESOURCES, *_BINDING_RESOURCES)
-            for stored in self._store.list(GROUP, plural)
         )
-        if revisions != self._revisions:
-            self._revisions = revisions
+        if last_changes != self._last_changes:
+            self._last_changes = last_changes
             self._roles = RoleIndex.build(
                 self._read(*_ROLE_RESOURCES), self._read(*_BINDING_RESOURCES)
             )
@@ -75,47 +88,14 @@ def is_public(request_info: RequestInfo) -> bool:
     )
 
 
-def with_selected_name(request_info: RequestInfo, request: Request) -> RequestInfo:
-    """Set the name of a list or watch that selects one name, for rules with resourceNames."""
-    text = request.query.get("fieldSelector", "")
-    if (
-        request_info.verb not in ("list", "watch")
-        or request_info.name
-        or "metadata.name" not in text
-    ):
+def with_selectors(request_info: RequestInfo, request: Request) -> RequestInfo:
+    """Set the field selector of a list, watch or deletecollection, and the name that it selects.
+
+    Rules with resourceNames apply to a list or watch of one name.
+    """
+    if request_info.verb not in _WITH_SELECTOR or "fieldSelector" not in request.query:
         return request_info
-    name = fields.parse(text).exact("metadata.name")
-    return replace(request_info, name=name) if name else request_info
-
-
-def impersonate(authorizer: Authorizer, user: User, request: Request) -> User:
-    """Return the impersonated user; raise Forbidden unless ``impersonate`` is allowed."""
-    headers = [key for key in request.headers if key.startswith("impersonate-")]
-    if not headers:
-        return user
-    name = request.headers.get("impersonate-user")
-    if not name or set(headers) - {"impersonate-user", "impersonate-group"}:
-        listed = ", ".join(sorted(headers))
-        raise BadRequest(f"impersonation needs Impersonate-User, with groups at most, not {listed}")
-    groups = tuple(g for g in request.headers.get("impersonate-group", "").split(",") if g)
-    for target in (_target(name), *(RequestInfo("", "", plural="groups", name=g) for g in groups)):
-        authorizer.check(user, replace(target, verb="impersonate"))
-    return User(name, tuple(dict.fromkeys((*(groups or _default_groups(name)), AUTHENTICATED))))
-
-
-def _target(name: str) -> RequestInfo:
-    """Return the request to authorize: a service account is not of resource ``users``."""
-    if account := _service_account(name):
-        return RequestInfo("", "", namespace=account[0], plural="serviceaccounts", name=account[1])
-    return RequestInfo("", "", plural="users", name=name)
-
-
-def _default_groups(name: str) -> tuple[str, ...]:
-    account = _service_account(name)
-    return (_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}") if account else ()
-
-
-def _service_account(name: str) -> tuple[str, str] | None:
-    parts = name.split(":")
-    is_account = len(parts) == 4 and parts[:2] == ["system", "serviceaccount"]
-    return (parts[2], parts[3]) if is_account else None
+    text, name = request.query["fieldSelector"], request_info.name
+    if request_info.verb != "deletecollection" and not name and "metadata.name" in text:
+        name = fields.parse(text).exact("metadata.name") or ""
+    return replace(request_info, name=name, field_selector=text)

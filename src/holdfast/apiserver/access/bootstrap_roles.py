@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.api.decode import JsonObject
+from holdfast.apiserver.user import CONTROLLER_MANAGER, SCHEDULER, SIMULATED_NODES
 
 _READ = ["get", "list", "watch"]
 _WRITE = ["create", "delete", "deletecollection", "patch", "update"]
@@ -92,6 +93,75 @@ def _scheduler() -> list[JsonObject]:
     ]
 
 
+def _controllers() -> list[JsonObject]:
+    """Return the rights of all controllers.
+
+    The garbage collector and the namespace controller delete objects of any resource, and the
+    quota controller counts them.
+    """
+    return [
+        _rule("*", ["*"], [*_READ, "delete", "deletecollection", "patch"]),
+        _rule("", ["events", "pods"], ["create"]),
+        _rule("", ["namespaces/finalize"], ["update"]),
+        _rule("apps", ["replicasets"], ["create"]),
+        _rule("resource.k8s.io", ["resourceclaims"], ["create"]),
+    ]
+
+
+def _node_rules() -> list[JsonObject]:
+    """Return the rights of nodes; where objects differ, ``NodeAuthorizer`` decides instead."""
+    changes = ["update", "patch"]
+    return [
+        _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
+        _rule(
+            "authorization.k8s.io",
+            ["localsubjectaccessreviews", "subjectaccessreviews"],
+            ["create"],
+        ),
+        _rule("", ["services"], _READ),
+        _rule("", ["nodes"], ["create", *_READ, *changes]),
+        _rule("", ["nodes/status"], changes),
+        _rule("", ["events"], ["create", *changes]),
+        _rule("events.k8s.io", ["events"], ["create", *changes]),
+        _rule("", ["pods"], ["create", "delete", *_READ]),
+        _rule("", ["pods/status"], changes),
+        _rule("", ["pods/eviction"], ["create"]),
+        _rule("", ["configmaps", "secrets"], _READ),
+        _rule("", ["persistentvolumeclaims", "persistentvolumes"], ["get"]),
+        _rule("", ["persistentvolumeclaims/status"], ["get", *changes]),
+        _rule("", ["endpoints", "serviceaccounts"], ["get"]),
+        _rule("", ["serviceaccounts/token"], ["create"]),
+        _rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", *_READ]),
+        _rule("coordination.k8s.io", ["leases"], ["get", "create", *changes, "delete"]),
+        _rule("storage.k8s.io", ["volumeattachments"], ["get"]),
+        _rule("storage.k8s.io", ["csidrivers"], _READ),
+        _rule("storage.k8s.io", ["csinodes"], ["get", "create", *changes, "delete"]),
+        _rule("node.k8s.io", ["runtimeclasses"], _READ),
+        _rule("resource.k8s.io", ["resourceclaims"], ["get"]),
+        _rule("resource.k8s.io", ["resourceslices"], ["deletecollection"]),
+    ]
+
+
+def _simulated_nodes() -> list[JsonObject]:
+    """Return the rights of the fleet: it reads for all nodes, and writes as one of them.
+
+    These are the verbs of constrained impersonation: a node that the fleet impersonates still has
+    only its own rights.
+    """
+    writes = [
+        f"impersonate-on:arbitrary-node:{verb}"
+        for verb in ("get", "create", "update", "patch", "delete")
+    ]
+    return [
+        _rule("", ["nodes", "pods"], ["list", "watch"]),
+        _rule("resource.k8s.io", ["resourceclaims"], ["list", "watch"]),
+        _rule("", ["events"], ["create", "patch"]),
+        _rule("authentication.k8s.io", ["nodes"], ["impersonate:arbitrary-node"]),
+        _rule("", ["nodes", "nodes/status", "pods", "pods/status"], writes),
+        _rule("coordination.k8s.io", ["leases"], writes),
+    ]
+
+
 def _self_reviews() -> list[JsonObject]:
     access = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]
     return [
@@ -111,18 +181,26 @@ _EVERYTHING: list[JsonObject] = [
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 ]
 
+NODE_RULES = _node_rules()
 ROLES = (
     _role("cluster-admin", _EVERYTHING),
     _role("admin", _admin()),
     _role("edit", _edit()),
     _role("view", _view()),
     _role("system:kube-scheduler", _scheduler()),
+    _role("system:kube-controller-manager", _controllers()),
+    _role("system:node", NODE_RULES),
+    _role(SIMULATED_NODES.name, _simulated_nodes()),
     _role("system:basic-user", _self_reviews()),
     _role("system:discovery", [_paths(*_DISCOVERY)]),
 )
 BINDINGS = (
     _binding("cluster-admin", "cluster-admin", "Group", "system:masters"),
-    _binding("system:kube-scheduler", "system:kube-scheduler", "User", "system:kube-scheduler"),
+    _binding(SCHEDULER.name, "system:kube-scheduler", "User", SCHEDULER.name),
+    _binding(
+        CONTROLLER_MANAGER.name, "system:kube-controller-manager", "User", CONTROLLER_MANAGER.name
+    ),
+    _binding(SIMULATED_NODES.name, SIMULATED_NODES.name, "Group", SIMULATED_NODES.groups[0]),
     _binding("system:basic-user", "system:basic-user", "Group", "system:authenticated"),
     _binding("system:discovery", "system:discovery", "Group", "system:authenticated"),
 )

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from holdfast.api import names
 from holdfast.apiserver.access.certificates import (
     KeyPair,
     covers,
@@ -22,7 +23,15 @@ from holdfast.apiserver.access.certificates import (
     make_client_certificate,
     make_server_certificate,
 )
-from holdfast.apiserver.user import ADMIN, AUTHENTICATED, MASTERS, User
+from holdfast.apiserver.user import (
+    ADMIN,
+    AUTHENTICATED,
+    COMPONENTS,
+    MASTERS,
+    User,
+    certificate_name,
+    node_user,
+)
 from holdfast.errors import BadConfiguration
 from holdfast.private_files import PRIVATE_DIRECTORY, read_own, write_private
 
@@ -73,11 +82,69 @@ def _ensure_credentials(directory: Path, now: float, hosts: Sequence[str]) -> Cr
     server = _load(directory, "server")
     if server is None or not covers(server.certificate, wanted, now):
         server = _save(directory, "server", make_server_certificate(authority, wanted, now))
-    admin = _load(directory, "admin")
-    if admin is None or not covers(admin.certificate, (), now):
-        pair = make_client_certificate(authority, ADMIN.name, (MASTERS,), now)
-        admin = _save(directory, "admin", pair)
+    admin = _ensure_client(directory, "admin", authority, ADMIN, now)
     return Credentials(directory, authority, server, admin, wanted, _load_tokens(directory))
+
+
+def _ensure_client(
+    directory: Path, name: str, authority: KeyPair, user: User, now: float
+) -> KeyPair:
+    pair = _load(directory, name)
+    if pair is None or not covers(pair.certificate, (), now):
+        pair = _save(directory, name, _client_certificate(authority, user, now))
+    return pair
+
+
+def _client_certificate(authority: KeyPair, user: User, now: float) -> KeyPair:
+    groups = [group for group in user.groups if group != AUTHENTICATED]
+    return make_client_certificate(authority, user.name, groups, now)
+
+
+def ensure_component_certificates(credentials: Credentials, now: float) -> None:
+    """Create the missing or expired certificates of the components that connect by HTTPS."""
+    with _convert_errors(credentials.directory):
+        for user in COMPONENTS.values():
+            name = certificate_name(user.name)
+            _ensure_client(credentials.directory, name, credentials.authority, user, now)
+
+
+def write_node_kubeconfig(pki: Path, node: str, path: Path, url: str, now: float) -> None:
+    """Write a kubeconfig (mode 0600) with a certificate of the user ``system:node:NODE``.
+
+    A certificate in an existing file is kept if the same authority has signed it for this node and
+    it is valid for another thirty days. Raises BadConfiguration if ``pki`` has no authority.
+    """
+    if names.dns_subdomain(node):
+        raise BadConfiguration(f'"{node}" is not the name of a node')
+    with _convert_errors(pki):
+        authority = _load(pki, "ca")
+        if authority is None:
+            raise FileNotFoundError(f"{pki / 'ca.key'} does not exist")
+        user = node_user(node)
+        pair = _pair_in(path, user, authority, now) or _client_certificate(authority, user, now)
+    config = kubeconfig(url, authority.certificate, {user.name: _client_entry(pair)})
+    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+
+def _pair_in(path: Path, user: User, authority: KeyPair, now: float) -> KeyPair | None:
+    """Return the certificate in an existing kubeconfig if it can be used further."""
+    try:
+        config = yaml.safe_load(read_own(path))
+        cluster, entry = config["clusters"][0]["cluster"], config["users"][0]
+        known = (cluster["certificate-authority-data"], entry["name"])
+        parts = ("client-certificate-data", "client-key-data")
+        certificate, key = (base64.b64decode(entry["user"][part]) for part in parts)
+        usable = known == (_b64(authority.certificate), user.name) and covers(certificate, (), now)
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, IndexError, TypeError, ValueError):
+        return None
+    return KeyPair(certificate, key) if usable else None
+
+
+def _client_entry(pair: KeyPair) -> dict[str, str]:
+    return {
+        "client-certificate-data": _b64(pair.certificate),
+        "client-key-data": _b64(pair.key),
+    }
 
 
 def write_kubeconfig(credentials: Credentials, path: Path, url: str) -> None:
@@ -94,10 +161,7 @@ def write_kubeconfig(credentials: Credentials, path: Path, url: str) -> None:
         url,
         credentials.authority.certificate,
         {
-            "holdfast-admin": {
-                "client-certificate-data": _b64(credentials.admin.certificate),
-                "client-key-data": _b64(credentials.admin.key),
-            },
+            "holdfast-admin": _client_entry(credentials.admin),
             _TOKEN_USER: {"token": token},
         },
     )

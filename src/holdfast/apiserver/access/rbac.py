@@ -11,6 +11,8 @@ from holdfast.apiserver.wire.request_info import RequestInfo
 
 PolicyRule = Mapping[str, Any]
 GROUP = "rbac.authorization.k8s.io"
+_CACHED = 10_000
+"""How many decisions are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,9 @@ class RoleIndex:
     grants: dict[tuple[str, str], list[Grant]] = field(default_factory=dict)
     rules: Mapping[tuple[str, str], tuple[PolicyRule, ...]] = field(default_factory=dict)
     """The rules of each role, by namespace (empty for cluster roles) and name."""
+    _allowed_everywhere: dict[tuple[Any, ...], bool] = field(default_factory=dict)
+    """Whether a user may do something to all objects of a resource in all namespaces, as far as
+    it was asked: a component asks the same again and again."""
 
     @classmethod
     def build(
@@ -96,7 +101,20 @@ class RoleIndex:
 
     def allows(self, user: User, request_info: RequestInfo) -> bool:
         """Return whether a rule of the user allows a request."""
-        return any(
+        verb, group, plural = request_info.verb, request_info.group, request_info.plural
+        key = (user.name, user.groups, verb, group, plural, request_info.subresource)
+        everywhere = self._allowed_everywhere.get(key) if plural else False
+        if everywhere is None:
+            if len(self._allowed_everywhere) >= _CACHED:
+                self._allowed_everywhere.clear()
+            everywhere = any(
+                not rule.get("resourceNames") and rule_allows(rule, request_info)
+                for grant in self.grants_of(user)
+                if not grant.namespace
+                for rule in grant.rules
+            )
+            self._allowed_everywhere[key] = everywhere
+        return everywhere or any(
             rule_allows(rule, request_info)
             for grant in self.grants_of(user)
             if not grant.namespace or grant.namespace == request_info.namespace
@@ -146,8 +164,13 @@ def _selected(role: Mapping[str, Any], selectors: Iterable[Mapping[str, Any]]) -
     )
 
 
-def forbidden_message(user: User, request_info: RequestInfo) -> str:
+def forbidden_message(user: User, request_info: RequestInfo, reason: str = "") -> str:
     """Return upstream's message for a request that is not allowed."""
+    message = _forbidden(user, request_info)
+    return f"{message}: {reason}" if reason else message
+
+
+def _forbidden(user: User, request_info: RequestInfo) -> str:
     if not request_info.is_resource:
         return (
             f'forbidden: User "{user.name}" cannot {request_info.verb} path "{request_info.path}"'

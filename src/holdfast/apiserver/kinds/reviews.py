@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.api import fields
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.user import User
@@ -58,9 +59,10 @@ async def review_access(op: Operation) -> Response:
 
 
 def _access_status(op: Operation, user: User, request_info: RequestInfo) -> JsonObject:
-    if op.context.authorizer.allows(user, request_info):
+    refusal = op.context.authorizer.refusal(user, request_info)
+    if refusal is None:
         return {"allowed": True}
-    return {"allowed": False}
+    return {"allowed": False} | ({"reason": refusal} if refusal else {})
 
 
 def _request_info(review: JsonObject) -> RequestInfo:
@@ -79,8 +81,18 @@ def _request_info(review: JsonObject) -> RequestInfo:
 
     return RequestInfo(
         text("verb"), "", text("group"), text("version"), text("namespace"),
-        text("resource") or "*", text("name"), text("subresource"),
+        text("resource") or "*", text("name"), text("subresource"), _selector(attributes or {}),
     )  # fmt: skip
+
+
+def _selector(attributes: Mapping[str, Any]) -> str:
+    """Return the field selector of a review; a requirement that has no such form is left out."""
+    given = attributes.get("fieldSelector") or {}
+    return str(given.get("rawSelector") or "") or ",".join(
+        str(fields.FieldRequirement(str(one.get("key")), str(one["values"][0])))
+        for one in given.get("requirements") or ()
+        if one.get("operator") == "In" and len(one.get("values") or ()) == 1
+    )
 
 
 async def review_self_rules(op: Operation) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.api.decode import JsonObject
+from holdfast.apiserver.descriptor import AdmissionPlugin
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.object_schema import content_changed
 from holdfast.apiserver.verbs import validation
@@ -17,7 +18,7 @@ async def admit(op: Operation, new: JsonObject, old: JsonObject | None) -> JsonO
     """
     descriptor = op.descriptor
     new = descriptor.storage_schema.default(new, timestamp(op.context.clock.now()))
-    plugins = (*descriptor.admission_plugins, *op.context.registry.admission_plugins)
+    plugins = _plugins(op)
     for plugin in plugins:
         if plugin.mutate and (awaitable := plugin.mutate(op, new, old)) is not None:
             await awaitable
@@ -27,6 +28,17 @@ async def admit(op: Operation, new: JsonObject, old: JsonObject | None) -> JsonO
             await awaitable
     _warn_of_unimplemented(op, new, old)
     return new
+
+
+def admit_deletion(op: Operation, old: JsonObject) -> None:
+    """Raise an error if a plugin rejects the deletion or eviction of an object."""
+    for plugin in _plugins(op):
+        if plugin.delete:
+            plugin.delete(op, old)
+
+
+def _plugins(op: Operation) -> tuple[AdmissionPlugin, ...]:
+    return (*op.descriptor.admission_plugins, *op.context.registry.admission_plugins)
 
 
 def _warn_of_unimplemented(op: Operation, new: JsonObject, old: JsonObject | None) -> None:

@@ -11,6 +11,7 @@ from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode, value_builder
+from holdfast.apiserver.verbs.admission import admit_deletion
 from holdfast.apiserver.verbs.object_encoding import (
     encode_dry_run,
     object_response,
@@ -113,6 +114,7 @@ async def delete_stored(
 ) -> tuple[bytes, bool]:
     """Delete an object or begin its deletion; return its bytes and whether it is deleted."""
     old = decode(previous)
+    admit_deletion(op, old)
     new = with_type_first(begin_deletion(op, old, options), op.descriptor)
     deleted = is_removable(op, new)
     store = op.context.store

@@ -78,14 +78,14 @@ class Connections:
     def authenticate(self, connection: IncomingConnection, user: User) -> None:
         """Set the authenticated user of a connection.
 
-        A user outside system:masters may have a quarter of all connections, all such users together
-        half of them; over the limit their longest idle connection is closed.
+        A user outside the control plane may have a quarter of all connections, all such users
+        together half of them; over the limit their longest idle connection is closed.
         """
         if connection.user is not None or connection.closed:
             return
         self._remove_unauthenticated(connection)
         connection.user = user
-        if not user.is_master:
+        if not user.is_control_plane:
             self._limit_user(user, connection)
             self._by_user[user.name] += 1
 
@@ -96,7 +96,7 @@ class Connections:
         connection.closed = True
         del self._all[connection]
         self._remove_unauthenticated(connection)
-        if connection.user is not None and not connection.user.is_master:
+        if connection.user is not None and not connection.user.is_control_plane:
             _count_down(self._by_user, connection.user.name)
         if not self._all:
             self.empty.set()
@@ -153,7 +153,9 @@ class Connections:
             candidates = {c: None for c in self._all if c.user == user and c is not new}
         elif self._by_user.total() >= max(1, self.max_connections // 2):
             candidates = {
-                c: None for c in self._all if c.user and not c.user.is_master and c is not new
+                c: None
+                for c in self._all
+                if c.user and not c.user.is_control_plane and c is not new
             }
         else:
             return

@@ -40,7 +40,7 @@ class _Usage:
         """Add an amount if it is within the limits; return whether it was added."""
         if self._by_class[kind] + amount > self._limits_by_class[kind]:
             return False
-        if not user.is_master and self._by_user[user.name] + amount > self._limit_per_user:
+        if not user.is_control_plane and self._by_user[user.name] + amount > self._limit_per_user:
             return False
         self.add(user, kind, amount)
         return True

@@ -28,6 +28,8 @@ class RequestInfo:
     plural: str = ""
     name: str = ""
     subresource: str = ""
+    field_selector: str = ""
+    """The field selector of a list, watch or deletecollection; set for authorization only."""
 
     @property
     def is_resource(self) -> bool:

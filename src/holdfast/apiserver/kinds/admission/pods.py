@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import rfc3339
+from holdfast.apiserver.access.node_references import is_mirror
 from holdfast.apiserver.operation import Operation, ServerContext
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.errors import Details, Forbidden
@@ -29,7 +30,7 @@ def admit_pod(op: Operation, pod: JsonObject, old: JsonObject | None) -> None:
 
 def _admit_new(op: Operation, pod: JsonObject) -> None:
     spec: JsonObject = pod["spec"]
-    _set_service_account(spec, "default")
+    _set_service_account(spec, "" if is_mirror(pod) else "default")
     set_priority(op.context, pod, op)
     add_default_tolerations(spec)
     if spec.get("schedulingGates"):

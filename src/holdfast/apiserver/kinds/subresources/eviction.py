@@ -10,6 +10,7 @@ from holdfast.api.meta import LabelSelector
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode, value_builder
+from holdfast.apiserver.verbs.admission import admit_deletion
 from holdfast.apiserver.verbs.deletion import DeleteOptions, check_preconditions, delete_stored
 from holdfast.apiserver.verbs.metadata import metadata_of
 from holdfast.apiserver.verbs.request_object import read_body_as
@@ -36,6 +37,7 @@ async def evict(op: Operation) -> Response:
     previous = latest_object(op)
     check_preconditions(op, previous, options)
     pod = decode(previous)
+    admit_deletion(op, pod)
     budgets = [] if _ignores_budgets(pod) else budgets_of(op, pod)
     if len(budgets) > 1:
         failed = {"metadata": {}, "status": "Failure", "message": _TOO_MANY, "code": 500}
