@@ -142,6 +142,52 @@ def test_taints_of_rules_name_the_rule():
     assert row[-1] == "example.com/broken:NoSchedule (rule service)"
 
 
+def test_a_taint_of_a_slice_that_equals_that_of_a_rule_is_its_own():
+    rule = a_taint_rule("service", pool="m")
+    taint = rule["spec"]["taint"]
+    objects = (
+        a_node("n"),
+        a_node("m"),
+        a_slice(devices=[a_device("d", taints=[taint])]),
+        a_slice("m-gpu", node="m", devices=[a_device("d", taints=[taint])]),
+        rule,
+    )
+    text = "example.com/broken:NoSchedule"
+    assert {row[1]: row[-1] for row in rows(*objects)} == {
+        "n": text,
+        "m": f"{text}, {text} (rule service)",
+    }
+    found = [d["taints"] for pool in as_data(listing(*objects))["pools"] for d in pool["devices"]]
+    assert [[t["rule"] for t in taints] for taints in found] == [[None, "service"], [None]]
+
+
+def test_a_pool_is_judged_on_each_node_as_the_search_does():
+    """Two nodes have devices of one name, one of them twice; an old generation is still seen."""
+    shared = {"pool": "p", "slices": 3}
+    objects = (
+        a_node("n"),
+        a_node("m"),
+        a_slice("s1", node="n", devices=[a_device("d")], **shared),
+        a_slice("s2", node="m", devices=[a_device("d")], **shared),
+        a_slice("s3", node="m", devices=[a_device("d")], **shared),
+        a_slice("old", node="n", pool="q", devices=[a_device("o")]),
+        a_slice("new", node="m", pool="q", devices=[a_device("w")], generation=2, slices=2),
+    )
+    assert [(row[1], row[3], row[4]) for row in rows(*objects)] == [
+        ("p", "n", "free"),
+        ("p", "m", "unusable"),
+        ("p", "m", "unusable"),
+        ("q", "m", "unusable"),
+        ("q", "n", "free"),
+    ]
+    assert listing(*objects).problems == [
+        "pool gpu.example.com/p is invalid: duplicate device name d; its devices are not allocated"
+        " on m",
+        "pool gpu.example.com/q is incomplete: 1 of 2 slices of generation 2; its devices are not "
+        "allocated on m",
+    ]
+
+
 def test_many_devices_are_summed_up(monkeypatch):
     monkeypatch.setattr(map_text, "MOST_DEVICES", 3)
     monkeypatch.setattr(map_text, "MOST_POOLS", 2)

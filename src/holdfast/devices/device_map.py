@@ -1,13 +1,13 @@
 """The devices of a cluster as a map: where each is, which claims hold it, what is left of it.
 
-What is free is decided by the rules of the allocation: the same pools, the same ledger of allocated
-devices, the same remaining counters.
+What is free is decided by the rules of the allocation: the same pools as each node sees them, the
+same ledger of allocated devices, the same remaining counters.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -68,7 +68,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class MappedDevice:
-    """A device of a pool's newest generation."""
+    """A device of a pool's newest generation, or of the newest that a node sees."""
 
     candidate: DeviceCandidate
     state: DeviceState
@@ -110,19 +110,26 @@ class MappedPool:
     generation: int
     problem: str
     """Why its devices cannot be allocated, or ""."""
+    problem_nodes: tuple[str, ...]
+    """The nodes where that is so, if its devices can be allocated on others."""
     devices: tuple[MappedDevice, ...]
     counters: tuple[RemainingAmount, ...]
 
 
-def map_devices(inventory: Inventory) -> list[MappedPool]:
+def map_devices(inventory: Inventory, nodes: Collection[Node]) -> list[MappedPool]:
     """Return every pool, by driver and name."""
     by_pool: defaultdict[PoolId, list[SliceInfo]] = defaultdict(list)
     for slice_info in inventory.slices:
         by_pool[slice_info.pool].append(slice_info)
+    on_nodes: defaultdict[PoolId, defaultdict[Pool, list[Node]]]
+    on_nodes = defaultdict(lambda: defaultdict(list))
+    for node in nodes:
+        for pool in inventory.node_pools.of(node):
+            on_nodes[pool.id][pool].append(node)
     holders = holders_by_device(inventory.claims.all())
     return [
-        _mapped(slices, holders, inventory.allocated_devices, inventory.features)
-        for _, slices in sorted(by_pool.items())
+        _mapped(_SeenPool(slices, on_nodes[pool], nodes, inventory.features), holders, inventory)
+        for pool, slices in sorted(by_pool.items())
     ]
 
 
@@ -136,49 +143,94 @@ def holders_by_device(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Ho
     return found
 
 
+class _SeenPool:
+    """A pool as nodes see it; as a whole where no node does."""
+
+    def __init__(
+        self,
+        slices: list[SliceInfo],
+        on_nodes: Mapping[Pool, list[Node]],
+        nodes: Collection[Node],
+        features: Features,
+    ) -> None:
+        self.newest = newest_slices(slices)
+        self.whole = whole_pool(self.newest, features)
+        self._on_nodes = on_nodes
+        self._nodes = nodes
+        healthy = (pool for pool in on_nodes if not pool.is_faulty)
+        self._usable = {candidate: pool for pool in healthy for candidate in pool.candidates}
+
+    @property
+    def candidates(self) -> list[DeviceCandidate]:
+        """The devices of the newest generation, then those of older ones that nodes still see."""
+        newest = [c for slice_info in self.newest for c in slice_info.candidates]
+        return [*dict.fromkeys((*newest, *self._usable))]
+
+    @property
+    def counted(self) -> Pool:
+        """The pool whose counters are shown."""
+        return next(iter(self._usable.values()), self.whole)
+
+    def pool_of(self, candidate: DeviceCandidate) -> Pool | None:
+        """Return the pool in which a device can be allocated, or None."""
+        pool = self._usable.get(candidate)
+        if pool is None and not self.whole.is_faulty and not self._is_seen(candidate):
+            return self.whole
+        return pool
+
+    def _is_seen(self, candidate: DeviceCandidate) -> bool:
+        return any(includes_node(node, *candidate.node_selection) for node in self._nodes)
+
+    def problem(self) -> tuple[str, tuple[str, ...]]:
+        """Return why devices cannot be allocated, and on which nodes if not on all."""
+        faulty = {pool: nodes for pool, nodes in self._on_nodes.items() if pool.is_faulty}
+        if not faulty:
+            unseen = any(self.pool_of(candidate) is None for candidate in self.candidates)
+            return (self._problem_of(self.whole) if unseen or not self._usable else "", ())
+        names = sorted(node.name for nodes in faulty.values() for node in nodes)
+        return self._problem_of(next(iter(faulty))), tuple(names if self._usable else ())
+
+    def _problem_of(self, pool: Pool) -> str:
+        if pool.incomplete:
+            found, first = len(self.newest), self.newest[0]
+            expected = first.slice.spec.pool.resource_slice_count
+            return f"incomplete: {found} of {expected} slices of generation {first.generation}"
+        return f"invalid: {pool.invalid_reason}" if pool.invalid_reason else ""
+
+
 def _mapped(
-    slices: list[SliceInfo],
-    holders: Mapping[DeviceId, list[Holder]],
-    allocated: AllocatedDevices,
-    features: Features,
+    seen: _SeenPool, holders: Mapping[DeviceId, list[Holder]], inventory: Inventory
 ) -> MappedPool:
-    newest = newest_slices(slices)
-    pool = whole_pool(newest, features)
+    allocated, features = inventory.allocated_devices, inventory.features
     remaining = RemainingCapacity(allocated, features)
     devices = tuple(
         MappedDevice(
             candidate,
-            _state(candidate, pool, allocated, remaining, features),
+            _state(candidate, seen.pool_of(candidate), allocated, remaining, features),
             tuple(holders.get(candidate.id, ())),
             _capacity_left(candidate, allocated, features),
         )
-        for slice_info in newest
-        for candidate in slice_info.candidates
+        for candidate in seen.candidates
     )
     return MappedPool(
-        pool.id, newest[0].generation, _problem(pool, newest), devices, _counters(pool, remaining)
+        seen.whole.id,
+        seen.newest[0].generation,
+        *seen.problem(),
+        devices,
+        _counters(seen.counted, remaining),
     )
-
-
-def _problem(pool: Pool, newest: list[SliceInfo]) -> str:
-    if pool.incomplete:
-        expected = newest[0].slice.spec.pool.resource_slice_count
-        return (
-            f"incomplete: {len(newest)} of {expected} slices of generation {newest[0].generation}"
-        )
-    return f"invalid: {pool.invalid_reason}" if pool.invalid_reason else ""
 
 
 def _state(
     candidate: DeviceCandidate,
-    pool: Pool,
+    pool: Pool | None,
     allocated: AllocatedDevices,
     remaining: RemainingCapacity,
     features: Features,
 ) -> DeviceState:
     if candidate.id in allocated.unshared:
         return DeviceState.USED
-    if pool.is_faulty:
+    if pool is None:
         return DeviceState.UNUSABLE
     if candidate.id in allocated.shared:
         left = _capacity_left(candidate, allocated, features)

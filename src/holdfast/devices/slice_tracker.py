@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from holdfast.api.devices import Device, DeviceTaintRule, DeviceTaintSelector, ResourceSlice
 from holdfast.api.node import Taint
+from holdfast.devices.slices import DeviceId
 
 _replace = msgspec.structs.replace
 _EVERYTHING = DeviceTaintSelector()
@@ -66,6 +67,27 @@ class SliceTracker:
             return slice_
         devices = tuple(_with_taints(device, rules) for device in slice_.spec.devices)
         return _replace(slice_, spec=_replace(slice_.spec, devices=devices))
+
+
+def taints_with_rules(
+    device: DeviceId, taints: Sequence[Taint], rules: Iterable[DeviceTaintRule]
+) -> list[tuple[Taint, str]]:
+    """Return the taints of a device with the names of the rules that add them.
+
+    "" for a taint of its slice, even if it is equal to that of a rule.
+    """
+    adding = [
+        rule.name
+        for rule in sorted(rules, key=lambda rule: rule.name)
+        if _selects(rule.spec.device_selector or _EVERYTHING, device)
+    ]
+    names = [""] * (len(taints) - len(adding)) + adding
+    return [*zip(taints, names, strict=True)]
+
+
+def _selects(selector: DeviceTaintSelector, device: DeviceId) -> bool:
+    wanted = (selector.driver, selector.pool, selector.device)
+    return all(want in (None, has) for want, has in zip(wanted, device, strict=True))
 
 
 def _concerns(rule: DeviceTaintRule, slice_: ResourceSlice) -> bool:

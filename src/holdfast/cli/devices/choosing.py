@@ -17,6 +17,7 @@ from holdfast.devices.errors import AllocationError
 from holdfast.devices.inventory import Inventory
 from holdfast.devices.matching import Matcher
 from holdfast.devices.requests import any_of_class
+from holdfast.devices.slice_tracker import taints_with_rules
 from holdfast.errors import Refused
 from holdfast.feature_gates import Feature, FeatureGates
 
@@ -44,9 +45,9 @@ class Listing:
     left_out: int = 0
     """How many devices the flags left out."""
 
-    def rule_of(self, taint: Taint) -> str:
-        """Return the name of the DeviceTaintRule that adds a taint, "" if a slice has it."""
-        return next((rule.name for rule in self.rules if rule.spec.taint == taint), "")
+    def taints_of(self, device: MappedDevice) -> list[tuple[Taint, str]]:
+        """Return a device's taints with the names of the DeviceTaintRules that add them, or ""."""
+        return taints_with_rules(device.id, device.candidate.device.taints, self.rules)
 
 
 def choose(objects: Sequence[Object], gates: FeatureGates, which: Filter) -> Listing:
@@ -55,7 +56,7 @@ def choose(objects: Sequence[Object], gates: FeatureGates, which: Filter) -> Lis
     with_rules = FeatureGates({**gates.chosen, Feature.DEVICE_TAINT_RULES: True})
     inventory: Inventory = build_world(objects, with_rules).devices
     nodes = {obj.name: obj for obj in objects if isinstance(obj, Node)}
-    every = map_devices(inventory)
+    every = map_devices(inventory, nodes.values())
     chosen = [pool for pool in every if which.driver in ("", pool.id[0])]
     if which.node:
         node = _required(nodes, which.node, "node")
@@ -116,7 +117,9 @@ class _ClassMembership:
 def _pool_problems(pools: Iterable[MappedPool]) -> Iterator[str]:
     for pool in pools:
         if pool.problem:
-            yield f"pool {'/'.join(pool.id)} is {pool.problem}; its devices are not allocated"
+            where = f" on {join_names(pool.problem_nodes)}" if pool.problem_nodes else ""
+            name = "/".join(pool.id)
+            yield f"pool {name} is {pool.problem}; its devices are not allocated{where}"
 
 
 def _unlisted_devices(

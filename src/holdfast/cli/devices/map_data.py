@@ -26,6 +26,7 @@ def _pool(pool: MappedPool, listing: Listing) -> Json:
         "pool": pool.id[1],
         "generation": pool.generation,
         "problem": pool.problem or None,
+        "problemNodes": list(pool.problem_nodes),
         "states": dict(sorted(states.items())),
         "counters": [_amount(one) for one in pool.counters],
         "devices": [_device(device, listing) for device in pool.devices],
@@ -41,8 +42,8 @@ def _device(device: MappedDevice, listing: Listing) -> Json:
         "canBeAllocated": device.can_be_allocated,
         "holders": [_holder(holder) for holder in device.holders],
         "taints": [
-            {**msgspec.to_builtins(taint), "rule": listing.rule_of(taint) or None}
-            for taint in published.taints
+            {**msgspec.to_builtins(taint), "rule": rule or None}
+            for taint, rule in listing.taints_of(device)
         ],
         "capacityLeft": [_amount(one) for one in device.capacity],
         "shareable": device.candidate.shareable,

@@ -68,7 +68,8 @@ def _device_row(device: MappedDevice, listing: Listing) -> tuple[str, ...]:
         device.state.value,
         join_names(claims) or NOTHING,
         join_names(pods) or NOTHING,
-        ", ".join(_taint(taint, listing) for taint in device.candidate.device.taints) or NOTHING,
+        ", ".join(_taint(*taint_and_rule) for taint_and_rule in listing.taints_of(device))
+        or NOTHING,
         _amounts(device.capacity),
     )
 
@@ -140,9 +141,8 @@ def _amounts(amounts: Sequence[RemainingAmount]) -> str:
     return ", ".join(f"{one.name} {one.left} of {one.total}" for one in amounts) or NOTHING
 
 
-def _taint(taint: Taint, listing: Listing) -> str:
+def _taint(taint: Taint, rule: str) -> str:
     """Write a taint, with the name of the DeviceTaintRule that adds it."""
-    rule = listing.rule_of(taint)
     return f"{taint_text(taint)} (rule {rule})" if rule else taint_text(taint)
 
 
