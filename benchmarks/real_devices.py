@@ -1,11 +1,12 @@
 """Devices, claims and pods that use them, for the benchmark on a real control plane.
 
-The cases are those of ``devices.py``. ``writes`` are the requests that a scheduler sends for such a
+The cases are those of ``devices.py``. ``writes`` are the requests that Holdfast sends for such a
 pod before it binds it: the binder sends the same ones without a decision.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,8 +14,10 @@ import msgspec
 
 import devices
 from devices import CASES, RESOURCE, a_pod_of, a_result, an_allocation, cards_in_use
+from holdfast.api.devices import CLAIM_FINALIZER, EXTENDED_CLAIM
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import Client
 from holdfast.framework.plugin import MERGE_PATCH
 from holdfast.testing import a_claim, a_device_class
@@ -22,7 +25,6 @@ from holdfast.testing import a_claim, a_device_class
 DEVICE_CASES = ("counts", "constraints", "counters", "capacity", "resources")
 OLD_CLAIMS = 10_000
 """Claims that exist beside those of the pods; some of them are allocated."""
-FINALIZER = "resource.kubernetes.io/delete-protection"
 Write = tuple[str, str, bytes, str]
 """Method, path, body and content type of a request."""
 
@@ -59,27 +61,38 @@ def pods(case: str, count: int) -> Iterable[dict[str, Any]]:
 
 
 def writes(case: str, pod: Pod, node: str, number: int) -> list[Write]:
-    """Return the requests before the bind: expected node, claims, and the status of the pod."""
-    status = PODS.path("default", pod.name, "status")
-    found = [_patch(status, {"status": {"nominatedNodeName": node}})]
-    claim, resource = f"c{pod.name[1:]}", CASES[case].resource
-    claims = RESOURCE_CLAIMS.path("default")
-    if resource:
-        claim = f"{pod.name}-extended-resources"
-        created = a_claim(claim, metadata={"finalizers": [FINALIZER]})
-        found.append(("POST", claims, msgspec.json.encode(created), "application/json"))
-    else:
-        found.append(_patch(f"{claims}/{claim}", {"metadata": {"finalizers": [FINALIZER]}}))
+    """Return the requests that Holdfast sends before the bind: claims, the status of the pod."""
+    status, claims = PODS.path("default", pod.name, "status"), RESOURCE_CLAIMS.path("default")
     consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
-    allocation = an_allocation(node, a_result(node, number))
+    results = [a_result(node, number + i) for i in range(CASES[case].claim.get("count", 1))]
+    allocation = an_allocation(node, *results) | {"allocationTimestamp": rfc3339(time.time())}
     change = {"status": {"allocation": allocation, "reservedFor": [consumer]}}
-    found.append(_patch(f"{claims}/{claim}/status", change))
-    if resource:
+    nominated: dict[str, Any] = {"nominatedNodeName": node}
+    if CASES[case].resource:
+        claim = f"{pod.name}-extended-resources"
+        created = a_claim(claim, metadata=_of(pod) | {"finalizers": [CLAIM_FINALIZER]})
         container = pod.spec.containers[0].name
         mapping = {"containerName": container, "resourceName": RESOURCE, "requestName": "req-0"}
         named = {"resourceClaimName": claim, "requestMappings": [mapping]}
-        found.append(_patch(status, {"status": {"extendedResourceClaimStatus": named}}))
-    return found
+        return [
+            ("POST", claims, msgspec.json.encode(created), "application/json"),
+            _patch(f"{claims}/{claim}/status", change),
+            _patch(status, {"status": {"extendedResourceClaimStatus": named} | nominated}),
+        ]
+    claim = f"c{pod.name[1:]}"
+    return [
+        _patch(status, {"status": nominated}),
+        _patch(f"{claims}/{claim}", {"metadata": {"finalizers": [CLAIM_FINALIZER]}}),
+        _patch(f"{claims}/{claim}/status", change),
+    ]
+
+
+def _of(pod: Pod) -> dict[str, Any]:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
+    return {
+        "annotations": {EXTENDED_CLAIM: "true"},
+        "ownerReferences": [owner | {"controller": True}],
+    }
 
 
 def _patch(path: str, change: dict[str, Any]) -> Write:

@@ -165,6 +165,7 @@ def test_D052_an_extended_resource_becomes_a_special_claim():
         {"resource": "pods", "name": "web", "uid": "uid-pod-default-web"}
     ]
     [stored] = desk.api.of_kind("Pod")
+    assert stored["status"]["nominatedNodeName"] == "n"
     assert stored["status"]["extendedResourceClaimStatus"] == {
         "resourceClaimName": "web-extended-resources-0",
         "requestMappings": [

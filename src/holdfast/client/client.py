@@ -141,9 +141,9 @@ class Client:
 
     async def write(
         self, method: str, path: str, body: bytes, content_type: str = "application/json"
-    ) -> None:
-        """Send an encoded body and check only the status of the response."""
-        await self._call(method, path, None, body, content_type)
+    ) -> bytes:
+        """Send an encoded body and check only the status of the response; return its body."""
+        return (await self._call(method, path, None, body, content_type)).body
 
     async def update(self, res: Resource[T], obj: Mapping[str, Any], *, subresource: str = "") -> T:
         """Replace an object (PUT); its resourceVersion prevents lost updates."""

@@ -307,7 +307,7 @@ def _best_row(
     extender_scores: NDArray[np.float64] | None,
 ) -> int:
     pod_class = found.pod_class
-    cached = pod_class.totals_complete and found.outcomes is pod_class.outcomes
+    cached = pod_class.totals_complete and found.has_scores_of_class
     cached = cached and extender_scores is None
     if cached and found.mask is None:
         ties: Sequence[int] | Rows = pod_class.best_rows()
@@ -342,7 +342,7 @@ def scored_rows(profile: Profile, found: Feasible) -> tuple[AnyRows, NDArray[np.
     """Return the rows of the best tier and their totals, from the cache where that is valid."""
     found = found if found.best_tier is None else found.best_tier
     pod_class = found.pod_class
-    cached = pod_class.has_totals and found.outcomes is pod_class.outcomes
+    cached = pod_class.has_totals and found.has_scores_of_class
     if not (cached and (found.mask is None or pod_class.uniform)):
         rows = best_tier(found.outcomes, found.rows)
         return rows, total(score_rows(profile, found.outcomes, rows), len(rows))

@@ -15,6 +15,9 @@ from holdfast.framework.plugin import Code, Rows, State
 from holdfast.framework.rejection import NO_STATUSES, RowStatuses
 from holdfast.framework.view import View
 
+_ERROR = int(Code.ERROR)
+"""An enum member takes NumPy several times as long to compare with."""
+
 
 @dataclass(slots=True, eq=False)
 class Feasible:
@@ -61,6 +64,13 @@ class Feasible:
         return self.view.nodes.row_of.get(self.view.world.nominations.node_of(self.pod.uid))
 
     @property
+    def has_scores_of_class(self) -> bool:
+        """Whether the cached scores are the pod's: no plugin called for every pod scores it."""
+        return self.outcomes is self.pod_class.outcomes or not any(
+            [p.scores or p.tiers for p in self.outcomes if p.use.per_pod]
+        )
+
+    @property
     def states(self) -> dict[str, State]:
         """The state of each plugin that takes part, by name; do not modify it."""
         if self.outcomes is self.pod_class.outcomes:
@@ -104,8 +114,8 @@ def _run_filters_in_order(found: Feasible) -> str:
     passed = np.ones(size, np.bool_)
     for outcome, rows in _uncached_filters(found, passed):
         verdicts = outcome.plugin.filter(outcome.state, rows)
-        failed = (verdicts == Code.ERROR).nonzero()[0]
-        if len(failed) and not error:
+        if not error and (is_error := verdicts == _ERROR).any():
+            failed = is_error.nonzero()[0]
             reasons = ", ".join(outcome.plugin.reasons(outcome.state, int(rows[failed[0]])))
             error = f'running "{outcome.plugin.name}" filter plugin: {reasons}'
         passed[rows] = verdicts == 0

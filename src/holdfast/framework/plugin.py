@@ -277,6 +277,14 @@ class PreBindPreFlightPlugin(PreBindPlugin, Protocol):
         ...
 
 
+class NominatingPreBindPlugin(PreBindPlugin, Protocol):
+    """Write the pod's expected node with a patch of its status that PreBind sends anyway."""
+
+    def writes_nominated_node(self, state: State, placement: Placement) -> bool:
+        """Return whether ``pre_bind`` writes ``nominatedNodeName`` before it waits."""
+        ...
+
+
 class BindPlugin(Plugin, Protocol):
     """Bind the pod."""
 
@@ -326,6 +334,7 @@ __all__ = [
     "FilterAndScoreRowPlugin",
     "FilterPlugin",
     "FilterRowPlugin",
+    "NominatingPreBindPlugin",
     "NormalizeByRangePlugin",
     "NormalizeScorePlugin",
     "OutsideSpecKeyPlugin",

@@ -164,9 +164,11 @@ class RequiredResources:
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """An API request that a plugin yields; the stored object (raw JSON) is sent back to it.
+    """An API request that a plugin yields; the stored object is sent back to it.
 
     ``verb`` is create, update, patch, delete, get or bind; ``path`` is built by ``Resource.path``.
+    ``body`` is encoded as JSON. The response is decoded as ``returns``: raw JSON, a typed object,
+    or None if the plugin does not read it.
     If the request fails, its HoldfastError is raised in the generator. Three verbs send nothing:
     sleep waits ``body`` seconds and sends back the time, in seconds since the epoch; event records
     ``body``, a reason and a message, as a normal event of the pod; observe adds ``body``, a value
@@ -177,6 +179,7 @@ class ApiCall:
     path: str
     body: Any = None
     content_type: str = "application/json"
+    returns: type[Any] | None = dict
 
 
 ApiCalls = Generator[ApiCall, Any, None]

@@ -35,4 +35,4 @@ class DefaultBinder:
             "apiVersion": "v1", "kind": "Binding", "metadata": metadata,
             "target": {"kind": "Node", "name": placement.node},
         }  # fmt: skip
-        yield ApiCall("bind", PODS.path(pod.namespace, pod.name, "binding"), body)
+        yield ApiCall("bind", PODS.path(pod.namespace, pod.name, "binding"), body, returns=None)

@@ -13,14 +13,14 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from holdfast.api.decode import decode_object
 from holdfast.api.scheme import PODS
 from holdfast.client.backoff import retry
 from holdfast.client.client import Client, PatchType
-from holdfast.client.transport import Request
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.profile import Profile
-from holdfast.errors import HoldfastError, NotFound, from_status
+from holdfast.errors import HoldfastError, NotFound
 from holdfast.framework.extender import ExtenderFailed
 from holdfast.framework.plugin import (
     ApiCall,
@@ -185,15 +185,12 @@ async def post_bind(call_runner: ApiCallRunner, profile: Profile, placement: Pla
 
 
 async def send_call(client: Client, call: ApiCall) -> Any:
-    """Send one API call and return the object of the response; raises on an error status."""
+    """Send one API call and return the decoded response; raises on an error status."""
     body = b"" if call.body is None else msgspec.json.encode(call.body)
-    headers = {"accept": "application/json", "content-type": call.content_type}
-    request = Request(METHODS[call.verb], call.path, {}, headers, body)
-    response = await client.transport.send(request)
-    found = msgspec.json.decode(response.body) if response.body else {}
-    if response.status >= 400:
-        raise from_status(response.status, found if isinstance(found, dict) else {})
-    return found
+    response = await client.write(METHODS[call.verb], call.path, body, call.content_type)
+    if call.returns is None:
+        return None
+    return decode_object(response, call.returns) if response else {}
 
 
 def _raise_if_cancelled(placement: Placement) -> None:

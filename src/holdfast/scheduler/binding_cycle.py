@@ -10,7 +10,13 @@ from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import ClusterEvent, Code, Placement
+from holdfast.framework.plugin import (
+    ClusterEvent,
+    Code,
+    NominatingPreBindPlugin,
+    Placement,
+    implements,
+)
 from holdfast.framework.waiting_pods import WaitingPod, WaitOutcome
 from holdfast.framework.world import World
 from holdfast.scheduler.background_tasks import BackgroundTasks, Task
@@ -47,6 +53,15 @@ class AssumedPod:
     def has_pre_bind(self) -> bool:
         """Whether PreBind plugins write or wait before the pod is bound."""
         return any(True for _ in pre_bind_plugins(self.profile, self.placement))
+
+    @property
+    def needs_nomination(self) -> bool:
+        """Whether the expected node must be written first: the first PreBind plugin does not."""
+        first = next(pre_bind_plugins(self.profile, self.placement), None)
+        if first is None or not implements(first, NominatingPreBindPlugin):
+            return first is not None
+        state = self.placement.states.get(first.name)
+        return not first.writes_nominated_node(state, self.placement)
 
 
 @dataclass(slots=True, eq=False)
@@ -130,7 +145,8 @@ class BindingCycle:
         placement, result_handler = assumed_pod.placement, self.result_handler
         began = self.call_runner.clock.monotonic() - assumed_pod.took
         waiting = result_handler.world.waiting.get(assumed_pod.queued.uid)
-        if (assumed_pod.has_pre_bind or waiting is not None) and not placement.pod.is_reserve_pod:
+        nominates = waiting is not None or assumed_pod.needs_nomination
+        if nominates and not placement.pod.is_reserve_pod:
             await result_handler.reporter.write_nominated_node(placement.pod, placement.node)
         if waiting is not None and not await self._wait_on_permit(assumed_pod, waiting):
             return

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from holdfast.api import reservation_status
 from holdfast.api.meta import Condition
 from holdfast.api.scheme import PODS
@@ -120,11 +122,11 @@ class StatusReporter:
             return
         meta = pod_info.pod.metadata
         body = {"metadata": {"uid": meta.uid}, "status": {"nominatedNodeName": node}}
+        path = PODS.path(pod_info.namespace, pod_info.name, "status")
         try:
-            await self._client.patch(
-                PODS, pod_info.name, body, pod_info.namespace,
-                type=PatchType.STRATEGIC, subresource="status",
-            )  # fmt: skip
+            await self._client.write(
+                "PATCH", path, msgspec.json.encode(body), PatchType.STRATEGIC.value
+            )
         except NotFound:
             return  # The pod was deleted meanwhile.
         except HoldfastError as failure:

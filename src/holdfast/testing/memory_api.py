@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from holdfast.api.decode import convert_object, json_values
 from holdfast.api.meta import Object
 from holdfast.errors import AlreadyExists, Conflict, HoldfastError, NotFound
 from holdfast.framework.plugin import ApiCall
@@ -79,7 +81,9 @@ class MemoryApi:
         verbs = {
             "create": self._create, "get": self._get, "patch": self._patch, "delete": self._delete,
         }  # fmt: skip
-        return copy.deepcopy(verbs[call.verb](call))
+        # A body may have typed values; what is stored is JSON.
+        raw = verbs[call.verb](replace(call, body=json_values(call.body)))
+        return None if call.returns is None else convert_object(copy.deepcopy(raw), call.returns)
 
     def _not_sent(self, call: ApiCall) -> Any:
         self.unsent.append(call)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from holdfast.api.decode import convert_object, json_values
+import msgspec
+
+from holdfast.api.decode import convert_object
 from holdfast.api.devices import CLAIM_FINALIZER, Allocation, ResourceClaim
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
@@ -29,7 +31,9 @@ Writes = Generator[ApiCall, Any, ResourceClaim]
 Body = dict[str, Any]
 
 
-def bind_claims(state: DynamicResourcesState, unallocated: UnallocatedClaims) -> ApiCalls:
+def bind_claims(
+    state: DynamicResourcesState, unallocated: UnallocatedClaims, node: str
+) -> ApiCalls:
     """Write the allocations and reserve every claim for the pod; the extended claim comes last."""
     allocated = {claim.uid: claim for claim in state.written.in_flight}
     for claim in state.claims:
@@ -38,7 +42,7 @@ def bind_claims(state: DynamicResourcesState, unallocated: UnallocatedClaims) ->
             state.inventory.claims.remove_in_flight(claim.uid)
     if unallocated.extended_claim is not None:
         extended_claim = allocated[unallocated.extended_claim.uid]
-        yield from _create_extended_claim(state, extended_claim, unallocated.requests)
+        yield from _create_extended_claim(state, extended_claim, unallocated.requests, node)
 
 
 def undo(state: DynamicResourcesState, *, pod_is_deleted: bool = False) -> ApiCalls:
@@ -51,8 +55,8 @@ def undo(state: DynamicResourcesState, *, pod_is_deleted: bool = False) -> ApiCa
     steps = [_read_stored(state, claim) for claim in _possibly_written(state)]
     if not pod_is_deleted:
         steps += [_unreserve(state, claim) for claim in state.claims]
-    if state.written.pod_status:
-        steps.append(_clear_pod_status(state))
+    if state.written.pod_status_before is not None:
+        steps.append(_restore_pod_status(state, state.written.pod_status_before))
     if state.written.extended_claim is not None:
         steps.append(_delete_extended_claim(state, state.written.extended_claim))
     for step in steps:
@@ -75,8 +79,8 @@ def _possibly_written(state: DynamicResourcesState) -> list[ResourceClaim]:
 
 def _read_stored(state: DynamicResourcesState, claim: ResourceClaim) -> ApiCalls:
     """Read the stored claim, so that its devices are known when its allocation in flight ends."""
-    raw = yield ApiCall("get", _path(claim))
-    state.inventory.upsert(convert_object(raw, ResourceClaim))
+    stored: ResourceClaim = yield _read(claim)
+    state.inventory.upsert(stored)
 
 
 def deallocation(claim: ResourceClaim) -> ApiCall:
@@ -92,7 +96,7 @@ def deletion(claim: ResourceClaim, pod: PodInfo) -> tuple[ApiCall, ...]:
     """
     calls = []
     if pod.pod.status.extended_resource_claim_status is not None:
-        calls.append(_pod_status_patch(pod, None))
+        calls.append(_pod_status_patch(pod, {"extendedResourceClaimStatus": None}))
     without = [f for f in claim.metadata.finalizers if f != CLAIM_FINALIZER]
     if len(without) != len(claim.metadata.finalizers):
         body = _guarded(claim, {"metadata": {"finalizers": without}})
@@ -157,30 +161,36 @@ def _status(
     state: DynamicResourcesState, current: ResourceClaim, allocation: Allocation | None
 ) -> Body:
     pod = state.pod
-    consumers = [json_values(c) for c in current.status.reserved_for if c.uid != pod.uid]
+    others = [consumer for consumer in current.status.reserved_for if consumer.uid != pod.uid]
     status: Body = {
-        "reservedFor": [*consumers, {"resource": "pods", "name": pod.name, "uid": pod.uid}]
+        "reservedFor": [*others, {"resource": "pods", "name": pod.name, "uid": pod.uid}]
     }
     if allocation is not None:
-        status["allocation"] = json_values(allocation) | {"allocationTimestamp": rfc3339(state.now)}
+        status["allocation"] = msgspec.structs.replace(
+            allocation, allocation_timestamp=rfc3339(state.now)
+        )
     return status
 
 
 def _create_extended_claim(
-    state: DynamicResourcesState, extended_claim: ResourceClaim, requests: RequestsAndMappings
+    state: DynamicResourcesState,
+    extended_claim: ResourceClaim,
+    requests: RequestsAndMappings,
+    node: str,
 ) -> ApiCalls:
-    """Create and allocate the extended resource claim; write its name and mappings to the pod."""
+    """Create and allocate the extended resource claim; write its name and mappings to the pod.
+
+    The last patch also has the pod's expected node, which saves a request.
+    """
     pod = state.pod
+    path, body = RESOURCE_CLAIMS.path(pod.namespace), _creation(extended_claim)
     try:
-        raw = yield ApiCall(
-            "create", RESOURCE_CLAIMS.path(pod.namespace), _creation(extended_claim)
-        )
+        created: ResourceClaim = yield ApiCall("create", path, body, returns=ResourceClaim)
     except HoldfastError as failure:
         yield ApiCall("observe", CREATIONS, (1.0, "failure"))
         raise AllocationError(
             f"create claim for extended resources {pod.namespace}/: {failure.message}"
         ) from failure
-    created = convert_object(raw, ResourceClaim)
     state.written.extended_claim = created
     state.inventory.upsert(created)
     yield ApiCall("observe", CREATIONS, (1.0, "success"))
@@ -188,13 +198,18 @@ def _create_extended_claim(
         state, created, extended_claim.status.allocation
     )
     state.inventory.claims.remove_in_flight(extended_claim.uid)
-    status = {
-        "resourceClaimName": created.name,
-        "requestMappings": [json_values(mapping) for mapping in requests.mappings],
+    status: Body = {
+        "extendedResourceClaimStatus": {
+            "resourceClaimName": created.name,
+            "requestMappings": requests.mappings,
+        }
     }
+    before: Body = {"extendedResourceClaimStatus": None}
+    if (nominated := pod.pod.status.nominated_node_name) != node:
+        status["nominatedNodeName"], before["nominatedNodeName"] = node, nominated or None
     # Before the patch: it may be stored although its response is an error.
-    state.written.pod_status = True
-    yield from _patch_pod_status(state, status)
+    state.written.pod_status_before = before
+    yield from _patch_pod_status(pod, status)
 
 
 def _creation(extended_claim: ResourceClaim) -> Body:
@@ -202,7 +217,7 @@ def _creation(extended_claim: ResourceClaim) -> Body:
 
     It has the finalizer of an allocated claim already, which saves a request.
     """
-    meta = json_values(extended_claim.metadata) | {"finalizers": [CLAIM_FINALIZER]}
+    meta = extended_claim.metadata
     requests = [
         {
             "name": request.name,
@@ -218,13 +233,18 @@ def _creation(extended_claim: ResourceClaim) -> Body:
     return {
         "apiVersion": extended_claim.api_version,
         "kind": extended_claim.kind,
-        "metadata": {k: v for k, v in meta.items() if k not in ("name", "uid")},
+        "metadata": {
+            "generateName": meta.generate_name,
+            "namespace": meta.namespace,
+            "annotations": meta.annotations,
+            "ownerReferences": meta.owner_references,
+            "finalizers": [CLAIM_FINALIZER],
+        },
         "spec": {"devices": {"requests": requests}},
     }
 
 
-def _patch_pod_status(state: DynamicResourcesState, status: Body | None) -> ApiCalls:
-    pod = state.pod
+def _patch_pod_status(pod: PodInfo, status: Body) -> ApiCalls:
     try:
         yield _pod_status_patch(pod, status)
     except NotFound:
@@ -235,17 +255,15 @@ def _patch_pod_status(state: DynamicResourcesState, status: Body | None) -> ApiC
         ) from failure
 
 
-def _pod_status_patch(pod: PodInfo, status: Body | None) -> ApiCall:
-    body = {
-        "metadata": {"uid": pod.pod.uid},
-        "status": {"extendedResourceClaimStatus": status},
-    }
-    return ApiCall("patch", PODS.path(pod.namespace, pod.name, "status"), body, MERGE_PATCH)
+def _pod_status_patch(pod: PodInfo, status: Body) -> ApiCall:
+    body = {"metadata": {"uid": pod.pod.uid}, "status": status}
+    path = PODS.path(pod.namespace, pod.name, "status")
+    return ApiCall("patch", path, body, MERGE_PATCH, returns=None)
 
 
-def _clear_pod_status(state: DynamicResourcesState) -> ApiCalls:
-    yield from _patch_pod_status(state, None)
-    state.written.pod_status = False
+def _restore_pod_status(state: DynamicResourcesState, before: Body) -> ApiCalls:
+    yield from _patch_pod_status(state.pod, before)
+    state.written.pod_status_before = None
 
 
 def _unreserve(state: DynamicResourcesState, claim: ResourceClaim) -> ApiCalls:
@@ -255,7 +273,7 @@ def _unreserve(state: DynamicResourcesState, claim: ResourceClaim) -> ApiCalls:
         return
 
     def write(current: ResourceClaim) -> Writes:
-        others = [json_values(c) for c in current.status.reserved_for if c.uid != state.pod.uid]
+        others = [c for c in current.status.reserved_for if c.uid != state.pod.uid]
         status: Body = {"status": {"reservedFor": others or None}}
         return (yield from _patch(current, status, "status", "remove reservation from claim"))
 
@@ -287,20 +305,26 @@ def _until_no_conflict(current: ResourceClaim, write: Callable[[ResourceClaim], 
         try:
             return (yield from write(current))
         except Conflict:
-            raw = yield ApiCall("get", _path(current))
-            current = convert_object(raw, ResourceClaim)
+            current = yield _read(current)
     return (yield from write(current))
 
 
 def _patch(claim: ResourceClaim, change: Mapping[str, Any], part: str, what: str) -> Writes:
     """Patch a claim if it still has the version that was read."""
+    body = _guarded(claim, change)
     try:
-        raw = yield ApiCall("patch", _path(claim, part), _guarded(claim, change), MERGE_PATCH)
+        stored: ResourceClaim = yield ApiCall(
+            "patch", _path(claim, part), body, MERGE_PATCH, returns=ResourceClaim
+        )
     except (Conflict, NotFound):
         raise
     except HoldfastError as failure:
         raise AllocationError(f"{what} {claim.key}: {failure.message}") from failure
-    return convert_object(raw, ResourceClaim)
+    return stored
+
+
+def _read(claim: ResourceClaim) -> ApiCall:
+    return ApiCall("get", _path(claim), returns=ResourceClaim)
 
 
 def _guarded(claim: ResourceClaim, change: Mapping[str, Any]) -> Body:

@@ -17,7 +17,6 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.claims import ClaimNotReady, claims_of_pod
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.inventory import Inventory
-from holdfast.devices.row_table import NO_ROW
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -44,6 +43,7 @@ from holdfast.plugins.dynamic_resources.device_preemption import DevicePreemptio
 from holdfast.plugins.dynamic_resources.explanation import explain_rows
 from holdfast.plugins.dynamic_resources.freeable_claims import rank_users_in_steps
 from holdfast.plugins.dynamic_resources.nominated_claims import can_allocate_beside
+from holdfast.plugins.dynamic_resources.prepared_state import PreparedState, nominated_row
 from holdfast.plugins.dynamic_resources.queueing_hints import (
     had_devices_in_flight,
     is_extended_claim_of,
@@ -104,6 +104,7 @@ class DynamicResources:
         steps = max(1, int(timeout * _STEPS_A_SECOND)) if timeout else 0
         self._preempt_devices = parsed.preempt_devices
         self._limits = Limits(steps, parsed.binding_timeout)
+        self._prepared: PreparedState | None = None
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return a key of this pod alone: results are cached in ``devices.allocation_cache``."""
@@ -116,19 +117,26 @@ class DynamicResources:
     def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
         """Search devices in short steps; ``filter`` and ``post_filter`` then find the results."""
         outcome = self.pre_filter(pod, view)
-        state = outcome.state if isinstance(outcome, PreFilterState) else outcome
-        if not isinstance(state, DynamicResourcesState):
+        if not isinstance(outcome, DynamicResourcesState | PreFilterState):
             return
+        prepared = PreparedState.of(pod, view, outcome)
+        state = prepared.state
         yield from state.search_in_steps(rows)
-        if self._may_preempt(pod, view):
-            yield from state.search_in_steps(rows)  # what changed in the pauses
-            if state.verdicts(rows()).all():
-                yield from rank_users_in_steps(pod, view.nodes, state.inventory)
+        if not self._may_preempt(pod, view):
+            self._prepared = prepared
+            return
+        yield from state.search_in_steps(rows)  # what changed in the pauses
+        if state.verdicts(rows()).all():
+            yield from rank_users_in_steps(pod, view.nodes, state.inventory)
 
     def pre_filter(
         self, pod: PodInfo, view: View
     ) -> DynamicResourcesState | PreFilterState | Skip | Reject:
         """Find the pod's claims and those that are not allocated yet."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared.is_valid(pod, view):
+            prepared.state.now = view.now
+            return prepared.outcome
         inventory: Inventory | None = view.world.devices
         claimed = bool(pod.pod.spec.resource_claims)
         extended = () if inventory is None else device_backed_names(pod, view.nodes, inventory)
@@ -150,8 +158,7 @@ class DynamicResources:
         limits = self._limits
         if not inventory.features.filter_timeout:
             limits = replace(limits, steps=0)
-        nominated = view.world.nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
-        row = view.nodes.row_of.get(nominated, NO_ROW)
+        row = nominated_row(pod, view)
         state = DynamicResourcesState(
             pod, inventory, view.nodes, view.now, limits, claims, extended, old_claim, row
         )
@@ -245,7 +252,7 @@ class DynamicResources:
 
     def reserve(self, state: DynamicResourcesState, placement: Placement) -> Reject | None:
         """Allocate devices on the chosen node; the allocations are in flight until stored."""
-        unallocated = state.unallocated_on(placement.row)
+        unallocated = state.reserved = state.unallocated_on(placement.row)
         if unallocated.allocator is None:
             return None
         inventory = state.inventory
@@ -270,9 +277,15 @@ class DynamicResources:
             if claims.in_flight(mine.uid) is mine:
                 claims.remove_in_flight(mine.uid)
 
+    def writes_nominated_node(self, state: DynamicResourcesState, placement: Placement) -> bool:
+        """Return whether the extended resource claim is the only one: its patch of the pod does."""
+        reserved = state.reserved
+        return not state.claims and reserved is not None and reserved.extended_claim is not None
+
     def pre_bind(self, state: DynamicResourcesState, placement: Placement) -> ApiCalls:
         """Write the allocations, reserve the claims and wait until the devices are prepared."""
-        yield from claim_writes.bind_claims(state, state.unallocated_on(placement.row))
+        assert state.reserved is not None, "Reserve comes first"
+        yield from claim_writes.bind_claims(state, state.reserved, placement.node)
         if state.inventory.features.binding_conditions:
             yield from wait_until_prepared(
                 state.inventory.claims,

@@ -106,7 +106,8 @@ class CompletedWrites:
 
     in_flight: list[ResourceClaim] = field(default_factory=list)
     extended_claim: ResourceClaim | None = None
-    pod_status: bool = False
+    pod_status_before: dict[str, Any] | None = None
+    """The patch that restores the pod's status."""
 
 
 @dataclass(slots=True)
@@ -130,6 +131,8 @@ class DynamicResourcesState:
     """The row that is searched first: if the pod fits there, errors on others do not matter."""
     unavailable: set[int] = field(default_factory=set)
     written: CompletedWrites = field(default_factory=CompletedWrites)
+    reserved: UnallocatedClaims | None = None
+    """The claims to allocate on the chosen node, whatever the node has later."""
     _failed_row: int = NO_ROW
     _not_searched: frozenset[int] = frozenset()
     """Rows that fail because the search on ``_failed_row`` failed."""
@@ -199,15 +202,15 @@ class DynamicResourcesState:
 
     def _rows_of(self, bits: int, rows: RowsToSearch) -> Rows:
         found = rows()
+        if self._served_everywhere() == bits:
+            return found
         some: Rows = found[self._device_served(found) == bits]
         return some
 
     def _first_of(self, bits: int) -> int:
         """Return the nominated row if its devices must serve these resources, else NO_ROW."""
         row = self.nominated_row
-        if row == NO_ROW or self._device_served(np.array([row], np.intp))[0] != bits:
-            return NO_ROW
-        return row
+        return row if row != NO_ROW and self._served_on(row) == bits else NO_ROW
 
     def verdicts(self, rows: Rows) -> Verdicts:
         """Return the rows' codes as verdicts."""
@@ -270,7 +273,7 @@ class DynamicResourcesState:
 
     def unallocated_on(self, row: int) -> UnallocatedClaims:
         """Return the claims to allocate on one row."""
-        return self.unallocated_for(int(self._device_served(np.array([row], np.intp))[0]))
+        return self.unallocated_for(self._served_on(row))
 
     def unallocated_for(self, bits: int) -> UnallocatedClaims:
         """Return the claims to allocate where devices serve the resources in the bit set."""
@@ -317,8 +320,9 @@ class DynamicResourcesState:
 
     def _by_device_served(self, rows: Rows) -> Iterator[tuple[int, slice | Rows]]:
         """Yield each bit set of ``_device_served`` with the positions of its rows."""
-        if not self.extended:
-            yield 0, slice(None)
+        everywhere = self._served_everywhere()
+        if everywhere is not None:
+            yield everywhere, slice(None)
             return
         device_served = self._device_served(rows)
         if len(rows) and (device_served == device_served[0]).all():
@@ -326,6 +330,20 @@ class DynamicResourcesState:
             return
         for bits in np.unique(device_served).tolist():
             yield bits, (device_served == bits).nonzero()[0]
+
+    def _served_everywhere(self) -> int | None:
+        """Return the bit set of all rows if no node has such a resource of its own, else None."""
+        allocatable = self.nodes.allocatable
+        for name in self.extended:
+            resource = self.nodes.resources.id(name)
+            if resource < len(allocatable) and allocatable[resource].any():
+                return None
+        return (1 << len(self.extended)) - 1
+
+    def _served_on(self, row: int) -> int:
+        """Return the bit set of one row."""
+        served = (not self.has_allocatable(name, row) for name in self.extended)
+        return sum(1 << i for i, is_served in enumerate(served) if is_served)
 
     def _device_served(self, rows: Rows) -> NDArray[Any]:
         """Return a bit set a row: the extended resources that its devices must serve."""

@@ -1,0 +1,52 @@
+"""The state that ``prepare`` has made, for the scheduling cycle that follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.columns.pod_info import PodInfo
+from holdfast.devices.row_table import NO_ROW
+from holdfast.framework.plugin import PreFilterState
+from holdfast.framework.view import View
+from holdfast.plugins.dynamic_resources.state import DynamicResourcesState
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedState:
+    """The result of ``pre_filter`` for a pod, valid until the world changes.
+
+    Claims and classes have epochs. An allocation in flight also changes the node of its pod, which
+    is in the journal.
+    """
+
+    pod: PodInfo
+    outcome: DynamicResourcesState | PreFilterState
+    state: DynamicResourcesState
+    version: tuple[int, int]
+
+    @classmethod
+    def of(
+        cls, pod: PodInfo, view: View, outcome: DynamicResourcesState | PreFilterState
+    ) -> PreparedState:
+        """Return the outcome of ``pre_filter`` in this view."""
+        state = outcome.state if isinstance(outcome, PreFilterState) else outcome
+        return cls(pod, outcome, state, _version(view))
+
+    def is_valid(self, pod: PodInfo, view: View) -> bool:
+        """Return whether ``pre_filter`` would find the same for this pod in this view."""
+        return (
+            self.pod is pod
+            and self.state.nodes is view.nodes
+            and self.version == _version(view)
+            and self.state.nominated_row == nominated_row(pod, view)
+        )
+
+
+def nominated_row(pod: PodInfo, view: View) -> int:
+    """Return the row that the pod is nominated to, or NO_ROW."""
+    node = view.world.nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
+    return view.nodes.row_of.get(node, NO_ROW)
+
+
+def _version(view: View) -> tuple[int, int]:
+    return view.nodes.epochs.stamp, view.nodes.journal.seq
