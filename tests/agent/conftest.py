@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from controllers.small_cluster import start_small_cluster
@@ -10,3 +13,10 @@ async def cluster(tmp_path):
     """A cluster with controllers and simulated nodes, without a scheduler."""
     async with start_small_cluster(tmp_path) as running:
         yield running
+
+
+@pytest.fixture
+def node_directory():
+    """A directory with a short path: those of Unix sockets have at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="hf-", ignore_cleanup_errors=True) as path:
+        yield Path(path)

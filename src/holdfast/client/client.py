@@ -193,6 +193,10 @@ class Client:
             options["propagationPolicy"] = propagation
         await self._call("DELETE", res.path(namespace, name), body=msgspec.json.encode(options))
 
+    async def delete_collection(self, res: Resource[Any], *, field_selector: str) -> None:
+        """Delete all objects of a resource, in all namespaces, that the selector selects."""
+        await self._call("DELETE", res.path("", ""), _query(fieldSelector=field_selector))
+
     async def raw(
         self, path: str, query: Mapping[str, str] | None = None, *, accept: str = ""
     ) -> bytes:

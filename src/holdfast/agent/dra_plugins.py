@@ -1,0 +1,135 @@
+"""The DRA drivers that are registered on a node.
+
+A driver may have several endpoints: while it is replaced, the old and the new one are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+
+import grpc
+
+from holdfast.agent.dra_calls import CALL_SECONDS, CLASSIC, DriverEndpoint
+from holdfast.agent.plugin_registry import PluginInfo, RegistrationRefused
+from holdfast.errors import HoldfastError
+from holdfast.kubelet_api import CLASSIC_PLUGIN, DRA_V1, DRA_V1BETA1
+
+log = logging.getLogger(__name__)
+
+_CLASSIC_VERSION = re.compile(r"v?1(\.\d+)*")
+
+
+class NotRegistered(HoldfastError):
+    """No endpoint of a driver is registered."""
+
+
+class DraPlugins:
+    """Handles plugins of the types ``DRAPlugin`` and ``ResourcePlugin``.
+
+    ``usable_changed`` is told whenever the endpoints of a driver of structured DRA change, and
+    whether one of them is connected.
+    """
+
+    def __init__(
+        self, usable_changed: Callable[[str, bool], None], *, call_seconds: float = CALL_SECONDS
+    ) -> None:
+        self._usable_changed = usable_changed
+        self._call_seconds = call_seconds
+        self._drivers: dict[tuple[str, bool], list[DriverEndpoint]] = {}
+        self._tasks: dict[DriverEndpoint, asyncio.Task[None]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a driver is being called."""
+        return any(each.calls for endpoints in self._drivers.values() for each in endpoints)
+
+    def endpoint(self, driver: str, *, classic: bool = False) -> DriverEndpoint:
+        """Return the newest connected endpoint of a driver, else the newest one."""
+        endpoints = self._drivers.get((driver, classic))
+        if not endpoints:
+            raise NotRegistered(f"DRA driver {driver} is not registered")
+        return next((each for each in reversed(endpoints) if each.connected), endpoints[-1])
+
+    def register(self, plugin: PluginInfo) -> None:
+        """Connect to a driver; raise RegistrationRefused."""
+        service = chosen_service(plugin)
+        classic = service == CLASSIC
+        endpoints = self._drivers.get((plugin.name, classic), [])
+        if any(each.path == plugin.endpoint for each in endpoints):
+            raise RegistrationRefused(
+                f"endpoint {plugin.endpoint} is already registered for DRA driver {plugin.name}"
+            )
+        endpoint = DriverEndpoint(plugin.name, plugin.endpoint, service, self._call_seconds)
+        self._drivers[plugin.name, classic] = [*endpoints, endpoint]
+        self._tasks[endpoint] = asyncio.create_task(
+            self._follow(endpoint, classic=classic), name=f"driver {plugin.name}"
+        )
+        self._tell(plugin.name, classic=classic)
+
+    def deregister(self, plugin: PluginInfo) -> None:
+        """Use an endpoint no longer; calls under way are not cut off."""
+        classic = chosen_service(plugin) == CLASSIC
+        endpoints = self._drivers.get((plugin.name, classic), [])
+        endpoint = next((each for each in endpoints if each.path == plugin.endpoint), None)
+        if endpoint is None:
+            return
+        endpoints.remove(endpoint)
+        if not endpoints:
+            del self._drivers[plugin.name, classic]
+        self._tasks.pop(endpoint).cancel()
+        closing = asyncio.create_task(endpoint.channel.close(self._call_seconds))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        self._tell(plugin.name, classic=classic)
+
+    async def close(self) -> None:
+        """Close all channels; calls under way fail."""
+        tasks = list(self._tasks.values())
+        for task in (*tasks, *self._closing):
+            task.cancel()
+        await asyncio.gather(*tasks, *self._closing, return_exceptions=True)
+        channels = [each.channel for each in self._tasks]
+        self._drivers.clear()
+        self._tasks.clear()
+        await asyncio.gather(*(channel.close() for channel in channels))
+
+    async def _follow(self, endpoint: DriverEndpoint, *, classic: bool) -> None:
+        """Keep an endpoint connected and record whether it is."""
+        while True:
+            state = endpoint.channel.get_state(try_to_connect=True)
+            connected = state is grpc.ChannelConnectivity.READY
+            if connected != endpoint.connected:
+                endpoint.connected = connected
+                word = "connected" if connected else "disconnected"
+                log.info("driver %s at %s %s", endpoint.driver, endpoint.path, word)
+                self._tell(endpoint.driver, classic=classic)
+            await endpoint.channel.wait_for_state_change(state)
+
+    def _tell(self, driver: str, *, classic: bool) -> None:
+        if not classic:
+            endpoints = self._drivers.get((driver, False), ())
+            self._usable_changed(driver, any(each.connected for each in endpoints))
+
+
+def chosen_service(plugin: PluginInfo) -> str:
+    """Return the first service in the plugin's order that the agent knows.
+
+    Classic drivers name versions of registration rather than services: any 1.x.
+    """
+    versions = plugin.versions
+    if not versions:
+        raise RegistrationRefused(f"DRA driver {plugin.name} lists no supported versions")
+    if plugin.type != CLASSIC_PLUGIN:
+        for version in versions:
+            if version in (DRA_V1, DRA_V1BETA1):
+                return version
+    if any(_CLASSIC_VERSION.fullmatch(version) for version in versions):
+        return CLASSIC
+    raise RegistrationRefused(
+        f"none of the versions of DRA driver {plugin.name} ({', '.join(versions)}) is supported: "
+        f"{DRA_V1}, {DRA_V1BETA1}, or 1.x of a classic driver"
+    )

@@ -1,0 +1,45 @@
+"""What the author of a device driver imports: inventory, prepare, unprepare; the kit does the rest.
+
+Lives here: a driver's side of the kubelet plugin interface: registration, DRAPlugin, ResourceSlices
+published and kept, CDI files, the checkpoint of prepared claims. May not live here: the node's side
+(``agent``), allocation (``devices``), anything a driver does not need::
+
+    driver = Driver("gpu.example.com")
+
+    @driver.inventory
+    def inventory():
+        return [Device("gpu-0", attributes={"model": "A"}, capacity={"memory": "80Gi"})]
+
+    @driver.prepare
+    def prepare(claim, devices):
+        return [Cdi().env(GPU=device.name) for device in devices]
+
+    driver.run()
+"""
+
+from holdfast.driverkit.cdi_edits import Cdi
+from holdfast.driverkit.claims import AllocatedDevice, Claim, DriverError
+from holdfast.driverkit.driver import Driver, Unhealthy
+from holdfast.driverkit.inventory import (
+    Capacity,
+    CounterSet,
+    Device,
+    InvalidInventory,
+    Taint,
+    Version,
+)
+
+__all__ = [
+    "AllocatedDevice",
+    "Capacity",
+    "Cdi",
+    "Claim",
+    "CounterSet",
+    "Device",
+    "Driver",
+    "DriverError",
+    "InvalidInventory",
+    "Taint",
+    "Unhealthy",
+    "Version",
+]

@@ -1,0 +1,109 @@
+"""``driver.run()``: flags, credentials, signals."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.client.client import Client
+from holdfast.client.http import HttpTransport
+from holdfast.client.kubeconfig import load
+from holdfast.clock import SystemClock
+from holdfast.driverkit.driver import Driver
+from holdfast.driverkit.process import DriverProcess, DriverSettings
+from holdfast.errors import BadConfiguration, HoldfastError
+from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
+
+KUBELET_DIRECTORY = Path("/var/lib/kubelet")
+CDI_DIRECTORY = Path("/var/run/cdi")
+NODE_NAME = "NODE_NAME"
+"""Environment variable with the name of the node, set in a DaemonSet by ``fieldRef``."""
+
+
+def run_driver(driver: Driver, arguments: Sequence[str] | None) -> None:
+    """Run a driver until SIGTERM; an error is printed as one sentence and the status is 1."""
+    flags = _parser(driver).parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        asyncio.run(_run(driver, flags))
+    except HoldfastError as error:
+        print(f"{driver.name}: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+async def _run(driver: Driver, flags: argparse.Namespace) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    settings, kubeconfig = settings_of(flags)
+    endpoint = await load(kubeconfig)
+    client = Client(HttpTransport(endpoint), f"holdfast-driver/{driver.name}")
+    try:
+        process = DriverProcess(driver, settings, client, SystemClock())
+        running = asyncio.create_task(process.run(stop))
+        announcing = asyncio.create_task(_announce(driver, settings, process))
+        try:
+            await running
+        finally:
+            announcing.cancel()
+    finally:
+        await client.close()
+
+
+async def _announce(driver: Driver, settings: DriverSettings, process: DriverProcess) -> None:
+    await process.registered.wait()
+    await process.publisher.published.wait()
+    print(f"{driver.name} serves node {settings.node_name}", flush=True)
+
+
+def settings_of(flags: argparse.Namespace) -> tuple[DriverSettings, Path | None]:
+    """Return the settings and the kubeconfig of the flags; raises BadConfiguration.
+
+    The directory of a Holdfast node also contains ``cdi/`` and the node's kubeconfig.
+    """
+    directory: Path = flags.kubelet_dir
+    own = directory / "kubeconfig"
+    kubeconfig = flags.kubeconfig or (own if own.is_file() else None)
+    node = flags.node_name or os.environ.get(NODE_NAME) or ""
+    if not node and own.is_file():
+        node = directory.absolute().name
+    if not node:
+        raise BadConfiguration(f"the node is not known: give --node-name or set {NODE_NAME}")
+    cdi = directory / "cdi"
+    settings = DriverSettings(
+        node_name=node,
+        registry_dir=flags.plugins_registry_dir or directory / REGISTRY_DIRECTORY,
+        plugins_dir=flags.plugins_dir or directory / PLUGINS_DIRECTORY,
+        cdi_dir=flags.cdi_dir or (cdi if cdi.is_dir() else CDI_DIRECTORY),
+        health_port=flags.health_port,
+    )
+    if not settings.registry_dir.is_dir():
+        raise BadConfiguration(
+            f"{settings.registry_dir} is not a directory: does a kubelet use {directory}? "
+            "Give its directory with --kubelet-dir"
+        )
+    return settings, kubeconfig
+
+
+def _parser(driver: Driver) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=f"Run the DRA driver {driver.name} on a node.")
+    add = parser.add_argument
+    add("--node-name", default="", help=f"name of the node (default: ${NODE_NAME})")
+    add(
+        "--kubelet-dir",
+        type=Path,
+        default=KUBELET_DIRECTORY,
+        help="directory of the kubelet, or of a node of Holdfast (default: %(default)s)",
+    )
+    add("--plugins-registry-dir", type=Path, help="default: plugins_registry in --kubelet-dir")
+    add("--plugins-dir", type=Path, help="default: plugins in --kubelet-dir")
+    add("--cdi-dir", type=Path, help=f"default: cdi in --kubelet-dir, else {CDI_DIRECTORY}")
+    add("--kubeconfig", type=Path, help="default: kubeconfig in --kubelet-dir, else as kubectl")
+    add("--health-port", type=int, default=0, help="port of /healthz and /readyz (default: none)")
+    return parser

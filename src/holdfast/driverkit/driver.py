@@ -1,0 +1,112 @@
+"""``Driver``: the name of a driver and the functions of its author."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from holdfast.driverkit.claims import Claim, Prepared
+from holdfast.driverkit.handlers import F, Handler
+from holdfast.driverkit.inventory import Device, InvalidInventory, Item, Taint, pools_of
+from holdfast.errors import BadConfiguration
+from holdfast.validation.device_names import check_driver
+
+REFRESH_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Unhealthy:
+    """Why a device cannot be used; ``NoExecute`` also evicts the pods that use it."""
+
+    reason: str
+    effect: str = "NoSchedule"
+
+
+class Driver:
+    """A DRA driver: decorate the functions of the author, then ``run()``.
+
+    Functions may be sync (they run in a thread, one at a time) or async. ``prepare`` may be called
+    again for a claim if the process was killed; afterwards its result is remembered.
+    """
+
+    def __init__(self, name: str, *, refresh_seconds: float = REFRESH_SECONDS) -> None:
+        if causes := [cause.message for cause in check_driver(name, "name")]:
+            raise BadConfiguration(f"the name of the driver, {name!r}: {'; '.join(causes)}")
+        if not refresh_seconds > 0:
+            raise BadConfiguration(f"refresh_seconds must be more than 0, not {refresh_seconds}")
+        self.name = name
+        self.refresh_seconds = refresh_seconds
+        """How often inventory and health are asked."""
+        self._handlers: dict[str, Handler] = {}
+
+    def inventory(self, function: F) -> F:
+        """Decorate ``(node) -> [Device(...), …]``, or a dict of such lists by pool."""
+        return self._add("inventory", function, "node")
+
+    def prepare(self, function: F) -> F:
+        """Decorate ``(claim, devices) -> Cdi()``, which makes the devices of a claim ready."""
+        return self._add("prepare", function, "claim", "devices")
+
+    def unprepare(self, function: F) -> F:
+        """Decorate ``(claim, devices)``, which undoes ``prepare``; it may be called twice."""
+        return self._add("unprepare", function, "claim", "devices")
+
+    def health(self, function: F) -> F:
+        """Decorate ``() -> {device name: reason or Unhealthy}`` of the devices to be tainted."""
+        return self._add("health", function)
+
+    def check(self) -> None:
+        """Raise BadConfiguration if a function that every driver needs is missing."""
+        for name in ("inventory", "prepare"):
+            if name not in self._handlers:
+                raise BadConfiguration(f"driver {self.name} has no function for @driver.{name}")
+
+    def run(self, arguments: Sequence[str] | None = None) -> None:
+        """Run the driver on a node until SIGTERM; the flags are those of the command line."""
+        from holdfast.driverkit.command import run_driver  # noqa: PLC0415 - imports grpc
+
+        run_driver(self, arguments)
+
+    async def pools(self, node: str) -> dict[str, list[Item]]:
+        """Ask for the inventory, with a taint on each device that is not healthy."""
+        pools = pools_of(await self._handlers["inventory"](node), node)
+        if "health" not in self._handlers:
+            return pools
+        unhealthy = _unhealthy_of(await self._handlers["health"]())
+        return {
+            name: [self._tainted(item, unhealthy) for item in items]
+            for name, items in pools.items()
+        }
+
+    async def call_prepare(self, claim: Claim) -> Prepared:
+        """Call the author's ``prepare``."""
+        found: Prepared = await self._handlers["prepare"](claim, claim.devices)
+        return found
+
+    async def call_unprepare(self, claim: Claim) -> None:
+        """Call the author's ``unprepare``, if there is one."""
+        if "unprepare" in self._handlers:
+            await self._handlers["unprepare"](claim, claim.devices)
+
+    def _add(self, name: str, function: F, *offered: str) -> F:
+        if name in self._handlers:
+            raise BadConfiguration(f"driver {self.name} has two functions for @driver.{name}")
+        self._handlers[name] = Handler(function, name, *offered)
+        return function
+
+    def _tainted(self, item: Item, unhealthy: Mapping[str, Unhealthy]) -> Item:
+        if not isinstance(item, Device) or item.name not in unhealthy:
+            return item
+        taint = Taint(f"{self.name}/unhealthy", effect=unhealthy[item.name].effect)
+        return replace(item, taints=(*item.taints, taint))
+
+
+def _unhealthy_of(found: Any) -> dict[str, Unhealthy]:
+    if not isinstance(found, Mapping):
+        raise InvalidInventory(f"health must return a dict of reasons by device, not {found!r}")
+    return {
+        name: reason if isinstance(reason, Unhealthy) else Unhealthy(str(reason))
+        for name, reason in found.items()
+        if reason
+    }

@@ -1,0 +1,48 @@
+"""Call the functions of a driver's author: sync or async, with the arguments that they take."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from holdfast.errors import BadConfiguration
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Handler:
+    """A function of the author; it may take fewer arguments than it is offered."""
+
+    def __init__(self, function: Callable[..., Any], name: str, *offered: str) -> None:
+        self._function = function
+        self._is_async = inspect.iscoroutinefunction(function)
+        self._count = _taken(function, name, offered)
+
+    async def __call__(self, *arguments: Any) -> Any:
+        """Call it; a sync function runs in a thread, so that it may block."""
+        given = arguments[: self._count]
+        if self._is_async:
+            return await self._function(*given)
+        return await asyncio.to_thread(self._function, *given)
+
+
+def _taken(function: Any, name: str, offered: tuple[str, ...]) -> int:
+    """Return how many of the offered arguments a function takes; raises BadConfiguration."""
+    shown = ", ".join(offered)
+    if not callable(function):
+        raise BadConfiguration(f"@driver.{name} is for a function ({shown})")
+    count = 0
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return len(offered)
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            if count == len(offered) and parameter.default is not parameter.empty:
+                break
+            count += 1
+        elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            count = len(offered) + 1
+    if count > len(offered):
+        raise BadConfiguration(f"the function of @driver.{name} may take ({shown}) and no more")
+    return count

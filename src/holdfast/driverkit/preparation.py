@@ -1,0 +1,142 @@
+"""Prepare and unprepare claims: idempotent, one at a time, remembered over restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from holdfast.api.scheme import RESOURCE_CLAIMS
+from holdfast.cdi.files import file_name, remove_spec, write_spec
+from holdfast.client.client import Client
+from holdfast.driverkit.checkpoint import Checkpoint, PreparedClaim
+from holdfast.driverkit.claims import Claim, DriverError, Prepared, cdi_spec_of, claim_of
+from holdfast.errors import HoldfastError, NotFound
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class Handlers(Protocol):
+    """What the author of a driver does for a claim."""
+
+    async def prepare(self, claim: Claim) -> Prepared:
+        """Make the devices of a claim ready."""
+
+    async def unprepare(self, claim: Claim) -> None:
+        """Undo ``prepare``."""
+
+
+class ClaimPreparation:
+    """Calls the handlers of a driver for claims, and keeps CDI files and checkpoint.
+
+    The handlers run one at a time. A call that the caller has given up continues; the next call for
+    the same claim waits for it.
+    """
+
+    def __init__(
+        self,
+        driver: str,
+        client: Client,
+        checkpoint: Checkpoint,
+        cdi_dir: Path,
+        handlers: Handlers,
+    ) -> None:
+        self._driver = driver
+        self._client = client
+        self._checkpoint = checkpoint
+        self._cdi_dir = cdi_dir
+        self._handlers = handlers
+        self._one_at_a_time = asyncio.Lock()
+        self._running: set[asyncio.Task[object]] = set()
+
+    async def prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim:
+        """Prepare a claim, or return how it is prepared already; raises HoldfastError."""
+        return await self._uninterrupted(self._prepare(namespace, name, uid))
+
+    async def unprepare(self, uid: str) -> None:
+        """Undo the preparation of a claim, if there is one; raises HoldfastError."""
+        await self._uninterrupted(self._unprepare(uid))
+
+    async def stop(self) -> None:
+        """Wait for handlers that still run."""
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _uninterrupted(self, work: Coroutine[object, object, T]) -> T:
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            return await asyncio.shield(task)
+        except OSError as error:
+            raise DriverError(f"cannot be recorded: {error}") from error
+
+    async def _prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim:
+        claim = await self._read(namespace, name, uid)
+        async with self._one_at_a_time:
+            known = self._checkpoint.get(uid)
+            if known is not None and known.devices != claim.devices:
+                # Deallocated and allocated again, without a call in between.
+                await self._undo(known)
+                known = None
+            if known is not None and known.done and self._files_exist(known):
+                return known
+            entry = PreparedClaim(namespace, name, uid, claim.devices)
+            # Before the handler: if this process ends in it, unprepare must be called.
+            self._checkpoint.put(entry)
+            prepared = await self._handled(self._handlers.prepare(claim), "prepare")
+            return self._store(claim, prepared)
+
+    def _store(self, claim: Claim, prepared: Prepared) -> PreparedClaim:
+        spec, names = cdi_spec_of(self._driver, claim, prepared)
+        if spec.devices:
+            write_spec(spec, self._file(claim.uid))
+        done = PreparedClaim(
+            claim.namespace,
+            claim.name,
+            claim.uid,
+            claim.devices,
+            tuple(map(tuple, names)),
+            done=True,
+        )
+        self._checkpoint.put(done)
+        return done
+
+    async def _unprepare(self, uid: str) -> None:
+        async with self._one_at_a_time:
+            known = self._checkpoint.get(uid)
+            if known is not None:
+                await self._undo(known)
+
+    async def _undo(self, known: PreparedClaim) -> None:
+        await self._handled(self._handlers.unprepare(known.claim), "unprepare")
+        remove_spec(self._file(known.uid))
+        self._checkpoint.remove(known.uid)
+
+    async def _read(self, namespace: str, name: str, uid: str) -> Claim:
+        try:
+            found = await self._client.get(RESOURCE_CLAIMS, name, namespace)
+        except NotFound as error:
+            raise DriverError(f"ResourceClaim {namespace}/{name} does not exist") from error
+        if found.uid != uid:
+            raise DriverError(f"ResourceClaim {found.key} has uid {found.uid}, not {uid}")
+        return claim_of(found, self._driver)
+
+    async def _handled(self, handler: Awaitable[T], name: str) -> T:
+        """Await a handler; its errors become errors of the claim, and its defects are logged."""
+        try:
+            return await handler
+        except HoldfastError:
+            raise
+        except Exception as error:
+            log.exception("the %s handler of %s failed", name, self._driver)
+            raise DriverError(f"{name} failed: {type(error).__name__}: {error}") from error
+
+    def _files_exist(self, known: PreparedClaim) -> bool:
+        """Tell whether the CDI file is still there; its directory may be lost at a reboot."""
+        return not any(known.cdi_ids) or self._file(known.uid).exists()
+
+    def _file(self, uid: str) -> Path:
+        return self._cdi_dir / file_name(self._driver, uid)
