@@ -15,6 +15,7 @@ from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.store import Store
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
+from holdfast.testing.loop_writer import LoopWriter
 
 
 @dataclass
@@ -57,8 +58,7 @@ class SmallCluster:
 @asynccontextmanager
 async def start_small_cluster(directory: Path, wrap=lambda transport, clock: transport):
     clock = VirtualClock()
-    store = Store.open(directory, clock)
-    clock.busy[:] = [lambda: store.busy]
+    store = Store.open(directory, clock, writer=LoopWriter)
     server = ApiServer.create(store, clock)
     await server.start()
     client = Client(InProcessTransport(server), "test")

@@ -36,6 +36,7 @@ from holdfast.testing import builders as build
 from holdfast.testing import device_builders as devices
 from holdfast.testing import storage_builders as storage
 from holdfast.testing.harness import Harness
+from holdfast.testing.loop_writer import LoopWriter
 from tls_client import client_context
 
 _WATCH_TURNS = 12
@@ -142,8 +143,7 @@ class Target(Harness):
         assert not broken, "; ".join(broken)
 
     async def _start_server(self) -> None:
-        self.store = Store.open(self._directory, self.clock)
-        self.clock.busy[:] = [lambda: self.store.busy]
+        self.store = Store.open(self._directory, self.clock, writer=LoopWriter)
         self.server = ApiServer.create(self.store, self.clock, rng=random.Random(self._seed))
         await self.server.start()
         self.client = Client(InProcessTransport(self.server), "test")

@@ -17,6 +17,7 @@ from holdfast.store import Store
 from holdfast.testing import a_namespace, a_node, a_pod, a_resource_policy, a_unit
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
+from holdfast.testing.loop_writer import LoopWriter
 
 SPACES = ("default", "team")
 TIERS = ("od", "od", "spot", "spot", "fast", None)
@@ -33,8 +34,7 @@ class PolicyCluster:
 
     def __init__(self, directory, layers, *, drain_excess):
         self.clock = VirtualClock()
-        self._store = Store.open(directory, self.clock)
-        self.clock.busy[:] = [lambda: self._store.busy]
+        self._store = Store.open(directory, self.clock, writer=LoopWriter)
         self._layers = layers
         self._settings = ControllerSettings(
             resource_policies=ResourcePolicySettings(drain_excess=drain_excess)

@@ -72,6 +72,8 @@ class Store:
         clock: Clock,
         index: IndexFunc,
         retention: Retention,
+        *,
+        writer: type[WriterThread],
     ) -> None:
         self.cluster_uid: str = database.meta("cluster_uid")
         self._directory, self._clock, self._index = directory, clock, index
@@ -86,7 +88,7 @@ class Store:
         self._watch_caches: dict[tuple[str, str], WatchCache] = {}
         self._last_changes: dict[tuple[str, str], int] = {}
         self._load(database, directory.revision_file)
-        self._writer = WriterThread(database, self._loop, self._committed, self._failed)
+        self._writer = writer(database, self._loop, self._committed, self._failed)
 
     @classmethod
     def open(
@@ -97,11 +99,13 @@ class Store:
         index: IndexFunc = index_object,
         retention: Retention = Retention(),  # noqa: B008 - frozen
         fault: WriteFault | None = None,
+        writer: type[WriterThread] = WriterThread,
     ) -> Store:
         """Open or create the store of a directory; call it inside the running event loop.
 
         Raises StoreLocked if another process uses the directory. ``fault`` is for tests: it is
         called in the writer thread inside each transaction, before COMMIT, and may raise.
+        So is another class of ``writer``.
         """
         with ExitStack() as cleanup:
             data_directory = DataDirectory(directory)
@@ -110,7 +114,7 @@ class Store:
             with convert_sqlite_errors(data_directory.database):
                 database = Database(data_directory.database, fault, data_directory.revision_file)
                 cleanup.callback(database.close_without_checkpoint)
-                store = cls(data_directory, database, clock, index, retention)
+                store = cls(data_directory, database, clock, index, retention, writer=writer)
             cleanup.pop_all()
         return store
 

@@ -56,6 +56,9 @@ class WriterThread:
         self._queue = queue.SimpleQueue()
         self._failure: Exception | None = None
         self._pending = 0  # counted on the loop
+        self._start()
+
+    def _start(self) -> None:
         # A daemon, so that a program that does not close the store can still exit.
         self._thread = threading.Thread(target=self._work, name="holdfast-store", daemon=True)
         self._thread.start()
@@ -71,13 +74,13 @@ class WriterThread:
         ``committed`` or ``failed`` is called with them on the event loop.
         """
         self._pending += len(writes)
-        self._queue.put(writes)
+        self._put(writes)
 
     async def run(self, run: Callable[[Database], T]) -> T:
         """Run a function in the writer thread after all queued writes, and return its result."""
         done: asyncio.Future[T] = self._loop.create_future()
         self._pending += 1
-        self._queue.put(DatabaseTask(run, done))
+        self._put(DatabaseTask(run, done))
         return await done
 
     async def recover(self, after: int) -> list[LogRow]:
@@ -95,21 +98,31 @@ class WriterThread:
         """Commit queued writes, close the database, end the thread."""
         closed: asyncio.Future[None] = self._loop.create_future()
         self._pending += 1
-        self._queue.put(DatabaseTask(Database.close, closed, last=True))
+        self._put(DatabaseTask(Database.close, closed, last=True))
         await closed
+        self._join()
+
+    def _put(self, item: tuple[PendingWrite, ...] | DatabaseTask) -> None:
+        self._queue.put(item)
+
+    def _join(self) -> None:
         self._thread.join()
 
     def _work(self) -> None:
-        while True:
-            batch, task = self._take()
-            if batch:
-                self._commit(batch)
-            if task is not None:
-                self._run(task)
-                if task.last:
-                    return
-            elif self._failure is None:
-                self._database.checkpoint(idle=self._queue.empty())
+        while self._write_batch():
+            pass
+
+    def _write_batch(self) -> bool:
+        """Commit a batch and run the task after it; return False after the last task."""
+        batch, task = self._take()
+        if batch:
+            self._commit(batch)
+        if task is not None:
+            self._run(task)
+            return not task.last
+        if self._failure is None:
+            self._database.checkpoint(idle=self._queue.empty())
+        return True
 
     def _take(self) -> tuple[list[PendingWrite], DatabaseTask | None]:
         """Wait for writes or a task, then take more writes, up to a task or a full batch."""

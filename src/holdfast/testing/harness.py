@@ -41,6 +41,7 @@ from holdfast.settings import NodeSettings, SchedulerSettings
 from holdfast.store.store import Store
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
+from holdfast.testing.loop_writer import LoopWriter
 
 T = TypeVar("T")
 Wrap = Callable[[Transport, VirtualClock], Transport]
@@ -220,8 +221,7 @@ class Harness:
         return InProcessTransport(self.server, own_user(user))
 
     async def _start_server(self) -> None:
-        self.store = Store.open(self._directory, self.clock)
-        self.clock.busy[:] = [lambda: self.store.busy]
+        self.store = Store.open(self._directory, self.clock, writer=LoopWriter)
         self.server = ApiServer.create(self.store, self.clock, feature_gates=self.feature_gates)
         await self.server.start()
         self.client = Client(InProcessTransport(self.server), "test")
@@ -229,7 +229,6 @@ class Harness:
     async def _stop_server(self) -> None:
         await self.server.stop()
         await self.store.close()
-        self.clock.busy.clear()
 
     async def _start_components(self) -> None:
         settings = SchedulerSettings(
