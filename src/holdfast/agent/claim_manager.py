@@ -32,6 +32,7 @@ from holdfast.agent.pod_devices import ContainerDevices, NotPrepared
 from holdfast.api.claim_names import claim_name
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Container, Pod
+from holdfast.api.quantity import units
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.client.client import Client
 from holdfast.clock import Clock
@@ -300,7 +301,7 @@ def _container_requests(pod: Pod, container: str) -> Iterable[tuple[str, str]]:
     if special is None:
         return
     for mapping in special.request_mappings:
-        requested = found.resources.requests.get(mapping.resource_name)
+        requested = units(found.resources.requests.get(mapping.resource_name, "0"))
         if mapping.container_name == container and requested:
             yield special.resource_claim_name, mapping.request_name
 
