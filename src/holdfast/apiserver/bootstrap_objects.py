@@ -15,7 +15,7 @@ from holdfast.api.workloads import SYSTEM_PRIORITIES
 from holdfast.apiserver.access.bootstrap_roles import BINDINGS, ROLES
 from holdfast.apiserver.schema.structural import shipped_crds
 from holdfast.apiserver.user import ADMIN, User
-from holdfast.apiserver.wire.responses import StreamResponse
+from holdfast.apiserver.wire.responses import ServerResponse
 from holdfast.client.transport import Request, Response
 from holdfast.errors import from_status
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 class RequestHandler(Protocol):
     """The part of ``ApiServer`` that is used here."""
 
-    async def handle(self, request: Request, user: User) -> Response | StreamResponse:
+    async def handle(self, request: Request, user: User) -> ServerResponse:
         """Handle one request."""
         ...
 

@@ -31,13 +31,13 @@ from holdfast.validation.list_limits import ANY_TREE
 
 if TYPE_CHECKING:
     from holdfast.apiserver.operation import Operation
-    from holdfast.client.transport import Response
+    from holdfast.apiserver.wire.responses import ServerResponse
 
 GroupResource = tuple[str, str]
 """A group and the plural name of a resource."""
 Gvk = tuple[str, str, str]
 """A group, version and kind."""
-Handler = Callable[["Operation"], Awaitable["Response"]]
+Handler = Callable[["Operation"], Awaitable["ServerResponse"]]
 ObjectCheck = Callable[[JsonObject, JsonObject | None], Iterable[Cause]]
 """Yield what is wrong with the new object; the second is the stored one, None on create."""
 RequestCheck = Callable[["Operation", JsonObject, JsonObject | None], Iterable[Cause]]

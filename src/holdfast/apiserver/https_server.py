@@ -26,7 +26,13 @@ from holdfast.apiserver.wire.connections import Connections, IncomingConnection
 from holdfast.apiserver.wire.http_connection import HttpConnection
 from holdfast.apiserver.wire.in_flight import InFlightLimits, RequestInFlight, too_many
 from holdfast.apiserver.wire.listener import Listener, bind_sockets, max_connections
-from holdfast.apiserver.wire.responses import StreamResponse, error_response
+from holdfast.apiserver.wire.responses import (
+    ServerResponse,
+    StreamResponse,
+    WebSocketProxy,
+    error_response,
+)
+from holdfast.apiserver.wire.web_socket_proxy import connect_web_sockets
 from holdfast.client.transport import Request, Response
 from holdfast.errors import BadRequest, HoldfastError, TimedOut, TooManyRequests
 from holdfast.settings import ServerLimits
@@ -92,6 +98,8 @@ class _Adapter:
                     return await _send(_reserve_memory(response, incoming, in_flight), incoming)
             finally:
                 in_flight.release()
+            if isinstance(response, WebSocketProxy):
+                return await connect_web_sockets(response, incoming)
             return await _stream(response, incoming)
 
     def user_of(self, transport: asyncio.BaseTransport) -> User | None:
@@ -117,9 +125,9 @@ class _Adapter:
         headers: dict[str, str],
         user: User,
         in_flight: RequestInFlight,
-    ) -> Response | StreamResponse:
+    ) -> ServerResponse:
         url = incoming.rel_url
-        request = Request(incoming.method, url.path, _query(url), headers)
+        request = Request(incoming.method, url.path, _query(url), headers, repeated=_repeated(url))
         return await self._server.handle(request, user, partial(self._body, incoming, in_flight))
 
     async def _body(self, incoming: web.BaseRequest, in_flight: RequestInFlight) -> bytes:
@@ -169,6 +177,14 @@ def _query(url: URL) -> dict[str, str]:
     if len(values := dict.fromkeys(url.query.getall("dryRun", ()))) > 1:
         query["dryRun"] = ",".join(values)
     return query
+
+
+def _repeated(url: URL) -> dict[str, tuple[str, ...]]:
+    """Return all values of the parameters that are repeated, such as ``command`` of exec."""
+    query = url.query
+    if len(set(query)) == len(query):
+        return {}
+    return {name: tuple(values) for name in set(query) if len(values := query.getall(name)) > 1}
 
 
 def _headers(incoming: web.BaseRequest) -> dict[str, str]:

@@ -8,9 +8,14 @@ from dataclasses import dataclass
 
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import ADMIN, User
-from holdfast.apiserver.wire.responses import StreamResponse
+from holdfast.apiserver.wire.responses import (
+    ServerResponse,
+    StreamResponse,
+    WebSocketProxy,
+    error_response,
+)
 from holdfast.client.transport import Request, Response, Stream
-from holdfast.errors import Unavailable
+from holdfast.errors import BadRequest, Unavailable
 
 
 @dataclass(slots=True)
@@ -28,7 +33,7 @@ class _Lines:
 async def _lines(response: StreamResponse) -> AsyncIterator[bytes]:
     async for batch in response.batches:
         for line in batch:
-            yield line[:-1]
+            yield line.removesuffix(b"\n")
 
 
 async def _single_line(body: bytes) -> AsyncIterator[bytes]:
@@ -72,4 +77,8 @@ class InProcessTransport:
             raise Unavailable("the transport is closed")
         if request.write_check is not None:
             request.write_check()
-        return await self._server.handle(request, self._user)
+        response: ServerResponse = await self._server.handle(request, self._user)
+        if isinstance(response, WebSocketProxy):
+            await response.close()
+            return error_response(BadRequest("a WebSocket needs the HTTPS server"))
+        return response

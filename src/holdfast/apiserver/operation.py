@@ -10,6 +10,7 @@ from holdfast.apiserver.access.authorization import Authorizer
 from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.registry import Registry
 from holdfast.apiserver.user import User
+from holdfast.apiserver.wire.kubelet_client import KubeletClient
 from holdfast.apiserver.wire.negotiation import ResponseFormat
 from holdfast.apiserver.wire.query_options import is_dry_run
 from holdfast.apiserver.wire.request_info import RequestInfo
@@ -39,6 +40,8 @@ class ServerContext:
     rng: random.Random
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     watches: set[Closable] = field(default_factory=set)
+    kubelet_client: KubeletClient | None = None
+    """Connects to nodes; None in a server that cannot."""
     authorizer: Authorizer = field(init=False)
 
     def __post_init__(self) -> None:

@@ -31,22 +31,22 @@ from holdfast.apiserver.verbs.reading import get, list_objects
 from holdfast.apiserver.verbs.subresources import handle_subresource
 from holdfast.apiserver.verbs.updating import update
 from holdfast.apiserver.verbs.watch import watch
+from holdfast.apiserver.wire.kubelet_client import KubeletClient
 from holdfast.apiserver.wire.negotiation import negotiate_response
 from holdfast.apiserver.wire.request_info import RequestInfo, parse_request_info
 from holdfast.apiserver.wire.responses import (
-    StreamResponse,
+    ServerResponse,
     error_response,
     text_response,
     with_warnings,
 )
-from holdfast.client.transport import Request, Response
+from holdfast.client.transport import Request
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest, HoldfastError, NotAllowed, Unavailable
 from holdfast.feature_gates import FeatureGates
 from holdfast.store import Store
 
 _log = logging.getLogger(__name__)
-ServerResponse = Response | StreamResponse
 ReadBody = Callable[[], Awaitable[bytes]]
 """Read the request body from the transport."""
 
@@ -91,15 +91,21 @@ class ApiServer:
         rng: random.Random | None = None,
         kinds: Iterable[KindDescriptor] = BUILT_IN,
         feature_gates: FeatureGates | None = None,
+        kubelet_client: KubeletClient | None = None,
     ) -> ApiServer:
         """Create a server on an open store; a seeded ``rng`` makes generated names repeatable.
 
-        Kinds of features that are off are not served; their stored objects stay.
+        Kinds of features that are off are not served; their stored objects stay. Without a
+        ``kubelet_client`` the server connects to no node.
         """
         gates = feature_gates or FeatureGates()
         served = [k for k in kinds if k.feature is None or gates.enabled(k.feature)]
         registry = Registry.of(served, (NODE_RESTRICTION, QUOTA_ADMISSION))
-        return cls(ServerContext(store, clock, registry, rng or random.Random(), gates))
+        return cls(
+            ServerContext(
+                store, clock, registry, rng or random.Random(), gates, kubelet_client=kubelet_client
+            )
+        )
 
     async def start(self) -> None:
         """Register stored CRDs, create the bootstrap objects, accept requests."""
@@ -114,13 +120,15 @@ class ApiServer:
         self._expiry = asyncio.create_task(EventExpiry(self.context).run())
 
     async def stop(self) -> None:
-        """Close all watches and reject further requests."""
+        """Close all watches and connections to nodes, and reject further requests."""
         self._running = False
         if self._expiry is not None:
             self._expiry.cancel()
             await asyncio.wait([self._expiry])
         for open_watch in tuple(self.context.watches):
             open_watch.close()
+        if self.context.kubelet_client is not None:
+            await self.context.kubelet_client.close()
 
     async def handle(
         self, request: Request, user: User, read_body: ReadBody | None = None

@@ -29,6 +29,8 @@ class Request:
     body: bytes = b""
     write_check: Callable[[], None] | None = None
     """Called immediately before the request is sent; an exception prevents that."""
+    repeated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """All values of the received query parameters that were sent more than once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import (
     AdmissionPlugin,
     DeletionStrategy,
+    Handler,
     KindDescriptor,
     SelectableField,
     Subresource,
@@ -26,6 +27,12 @@ from holdfast.apiserver.kinds.namespaces import (
 )
 from holdfast.apiserver.kinds.printers import cluster, network, pods, storage, workloads
 from holdfast.apiserver.kinds.subresources.binding import bind, bind_from_collection
+from holdfast.apiserver.kinds.subresources.containers import (
+    attach,
+    exec_command,
+    forward_port,
+    read_log,
+)
 from holdfast.apiserver.kinds.subresources.eviction import evict
 from holdfast.apiserver.kinds.unimplemented_pod_fields import POD_FIELDS
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
@@ -38,8 +45,7 @@ from holdfast.apiserver.kinds.validation.resource_quotas import (
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.tables.printer import NAME_CREATED
 from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
-from holdfast.client.transport import Response
-from holdfast.errors import Cause, FieldErrors, NotBuilt
+from holdfast.errors import Cause, FieldErrors
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 from holdfast.validation.template import EFFECTS
@@ -55,30 +61,21 @@ def _proxy(kind: str) -> Subresource:
     return Subresource(verbs=_PROXY_VERBS, kind=("", "v1", kind), unimplemented=feature)
 
 
-def _streaming(kind: str, feature: str) -> Subresource:
-    return Subresource(verbs=("create", "get"), kind=("", "v1", kind), unimplemented=feature)
-
-
-async def _read_log(op: Operation) -> Response:
-    """Raise NotFound if there is no such pod, else NotBuilt."""
-    if op.context.store.get(op.key) is None:
-        raise op.not_found()
-    raise NotBuilt(
-        f'the log of pod "{op.request_info.name}" cannot be shown: reading container logs is '
-        "not built yet; simulated containers write none"
-    )
+def _streaming(kind: str, handler: Handler) -> Subresource:
+    handlers = {"create": handler, "get": handler}
+    return Subresource(handlers, ("create", "get"), kind=("", "v1", kind))
 
 
 _POD_SUBRESOURCES = {
-    "attach": _streaming("PodAttachOptions", "attaching to containers"),
+    "attach": _streaming("PodAttachOptions", attach),
     "binding": Subresource({"create": bind}, ("create",), ("", "v1", "Binding")),
     "ephemeralcontainers": Subresource(
         verbs=_GET_PATCH_UPDATE, unimplemented="ephemeral containers"
     ),
     "eviction": Subresource({"create": evict}, ("create",), ("policy", "v1", "Eviction")),
-    "exec": _streaming("PodExecOptions", "running commands in containers"),
-    "log": Subresource({"get": _read_log}, ("get",)),
-    "portforward": _streaming("PodPortForwardOptions", "forwarding ports"),
+    "exec": _streaming("PodExecOptions", exec_command),
+    "log": Subresource({"get": read_log}, ("get",)),
+    "portforward": _streaming("PodPortForwardOptions", forward_port),
     "proxy": _proxy("PodProxyOptions"),
     "resize": Subresource(verbs=_GET_PATCH_UPDATE, unimplemented="resizing pods in place"),
 }

@@ -10,6 +10,7 @@ from holdfast.apiserver.verbs.patching import patch
 from holdfast.apiserver.verbs.reading import get
 from holdfast.apiserver.verbs.scale import SCALE, scale
 from holdfast.apiserver.verbs.updating import update
+from holdfast.apiserver.wire.responses import ServerResponse
 from holdfast.client.transport import Response
 from holdfast.errors import NotAllowed, NotBuilt, NotFound
 
@@ -33,7 +34,7 @@ def subresource_of(descriptor: KindDescriptor, name: str) -> Subresource | None:
     return descriptor.subresources.get(name) or SHARED.get(name)
 
 
-async def handle_subresource(op: Operation) -> Response:
+async def handle_subresource(op: Operation) -> ServerResponse:
     """Handle a request for a subresource."""
     name = op.request_info.subresource
     found = subresource_of(op.descriptor, name.partition("/")[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import yaml
@@ -13,6 +13,9 @@ from holdfast.apiserver.wire.negotiation import JSON, PLAIN_JSON, YAML, Response
 from holdfast.apiserver.wire.warning_header import warning_header
 from holdfast.client.transport import Response
 from holdfast.errors import Details, HoldfastError, status_of
+
+if TYPE_CHECKING:
+    import aiohttp
 
 YAML_LIMIT = 256 * 1024
 _encode = msgspec.json.Encoder().encode
@@ -37,6 +40,25 @@ class StreamResponse:
     async def close(self) -> None:
         """Stop the stream."""
         self.on_close()
+
+
+@dataclass(frozen=True, slots=True)
+class WebSocketProxy:
+    """A WebSocket to a node, to be connected with one to the client.
+
+    ``close`` must be called in the end, whether it was used or not.
+    """
+
+    node: aiohttp.ClientWebSocketResponse
+    status: int = 101
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    async def close(self) -> None:
+        """Close the WebSocket to the node."""
+        await self.node.close()
+
+
+ServerResponse = Response | StreamResponse | WebSocketProxy
 
 
 def encoded_response(
@@ -96,9 +118,7 @@ def with_headers(response: Response, headers: Mapping[str, str]) -> Response:
     return Response(response.status, {**response.headers, **headers}, response.body)
 
 
-def with_warnings(
-    response: Response | StreamResponse, warnings: Iterable[str]
-) -> Response | StreamResponse:
+def with_warnings(response: ServerResponse, warnings: Iterable[str]) -> ServerResponse:
     """Add warnings before the other warnings of a response; "" is no warning."""
     added = list(filter(None, warnings))
     if not added:

@@ -1,0 +1,8 @@
+"""Names that the API server and the agent of a node use for their connection."""
+
+API_SERVER_USER = "kube-apiserver-kubelet-client"
+"""The user as which the API server connects to a node."""
+CERTIFICATE_ANNOTATION = "holdfast.dev/kubelet-certificate"
+"""On a Node: the certificate of its HTTPS server, the only one that is then accepted."""
+ERROR_HEADER = "holdfast-error"
+"""The error of a refused upgrade, percent-encoded: HTTP clients seldom keep its body."""
