@@ -83,8 +83,10 @@ class EmbeddedServer:
         from holdfast.apiserver.access.credentials import (
             ensure_component_certificates,
             ensure_credentials,
+            kubelet_client_certificate,
         )
         from holdfast.apiserver.server import ApiServer
+        from holdfast.apiserver.wire.kubelet_client import KubeletClient
         from holdfast.store.store import Store
 
         store = Store.open(data_dir / "store", clock)
@@ -93,7 +95,12 @@ class EmbeddedServer:
             credentials = ensure_credentials(data_dir / PKI, clock.now(), (settings.host,))
             if components_connect:
                 ensure_component_certificates(credentials, clock.now())
-            server = ApiServer.create(store, clock, feature_gates=settings.feature_gates)
+            server = ApiServer.create(
+                store, clock, feature_gates=settings.feature_gates,
+                kubelet_client=KubeletClient(
+                    lambda: kubelet_client_certificate(credentials, clock.now())
+                ),
+            )  # fmt: skip
             await server.start()
             https_server = await _listen(server, settings, credentials)
             url = _url_for_clients(https_server.url)

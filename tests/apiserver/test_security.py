@@ -7,8 +7,8 @@ import yaml
 
 from apiserver.sample_objects import NAMESPACES, PODS, pod
 from apiserver.server_fixture import start_server
-from holdfast.apiserver.access.certificates import make_authority, make_client_certificate
 from holdfast.apiserver.user import component_user
+from holdfast.certificates import make_authority, make_client_certificate
 from tls_client import client_context
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

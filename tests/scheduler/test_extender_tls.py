@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from holdfast.apiserver.access.certificates import (
+from holdfast.certificates import (
     make_authority,
     make_client_certificate,
     make_server_certificate,

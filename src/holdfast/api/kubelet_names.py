@@ -3,6 +3,6 @@
 API_SERVER_USER = "kube-apiserver-kubelet-client"
 """The user as which the API server connects to a node."""
 CERTIFICATE_ANNOTATION = "holdfast.dev/kubelet-certificate"
-"""On a Node: the certificate of its HTTPS server, the only one that is then accepted."""
+"""On a Node: the certificate that signed that of its HTTPS server; no other is accepted then."""
 ERROR_HEADER = "holdfast-error"
 """The error of a refused upgrade, percent-encoded: HTTP clients seldom keep its body."""

@@ -56,6 +56,7 @@ def _edit() -> list[JsonObject]:
         *(_rule(group, list(names), _WRITE) for group, names in _WORKLOADS),
         _rule("", ["secrets"], _READ + _WRITE),
         _rule("", ["pods/eviction"], ["create"]),
+        _rule("", ["pods/attach", "pods/exec", "pods/portforward"], ["create", "get"]),
     ]
 
 

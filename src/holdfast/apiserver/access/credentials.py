@@ -16,13 +16,7 @@ import msgspec
 import yaml
 
 from holdfast.api import names
-from holdfast.apiserver.access.certificates import (
-    KeyPair,
-    covers,
-    make_authority,
-    make_client_certificate,
-    make_server_certificate,
-)
+from holdfast.api.kubelet_names import API_SERVER_USER
 from holdfast.apiserver.user import (
     ADMIN,
     AUTHENTICATED,
@@ -30,7 +24,15 @@ from holdfast.apiserver.user import (
     MASTERS,
     User,
     certificate_name,
+    component_user,
     node_user,
+)
+from holdfast.certificates import (
+    KeyPair,
+    covers,
+    make_authority,
+    make_client_certificate,
+    make_server_certificate,
 )
 from holdfast.errors import BadConfiguration
 from holdfast.private_files import PRIVATE_DIRECTORY, read_own, write_private
@@ -106,6 +108,14 @@ def ensure_component_certificates(credentials: Credentials, now: float) -> None:
         for user in COMPONENTS.values():
             name = certificate_name(user.name)
             _ensure_client(credentials.directory, name, credentials.authority, user, now)
+
+
+def kubelet_client_certificate(credentials: Credentials, now: float) -> tuple[Path, Path]:
+    """Return the files of the certificate and key with which the API server connects to nodes."""
+    directory, name = credentials.directory, "apiserver-kubelet-client"
+    with _convert_errors(directory):
+        _ensure_client(directory, name, credentials.authority, component_user(API_SERVER_USER), now)
+    return directory / f"{name}.crt", directory / f"{name}.key"
 
 
 def write_node_kubeconfig(pki: Path, node: str, path: Path, url: str, now: float) -> None:

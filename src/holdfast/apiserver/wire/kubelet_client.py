@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
@@ -23,7 +24,10 @@ Query = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class KubeletEndpoint:
-    """Where a node serves; without ``certificate`` any is accepted, as kube-apiserver does."""
+    """Where a node serves.
+
+    ``certificate`` must have signed that of its server; "" accepts any, as kube-apiserver does.
+    """
 
     node: str
     host: str
@@ -38,11 +42,13 @@ class KubeletEndpoint:
 
 
 class KubeletClient:
-    """Connects to nodes with the client certificate of the API server."""
+    """Connects to nodes with the client certificate of the API server.
 
-    def __init__(self, certificate: Path, key: Path) -> None:
-        self._certificate = certificate
-        self._key = key
+    ``credentials`` returns its certificate and key; it is called for the first connection.
+    """
+
+    def __init__(self, credentials: Callable[[], tuple[Path, Path]]) -> None:
+        self._credentials = cache(credentials)
         self._session: aiohttp.ClientSession | None = None
 
     async def get(
@@ -101,12 +107,11 @@ class KubeletClient:
     def _context(self, certificate: str) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self._certificate, self._key)
+        context.load_cert_chain(*self._credentials())
         if not certificate:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
             return context
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         try:
             context.load_verify_locations(cadata=certificate)
         except (ssl.SSLError, ValueError) as wrong:
