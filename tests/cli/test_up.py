@@ -122,6 +122,23 @@ def test_no_secret_is_ever_printed(cluster, holdfast):
     assert not any(secret in output for secret in secrets)
 
 
+def test_a_node_fails_and_recovers_on_request(cluster, holdfast):
+    flags = ("--kubeconfig", cluster / "kubeconfig")
+    missing = holdfast("node", "fail", "node-0002", "elsewhere", *flags)
+    assert missing.code == 1
+    assert missing.err == "holdfast: node elsewhere is not found; no node was changed\n"
+    done = holdfast("node", "fail", "node-0002", *flags)
+    assert done.out == "node/node-0002 has failed; it is reported as unreachable after 50 s\n"
+    listed = json.loads(holdfast("node", "list", *flags, "-o", "json").out)
+    assert [(n["name"], n["failed"], n["simulated"]) for n in listed] == [
+        ("node-0001", False, True),
+        ("node-0002", True, True),
+    ]
+    table = holdfast("node", "list", *flags).out.splitlines()
+    assert [line.split()[2] for line in table] == ["AGENT", "simulated", "failed"]
+    assert holdfast("node", "recover", "node-0002", *flags).out == "node/node-0002 recovers\n"
+
+
 def test_a_second_start_names_the_running_cluster(cluster, holdfast):
     found = running_cluster.find(cluster)
     for command in ("up", "apiserver"):
