@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from holdfast.api.node_names import FAILED_ANNOTATION
@@ -10,6 +12,8 @@ from holdfast.cli.node.failing import change_nodes
 from holdfast.controllers.conditions import find, is_true
 from holdfast.errors import NotFound, Refused
 from holdfast.testing import (
+    Chances,
+    FaultyTransport,
     a_claim,
     a_deployment,
     a_device_class,
@@ -17,7 +21,12 @@ from holdfast.testing import (
     a_pod,
     a_slice,
 )
+from holdfast.testing.harness import Harness
+from soak_size import SEED, TIMES
 
+FAULTS = Chances(
+    conflict=0.05, unavailable=0.05, unavailable_after=0.05, lost=0.05, expired=0.05, cut=0.05
+)
 UNREACHABLE = {
     ("node.kubernetes.io/unreachable", "NoSchedule"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -214,3 +223,39 @@ async def test_only_simulated_nodes_that_exist_fail_on_request(cluster):
     ]
     said = [await change_nodes(cluster.client, ["n1"], fails=fails) for fails in (False, False)]
     assert said == [["node/n1 recovers"], ["node/n1 has not failed"]]
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + TIMES))
+async def test_after_random_failures_and_faults_every_node_works_again(tmp_path, seed):
+    dice, transports = random.Random(seed), []
+
+    def with_faults(transport, clock):
+        transports.append(
+            FaultyTransport(transport, chances=FAULTS, rng=dice, clock=clock, enabled=False)
+        )
+        return transports[-1]
+
+    names = [f"n{i}" for i in range(4)]
+    async with Harness(tmp_path / "faults", wrap=with_faults) as cluster:
+        zones = ({"topology.kubernetes.io/zone": "ab"[i % 2]} for i in range(4))
+        await cluster.create(*(a_node(n, labels=z) for n, z in zip(names, zones, strict=True)))
+        await cluster.create(a_deployment("web", replicas=6))
+        for transport in transports:
+            transport.enabled = True
+        for _ in range(6 if TIMES > 1 else 2):
+            chosen = dice.sample(names, dice.randint(1, 4))
+            await change_nodes(cluster.client, chosen, fails=dice.random() < 0.6)
+            await cluster.advance(dice.choice((5, 40, 70, 400 if TIMES > 1 else 100)))
+            if dice.random() < 0.2:
+                await cluster.restart_components()
+        for transport in transports:
+            transport.enabled = False
+        await change_nodes(cluster.client, names, fails=False)
+        await cluster.advance(100)
+        for name in names:
+            assert not await taints(cluster, name)
+            assert is_true((await cluster.client.get(NODES, name)).status.conditions, "Ready")
+        left = (await pods(cluster)).values()
+        assert [(p.terminating, is_true(p.status.conditions, "Ready")) for p in left] == [
+            (False, True)
+        ] * 6

@@ -33,6 +33,14 @@ def running_status(pod: Pod, pod_ip: str, host_ip: str, now: float) -> dict[str,
     )
 
 
+def ready_status(pod: Pod, now: float) -> dict[str, Any]:
+    """Return the status of a running pod that is ready again."""
+    return {
+        "metadata": {"uid": pod.uid},
+        "status": {"conditions": _conditions(pod, [("Ready", "True", "")], now)},
+    }
+
+
 def waiting_status(pod: Pod, host_ip: str, why: str, now: float) -> dict[str, Any] | None:
     """Return the status of a pod that waits on its node, or None if it has it already."""
     known = next((c for c in pod.status.conditions if c.type == "PodReadyToStartContainers"), None)

@@ -69,8 +69,6 @@ class SimulatedNodes:
         self._node_ips = AddressPool(NODE_NETWORK)
         self._pods_on_node: dict[str, dict[str, None]] = defaultdict(dict)
         self._waiting_for_claim: dict[str, set[str]] = defaultdict(set)
-        self._unreported_pods: set[str] = set()
-        """Keys of pods whose status may have been changed while their node was not adopted."""
         self._tasks: list[asyncio.Task[None]] = []
         self._nodes.add_handler(self._node_changed)
         self._pods.add_handler(self._pod_changed)
@@ -128,7 +126,6 @@ class SimulatedNodes:
         if old is not None and new is None:
             self._pod_ips.release(old.uid)
             self._pods_on_node[old.spec.node_name].pop(old.key, None)
-            self._unreported_pods.discard(old.key)
         elif new is not None and new.spec.node_name:
             if new.status.pod_ip and not new.spec.host_network:
                 self._pod_ips.allocate(new.uid, new.status.pod_ip)
@@ -163,7 +160,6 @@ class SimulatedNodes:
                 return
             await self._node_leases.add(node)
             for key in self._pods_on_node[name]:
-                self._unreported_pods.add(key)
                 self._queue.add(_POD + key)
         address = self._node_ips.allocate(name, node.internal_ip)
         patch = plan_node_status(node, address, self._clock.now())
@@ -192,7 +188,6 @@ class SimulatedNodes:
         step = plan_pod(
             pod, pod_ip=self._pod_ips.allocate(pod.uid, pod.status.pod_ip), host_ip=host_ip,
             problem=self._problem(pod), now=self._clock.now(),
-            unreported=key in self._unreported_pods,
         )  # fmt: skip
         try:
             await self._execute(pod, step)
@@ -201,7 +196,6 @@ class SimulatedNodes:
         except TooLarge as refusal:
             self._report_too_large(pod, refusal)
             return
-        self._unreported_pods.discard(key)
         if step.requeue_after is not None:
             self._queue.add_after(_POD + key, step.requeue_after)
 

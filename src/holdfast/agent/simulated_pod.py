@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.agent.pod_status import finished_status, running_status, waiting_status
+from holdfast.agent.pod_status import finished_status, ready_status, running_status, waiting_status
 from holdfast.api.durations import parse_seconds
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import parse_rfc3339
@@ -37,19 +37,13 @@ class PodStep:
 NO_STEP = PodStep()
 
 
-def plan_pod(
-    pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float, unreported: bool = False
-) -> PodStep:
-    """Plan the next step of a pod on its node; ``problem`` says why its claims are not ready.
-
-    ``unreported``: the node reports all pods, as a kubelet does when it starts. A pod that was
-    marked as not ready meanwhile is ready again.
-    """
+def plan_pod(pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float) -> PodStep:
+    """Plan the next step of a pod on its node; ``problem`` says why its claims are not ready."""
     if pod.terminating:
         return _stop(pod, now)
     if pod.finished:
         return NO_STEP
-    if pod.status.phase == "Running" and not (unreported and _marked_not_ready(pod)):
+    if pod.status.phase == "Running":
         return _run(pod, now)
     if problem:
         status = waiting_status(pod, host_ip, problem, now)
@@ -64,14 +58,19 @@ def needs_step(pod: Pod) -> bool:
         return True
     if pod.finished:
         return False
-    return pod.status.phase != "Running" or RUN_FOR in pod.metadata.annotations
+    if pod.status.phase != "Running" or RUN_FOR in pod.metadata.annotations:
+        return True
+    return _marked_not_ready(pod)
 
 
 def _marked_not_ready(pod: Pod) -> bool:
+    """Return whether a controller has marked a pod as not ready, because its node had failed."""
     return any(c.type == "Ready" and c.status != "True" for c in pod.status.conditions)
 
 
 def _run(pod: Pod, now: float) -> PodStep:
+    if _marked_not_ready(pod):
+        return PodStep(status=ready_status(pod, now))
     lasts = _seconds(pod, RUN_FOR)
     if lasts is None or pod.status.start_time is None:
         return NO_STEP

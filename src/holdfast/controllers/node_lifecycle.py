@@ -7,6 +7,7 @@ short checks in a second.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.api.meta import Object
@@ -30,9 +31,9 @@ from holdfast.controllers.node_taints import (
     has_evicting_taint,
     plan_node_taints,
 )
-from holdfast.controllers.node_zones import Disruption, NodeZones, zone_key
+from holdfast.controllers.node_zones import Disruption, NodeZones, Zone, zone_key
 from holdfast.controllers.object_index import ObjectIndex
-from holdfast.controllers.planned_writes import execute_write, execute_writes
+from holdfast.controllers.planned_writes import execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import NotFound
 from holdfast.metric_types import CallbackMetric, CounterMetric
@@ -60,8 +61,8 @@ class NodeLifecycleController(Reconciler):
         self._zones = NodeZones(settings)
         self._expired: set[str] = set()
         """Nodes whose grace period is over: their timers do not run."""
-        self._pods_to_mark: set[str] = set()
-        """Nodes whose pods must be reported as not ready."""
+        self._pods_to_mark: dict[str, bool] = {}
+        """Nodes whose pods must be reported as not ready, and whether with an event of the node."""
         self._to_clear: set[str] = set()
         """Nodes that lose their NoExecute taint although they are not ready."""
         self._pods_on: ObjectIndex[Pod] = ObjectIndex(lambda pod: pod.spec.node_name)
@@ -81,27 +82,25 @@ class NodeLifecycleController(Reconciler):
     def _zone_metrics(self) -> tuple[CallbackMetric, ...]:
         zones = self._zones.zones
 
-        def health() -> dict[str, float]:
-            return {
-                key: 100 * (len(zone.ready) - zone.not_ready) / len(zone.ready)
-                for key, zone in zones.items()
-                if zone.ready
-            }
+        def metric(name: str, text: str, of: Callable[[Zone], float]) -> CallbackMetric:
+            return CallbackMetric(
+                f"node_collector_{name}", text, ("zone",),
+                lambda: {key: of(zone) for key, zone in zones.items()},
+            )  # fmt: skip
 
         return (
-            CallbackMetric(
-                "node_collector_zone_size", "Nodes of a zone.", ("zone",),
-                lambda: {key: len(zone.ready) for key, zone in zones.items()},
+            metric("zone_size", "Nodes of a zone.", lambda zone: len(zone.nodes)),
+            metric(
+                "unhealthy_nodes_in_zone",
+                "Nodes of a zone that are not ready.",
+                lambda zone: len(zone.not_ready),
             ),
-            CallbackMetric(
-                "node_collector_unhealthy_nodes_in_zone", "Nodes of a zone that are not ready.",
-                ("zone",), lambda: {key: zone.not_ready for key, zone in zones.items()},
+            metric(
+                "zone_health",
+                "Percentage of ready nodes of a zone.",
+                lambda zone: 100 - 100 * len(zone.not_ready) / max(1, len(zone.nodes)),
             ),
-            CallbackMetric(
-                "node_collector_zone_health", "Percentage of ready nodes of a zone.", ("zone",),
-                health,
-            ),
-        )  # fmt: skip
+        )
 
     def _on_node(self, kind: ChangeType, old: Node | None, new: Node | None) -> None:
         if self._zones.update(old, new):
@@ -109,7 +108,8 @@ class NodeLifecycleController(Reconciler):
         if new is None:
             if old is not None:
                 self._heartbeats.forget(old.name)
-                for names in (self._expired, self._pods_to_mark, self._to_clear):
+                self._pods_to_mark.pop(old.name, None)
+                for names in (self._expired, self._to_clear):
                     names.discard(old.name)
             return
         created = seconds_of(new.metadata.creation_timestamp)
@@ -117,7 +117,7 @@ class NodeLifecycleController(Reconciler):
         if self._heartbeats.node_changed(old, new, self.clock.monotonic(), age):
             self._expired.discard(new.name)
         if old is None and ready_status(new) not in ("True", ""):
-            self._pods_to_mark.add(new.name)
+            self._pods_to_mark[new.name] = False
         self.queue.add(_NODE + new.name)
 
     def _on_lease(self, kind: ChangeType, old: Lease | None, new: Lease | None) -> None:
@@ -164,21 +164,25 @@ class NodeLifecycleController(Reconciler):
             self._expired.add(node.name)
             patch = plan_unknown_status(node, self.clock.now())
             if patch is not None:
-                try:
-                    await execute_write(self.client, patch)
-                except NotFound:
-                    return
                 if is_true(node.status.conditions, "Ready"):
-                    self._pods_to_mark.add(node.name)
-                    reason = "NodeNotReady"
-                    message = f"Node {node.name} status is now: {reason}"
-                    self.record_event(node, "Normal", reason, message)
+                    self._pods_to_mark[node.name] = True
+                await execute_writes(self.client, (patch,))
                 return  # the event of the new status continues
-        if node.name in self._pods_to_mark and ready_status(node) != "True":
+        await self._mark_pods(node)
+        await self._update_taints(node)
+
+    async def _mark_pods(self, node: Node) -> None:
+        """Report the pods of a node that has become not ready."""
+        if node.name not in self._pods_to_mark:
+            return
+        if ready_status(node) != "True":
+            if self._pods_to_mark[node.name]:
+                message = f"Node {node.name} status is now: NodeNotReady"
+                self.record_event(node, "Normal", "NodeNotReady", message)
+                self._pods_to_mark[node.name] = False
             for pod in self._pods_on.of(node.name):
                 await self._mark_not_ready(pod)
-        self._pods_to_mark.discard(node.name)
-        await self._update_taints(node)
+        self._pods_to_mark.pop(node.name, None)
 
     async def _mark_not_ready(self, pod: Pod) -> None:
         """Report a pod as not ready; its node does not do it."""
@@ -210,11 +214,13 @@ class NodeLifecycleController(Reconciler):
             self._zones.remove_waiting(node)
         else:
             self._zones.add_waiting(node)
-            self._queue_zones()
+            self._queue_zone(zone_key(node))
 
-    def _queue_zones(self) -> None:
-        for zone, wait in self._zones.waits(self.clock.monotonic()):
-            self.queue.add_after(_ZONE + zone, wait)
+    def _queue_zone(self, key: str) -> None:
+        """Queue a zone for the time when its next node may be tainted."""
+        wait = self._zones.wait(key, self.clock.monotonic())
+        if wait is not None:
+            self.queue.add_after(_ZONE + key, wait)
 
     def _update_rates(self) -> None:
         change = self._zones.update_rates(self.clock.monotonic())
@@ -228,11 +234,13 @@ class NodeLifecycleController(Reconciler):
             for name in self._expired:
                 self.queue.add(_NODE + name)
             self._expired.clear()
-        self._queue_zones()
+        for key in self._zones.zones:
+            self._queue_zone(key)
 
     async def _taint_next(self, key: str) -> None:
         """Add a NoExecute taint to the node of a zone that has waited longest."""
-        self._update_rates()
+        if self._zones.changed:
+            self._update_rates()
         zone, now = self._zones.zones.get(key), self.clock.monotonic()
         if zone is None or not zone.waiting or zone.limiter.wait(now) != 0.0:
             return
@@ -246,4 +254,4 @@ class NodeLifecycleController(Reconciler):
             await execute_writes(self.client, (patch,))
             self._evictions.add(key)
         zone.waiting.pop(name, None)
-        self._queue_zones()
+        self._queue_zone(key)

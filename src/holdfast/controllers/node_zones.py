@@ -7,7 +7,6 @@ ready, nothing is evicted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
@@ -69,16 +68,13 @@ class Zone:
     """The nodes of a zone, and those that wait for a NoExecute taint."""
 
     limiter: EvictionLimiter
-    ready: dict[str, bool] = field(default_factory=dict)
+    nodes: set[str] = field(default_factory=set)
     """Without nodes that are excluded by their label."""
+    not_ready: set[str] = field(default_factory=set)
     excluded: set[str] = field(default_factory=set)
     waiting: dict[str, None] = field(default_factory=dict)
+    """In the order in which they came."""
     state: ZoneState = ZoneState.INITIAL
-
-    @property
-    def not_ready(self) -> int:
-        """The number of nodes that are not ready."""
-        return sum(not ready for ready in self.ready.values())
 
 
 class NodeZones:
@@ -88,44 +84,54 @@ class NodeZones:
         self._settings = settings
         self.zones: dict[str, Zone] = {}
         self._all_failed = False
+        self.changed = False
+        """Whether a node changed since the rates were computed."""
 
     def update(self, old: Node | None, new: Node | None) -> bool:
         """Replace a node, and return whether its readiness or its zone changed."""
         if old is not None and new is not None and _place(old) == _place(new):
             return False
+        self.changed = True
         if old is not None and (zone := self.zones.get(zone_key(old))) is not None:
-            zone.ready.pop(old.name, None)
-            zone.excluded.discard(old.name)
-            zone.waiting.pop(old.name, None)
-            if not zone.ready and not zone.excluded:
+            for names in (zone.nodes, zone.not_ready, zone.excluded):
+                names.discard(old.name)
+            moved = new is None or zone_key(new) != zone_key(old)
+            if moved:
+                zone.waiting.pop(old.name, None)
+            if moved and not zone.nodes and not zone.excluded:
                 del self.zones[zone_key(old)]
         if new is not None:
             zone = self._zone(zone_key(new))
             if EXCLUDE_LABEL in new.metadata.labels:
                 zone.excluded.add(new.name)
             else:
-                zone.ready[new.name] = ready_status(new) == "True"
+                zone.nodes.add(new.name)
+                if ready_status(new) != "True":
+                    zone.not_ready.add(new.name)
         return True
 
     def add_waiting(self, node: Node) -> None:
-        """Let a node wait for a NoExecute taint."""
-        self._zone(zone_key(node)).waiting[node.name] = None
+        """Let a node wait for a NoExecute taint, unless it was deleted meanwhile."""
+        zone = self.zones.get(zone_key(node))
+        if zone is not None and (node.name in zone.nodes or node.name in zone.excluded):
+            zone.waiting[node.name] = None
 
     def remove_waiting(self, node: Node) -> None:
         """Remove a node from those that wait."""
         if (zone := self.zones.get(zone_key(node))) is not None:
             zone.waiting.pop(node.name, None)
 
-    def waits(self, now: float) -> Iterator[tuple[str, float]]:
-        """Return the zones with waiting nodes, and the seconds until the next may be tainted."""
-        for key, zone in self.zones.items():
-            wait = zone.limiter.wait(now)
-            if zone.waiting and wait is not None:
-                yield key, wait
+    def wait(self, key: str, now: float) -> float | None:
+        """Return the seconds until the next node of a zone may be tainted, None if none may."""
+        zone = self.zones.get(key)
+        return zone.limiter.wait(now) if zone is not None and zone.waiting else None
 
     def update_rates(self, now: float) -> Disruption:
         """Compute the state of each zone and set its rate; return the change of the cluster."""
-        states = {key: self._state(zone) for key, zone in self.zones.items() if zone.ready}
+        if not self.changed:
+            return Disruption.NONE
+        self.changed = False
+        states = {key: self._state(zone) for key, zone in self.zones.items() if zone.nodes}
         if not states:
             return Disruption.NONE
         failed = all(state is ZoneState.FULL_DISRUPTION for state in states.values())
@@ -136,7 +142,7 @@ class NodeZones:
             if failed:
                 zone.limiter.set_rate(0.0, now)
             elif left or state is not zone.state:
-                zone.limiter.set_rate(self._rate(state, len(zone.ready)), now)
+                zone.limiter.set_rate(self._rate(state, len(zone.nodes)), now)
             zone.state = state
         if entered:
             return Disruption.ENTERED
@@ -148,7 +154,7 @@ class NodeZones:
         return self.zones[key]
 
     def _state(self, zone: Zone) -> ZoneState:
-        not_ready, nodes = zone.not_ready, len(zone.ready)
+        not_ready, nodes = len(zone.not_ready), len(zone.nodes)
         if not_ready == nodes:
             return ZoneState.FULL_DISRUPTION
         unhealthy = not_ready / nodes >= self._settings.unhealthy_zone_threshold
