@@ -12,13 +12,12 @@ from agent.driver_server import DriverServer
 from agent.test_plugin_registry import until
 from holdfast.agent import plugin_registry
 from holdfast.agent.claim_manager import ClaimManager
-from holdfast.agent.dra_calls import CallFailed, ClaimRequest
 from holdfast.agent.plugin_registry import PluginRegistry
 from holdfast.agent.pod_devices import NotPrepared
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.clock import SystemClock
 from holdfast.errors import BadConfiguration
-from holdfast.kubelet_api import CLASSIC_PLUGIN, DRA_V1BETA1, dra_v1_pb2
+from holdfast.kubelet_api import DRA_V1BETA1, dra_v1_pb2
 from holdfast.testing.builders import a_node, a_pod
 from holdfast.testing.device_builders import a_claim, a_device_class, a_slice
 from holdfast.testing.harness import Harness
@@ -483,20 +482,3 @@ async def test_a_cancelled_prepare_is_remembered_and_unprepared(cluster, node):
         await node.claims.unprepare(pod)
         assert driver.calls == [("prepare", ("c",)), ("unprepare", ("c",))]
         assert node.checkpoint() == []
-
-
-async def test_a_classic_driver_is_called_with_its_handle(cluster, node):
-    driver = node.driver()
-    driver.type, driver.versions = CLASSIC_PLUGIN, ["1.0.0"]
-    async with driver:
-        assert (await driver.statuses.get()).plugin_registered
-        endpoint = node.claims.handlers[CLASSIC_PLUGIN].endpoint(driver.name, classic=True)
-        claim = ClaimRequest("default", "c", "u", handle="h")
-        (device,) = (await endpoint.prepare([claim]))["u"]
-        assert device.cdi_devices == ("example.com/classic=h",)
-        claim = ClaimRequest("default", "c", "u", devices=(device,))
-        await endpoint.unprepare([claim])
-        assert driver.calls == [("prepare", ("c",)), ("unprepare", device.cdi_devices)]
-        with pytest.raises(CallFailed) as error:
-            await endpoint.unprepare([claim])
-        assert error.value.not_found

@@ -155,7 +155,7 @@ async def test_pods_at_one_time_never_share_a_device_and_a_failure_frees_them(no
             raise ValueError("board on fire")
 
         plugin.before_allocate = lambda: asyncio.ensure_future(fail())
-        with pytest.raises(NotPrepared, match=r"Allocate of example\.com/gpu: UNKNOWN: .*on fire"):
+        with pytest.raises(NotPrepared, match=r"plugin of example\.com/gpu: UNKNOWN: .*on fire"):
             await node.devices.prepare(pods[2])
         plugin.before_allocate = lambda: None
         await node.devices.prepare(pods[2])

@@ -24,10 +24,11 @@ from holdfast.agent.claim_checkpoint import (
     read_claims,
 )
 from holdfast.agent.claims import NeededClaim, claim_problem, needed_claims, not_created
-from holdfast.agent.dra_calls import CALL_SECONDS, CallFailed, DriverEndpoint
+from holdfast.agent.dra_calls import CALL_SECONDS, DriverEndpoint
 from holdfast.agent.dra_plugins import DraPlugins
 from holdfast.agent.driver_slices import DriverSlices
 from holdfast.agent.plugin_registry import PluginHandler
+from holdfast.agent.plugin_sockets import CallFailed
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared
 from holdfast.api.claim_names import claim_name
 from holdfast.api.devices import ResourceClaim

@@ -244,8 +244,8 @@ class DeviceManager:
         return len(self._allocations) != before
 
     def _changed(self, counts: Mapping[str, DeviceCount]) -> None:
-        if counts.keys() != self._stored_resources:
-            self._stored_resources = set(counts)
+        if self._plugins.resources.keys() != self._stored_resources:
+            self._stored_resources = set(self._plugins.resources)
             self._resources_changed.set()
         self._counts_changed(counts)
 

@@ -15,12 +15,21 @@ import grpc
 import grpc.aio
 
 from holdfast.agent.plugin_registry import PluginInfo, RegistrationRefused
-from holdfast.agent.plugin_sockets import failure_text, open_channel, shortened
+from holdfast.agent.plugin_sockets import (
+    CallFailed,
+    Request,
+    Response,
+    call,
+    failure_text,
+    open_channel,
+    shortened,
+)
 from holdfast.api.resource_names import is_extended
 from holdfast.clock import Clock
-from holdfast.errors import HoldfastError, Refused
+from holdfast.errors import Refused
 from holdfast.kubelet_api import DEVICE_PLUGIN_VERSION, HEALTHY, KUBELET_SOCKET
 from holdfast.kubelet_api import device_plugin_pb2 as messages
+from holdfast.kubelet_api.calls import UnaryCall
 from holdfast.kubelet_api.device_plugin_pb2_grpc import (
     DevicePluginStub,
     RegistrationServicer,
@@ -34,10 +43,6 @@ CALL_SECONDS = 45.0
 PRE_START_SECONDS = 30.0
 GONE_SECONDS = 300.0
 """How long a resource is kept, without usable devices, after its plugin is gone."""
-
-
-class PluginCallFailed(HoldfastError):
-    """A device plugin did not do what it was asked to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +67,17 @@ class DevicePlugin:
         self._stub = DevicePluginStub(self._channel)
 
     async def connect(self) -> None:
-        """Ask for the plugin's options, once; raises PluginCallFailed."""
+        """Ask for the plugin's options, once; raises CallFailed."""
         if self.options is None:
-            call = self._stub.GetDevicePluginOptions
-            self.options = await self._call(
-                "GetDevicePluginOptions", call, messages.Empty(), CONNECT_SECONDS, wait=True
-            )
+            options = self._stub.GetDevicePluginOptions
+            self.options = await self._call(options, messages.Empty(), CONNECT_SECONDS, wait=True)
 
     async def follow(self, changed: Callable[[Mapping[str, bool]], None]) -> str:
         """Tell which devices there are and whether each is healthy; return why it ended."""
         try:
             async for response in self._stub.ListAndWatch(messages.Empty()):
+                if response is None:  # what grpc returns for bytes that it cannot read
+                    return "its list of devices cannot be read"
                 changed({device.ID: device.health == HEALTHY for device in response.devices})
         except grpc.aio.AioRpcError as error:
             return failure_text(error)
@@ -88,18 +93,17 @@ class DevicePlugin:
             available_deviceIDs=available, must_include_deviceIDs=required, allocation_size=size
         )
         request = messages.PreferredAllocationRequest(container_requests=[wanted])
-        call = self._stub.GetPreferredAllocation
-        response = await self._call("GetPreferredAllocation", call, request, CALL_SECONDS)
+        response = await self._call(self._stub.GetPreferredAllocation, request)
         found = response.container_responses
         return list(found[0].deviceIDs) if found else ()
 
     async def allocate(self, devices: Sequence[str]) -> messages.ContainerAllocateResponse:
-        """Return what a container needs to use devices; raises PluginCallFailed."""
+        """Return what a container needs to use devices; raises CallFailed."""
         wanted = messages.ContainerAllocateRequest(devices_ids=devices)
         request = messages.AllocateRequest(container_requests=[wanted])
-        response = await self._call("Allocate", self._stub.Allocate, request, CALL_SECONDS)
+        response = await self._call(self._stub.Allocate, request)
         if not response.container_responses:
-            raise PluginCallFailed(f"Allocate of {self.resource} answered for no container")
+            raise CallFailed(f"the device plugin of {self.resource} answered for no container")
         answer: messages.ContainerAllocateResponse = response.container_responses[0]
         return answer
 
@@ -107,25 +111,25 @@ class DevicePlugin:
         """Tell a plugin that asked for it that a container with devices starts."""
         if self.options is not None and self.options.pre_start_required:
             request = messages.PreStartContainerRequest(devices_ids=devices)
-            call = self._stub.PreStartContainer
-            await self._call("PreStartContainer", call, request, PRE_START_SECONDS)
+            await self._call(self._stub.PreStartContainer, request, PRE_START_SECONDS)
 
     async def close(self, grace: float | None = None) -> None:
         """Close the channel; calls under way have ``grace`` seconds to end."""
         await self._channel.close(grace)
 
     async def _call(
-        self, method: str, call: Any, request: Any, seconds: float, *, wait: bool = False
-    ) -> Any:
+        self,
+        method: UnaryCall[Request, Response],
+        request: Request,
+        seconds: float = CALL_SECONDS,
+        *,
+        wait: bool = False,
+    ) -> Response:
         self.calls += 1
         try:
-            return await call(request, timeout=seconds, wait_for_ready=wait)
-        except grpc.aio.AioRpcError as error:
-            raise PluginCallFailed(f"{method} of {self.resource}: {failure_text(error)}") from error
-        except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is None or task.cancelling():
-                raise
-            raise PluginCallFailed(f"{method} of {self.resource}: the plugin is gone") from None
+            return await call(method, request, seconds, wait=wait)
+        except CallFailed as error:
+            raise CallFailed(f"the device plugin of {self.resource}: {error}") from error
         finally:
             self.calls -= 1
 
@@ -147,8 +151,8 @@ class PluginResource:
 class DevicePlugins(RegistrationServicer):
     """Serves Registration on ``kubelet.sock`` and follows the plugins that register.
 
-    ``changed`` is told the devices of all resources whenever one changed; a resource whose plugin
-    is gone for good is told once with no devices. ``known`` are resources of before a restart.
+    ``changed`` is told the devices of all resources whenever one changed; one whose plugin is gone
+    for good has none. ``known`` are resources of before a restart.
     """
 
     def __init__(
@@ -166,6 +170,7 @@ class DevicePlugins(RegistrationServicer):
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """By resource: following its plugin, or waiting to forget it."""
         self._closing: set[asyncio.Task[None]] = set()
+        self._forgotten: set[str] = set()
 
     @property
     def busy(self) -> bool:
@@ -221,7 +226,7 @@ class DevicePlugins(RegistrationServicer):
                 raise
         except RegistrationRefused as refused:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refused))
-        except PluginCallFailed as failed:
+        except CallFailed as failed:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(failed))
         self._add(plugin)
         return messages.Empty()
@@ -243,6 +248,7 @@ class DevicePlugins(RegistrationServicer):
         if resource.plugin is not None:
             self._close(resource.plugin)
         resource.plugin = plugin
+        self._forgotten.discard(plugin.resource)
         self._set_task(plugin.resource, self._follow(plugin))
         log.info("device plugin of %s registered at %s", plugin.resource, plugin.path)
 
@@ -254,7 +260,7 @@ class DevicePlugins(RegistrationServicer):
         try:
             await plugin.connect()
             why = await plugin.follow(changed)
-        except PluginCallFailed as failed:
+        except CallFailed as failed:
             why = str(failed)
         log.warning("device plugin of %s is gone: %s", plugin.resource, why)
         self._disconnect(plugin.resource, plugin)
@@ -270,9 +276,9 @@ class DevicePlugins(RegistrationServicer):
 
     async def _forget(self, name: str) -> None:
         await self._clock.sleep(GONE_SECONDS)
-        self.resources[name].devices = {}
-        self._tell()
         del self.resources[name], self._tasks[name]
+        self._forgotten.add(name)
+        self._tell()
 
     def _set_task(self, name: str, work: Any) -> None:
         if (old := self._tasks.get(name)) is not None and old is not asyncio.current_task():
@@ -285,8 +291,10 @@ class DevicePlugins(RegistrationServicer):
         closing.add_done_callback(self._closing.discard)
 
     def _tell(self) -> None:
+        gone = dict.fromkeys(self._forgotten, DeviceCount())
         self._changed(
-            {
+            gone
+            | {
                 name: DeviceCount(len(each.devices), len(each.healthy))
                 for name, each in self.resources.items()
             }

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import grpc
 import grpc.aio
 
-from holdfast.agent.plugin_sockets import failure_text, open_channel, shortened
-from holdfast.errors import HoldfastError
+from holdfast.agent.plugin_sockets import CallFailed, call, open_channel, shortened
 from holdfast.kubelet_api import (
     DRA_V1,
     DRA_V1BETA1,
@@ -25,14 +22,6 @@ from holdfast.kubelet_api.dra_v1beta1_pb2_grpc import DRAPluginStub as DRAPlugin
 
 CALL_SECONDS = 45.0
 CLASSIC = "v1alpha1.Node"
-
-
-class CallFailed(HoldfastError):
-    """A driver failed for a claim, or did not answer: then the outcome is unknown."""
-
-    def __init__(self, message: str, *, not_found: bool = False) -> None:
-        super().__init__(message)
-        self.not_found = not_found
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +73,7 @@ class _Structured:
 
     async def prepare(self, claims: Sequence[ClaimRequest], timeout: float) -> _Answers:
         request = self._messages.NodePrepareResourcesRequest(claims=self._listed(claims))
-        response = await self._stub.NodePrepareResources(request, timeout=timeout)
+        response = await call(self._stub.NodePrepareResources, request, timeout)
         return {
             uid: _Answer(tuple(_device(each) for each in claim.devices), claim.error)
             for uid, claim in response.claims.items()
@@ -92,7 +81,7 @@ class _Structured:
 
     async def unprepare(self, claims: Sequence[ClaimRequest], timeout: float) -> _Answers:
         request = self._messages.NodeUnprepareResourcesRequest(claims=self._listed(claims))
-        response = await self._stub.NodeUnprepareResources(request, timeout=timeout)
+        response = await call(self._stub.NodeUnprepareResources, request, timeout)
         return {uid: _Answer(error=claim.error) for uid, claim in response.claims.items()}
 
     def _listed(self, claims: Sequence[ClaimRequest]) -> list[Any]:
@@ -115,7 +104,7 @@ class _Classic:
                 claim_name=claim.name,
                 resource_handle=claim.handle,
             )
-            response = await self._stub.NodePrepareResource(request, timeout=timeout)
+            response = await call(self._stub.NodePrepareResource, request, timeout)
             answers[claim.uid] = _Answer((PreparedDevice(tuple(response.cdi_devices)),))
         return answers
 
@@ -127,7 +116,7 @@ class _Classic:
                 claim_name=claim.name,
                 cdi_devices=[name for device in claim.devices for name in device.cdi_devices],
             )
-            await self._stub.NodeUnprepareResource(request, timeout=timeout)
+            await call(self._stub.NodeUnprepareResource, request, timeout)
         return {claim.uid: _Answer() for claim in claims}
 
 
@@ -175,20 +164,14 @@ class DriverEndpoint:
     async def _call(
         self,
         method: str,
-        call: Callable[[Sequence[ClaimRequest], float], Awaitable[_Answers]],
+        send: Callable[[Sequence[ClaimRequest], float], Awaitable[_Answers]],
         claims: Sequence[ClaimRequest],
     ) -> _Answers:
         self.calls += 1
         try:
-            answers = await call(claims, self._seconds)
-        except grpc.aio.AioRpcError as error:
-            gone = error.code() is grpc.StatusCode.NOT_FOUND
-            raise CallFailed(f"{method}: {failure_text(error)}", not_found=gone) from error
-        except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is None or task.cancelling():
-                raise
-            # grpc cancels the calls of a channel that is closed, not this task.
-            raise CallFailed(f"{method}: the driver {self.driver} was deregistered") from None
+            answers = await send(claims, self._seconds)
+        except CallFailed as error:
+            raise CallFailed(f"{method}: {error}", not_found=error.not_found) from error
         finally:
             self.calls -= 1
         _check(method, claims, answers)

@@ -15,10 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import grpc
-import grpc.aio
-
-from holdfast.agent.plugin_sockets import failure_text, open_channel
+from holdfast.agent.plugin_sockets import CallFailed, call, open_channel
 from holdfast.client.backoff import Backoff
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
@@ -133,16 +130,16 @@ class PluginRegistry:
                     finally:
                         self._calls -= 1
                 return
-            except (RegistrationRefused, grpc.RpcError) as error:
-                text = failure_text(error) if isinstance(error, grpc.RpcError) else str(error)
-                self._repeats.log(log, logging.WARNING, f"cannot register {path}: {text}")
+            except (RegistrationRefused, CallFailed) as error:
+                self._repeats.log(log, logging.WARNING, f"cannot register {path}: {error}")
             failures += 1
             await self._clock.sleep(_RETRY.delay(failures))
 
     async def _register(self, path: str) -> None:
         async with open_channel(path) as channel:
             registration = RegistrationStub(channel)
-            info = await registration.GetInfo(messages.InfoRequest(), timeout=self._call_seconds)
+            notify = registration.NotifyRegistrationStatus
+            info = await call(registration.GetInfo, messages.InfoRequest(), self._call_seconds)
             versions = tuple(info.supported_versions)
             plugin = PluginInfo(info.type, info.name, info.endpoint or path, versions)
             status = messages.RegistrationStatus(plugin_registered=True)
@@ -151,14 +148,14 @@ class PluginRegistry:
                 handler.register(plugin)
             except RegistrationRefused as refused:
                 status = messages.RegistrationStatus(error=str(refused))
-                await registration.NotifyRegistrationStatus(status, timeout=self._call_seconds)
+                await call(notify, status, self._call_seconds)
                 raise
             # From here on the socket's removal deregisters, also while the plugin is being told.
             self._sockets[path].registered = handler, plugin
             log.info("registered %s %s at %s", plugin.type, plugin.name, path)
             try:
-                await registration.NotifyRegistrationStatus(status, timeout=self._call_seconds)
-            except grpc.RpcError:
+                await call(notify, status, self._call_seconds)
+            except CallFailed:
                 self._sockets[path].registered = None
                 handler.deregister(plugin)
                 raise

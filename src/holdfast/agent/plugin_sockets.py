@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TypeVar
 from urllib.parse import quote
 
 import grpc
 import grpc.aio
+
+from holdfast.errors import HoldfastError
+from holdfast.kubelet_api.calls import UnaryCall
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 LONGEST_PATH = 107
 """Bytes of the path of a Unix socket on Linux."""
@@ -27,14 +35,40 @@ def open_channel(path: str) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(f"unix:{quote(path)}", options=_OPTIONS)
 
 
-def failure_text(error: grpc.RpcError) -> str:
-    """Return the code and the details of a failed call.
+class CallFailed(HoldfastError):
+    """A plugin failed, or did not answer: then the outcome is unknown."""
 
-    Details of the plugin itself may be of any length and are cut.
+    def __init__(self, message: str, *, not_found: bool = False) -> None:
+        super().__init__(message)
+        self.not_found = not_found
+
+
+async def call(
+    method: UnaryCall[Request, Response], request: Request, seconds: float, *, wait: bool = False
+) -> Response:
+    """Call a plugin; raise CallFailed for everything but an answer that can be read.
+
+    ``wait``: for a plugin that does not listen yet.
     """
-    code = error.code().name if isinstance(error, grpc.aio.AioRpcError) else type(error).__name__
-    details = (error.details() or "") if isinstance(error, grpc.aio.AioRpcError) else str(error)
-    return f"{code}: {shortened(details)}" if details else code
+    try:
+        answer: Response | None = await method(request, timeout=seconds, wait_for_ready=wait)
+    except grpc.aio.AioRpcError as error:
+        gone = error.code() is grpc.StatusCode.NOT_FOUND
+        raise CallFailed(failure_text(error), not_found=gone) from error
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is None or task.cancelling():
+            raise
+        # grpc cancels the calls of a channel that is closed, not this task.
+        raise CallFailed("the plugin was deregistered") from None
+    if answer is None:  # what grpc returns for bytes that it cannot read
+        raise CallFailed("the answer cannot be read")
+    return answer
+
+
+def failure_text(error: grpc.aio.AioRpcError) -> str:
+    """Return the code and the details of a failed call, cut to fit into an event."""
+    details = error.details()
+    return f"{error.code().name}: {shortened(details)}" if details else str(error.code().name)
 
 
 def shortened(text: str, limit: int = 500) -> str:
