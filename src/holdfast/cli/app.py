@@ -11,6 +11,7 @@ import typer
 
 from holdfast.cli import commands
 from holdfast.cli.devices.command import devices
+from holdfast.cli.driver import commands as driver
 from holdfast.cli.log_format import LogFormatter
 from holdfast.cli.node import commands as node
 from holdfast.cli.policy import commands as policy
@@ -63,6 +64,7 @@ _SUMMARIES = (
 for _command, _summary in _SUMMARIES:
     app.command(_command.__name__, cls=Command, short_help=_summary)(_command)
 app.add_typer(node.app)
+app.add_typer(driver.app)
 app.add_typer(reservation.app)
 app.add_typer(policy.app)
 

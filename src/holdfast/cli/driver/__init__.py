@@ -1,0 +1,1 @@
+"""``holdfast driver``: start the project of a device driver."""

@@ -1,0 +1,40 @@
+"""The commands of ``holdfast driver`` and their flags."""
+# ruff: noqa: PLC0415 - what carries a command out is imported when it is given
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.usage import Command, Group
+
+app = typer.Typer(
+    name="driver",
+    cls=Group,
+    help="Start the project of a device driver.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("new", cls=Command, short_help="Write a driver with tests and manifests.")
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)],
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--directory",
+            metavar="DIR",
+            help="Where to write the project; default: NAME with dashes for dots.",
+        ),
+    ] = None,
+) -> None:
+    """Write the project of the DRA driver NAME, such as gpu.example.com, into a new directory.
+
+    It has the driver with simulated devices, tests, a DaemonSet with its rights, and an example.
+    """
+    from holdfast.cli.driver.project import write_project
+
+    write_project(name, directory)

@@ -1,0 +1,77 @@
+"""``holdfast driver new``: its project passes its own tests as it is written."""
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from holdfast.cli.driver.project import write_project
+from holdfast.errors import Refused
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("projects") / "gpu"
+    write_project("gpu.example.com", directory)
+    return directory
+
+
+def test_a_new_driver_passes_the_conformance_suite_untouched(project):
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+def test_the_author_writes_less_than_30_lines(project):
+    lines = (project / "driver.py").read_text().splitlines()
+    assert len(lines) < 30
+    assert not [
+        path
+        for path in project.rglob("*")
+        if path.is_file() and "@" in path.read_text() and path.name not in ("driver.py",)
+    ]
+
+
+def test_the_manifests_are_yaml_with_the_rights_that_the_kit_needs(project):
+    objects = [
+        obj
+        for path in project.glob("deploy/*.yaml")
+        for obj in yaml.safe_load_all(path.read_text())
+    ]
+    kinds = {obj["kind"] for obj in objects}
+    assert kinds == {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "DaemonSet",
+        "DeviceClass",
+        "Namespace",
+        "Pod",
+        "ResourceClaimTemplate",
+        "ServiceAccount",
+    }
+    [role] = [obj for obj in objects if obj["kind"] == "ClusterRole"]
+    rights = {
+        (resource, verb)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    slices = {
+        ("resourceslices", verb) for verb in ("get", "list", "watch", "create", "update", "delete")
+    }
+    assert rights == slices | {("resourceclaims", "get"), ("nodes", "get")}
+
+
+def test_a_wrong_name_and_a_used_directory_are_refused(tmp_path):
+    with pytest.raises(Refused, match="'My_GPU' cannot be the name of a driver: Invalid value"):
+        write_project("My_GPU", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(Refused, match="exists already: choose another place with --directory"):
+        write_project("gpu.example.com", tmp_path)
