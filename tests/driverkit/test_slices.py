@@ -152,6 +152,7 @@ def test_values_get_the_form_of_the_api():
         taints=[Taint("k", "v")],
         shareable=True,
     )
+    assert type(raw_device(device)["attributes"]["d"]["version"]) is str
     assert raw_device(device) == {
         "name": "gpu-0",
         "attributes": {

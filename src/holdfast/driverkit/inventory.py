@@ -139,7 +139,7 @@ def _raw_taint(taint: Taint) -> Raw:
 
 def _raw_attribute(value: Any, at: str) -> Raw:
     if (kind := _kind(value)) is not None:
-        return {kind: value}
+        return {kind: _plain(value)}
     items = list(value) if isinstance(value, Sequence) else []
     kinds = {_kind(item) for item in items}
     if len(kinds) != 1 or (kind := kinds.pop()) is None:
@@ -147,7 +147,14 @@ def _raw_attribute(value: Any, at: str) -> Raw:
             f"{at}: must be a bool, an int, a str, a Version, or a list of one of them, "
             f"not {value!r}"
         )
-    return {f"{kind}s": items}
+    return {f"{kind}s": [_plain(item) for item in items]}
+
+
+def _plain(value: Scalar) -> Scalar:
+    """Return a value of the type itself, not of a subclass such as Version: it is encoded."""
+    if isinstance(value, bool):
+        return value
+    return str.__str__(value) if isinstance(value, str) else int(value)
 
 
 def _kind(value: Any) -> str | None:

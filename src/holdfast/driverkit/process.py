@@ -97,6 +97,15 @@ class DriverProcess:
             os.close(self._lock)
             self._lock = -1
 
+    async def wait_until_published(self) -> None:
+        """Wait until the slices are published; raises the error of a part that fails."""
+        published = asyncio.create_task(self.publisher.published.wait())
+        try:
+            await asyncio.wait({published, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+            self._raise_failure()
+        finally:
+            published.cancel()
+
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set; raises the error of a part that fails."""
         await self.start()
@@ -104,9 +113,7 @@ class DriverProcess:
         try:
             waiting = {stopping, *self._tasks}
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in self._tasks:
-                if task.done():
-                    task.result()
+            self._raise_failure()
         finally:
             stopping.cancel()
             await self.stop()
@@ -118,6 +125,11 @@ class DriverProcess:
             "registration": self._registration_problem,
             "slices": self.publisher.problem,
         }
+
+    def _raise_failure(self) -> None:
+        for task in self._tasks:
+            if task.done():
+                task.result()
 
     def _locked(self) -> int:
         descriptor = open_private(self._directory / "lock", os.O_RDWR)

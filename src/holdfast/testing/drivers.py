@@ -182,7 +182,7 @@ class DriverNode:
         self.process = DriverProcess(self.driver, self.settings, self.client, SystemClock())
         await self.process.start()
         await self._register()
-        await self.process.publisher.published.wait()
+        await self.process.wait_until_published()
 
     async def stop(self) -> None:
         """Stop the driver."""
