@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from holdfast.api.pod import Container, ContainerStatus, Pod, ResourceAmounts, ResourceRequirements
-from holdfast.api.quantity import MAX_INT64, NANO, AmountText, Quantity
+from holdfast.api.quantity import BINARY_SI, DECIMAL_SI, MAX_INT64, NANO, AmountText, Quantity
 from holdfast.api.resource_names import CPU, MEMORY, is_counted, is_pod_level
 
 DEFAULT_MILLICORES = 100
@@ -30,6 +30,15 @@ _DEFAULTS: Nanos = {CPU: DEFAULT_MILLICORES * 10**6, MEMORY: DEFAULT_BYTES * 10*
 def nanos(text: AmountText) -> int:
     """Parse a quantity into billionths, exactly."""
     return Quantity.parse(text).scaled(NANO)
+
+
+def nanos_text(name: str, amount: int) -> str:
+    """Write an amount in nanos as a quantity.
+
+    >>> nanos_text("cpu", 15 * 10**8), nanos_text("memory", 2**31 * 10**9)
+    ('1500m', '2Gi')
+    """
+    return str(Quantity(amount, NANO, DECIMAL_SI if name == CPU else BINARY_SI))
 
 
 @dataclass(frozen=True, slots=True)

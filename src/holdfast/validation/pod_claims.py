@@ -31,6 +31,8 @@ def check_pod_claims(spec: Raw, path: str, *, is_static: bool = False) -> Iterat
             if isinstance(container, dict) and (resources := container.get("resources")):
                 at = f"{path}.{part}[{i}].resources.claims"
                 yield from _check_uses(maps_at(resources, "claims"), known, at)
+    of_pod = maps_at(map_at(spec, "resources"), "claims")
+    yield from _check_uses(of_pod, known, f"{path}.resources.claims")
 
 
 def _check_claim(claim: Raw, seen: set[str], path: str) -> Iterator[Cause]:

@@ -16,8 +16,8 @@ from holdfast.api.defaults.raw_fields import (
     set_zero_defaults,
 )
 from holdfast.api.pod import Pod
-from holdfast.api.quantity import BINARY_SI, DECIMAL_SI, NANO, Quantity
-from holdfast.api.requests import container_limit_nanos, container_request_nanos
+from holdfast.api.quantity import Quantity
+from holdfast.api.requests import container_limit_nanos, container_request_nanos, nanos_text
 from holdfast.api.resource_names import CPU, HUGE_PAGES_PREFIX, MEMORY, is_pod_level
 
 _FILE_MODE = 0o644
@@ -161,21 +161,17 @@ def _default_pod_level(pod: Raw, resources: Raw) -> None:
     limits = dict(resources.get("limits") or {})
     for name, amount in container_limit_nanos(typed).items():
         if name.startswith(HUGE_PAGES_PREFIX) and name not in requests:
-            limits.setdefault(name, _text(name, amount))
+            limits.setdefault(name, nanos_text(name, amount))
     if limits:
         resources["limits"] = limits
         for name, amount in container_request_nanos(typed).items():
             if name in (CPU, MEMORY):
-                requests.setdefault(name, _text(name, amount))
+                requests.setdefault(name, nanos_text(name, amount))
         for name, text in limits.items():
             if is_pod_level(name):
                 requests.setdefault(name, text)
     if requests:
         resources["requests"] = requests
-
-
-def _text(name: str, nanos: int) -> str:
-    return str(Quantity(nanos, NANO, DECIMAL_SI if name == CPU else BINARY_SI))
 
 
 def qos_class(spec: Raw) -> str:

@@ -1,12 +1,20 @@
-"""Validation of the requests and limits of containers."""
+"""Validation of the requests and limits of containers and of whole pods."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 from holdfast.api import field_errors, names
+from holdfast.api.decode import convert_object
+from holdfast.api.pod import Pod
 from holdfast.api.quantity import AmountText, Quantity
+from holdfast.api.requests import (
+    container_limit_nanos,
+    container_request_nanos,
+    nanos,
+    nanos_text,
+)
 from holdfast.api.resource_names import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -14,6 +22,7 @@ from holdfast.api.resource_names import (
     LONGEST_NAME,
     MEMORY,
     is_extended,
+    is_pod_level,
 )
 from holdfast.apiserver.kinds.validation.resource_quotas import check_amount, is_standard
 from holdfast.errors import BadRequest, Cause
@@ -21,31 +30,73 @@ from holdfast.validation.json_fields import Raw, map_at
 
 _NATIVE_DOMAIN = "kubernetes.io/"
 Amounts = Mapping[str, AmountText]
+CheckName = Callable[[str, str], Iterator[Cause]]
+POD_LEVEL = (CPU, HUGE_PAGES_PREFIX, MEMORY)
+"""The resources of whole pods, as in upstream's message."""
 
 
 def check_container_resources(resources: Raw, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the requests and limits of a container."""
+    return _check_resources(resources, path, _check_name)
+
+
+def check_pod_resources(spec: Raw, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the requests and limits of a whole pod."""
+    resources, at = spec.get("resources"), f"{path}.resources"
+    if not isinstance(resources, dict):
+        return
+    if map_at(spec, "os").get("name") == "windows":
+        yield field_errors.forbidden(at, "may not be set for a windows pod")
+        return
+    if resources.get("claims") is not None:
+        message = "claims may not be set for Resources at pod-level"
+        yield field_errors.forbidden(f"{at}.claims", message)
+    yield from _check_resources(resources, at, _check_pod_level_name)
+    try:
+        yield from _check_sums(resources, convert_object({"spec": spec}, Pod), at)
+    except BadRequest:
+        return  # a malformed amount is reported already
+
+
+def _check_sums(resources: Raw, pod: Pod, path: str) -> Iterator[Cause]:
+    """Compare the amounts of the containers with those of the pod."""
+    requests, limits = map_at(resources, "requests"), map_at(resources, "limits")
+    huge_limits = {n: v for n, v in container_limit_nanos(pod).items() if _is_huge_page(n)}
+    for part, own, sums in (
+        ("requests", requests, container_request_nanos(pod)),
+        ("limits", limits, huge_limits),
+    ):
+        for name, amount in sums.items():
+            if name in own and amount > nanos(own[name]):
+                total = nanos_text(name, amount)
+                message = f"must be greater than or equal to aggregate container {part} of {total}"
+                yield field_errors.invalid(f"{path}.{part}[{name}]", own[name], message)
+    for i, container in enumerate(pod.spec.containers):
+        for name, text in container.resources.limits.items():
+            if name in limits and nanos(text) > nanos(limits[name]):
+                at = f"{path}.containers[{i}][{name}].limits"
+                message = f"must be less than or equal to pod limits of {limits[name]}"
+                yield field_errors.invalid(at, text, message)
+
+
+def _check_resources(resources: Raw, path: str, check_name: CheckName) -> Iterator[Cause]:
     """Yield what is wrong with requests and limits.
 
     Extended resources and huge pages cannot be overcommitted: requests must equal limits.
     """
     requests, limits = map_at(resources, "requests"), map_at(resources, "limits")
-    wrong = [
-        *_check_list(limits, f"{path}.limits"),
-        *_check_list(requests, f"{path}.requests"),
-    ]
-    yield from wrong
+    yield from _check_list(limits, f"{path}.limits", check_name)
+    yield from _check_list(requests, f"{path}.requests", check_name)
     yield from _compare(requests, limits, path)
     asked = {*requests, *limits}
     if any(map(_is_huge_page, asked)) and not asked & {CPU, MEMORY}:
         yield field_errors.forbidden(path, "HugePages require cpu or memory")
 
 
-def _check_list(amounts: Amounts, path: str) -> Iterator[Cause]:
+def _check_list(amounts: Amounts, path: str, check_name: CheckName) -> Iterator[Cause]:
     for name, amount in amounts.items():
         at = f"{path}[{name}]"
-        find = _name_errors if len(name) <= LONGEST_NAME else _name_errors.__wrapped__
-        for message in find(name):
-            yield field_errors.invalid(at, name, message)
+        yield from check_name(name, at)
         try:
             yield from check_amount(at, name, amount)
             if _is_huge_page(name) and not _is_whole(name, amount):
@@ -55,14 +106,32 @@ def _check_list(amounts: Amounts, path: str) -> Iterator[Cause]:
             yield field_errors.invalid(at, amount, wrong.message)
 
 
+def _check_name(name: str, path: str) -> Iterator[Cause]:
+    find = _name_errors if len(name) <= LONGEST_NAME else _name_errors.__wrapped__
+    for message in find(name):
+        yield field_errors.invalid(path, name, message)
+
+
+def _check_pod_level_name(name: str, path: str) -> Iterator[Cause]:
+    errors = _general_name_errors(name)
+    for message in errors:
+        yield field_errors.invalid(path, name, message)
+    if not errors and not is_pod_level(name):
+        yield field_errors.not_supported(path, name, POD_LEVEL)
+
+
+def _general_name_errors(name: str) -> list[str]:
+    wrong = [*names.label_key(name)]
+    if not wrong and "/" not in name and not is_standard(name):
+        wrong.append("must be a standard resource type or fully qualified")
+    return wrong
+
+
 @lru_cache(maxsize=1024)
 def _name_errors(name: str) -> tuple[str, ...]:
     """Return why a container cannot ask for a resource of this name."""
-    wrong = names.label_key(name)
-    errors = [*wrong]
+    errors = _general_name_errors(name)
     if "/" not in name:
-        if not wrong and not is_standard(name):
-            errors.append("must be a standard resource type or fully qualified")
         if name not in (CPU, MEMORY, EPHEMERAL_STORAGE) and not _is_huge_page(name):
             errors.append("must be a standard resource for containers")
     elif _NATIVE_DOMAIN not in name and not is_extended(name):

@@ -13,7 +13,10 @@ from holdfast.api.deletion_cost import DELETION_COST, parse_deletion_cost
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector
 from holdfast.api.reservation_names import RESERVE_POD
-from holdfast.apiserver.kinds.validation.container_resources import check_container_resources
+from holdfast.apiserver.kinds.validation.container_resources import (
+    check_container_resources,
+    check_pod_resources,
+)
 from holdfast.apiserver.operation import Operation
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation.json_fields import map_at
@@ -26,6 +29,7 @@ _FORBIDDEN_CHANGE = (
     "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
     "to 1 if it was previously negative)"
 )
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _MUTABLE_WHILE_GATED = ("nodeSelector", "affinity")  # may change only while the pod is gated
 
 
@@ -85,6 +89,9 @@ def check_pod_spec(spec: Any, path: str, *, is_static: bool = False) -> Iterable
             yield field_errors.required(f"{at}.image")
         yield from check_container_resources(map_at(container, "resources"), f"{at}.resources")
     yield from check_pod_claims(spec, path, is_static=is_static)
+    yield from check_pod_resources(spec, path)
+    if (policy := spec.get("restartPolicy")) and policy not in _RESTART_POLICIES:
+        yield field_errors.not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES)
     yield from _check_placement(spec, path)
     if spec.get("nodeName") and spec.get("schedulingGates"):
         yield field_errors.forbidden(
