@@ -1,7 +1,7 @@
 """The embedded cluster: an API server and the components that are its clients.
 
 ``EmbeddedServer`` is the API server with its store and its HTTPS listener. ``Components`` are the
-API clients: scheduler, controllers and simulated nodes. ``Cluster`` is both, in one process or with
+API clients: scheduler, controllers and nodes. ``Cluster`` is both, in one process or with
 the server in a child process.
 """
 # ruff: noqa: PLC0415 - a process imports either the server or the components, seldom both
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from holdfast.client.client import Client
+from holdfast.client.embedded_credentials import read_embedded_credentials
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.events import DRAIN_SECONDS
 from holdfast.client.http import HttpTransport
@@ -130,7 +131,11 @@ class EmbeddedServer:
 
 
 class Components:
-    """Scheduler, controllers and simulated nodes: clients of the API server."""
+    """Scheduler, controllers and nodes: clients of the API server.
+
+    Nodes are simulated together, but those in ``agents`` have an agent of their own, with this
+    directory.
+    """
 
     def __init__(
         self,
@@ -139,7 +144,10 @@ class Components:
         scheduler: SchedulerSettings,
         nodes: NodeSettings,
         configuration: Configuration | None = None,
+        *,
+        agents: Mapping[str, Path] | None = None,
     ) -> None:
+        from holdfast.agent.node_setup import make_agents
         from holdfast.agent.simulated_nodes import SimulatedNodes
         from holdfast.configuration.reading import Configuration
         from holdfast.controllers.controller_manager import ControllerManager
@@ -155,10 +163,12 @@ class Components:
             settings=controller_settings(chosen.profiles.values(), scheduler.feature_gates),
         )  # fmt: skip
         self.scheduler.metrics.registry.register(self.controllers.metrics)
+        self.agents = make_agents(client_for, clock, nodes, agents or {})
         self.simulated_nodes = SimulatedNodes(
             client_for("system:holdfast:simulated-nodes"),
             clock,
             claims=scheduler.feature_gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION),
+            others=frozenset(agent.name for agent in self.agents),
         )
         self.nodes = 0
         """Number of nodes after the start."""
@@ -167,7 +177,8 @@ class Components:
     @property
     def healthy(self) -> bool:
         """Whether every component is running."""
-        return self.scheduler.healthy and self.controllers.healthy and self.simulated_nodes.healthy
+        nodes = self.simulated_nodes.healthy and all(agent.healthy for agent in self.agents)
+        return self.scheduler.healthy and self.controllers.healthy and nodes
 
     async def start(self, report: ReportProgress = lambda _text: None) -> None:
         """Start the components, the nodes last: no pod runs before the controllers watch it.
@@ -181,14 +192,18 @@ class Components:
         report("starting the scheduler")
         await self.scheduler.start()
         wanted = {node_name(ordinal) for ordinal in range(1, self._wanted + 1)}
+        wanted |= {agent.name for agent in self.agents}
         self.nodes = len(wanted | self.scheduler.world.nodes.row_of.keys())
         report(f"starting {self.nodes} nodes")
         await self.simulated_nodes.start()
-        await self.simulated_nodes.register(self._wanted)
+        await asyncio.gather(
+            self.simulated_nodes.register(self._wanted), *(agent.start() for agent in self.agents)
+        )
 
     async def stop(self) -> None:
         """Stop all components at the same time; none depends on another."""
-        ends = (self.simulated_nodes.stop(), self.scheduler.stop(), self.controllers.stop())
+        nodes = (self.simulated_nodes.stop(), *(agent.stop() for agent in self.agents))
+        ends = (*nodes, self.scheduler.stop(), self.controllers.stop())
         for end in await asyncio.gather(*ends, return_exceptions=True):
             if isinstance(end, BaseException):
                 raise end
@@ -207,6 +222,9 @@ class Components:
         ):
             if not part.healthy:
                 return f"the {name} have died"
+        for agent in self.agents:
+            if not agent.healthy:
+                return f"the agent of node {agent.name} has died"
         return ""
 
 
@@ -225,16 +243,22 @@ class Cluster:
         self.server: EmbeddedServer | None = None
         self._child: ServerProcess | None = None
         self._clients: list[Client] = []
+        self._node_kubeconfigs: dict[str, Path] = {}
 
     async def start(self, report: ReportProgress = lambda _text: None) -> None:
         """Start server and components; if one fails, stop what was started."""
+        from holdfast.agent.node_setup import agent_directories
+
         try:
             report("starting the API server")
             client_for = await self._start_server()
             settings = self._settings
+            agents = agent_directories(settings.nodes, settings.data_dir / "nodes")
+            self._write_node_kubeconfigs(agents)
             self.components = Components(
-                client_for, self._clock, settings.scheduler, settings.nodes, self._configuration
-            )
+                client_for, self._clock, settings.scheduler, settings.nodes, self._configuration,
+                agents=agents,
+            )  # fmt: skip
             await self._while_server_runs(self.components.start(report))
         except BaseException:
             await self.stop()
@@ -257,6 +281,11 @@ class Cluster:
     def nodes(self) -> int:
         """Number of nodes after the start."""
         return self.components.nodes if self.components is not None else 0
+
+    @property
+    def driver_nodes(self) -> list[str]:
+        """The names of the nodes that have an agent of their own."""
+        return [agent.name for agent in self.components.agents] if self.components else []
 
     @property
     def healthy(self) -> bool:
@@ -304,8 +333,18 @@ class Cluster:
             raise HoldfastError(f"the cluster was not up after {START_SECONDS:.0f} s")
         return work.result()
 
+    def _write_node_kubeconfigs(self, agents: Mapping[str, Path]) -> None:
+        """Write the kubeconfig of each node with an agent, for the agent and its drivers."""
+        from holdfast.apiserver.access.credentials import write_node_kubeconfig
+
+        for name, directory in agents.items():
+            path = directory / "kubeconfig"
+            pki = self._settings.data_dir / PKI
+            write_node_kubeconfig(pki, name, path, self.url, self._clock.now())
+            self._node_kubeconfigs[name] = path
+
     async def _start_server(self) -> ClientFor:
-        from holdfast.apiserver.user import certificate_name
+        from holdfast.apiserver.user import NODE_USER, certificate_name
 
         settings = self._settings
         if settings.single_process:
@@ -320,10 +359,16 @@ class Cluster:
         pki = settings.data_dir / PKI
 
         def client_for(user: str) -> Client:
-            name = certificate_name(user)
-            endpoint = Endpoint(
-                self.url, ca=pki / "ca.crt", cert=pki / f"{name}.crt", key=pki / f"{name}.key"
-            )
+            if user.startswith(NODE_USER):
+                kubeconfig = self._node_kubeconfigs[user.removeprefix(NODE_USER)]
+                found = read_embedded_credentials(str(kubeconfig), None)
+                assert found is not None, kubeconfig
+                endpoint = found
+            else:
+                name = certificate_name(user)
+                endpoint = Endpoint(
+                    self.url, ca=pki / "ca.crt", cert=pki / f"{name}.crt", key=pki / f"{name}.key"
+                )
             client = Client(HttpTransport(endpoint), user)
             self._clients.append(client)
             return client

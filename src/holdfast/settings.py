@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,10 +78,21 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """The simulated nodes of the embedded cluster."""
+    """The nodes of the embedded cluster."""
 
     count: int = 3
     """Nodes registered at start; Node objects that users create are simulated as well."""
+    driver_nodes: int | None = None
+    """How many of them, from the first, have an agent of their own and can run drivers; None: one,
+    unless the path of its directory is too long for the sockets of drivers."""
+    kubelet_dirs: Mapping[str, Path] = field(default_factory=dict)
+    """More nodes with an agent, or other directories for them, by node name."""
+    runtime: str = "simulated"
+    """How these nodes run containers: simulated, or process (not isolated)."""
+    allow_process_runtime: bool = False
+    """Whether a pod on such a node may ask for the process runtime by annotation."""
+    reset_checkpoint: bool = False
+    """Whether these nodes start without their knowledge of prepared claims."""
 
 
 @dataclass(frozen=True, slots=True)

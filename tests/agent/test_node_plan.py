@@ -25,7 +25,8 @@ def a_node(status=None, name="n"):
 
 def test_registered_nodes_are_ready_and_spread_over_zones():
     first, fourth = (
-        new_node(i, NodeShape(extra={"x.io/y": "2"}), "172.16.0.1", NOW) for i in (1, 4)
+        new_node(f"node-000{i}", i, NodeShape(extra={"x.io/y": "2"}), address="172.16.0.1", now=NOW)
+        for i in (1, 4)
     )
     assert first["metadata"]["name"] == "node-0001"
     labels = first["metadata"]["labels"]

@@ -55,6 +55,7 @@ class _NotUsable(HoldfastError):
 class ClaimManager:
     """Implements ``PodDevices`` with the DRA drivers of one node.
 
+    ``keep_slices``: those on the node at the start may be written by hand and stay.
     ``call_seconds`` is the deadline of a call to a driver. Raises BadConfiguration if the
     checkpoint is damaged, unless it is to be reset.
     """
@@ -68,6 +69,7 @@ class ClaimManager:
         active_pods: ActivePods,
         *,
         reset_checkpoint: bool = False,
+        keep_slices: bool = False,
         call_seconds: float = CALL_SECONDS,
     ) -> None:
         path = directory / CLAIM_CHECKPOINT
@@ -77,6 +79,7 @@ class ClaimManager:
         self._client = client
         self._clock = clock
         self._active_pods = active_pods
+        self._keep_slices = keep_slices
         self._slices = DriverSlices(client, node, clock)
         self._drivers = DraPlugins(self._slices.usable_changed, call_seconds=call_seconds)
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -95,7 +98,8 @@ class ClaimManager:
         """Delete slices of absent drivers and release what no pod uses, until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._slices.delete_all())
+                if not self._keep_slices:
+                    tasks.create_task(self._slices.delete_all())
                 tasks.create_task(self._reconcile())
         finally:
             await self._slices.close()

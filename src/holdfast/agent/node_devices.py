@@ -33,13 +33,15 @@ class NodeDevices:
         active_pods: ActivePods,
         counts_changed: Callable[[Mapping[str, DeviceCount]], None],
         reset_checkpoint: bool = False,
+        keep_slices: bool = False,
     ) -> None:
         self.device_plugins = DeviceManager(
             directory, clock, active_pods, counts_changed, reset_checkpoint=reset_checkpoint
         )
         self.claims = ClaimManager(
-            client, node, directory, clock, active_pods, reset_checkpoint=reset_checkpoint
-        )
+            client, node, directory, clock, active_pods,
+            reset_checkpoint=reset_checkpoint, keep_slices=keep_slices,
+        )  # fmt: skip
         handlers = {**self.claims.handlers, **self.device_plugins.handlers}
         self._registry = PluginRegistry(directory / REGISTRY_DIRECTORY, handlers, clock)
 

@@ -22,10 +22,16 @@ log = logging.getLogger(__name__)
 
 
 class NodeLeases:
-    """Renew the lease of each node once per interval, but not all at the same time."""
+    """Renew the lease of each node once per interval, but not all at the same time.
 
-    def __init__(self, client: Client, clock: Clock, interval: float = INTERVAL) -> None:
+    ``own``: the client is that of the node itself, which need not act as another user.
+    """
+
+    def __init__(
+        self, client: Client, clock: Clock, interval: float = INTERVAL, *, own: bool = False
+    ) -> None:
         self._client = client
+        self._own = own
         self._clock = clock
         self._interval = interval
         self._nodes: dict[str, Node] = {}
@@ -73,7 +79,7 @@ class NodeLeases:
 
     async def _renew(self, node: Node) -> None:
         now = self._clock.now()
-        client = as_node(self._client, node.name)
+        client = self._client if self._own else as_node(self._client, node.name)
         try:
             await client.patch(LEASES, node.name, lease_renewal(now), LEASE_NAMESPACE)
             return

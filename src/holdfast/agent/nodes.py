@@ -58,9 +58,10 @@ def node_name(ordinal: int) -> str:
     return f"node-{ordinal:04d}"
 
 
-def new_node(ordinal: int, shape: NodeShape, address: str, now: float) -> dict[str, Any]:
-    """Return the Node that a simulated kubelet registers."""
-    name = node_name(ordinal)
+def new_node(
+    name: str, ordinal: int, shape: NodeShape, *, address: str, now: float, agent: str = SIMULATED
+) -> dict[str, Any]:
+    """Return the Node that an agent registers; its zone depends on the ordinal."""
     zone = f"zone-{chr(ord('a') + (ordinal - 1) % shape.zones)}"
     return {
         "apiVersion": "v1", "kind": "Node",
@@ -69,7 +70,7 @@ def new_node(ordinal: int, shape: NodeShape, address: str, now: float) -> dict[s
             "labels": {
                 "kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64", "topology.kubernetes.io/region": "local",
-                "topology.kubernetes.io/zone": zone, AGENT_LABEL: SIMULATED, **shape.labels,
+                "topology.kubernetes.io/zone": zone, AGENT_LABEL: agent, **shape.labels,
             },
         },
         "spec": {},

@@ -7,7 +7,8 @@ from typing import Any
 from holdfast.api.pod import Container, Pod
 from holdfast.api.timestamps import rfc3339
 
-ConditionValues = tuple[str, str, str]  # type, status, reason
+ConditionValues = tuple[str, str, str, str]
+"""Type, status, reason, message."""
 
 
 def running_status(pod: Pod, pod_ip: str, host_ip: str, now: float) -> dict[str, Any]:
@@ -16,13 +17,13 @@ def running_status(pod: Pod, pod_ip: str, host_ip: str, now: float) -> dict[str,
     running = {"running": {"startedAt": when}}
     address = host_ip if pod.spec.host_network else pod_ip
     condition_values = [
-        (type_, "True", "")
+        (type_, "True", "", "")
         for type_ in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
     ]
-    return _status(
+    return status_patch(
         pod,
         "Running",
-        _conditions(pod, condition_values, now),
+        condition_patch(pod, condition_values, now),
         hostIP=host_ip,
         hostIPs=[{"ip": host_ip}],
         podIP=address,
@@ -37,7 +38,7 @@ def ready_status(pod: Pod, now: float) -> dict[str, Any]:
     """Return the status of a running pod that is ready again."""
     return {
         "metadata": {"uid": pod.uid},
-        "status": {"conditions": _conditions(pod, [("Ready", "True", "")], now)},
+        "status": {"conditions": condition_patch(pod, [("Ready", "True", "", "")], now)},
     }
 
 
@@ -47,19 +48,16 @@ def waiting_status(pod: Pod, host_ip: str, why: str, now: float) -> dict[str, An
     if known is not None and (known.status, known.message) == ("False", why):
         return None
     waiting = {"waiting": {"reason": "ContainerCreating"}}
-    names = " ".join(c.name for c in pod.spec.containers)
+    unready = f"containers with unready status: [{' '.join(c.name for c in pod.spec.containers)}]"
     condition_values = [
-        ("PodReadyToStartContainers", "False", "FailedPrepareDynamicResources"),
-        ("Initialized", "True", ""),
-        ("Ready", "False", "ContainersNotReady"),
-        ("ContainersReady", "False", "ContainersNotReady"),
+        ("PodReadyToStartContainers", "False", "FailedPrepareDynamicResources", why),
+        ("Initialized", "True", "", ""),
+        ("Ready", "False", "ContainersNotReady", unready),
+        ("ContainersReady", "False", "ContainersNotReady", unready),
     ]
-    conditions = _conditions(pod, condition_values, now)
-    conditions[0]["message"] = why
-    for condition in conditions[2:]:
-        condition["message"] = f"containers with unready status: [{names}]"
+    conditions = condition_patch(pod, condition_values, now)
     statuses = [_container(pod, c, waiting) for c in pod.spec.containers]
-    return _status(
+    return status_patch(
         pod,
         "Pending",
         conditions,
@@ -80,38 +78,39 @@ def finished_status(pod: Pod, now: float) -> dict[str, Any]:
         }
     }  # fmt: skip
     condition_values = [
-        ("PodReadyToStartContainers", "False", ""),
-        ("Initialized", "True", "PodCompleted"),
-        ("Ready", "False", "PodCompleted"),
-        ("ContainersReady", "False", "PodCompleted"),
+        ("PodReadyToStartContainers", "False", "", ""),
+        ("Initialized", "True", "PodCompleted", ""),
+        ("Ready", "False", "PodCompleted", ""),
+        ("ContainersReady", "False", "PodCompleted", ""),
     ]
-    return _status(
+    return status_patch(
         pod,
         "Succeeded",
-        _conditions(pod, condition_values, now),
+        condition_patch(pod, condition_values, now),
         containerStatuses=[_container(pod, c, ended) for c in pod.spec.containers],
     )
 
 
-def _status(pod: Pod, phase: str, conditions: list[Any], **more: Any) -> dict[str, Any]:
+def status_patch(pod: Pod, phase: str, conditions: list[Any], **more: Any) -> dict[str, Any]:
+    """Return a patch of the status, for the pod with this uid only."""
     status: dict[str, Any] = {"phase": phase, "conditions": conditions, **more}
     if pod.metadata.generation:
         status["observedGeneration"] = pod.metadata.generation
     return {"metadata": {"uid": pod.uid}, "status": status}
 
 
-def _conditions(
+def condition_patch(
     pod: Pod, condition_values: list[ConditionValues], now: float
 ) -> list[dict[str, Any]]:
     """Return raw conditions; the transition time changes only with the status."""
     known = {c.type: c for c in pod.status.conditions}
     written = []
-    for type_, status, reason in condition_values:
+    for type_, status, reason, message in condition_values:
         old = known.get(type_)
         same = old is not None and old.status == status
         since = old.last_transition_time if old is not None and same else rfc3339(now)
         new = {"type": type_, "status": status, "lastTransitionTime": since, "lastProbeTime": None}
-        written.append(new | ({"reason": reason} if reason else {"reason": None, "message": None}))
+        written.append(new | {"reason": reason or None, "message": message or None})
     return written
 
 

@@ -23,7 +23,7 @@ from holdfast.agent.simulated_pod import PodStep, needs_step, plan_pod
 from holdfast.api.claim_names import claim_names
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import ObjectReference
-from holdfast.api.node_names import FAILED_ANNOTATION, LEASE_NAMESPACE
+from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, LEASE_NAMESPACE, STANDALONE
 from holdfast.api.scheme import LEASES, RESOURCE_CLAIMS
 from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
@@ -52,12 +52,20 @@ class SimulatedNodes:
     ``pod:`` and the object's key. It reads as the user of its client, with one watch for all nodes,
     and writes as the node whose object it is. Without ``claims`` pods do not wait for their
     resource claims. A node with the annotation ``holdfast.dev/failed`` is left alone until that is
-    removed.
+    removed. ``others`` are the names of nodes that have an agent of their own.
     """
 
-    def __init__(self, client: Client, clock: Clock, *, claims: bool = True) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        claims: bool = True,
+        others: frozenset[str] = frozenset(),
+    ) -> None:
         self._client = client
         self._clock = clock
+        self._others = others
         self._recorder = EventRecorder(client, clock, component="kubelet")
         self._informers = InformerSet(client, clock=clock)
         self._nodes = self._informers.get(AGENT_NODES)
@@ -104,14 +112,15 @@ class SimulatedNodes:
     async def register(self, count: int, shape: NodeShape | None = None) -> None:
         """Create the Nodes ``node-0001`` to ``node-<count>``; existing ones are not changed."""
         shape = shape or NodeShape()
-        numbers = range(1, count + 1)
-        for start in range(0, count, REGISTER_BATCH):
+        numbers = [n for n in range(1, count + 1) if node_name(n) not in self._others]
+        for start in range(0, len(numbers), REGISTER_BATCH):
             batch = numbers[start : start + REGISTER_BATCH]
             await asyncio.gather(*(self._register(ordinal, shape) for ordinal in batch))
 
     async def _register(self, ordinal: int, shape: NodeShape) -> None:
         name = node_name(ordinal)
-        body = new_node(ordinal, shape, self._node_ips.allocate(name), self._clock.now())
+        address = self._node_ips.allocate(name)
+        body = new_node(name, ordinal, shape, address=address, now=self._clock.now())
         with suppress(AlreadyExists):
             await as_node(self._client, name).create(AGENT_NODES, body)
 
@@ -151,6 +160,9 @@ class SimulatedNodes:
         """Adopt a node whose lease no other agent renews, and complete its status."""
         node = self._nodes.cache.get(name)
         if node is None or FAILED_ANNOTATION in node.metadata.annotations:
+            self._node_leases.remove(name)
+            return
+        if name in self._others or node.metadata.labels.get(AGENT_LABEL) == STANDALONE:
             self._node_leases.remove(name)
             return
         if name not in self._node_leases:

@@ -49,7 +49,7 @@ def plan_pod(pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float) -
         status = waiting_status(pod, host_ip, problem, now)
         return PodStep(status=status, problem=problem)
     status = running_status(pod, pod_ip, host_ip, now)
-    return PodStep(status=status, requeue_after=_seconds(pod, RUN_FOR))
+    return PodStep(status=status, requeue_after=annotated_seconds(pod, RUN_FOR))
 
 
 def needs_step(pod: Pod) -> bool:
@@ -71,7 +71,7 @@ def _marked_not_ready(pod: Pod) -> bool:
 def _run(pod: Pod, now: float) -> PodStep:
     if _marked_not_ready(pod):
         return PodStep(status=ready_status(pod, now))
-    lasts = _seconds(pod, RUN_FOR)
+    lasts = annotated_seconds(pod, RUN_FOR)
     if lasts is None or pod.status.start_time is None:
         return NO_STEP
     left = parse_rfc3339(pod.status.start_time) + lasts - now
@@ -85,7 +85,7 @@ def _stop(pod: Pod, now: float) -> PodStep:
     assert pod.metadata.deletion_timestamp is not None
     grace = pod.metadata.deletion_grace_period_seconds or 0
     deleted_at = parse_rfc3339(pod.metadata.deletion_timestamp) - grace
-    left = deleted_at + min(grace, _seconds(pod, STOP_AFTER) or 0.0) - now
+    left = deleted_at + min(grace, annotated_seconds(pod, STOP_AFTER) or 0.0) - now
     if left > 0 and not pod.finished:
         return PodStep(requeue_after=left)
     # A pod that has finalizers is reported as finished, so that controllers do not wait for it.
@@ -95,7 +95,8 @@ def _stop(pod: Pod, now: float) -> PodStep:
     return PodStep(status=status, remove=not (has_finalizers and grace == 0))
 
 
-def _seconds(pod: Pod, annotation: str) -> float | None:
+def annotated_seconds(pod: Pod, annotation: str) -> float | None:
+    """Return the duration in an annotation; None if it is absent or not a duration."""
     text = pod.metadata.annotations.get(annotation)
     if text is None:
         return None

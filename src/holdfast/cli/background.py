@@ -12,7 +12,7 @@ from holdfast.child_process import COMMAND, exit_description
 from holdfast.cli import running_cluster
 from holdfast.errors import Refused
 from holdfast.private_files import open_private
-from holdfast.settings import ClusterSettings
+from holdfast.settings import ClusterSettings, NodeSettings
 
 START_SECONDS = 120.0
 STOP_SECONDS = 75.0
@@ -92,6 +92,7 @@ def _arguments(settings: ClusterSettings) -> list[str]:
         "--host", settings.server.host, "--port", str(settings.server.port),
         "--single-process" if settings.single_process else "--two-processes",
     ]  # fmt: skip
+    arguments += node_arguments(settings.nodes)
     if settings.server.feature_gates.chosen:
         arguments += ["--feature-gates", str(settings.server.feature_gates)]
     if settings.kubeconfig is not None:
@@ -102,6 +103,20 @@ def _arguments(settings: ClusterSettings) -> list[str]:
         arguments += ["--health-port", str(settings.health_port)]
     if settings.scheduler.check_invariants:
         arguments.append("--check-invariants")
+    return arguments
+
+
+def node_arguments(nodes: NodeSettings) -> list[str]:
+    """Return the flags of nodes with an agent."""
+    arguments = ["--runtime", nodes.runtime]
+    if nodes.driver_nodes is not None:
+        arguments += ["--driver-nodes", str(nodes.driver_nodes)]
+    for name, directory in nodes.kubelet_dirs.items():
+        arguments += ["--kubelet-dir", f"{name}={directory}"]
+    if nodes.allow_process_runtime:
+        arguments.append("--allow-process-runtime")
+    if nodes.reset_checkpoint:
+        arguments.append("--reset-checkpoint")
     return arguments
 
 

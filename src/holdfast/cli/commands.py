@@ -11,9 +11,16 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import background, running_cluster
-from holdfast.cli.usage import at_least, parse_port
+from holdfast.cli.usage import at_least, parse_kubelet_dirs, parse_port
 from holdfast.feature_gates import FeatureGates
 from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
+
+
+class RuntimeName(StrEnum):
+    """How nodes with an agent run containers."""
+
+    simulated = "simulated"
+    process = "process"
 
 
 class Output(StrEnum):
@@ -114,15 +121,60 @@ NamespaceOption = Annotated[
 ]
 
 
+RuntimeOption = Annotated[
+    RuntimeName,
+    typer.Option(
+        metavar="RUNTIME",
+        help="How nodes with an agent run containers: simulated, or process, which runs their "
+        "commands as your user, not isolated.",
+    ),
+]
+AllowProcessRuntime = Annotated[
+    bool,
+    typer.Option(
+        "--allow-process-runtime",
+        help="Pods on nodes with an agent may ask for the process runtime (not isolated) with the "
+        "annotation holdfast.dev/runtime: process.",
+    ),
+]
+ResetCheckpoint = Annotated[
+    bool,
+    typer.Option(
+        "--reset-checkpoint",
+        help="Forget which claims nodes with an agent have prepared, if the record is damaged.",
+    ),
+]
+
+
 def up(
     nodes: Annotated[
         int,
         typer.Option(
             metavar="N",
             parser=at_least(0),
-            help="Create simulated nodes until there are N; existing ones are kept.",
+            help="Create nodes until there are N; existing ones are kept.",
         ),
     ] = 3,
+    driver_nodes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            parser=at_least(0),
+            help="The first N nodes get an agent of their own and can run drivers; all others are "
+            "simulated together; default: 1.",
+        ),
+    ] = None,
+    kubelet_dir: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE=DIR",
+            help="Give this node an agent, with DIR as its directory instead of nodes/NODE in the "
+            "data directory; may be repeated.",
+        ),
+    ] = None,
+    runtime: RuntimeOption = RuntimeName.simulated,
+    allow_process_runtime: AllowProcessRuntime = False,
+    reset_checkpoint: ResetCheckpoint = False,
     data_dir: DataDir = None,
     host: Host = "127.0.0.1",
     port: Port = 6443,
@@ -150,7 +202,7 @@ def up(
     check_invariants: CheckInvariants = False,
     feature_gates: Gates = "",
 ) -> None:
-    """Run the embedded cluster: API server, scheduler, controllers and simulated nodes.
+    """Run the embedded cluster: API server, scheduler, controllers and nodes.
 
     Everything is stored in the data directory; the next start continues with it.
     """
@@ -160,7 +212,14 @@ def up(
         kubeconfig=kubeconfig.expanduser().absolute() if kubeconfig else None,
         single_process=single_process,
         server=ServerSettings(host, port, feature_gates=gates),
-        nodes=NodeSettings(nodes),
+        nodes=NodeSettings(
+            nodes,
+            driver_nodes=driver_nodes,
+            kubelet_dirs=parse_kubelet_dirs(kubelet_dir or ()),
+            runtime=runtime.value,
+            allow_process_runtime=allow_process_runtime,
+            reset_checkpoint=reset_checkpoint,
+        ),
         health_port=health_port,
         scheduler=SchedulerSettings(
             check_invariants=check_invariants,

@@ -19,7 +19,7 @@ from holdfast.cluster import Cluster
 from holdfast.configuration.reading import Configuration, effective_configuration
 from holdfast.errors import HoldfastError
 from holdfast.scheduler.dump import log_dump
-from holdfast.settings import ClusterSettings
+from holdfast.settings import ClusterSettings, NodeSettings
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -119,11 +119,27 @@ def _print_addresses(settings: ClusterSettings, cluster: Cluster, pages: str) ->
     print(f"Holdfast is up at {cluster.url} with {count} node{'' if count == 1 else 's'}.")
     if count > wanted:
         print(f"  {count - wanted} more than --nodes: nodes stay until `kubectl delete node`.")
+    if line := _process_line(settings.nodes, cluster.driver_nodes):
+        print(line)
     print(f"  export KUBECONFIG={cluster.kubeconfig}")
     print("  kubectl get nodes")
     if pages:
         print(f"  curl {pages}/metrics")
     print("Stop it with Ctrl-C or `holdfast down`.", flush=True)
+
+
+def _process_line(nodes: NodeSettings, driver_nodes: list[str]) -> str:
+    """Return which pods run as processes, or ""."""
+    which = "Pods" if nodes.runtime == "process" else "Pods that ask for it"
+    if nodes.runtime != "process" and not nodes.allow_process_runtime:
+        return ""
+    if not driver_nodes:
+        return "  No node has an agent (--driver-nodes): all pods are simulated."
+    where = ", ".join(driver_nodes)
+    return (
+        f"  {which} on {where} run as processes of your user, not isolated; all others are "
+        "simulated."
+    )
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -41,6 +42,21 @@ def parse_seconds(text: str | float) -> float:
     if not 0 <= value < float("inf"):
         raise typer.BadParameter(f"{text} is not a number of seconds, 0 or more.")
     return value
+
+
+def parse_kubelet_dirs(texts: Iterable[str]) -> dict[str, Path]:
+    """Parse the values of ``--kubelet-dir``: NODE=DIR.
+
+    >>> parse_kubelet_dirs(["node-0002=/var/lib/kubelet"])
+    {'node-0002': PosixPath('/var/lib/kubelet')}
+    """
+    found: dict[str, Path] = {}
+    for text in texts:
+        node, equals, directory = text.partition("=")
+        if not (node and equals and directory):
+            raise typer.BadParameter(f"{text} is not NODE=DIR.", param_hint="'--kubelet-dir'")
+        found[node] = Path(directory).expanduser().absolute()
+    return found
 
 
 def similar_option(typed: str, options: Iterable[str]) -> str:

@@ -274,7 +274,7 @@ def _compute(pod: Pod, resources: ResourceNames, spec_key: bytes) -> _SpecInfo:
         else resources.terms_cache.setdefault(spec_key_without_requests, {})
     )
     return _SpecInfo(
-        tuple(request), requested.nonzero_millicores, requested.nonzero_bytes, _host_ports(pod),
+        tuple(request), requested.nonzero_millicores, requested.nonzero_bytes, host_ports(pod),
         mounts_of(pod), spec_key, spec_key_without_requests, terms, excess,
     )  # fmt: skip
 
@@ -297,7 +297,7 @@ def _terms(spec_info: _SpecInfo, pod: Pod) -> AffinityTerms:
     return found
 
 
-def _host_ports(pod: Pod) -> frozenset[HostPort]:
+def host_ports(pod: Pod) -> frozenset[HostPort]:
     """Return the host ports of containers and sidecars; other init containers have ended."""
     sidecars = (c for c in pod.spec.init_containers if c.restart_policy == "Always")
     return frozenset(

@@ -1,0 +1,118 @@
+"""Commands that run beside a container's process: probes, hooks, ``kubectl exec``."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import pty
+import signal
+import struct
+import termios
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.agent.runtime import NotRunning
+
+CHUNK = 64 * 1024
+
+
+class LocalExec:
+    """A local process in a session of its own, with pipes or a terminal."""
+
+    def __init__(
+        self, process: Process, terminal: tuple[int, asyncio.StreamReader] | None = None
+    ) -> None:
+        self._process = process
+        self._terminal = terminal
+
+    @classmethod
+    async def start(
+        cls,
+        command: tuple[str, ...],
+        env: Mapping[str, str],
+        cwd: Path,
+        *,
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> LocalExec:
+        """Start a command; raise NotRunning if it cannot be run."""
+        if not command:
+            raise NotRunning("no command was given")
+        try:
+            if not tty:
+                source = PIPE if stdin else asyncio.subprocess.DEVNULL
+                process = await asyncio.create_subprocess_exec(
+                    *command, stdin=source, stdout=PIPE, stderr=PIPE, env=dict(env), cwd=cwd,
+                    start_new_session=True,
+                )  # fmt: skip
+                return cls(process)
+            return await cls._with_terminal(command, env, cwd)
+        except (OSError, ValueError) as error:
+            words = error.strerror if isinstance(error, OSError) else error
+            raise NotRunning(f"cannot run {command[0]!r}: {words}") from error
+
+    @classmethod
+    async def _with_terminal(
+        cls, command: tuple[str, ...], env: Mapping[str, str], cwd: Path
+    ) -> LocalExec:
+        main, other = pty.openpty()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=other, stdout=other, stderr=other, env=dict(env), cwd=cwd,
+                start_new_session=True,
+            )  # fmt: skip
+        except BaseException:
+            os.close(main)
+            raise
+        finally:
+            os.close(other)
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(main), "rb")
+        )
+        return cls(process, (main, reader))
+
+    async def write(self, data: bytes) -> None:
+        """Write to its standard input."""
+        if self._terminal is not None:
+            await asyncio.to_thread(os.write, self._terminal[0], data)
+        elif self._process.stdin is not None:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self._process.stdin.write(data)
+                await self._process.stdin.drain()
+
+    def close_stdin(self) -> None:
+        """Close its standard input."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    async def read(self, stream: int) -> bytes:
+        """Return the next bytes of stdout (1) or stderr (2); b"" at the end."""
+        if self._terminal is not None:
+            if stream != 1:
+                return b""
+            try:
+                return await self._terminal[1].read(CHUNK)
+            except OSError:  # the terminal is closed with its last process
+                return b""
+        source = self._process.stdout if stream == 1 else self._process.stderr
+        return await source.read(CHUNK) if source is not None else b""
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Set the size of its terminal, if it has one."""
+        if self._terminal is not None:
+            size = struct.pack("HHHH", rows, columns, 0, 0)
+            fcntl.ioctl(self._terminal[0], termios.TIOCSWINSZ, size)
+
+    async def wait(self) -> int:
+        """Return its exit code."""
+        code = await self._process.wait()
+        return code if code >= 0 else 128 - code
+
+    def kill(self) -> None:
+        """Kill it and its children."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)

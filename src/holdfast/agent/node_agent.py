@@ -1,0 +1,318 @@
+"""The agent of one node: its Node object, its lease, and one worker for each of its pods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast.agent.addresses import AddressPool
+from holdfast.agent.device_plugins import DeviceCount
+from holdfast.agent.node_devices import NodeDevices
+from holdfast.agent.node_leases import NodeLeases
+from holdfast.agent.node_pod import NODE_PODS, NodePod
+from holdfast.agent.node_services import NodeServices, Runtimes
+from holdfast.agent.nodes import NodeShape, new_node, plan_node_status
+from holdfast.agent.objects import AGENT_NODES, AgentNode
+from holdfast.agent.pod_worker import PodWorker
+from holdfast.agent.simulated_claims import SimulatedClaims
+from holdfast.api.node_names import AGENT_LABEL, EMBEDDED, FAILED_ANNOTATION
+from holdfast.cdi.registry import CdiRegistry
+from holdfast.client.backoff import Backoff
+from holdfast.client.client import Client, PatchType
+from holdfast.client.events import EventRecorder
+from holdfast.client.informer_cache import ChangeType
+from holdfast.client.informer_set import InformerSet
+from holdfast.clock import Clock
+from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Refused
+from holdfast.private_files import PRIVATE_DIRECTORY
+
+ADDRESS = "127.0.0.1"
+"""The address of nodes with an agent: they are on this machine."""
+DIRECTORIES = ("plugins_registry", "plugins", "device-plugins", "cdi", "pods")
+CDI_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
+"""Where drivers put CDI files by default; those in the node's own directory come first."""
+LONGEST_SOCKET_PATH = 107
+_LONGEST_SOCKET = "plugins_registry/" + "x" * 24
+NODE_BACKOFF = Backoff(first=0.5, limit=10.0)
+WORKER_RETRY_SECONDS = 10.0
+"""The delay before a pod is taken up again whose worker has failed."""
+STOP_GRACE_SECONDS = 5.0
+"""What containers have to end when the embedded cluster is stopped."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIdentity:
+    """What an agent registers its node as."""
+
+    name: str
+    directory: Path
+    ordinal: int = 1
+    shape: NodeShape = field(default_factory=NodeShape)
+    agent: str = EMBEDDED
+    """The value of the label by which other agents know whose node it is."""
+
+
+class NodeAgent:
+    """One node with its pods. The client is that of the node's own user.
+
+    Raises BadConfiguration if a checkpoint of prepared devices is damaged, unless it is to be
+    reset. A node with the annotation ``holdfast.dev/failed`` reports nothing and leaves its
+    containers alone until the annotation is removed.
+    """
+
+    def __init__(
+        self,
+        identity: NodeIdentity,
+        client: Client,
+        clock: Clock,
+        runtimes: Runtimes,
+        *,
+        reset_checkpoint: bool = False,
+    ) -> None:
+        self.name = identity.name
+        self._identity = identity
+        self._client = client
+        self._clock = clock
+        prepare_directory(identity.directory)
+        self._recorder = EventRecorder(client, clock, component="kubelet", instance=identity.name)
+        self._informers = InformerSet(client, clock=clock)
+        self._nodes = self._informers.get(AGENT_NODES, fields=f"metadata.name={self.name}")
+        self._pods = self._informers.get(NODE_PODS, fields=f"spec.nodeName={self.name}")
+        self._leases = NodeLeases(client, clock, own=True)
+        self._workers: dict[str, PodWorker] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._node_changed = asyncio.Event()
+        self._device_counts: Mapping[str, DeviceCount] = {}
+        self._failed = False
+        self._devices = NodeDevices(
+            client, self.name, identity.directory, clock, active_pods=self._active_uids,
+            counts_changed=self._counts_changed, reset_checkpoint=reset_checkpoint,
+            keep_slices=runtimes.default == "simulated",
+        )  # fmt: skip
+        self.services = NodeServices(
+            client, clock, self._recorder, runtimes,
+            (
+                self._devices.device_plugins,
+                SimulatedClaims(self._devices.claims, client, identity.directory, runtimes),
+            ),
+            CdiRegistry((*CDI_DIRECTORIES, identity.directory / "cdi")),
+            _pod_addresses(self.name), ADDRESS,
+            node=lambda: self._nodes.cache.get(self.name),
+            active_pods=lambda: [w.pod for w in self._workers.values() if w.admitted],
+        )  # fmt: skip
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the agent is running."""
+        return bool(self._tasks) and not any(task.done() for task in self._tasks)
+
+    @property
+    def pods(self) -> list[NodePod]:
+        """The pods of the node."""
+        return [worker.pod for worker in self._workers.values()]
+
+    async def start(self) -> None:
+        """Register the node, continue with its pods, and work in the background."""
+        self._recorder.start()
+        self._nodes.add_handler(lambda *_change: self._node_changed.set())
+        await self._register()
+        await self._informers.start()
+        await self._remove_leftovers()
+        node = self._nodes.cache.get(self.name)
+        self._failed = node is not None and FAILED_ANNOTATION in node.metadata.annotations
+        self._pods.add_handler(self._pod_changed)
+        self._tasks = [
+            asyncio.create_task(work, name=f"node {self.name}: {name}")
+            for name, work in (
+                ("status", self._keep_node()),
+                ("lease", self._leases.run()),
+                ("devices", self._devices.run()),
+            )
+        ]
+
+    async def stop(self, *, stop_containers: bool = True) -> None:
+        """Stop; pods and node are not changed. Containers are stopped or left to the next agent."""
+        await self._informers.stop()
+        workers = list(self._workers.values())
+        await self._stop_workers()
+        if stop_containers:
+            await asyncio.gather(*(w.stop_containers(STOP_GRACE_SECONDS) for w in workers))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._recorder.stop()
+
+    async def _register(self) -> None:
+        identity = self._identity
+        body = new_node(
+            identity.name, identity.ordinal, identity.shape,
+            address=ADDRESS, now=self._clock.now(), agent=identity.agent,
+        )  # fmt: skip
+        body["status"]["nodeInfo"] = self._node_info(body["status"]["nodeInfo"])
+        try:
+            await self._client.create(AGENT_NODES, body)
+        except AlreadyExists:
+            label = {"metadata": {"labels": {AGENT_LABEL: identity.agent}}}
+            await self._client.patch(AGENT_NODES, self.name, label)
+            status = {key: body["status"][key] for key in ("addresses", "nodeInfo")}
+            await self._patch_status({"status": status})
+
+    def _node_info(self, info: dict[str, Any]) -> dict[str, Any]:
+        name = self.services.runtimes.default
+        return info | {
+            "osImage": "Holdfast node, not isolated" if name == "process" else info["osImage"],
+            "containerRuntimeVersion": f"{name}://1",
+        }
+
+    async def _keep_node(self) -> None:
+        """Reconcile the node after every change of it or of its devices."""
+        failures = 0
+        while True:
+            self._node_changed.clear()
+            try:
+                await self._reconcile_node(self._nodes.cache.get(self.name))
+                failures = 0
+            except HoldfastError as failure:
+                failures += 1
+                log.warning("node %s is not updated: %s; trying again", self.name, failure)
+                await self._clock.sleep(NODE_BACKOFF.delay(failures))
+                continue
+            await self._node_changed.wait()
+
+    async def _reconcile_node(self, node: AgentNode | None) -> None:
+        """Renew the lease and complete the status, unless the node is deleted or failed."""
+        if node is None or FAILED_ANNOTATION in node.metadata.annotations:
+            self._leases.remove(self.name)
+            if node is not None and not self._failed:
+                self._failed = True
+                await self._stop_workers()
+            return
+        if self.name not in self._leases:
+            await self._leases.add(node)
+        if self._failed:
+            self._failed = False
+            for pod in self._pods.cache.values():
+                self._pod_changed("added", None, pod)
+        patch = plan_node_status(node, ADDRESS, self._clock.now()) or {"status": {}}
+        patch["status"].pop("nodeInfo", None)
+        patch["status"] |= _resource_patch(node, self._device_counts)
+        if patch["status"]:
+            await self._patch_status(patch)
+
+    async def _patch_status(self, patch: dict[str, Any]) -> None:
+        with suppress(NotFound):
+            await self._client.patch(
+                AGENT_NODES, self.name, patch, type=PatchType.STRATEGIC, subresource="status"
+            )
+
+    def _counts_changed(self, counts: Mapping[str, DeviceCount]) -> None:
+        self._device_counts = dict(counts)
+        self._node_changed.set()
+
+    def _active_uids(self) -> Collection[str] | None:
+        """Return the pods whose devices are in use; None while they are not known."""
+        if not self._informers.has_synced or self._failed:
+            return None
+        known = {pod.uid for pod in self._pods.cache.values() if not pod.finished}
+        return known | set(self._running)
+
+    async def _remove_leftovers(self) -> None:
+        """Kill what an earlier agent left of pods that are gone, or that use another runtime."""
+        pods = {pod.uid: pod for pod in self._pods.cache.values()}
+        for runtime in self.services.runtimes.all:
+            for uid in await runtime.known_pods():
+                pod = pods.get(uid)
+                if pod is None or self.services.runtimes.choose(pod) is not runtime:
+                    await runtime.remove(uid)
+
+    def _pod_changed(self, kind: ChangeType, old: NodePod | None, new: NodePod | None) -> None:
+        if self._failed:
+            return
+        if new is None:
+            if old is not None and (worker := self._workers.get(old.uid)) is not None:
+                worker.remove()
+        elif (worker := self._workers.get(new.uid)) is not None:
+            worker.update(new)
+        else:
+            self._run_worker(PodWorker(new, self.services))
+
+    def _run_worker(self, worker: PodWorker) -> None:
+        uid = worker.pod.uid
+        self._workers[uid] = worker
+        task = asyncio.create_task(self._work(worker), name=f"pod {worker.pod.key}")
+        self._running[uid] = task
+        task.add_done_callback(lambda _task: self._running.pop(uid, None))
+
+    async def _work(self, worker: PodWorker) -> None:
+        """Run a worker to its end; after a defect take the pod up again."""
+        try:
+            await worker.run()
+        except Exception:
+            log.exception("pod %s: its worker failed; trying again", worker.pod.key)
+            await self._clock.sleep(WORKER_RETRY_SECONDS)
+            self._workers.pop(worker.pod.uid, None)
+            again = PodWorker(worker.pod, self.services)
+            if worker.removed:
+                again.remove()
+            self._run_worker(again)
+            return
+        self._workers.pop(worker.pod.uid, None)
+        self.services.addresses.release(worker.pod.uid)
+
+    async def _stop_workers(self) -> None:
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._workers.clear()
+
+
+def _resource_patch(node: AgentNode, counts: Mapping[str, DeviceCount]) -> dict[str, Any]:
+    """Return what device plugins change in a node's capacity and allocatable."""
+    patch: dict[str, Any] = {}
+    for name, known, wanted in (
+        ("capacity", node.status.capacity, {k: str(c.capacity) for k, c in counts.items()}),
+        (
+            "allocatable",
+            node.status.allocatable,
+            {k: str(c.allocatable) for k, c in counts.items()},
+        ),
+    ):
+        if changed := {k: text for k, text in wanted.items() if str(known.get(k)) != text}:
+            patch[name] = changed
+    return patch
+
+
+def prepare_directory(directory: Path) -> None:
+    """Create a node's directories; raise Refused if sockets in them would have too long paths."""
+    if problem := socket_path_problem(directory):
+        raise Refused(problem)
+    for name in DIRECTORIES:
+        (directory / name).mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+
+
+def socket_path_problem(directory: Path) -> str:
+    """Return why a node's directory cannot hold the sockets of drivers, or ""."""
+    longest = len(str(directory / _LONGEST_SOCKET).encode())
+    if longest <= LONGEST_SOCKET_PATH:
+        return ""
+    return (
+        f"the path {directory} is too long for the sockets of drivers ({longest} bytes with the "
+        f"name of a socket, at most {LONGEST_SOCKET_PATH}): choose another directory with "
+        "--kubelet-dir NODE=DIR"
+    )
+
+
+def _pod_addresses(node: str) -> AddressPool:
+    """Return addresses for pods whose containers are simulated, other ones than the fleet's."""
+    block = zlib.crc32(node.encode()) % 2**14
+    return AddressPool(f"100.{64 + block // 256}.{block % 256}.0/24")

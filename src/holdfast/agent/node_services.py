@@ -1,0 +1,94 @@
+"""What the workers of all pods of a node share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from holdfast.agent.addresses import AddressPool
+from holdfast.agent.device_edits import DeviceEdits, resolve_devices
+from holdfast.agent.node_pod import Data, NodePod
+from holdfast.agent.objects import AgentNode
+from holdfast.agent.pod_admission import Rejection, admit
+from holdfast.agent.pod_devices import PodDevices
+from holdfast.agent.runtime import Runtime
+from holdfast.api.meta import ObjectReference
+from holdfast.api.pod import Pod
+from holdfast.api.resource import Resource
+from holdfast.cdi.registry import CdiRegistry
+from holdfast.client.client import Client
+from holdfast.client.events import EventRecorder
+from holdfast.clock import Clock
+from holdfast.errors import NotFound
+
+RUNTIME = "holdfast.dev/runtime"
+"""The annotation by which a pod asks for a runtime."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtimes:
+    """The runtimes of a node, by name, and which of them pods may use."""
+
+    all: tuple[Runtime, ...]
+    default: str
+    allowed: frozenset[str]
+
+    def choose(self, pod: Pod) -> Runtime | Rejection:
+        """Return the runtime that a pod asks for, or why it does not get it."""
+        wanted = pod.metadata.annotations.get(RUNTIME, self.default)
+        found = next((r for r in self.all if r.name == wanted), None)
+        if found is None:
+            names = ", ".join(r.name for r in self.all)
+            return Rejection(
+                "UnknownRuntime", f"annotation {RUNTIME}: {wanted!r} is none of {names}"
+            )
+        if wanted not in self.allowed:
+            return Rejection(
+                "RuntimeNotAllowed",
+                f"the pod asks for the runtime {wanted}, which runs commands as the user of "
+                "Holdfast: it needs `holdfast up --allow-process-runtime`",
+            )
+        return found
+
+
+@dataclass(slots=True)
+class NodeServices:
+    """The node as its pods see it."""
+
+    client: Client
+    clock: Clock
+    recorder: EventRecorder
+    runtimes: Runtimes
+    devices: Sequence[PodDevices]
+    cdi: CdiRegistry
+    addresses: AddressPool
+    host_ip: str
+    node: Callable[[], AgentNode | None]
+    active_pods: Callable[[], Iterable[NodePod]]
+    """The pods that the node has admitted and that have not ended."""
+
+    def admit(self, pod: NodePod) -> Rejection | None:
+        """Return why the node does not take a pod; None: it does."""
+        node = self.node()
+        if node is None:
+            return Rejection("NodeNotFound", f"node {pod.spec.node_name} is not registered")
+        return admit(pod, node, (p for p in self.active_pods() if p.uid != pod.uid))
+
+    def event(self, pod: NodePod, type_: str, reason: str, message: str) -> None:
+        """Record an event about a pod."""
+        about = ObjectReference(
+            api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid
+        )
+        self.recorder.record(about, type_, reason, message)
+
+    async def read(self, resource: Resource[Data], name: str, namespace: str) -> Data | None:
+        """Return a ConfigMap or Secret, or None."""
+        try:
+            return await self.client.get(resource, name, namespace)
+        except NotFound:
+            return None
+
+    def device_edits(self, pod: NodePod, container: str) -> DeviceEdits:
+        """Return what a container gets for its devices; raise NotStarted."""
+        found = [devices.container_devices(pod, container) for devices in self.devices]
+        return resolve_devices(found, self.cdi)

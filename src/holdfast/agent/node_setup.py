@@ -1,0 +1,65 @@
+"""Make the node agents of a cluster from its settings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from holdfast.agent.node_agent import NodeAgent, NodeIdentity, socket_path_problem
+from holdfast.agent.node_services import Runtimes
+from holdfast.agent.nodes import node_name
+from holdfast.agent.pod_directory import PodDirectories
+from holdfast.agent.process_runtime import ProcessRuntime
+from holdfast.agent.runtime import Runtime
+from holdfast.agent.simulated_runtime import SimulatedRuntime
+from holdfast.client.client import Client
+from holdfast.clock import Clock
+from holdfast.settings import NodeSettings
+
+
+def agent_directories(settings: NodeSettings, directory: Path) -> dict[str, Path]:
+    """Return the nodes that have an agent of their own, with the directory of each."""
+    wanted = settings.driver_nodes
+    if wanted is None:
+        wanted = 0 if socket_path_problem(directory / node_name(1)) else 1
+    first = range(1, min(wanted, settings.count) + 1)
+    found = {node_name(ordinal): directory / node_name(ordinal) for ordinal in first}
+    return found | dict(settings.kubelet_dirs)
+
+
+def make_agents(
+    client_for: Callable[[str], Client],
+    clock: Clock,
+    settings: NodeSettings,
+    directories: Mapping[str, Path],
+) -> list[NodeAgent]:
+    """Return the agents of nodes, by the names and directories of these."""
+    return [
+        make_agent(
+            NodeIdentity(name, path, ordinal), client_for(f"system:node:{name}"), clock, settings
+        )
+        for ordinal, (name, path) in enumerate(directories.items(), 1)
+    ]
+
+
+def make_agent(
+    identity: NodeIdentity, client: Client, clock: Clock, settings: NodeSettings
+) -> NodeAgent:
+    """Return the agent of one node."""
+    runtimes = make_runtimes(identity.directory, clock, settings)
+    return NodeAgent(identity, client, clock, runtimes, reset_checkpoint=settings.reset_checkpoint)
+
+
+def make_runtimes(directory: Path, clock: Clock, settings: NodeSettings) -> Runtimes:
+    """Return the runtimes of a node.
+
+    The process runtime is there even where no pod may use it, to end what an earlier agent left.
+    """
+    known: list[Runtime] = [SimulatedRuntime(clock)]
+    if sys.platform == "linux" or settings.runtime == ProcessRuntime.name:
+        known.append(ProcessRuntime(PodDirectories(directory), clock))
+    allowed = {SimulatedRuntime.name, settings.runtime}
+    if settings.allow_process_runtime:
+        allowed.add(ProcessRuntime.name)
+    return Runtimes(tuple(known), settings.runtime, frozenset(allowed))

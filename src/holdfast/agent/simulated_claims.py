@@ -1,0 +1,84 @@
+"""Claims of pods whose containers are simulated: their devices may have no driver.
+
+ResourceSlices can be written by hand, to try out scheduling. Such a device cannot be prepared, and
+a simulated container does not need it to be: its claim is only checked, as on simulated nodes. A
+driver that has files in the node's directory is called as for any other pod, also if it is not
+registered yet.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.agent.claims import needed_claims, unready_reason
+from holdfast.agent.node_services import Runtimes
+from holdfast.agent.pod_devices import ContainerDevices, NotPrepared, PodDevices
+from holdfast.agent.runtime import Runtime
+from holdfast.api.devices import ResourceClaim
+from holdfast.api.pod import Pod
+from holdfast.api.scheme import RESOURCE_CLAIMS
+from holdfast.client.client import Client
+from holdfast.errors import HoldfastError
+from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
+
+
+class SimulatedClaims:
+    """Passes pods on to the drivers' ``PodDevices``, but not those that need no driver."""
+
+    def __init__(
+        self, claims: PodDevices, client: Client, directory: Path, runtimes: Runtimes
+    ) -> None:
+        self._claims = claims
+        self._client = client
+        self._directory = directory
+        self._runtimes = runtimes
+        self._only_checked: set[str] = set()
+        """Uids of pods for which no driver was called."""
+
+    async def prepare(self, pod: Pod) -> None:
+        """Prepare the claims of a pod, or only check them; raise NotPrepared."""
+        self._only_checked.discard(pod.uid)
+        runtime = self._runtimes.choose(pod)
+        real = isinstance(runtime, Runtime) and runtime.real
+        if real or not any(needed_claims(pod)):
+            await self._claims.prepare(pod)
+            return
+        found = await self._read(pod)
+        if problem := unready_reason(pod, found.get):
+            raise NotPrepared(f"Failed to prepare dynamic resources: {problem}")
+        drivers = {result.driver for claim in found.values() for result in claim.results}
+        if any(self._has_files(driver) for driver in drivers):
+            await self._claims.prepare(pod)
+        else:
+            self._only_checked.add(pod.uid)
+
+    def container_devices(self, pod: Pod, container: str) -> ContainerDevices:
+        """Return what a container of a prepared pod gets; nothing if no driver was called."""
+        if pod.uid in self._only_checked:
+            return ContainerDevices()
+        return self._claims.container_devices(pod, container)
+
+    async def unprepare(self, pod: Pod) -> None:
+        """Release the claims of a pod whose containers have stopped; raise NotPrepared."""
+        self._only_checked.discard(pod.uid)
+        await self._claims.unprepare(pod)
+
+    async def _read(self, pod: Pod) -> dict[str, ResourceClaim]:
+        found: dict[str, ResourceClaim] = {}
+        for needed in needed_claims(pod):
+            if not needed.name:
+                continue
+            try:
+                claim = await self._client.get(RESOURCE_CLAIMS, needed.name, pod.namespace)
+            except HoldfastError as error:
+                raise NotPrepared(f"Failed to prepare dynamic resources: {error}") from error
+            found[needed.name] = claim
+        return found
+
+    def _has_files(self, driver: str) -> bool:
+        """Return whether a driver has a directory, or a socket for its registration."""
+        if not driver or "/" in driver:
+            return False
+        registry = self._directory / REGISTRY_DIRECTORY
+        named = registry.is_dir() and any(p.name.startswith(driver) for p in registry.iterdir())
+        return named or (self._directory / PLUGINS_DIRECTORY / driver).exists()
