@@ -19,7 +19,7 @@ from soak_size import SEED, TIMES
 
 @pytest.mark.parametrize("entry", REGISTRY, ids=lambda entry: entry.name)
 def test_registered_plugin_conforms(entry):
-    check_plugin(lambda: entry.factory({}), seed=SEED, clusters=4 * TIMES)
+    check_plugin(lambda: entry.factory({}), seed=SEED, clusters=2 * TIMES)
 
 
 def one_pod():
@@ -66,7 +66,7 @@ def with_volumes(cluster):
 def test_volume_plugins_conform(name):
     entry = next(entry for entry in REGISTRY if entry.name == name)
     make = lambda: entry.factory({})  # noqa: E731
-    check_plugin(make, pods=with_volumes, seed=SEED + 7, clusters=2 * TIMES, steps=40)
+    check_plugin(make, pods=with_volumes, seed=SEED + 7, clusters=TIMES, steps=40)
 
 
 def softly_spread(cluster):
@@ -91,7 +91,7 @@ def test_a_score_table_equals_normalized_scores(monkeypatch):
         SoftConstraints, "score_table", lambda *a: tables.append(score_table(*a)) or tables[-1]
     )
     make = lambda: PodTopologySpread({})  # noqa: E731
-    check_plugin(make, pods=softly_spread, seed=SEED + 3, clusters=4 * TIMES, steps=40)
+    check_plugin(make, pods=softly_spread, seed=SEED + 3, clusters=2 * TIMES, steps=40)
     assert sum(found is not None for found in tables) > 50, "the table was hardly used"
 
 
@@ -151,7 +151,7 @@ def with_devices(cluster):
 @pytest.mark.parametrize("name", WITH_DEVICES)
 def test_scores_of_resources_served_by_devices_conform(name):
     make = WITH_DEVICES[name]
-    check_plugin(make, pods=with_devices, seed=SEED + 3, clusters=2 * TIMES, steps=40)
+    check_plugin(make, pods=with_devices, seed=SEED + 3, clusters=TIMES, steps=40)
 
 
 class ForgetsRequests(NodeResourcesFit):

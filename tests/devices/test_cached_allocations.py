@@ -176,7 +176,7 @@ def assert_counted(cluster):
         assert (counts.total[row], counts.allocated[row]) == expected, node.name
 
 
-@law(100)
+@law(50)
 @given(
     MANY,
     st.lists(st.one_of(SLICE, SLICE, COUNTERS, COUNTERS, CLAIM, CLAIM, GONE, NODE), max_size=25),
@@ -193,7 +193,7 @@ def test_cached_results_equal_a_search_over_the_objects(many, events):
             assert_counted(cluster)
 
 
-@law(60)
+@law(40)
 @given(
     MANY,
     st.lists(
@@ -230,7 +230,7 @@ def test_results_are_right_after_searches_in_steps_between_events(many, events):
         assert cluster.codes(*claims) == cluster.searched_anew(*claims)
 
 
-@law(20)
+@law(10)
 @given(
     st.lists(st.one_of(SLICE, COUNTERS, CLAIM), max_size=12),
     st.lists(st.one_of(SLICE, COUNTERS, CLAIM, GONE), max_size=6),

@@ -23,7 +23,7 @@ from holdfast.testing.reference_preemption import preempt
 from laws.busy_cluster import NOW, BusyCluster
 from soak_size import law
 
-LAW = law(15)
+LAW = law(8)
 EVERYTHING = [(entry.name, 0) for entry in REGISTRY]
 RESOURCES_ONLY = [("NodeUnschedulable", 0), ("TaintToleration", 0), ("NodeResourcesFit", 0),
               ("DefaultPreemption", 0), ("DefaultBinder", 0)]  # fmt: skip
@@ -148,7 +148,7 @@ def test_preemption_by_pods_equals_the_reference(seed, few, plugins):
     "ask", [lambda seed: live(seed, EVERYTHING), lambda seed: live(seed, NEIGHBOURS), reserve]
 )
 def test_the_random_clusters_cover_all_cases(ask):
-    seen = sum(map(ask, range(6)), Counter())
+    seen = sum(map(ask, range(3)), Counter())
     assert min(seen[what] for what in ("found", "nothing", "violations")) > 3, seen
 
 

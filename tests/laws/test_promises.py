@@ -30,7 +30,7 @@ from soak_size import SEED, TIMES, law
 
 ARGS = {"enablePreemption": True, "preAllocationConfig": {"enableClusterMode": True}}
 PROFILE = build_profile("default-scheduler", REGISTRY, args={"Reservation": ARGS})
-_SEEDS = os.environ.get("HOLDFAST_SEEDS", f"{SEED}:{SEED + 4 * TIMES}")
+_SEEDS = os.environ.get("HOLDFAST_SEEDS", f"{SEED}:{SEED + 2 * TIMES}")
 SEEDS = range(*map(int, _SEEDS.split(":")))
 """Use other seeds: ``HOLDFAST_SEEDS=1000:1100 pytest tests/laws/test_promises.py``."""
 STEPS = 30

@@ -19,7 +19,7 @@ from soak_size import SEED, TIMES
 def test_the_plugin_conforms(monkeypatch, args):
     monkeypatch.setattr(conformance, "RandomCluster", PolicyCluster)
     conformance.check_plugin(
-        lambda: ResourcePolicyPlugin(args), pods=selected, seed=SEED, clusters=4 * TIMES, steps=40
+        lambda: ResourcePolicyPlugin(args), pods=selected, seed=SEED, clusters=2 * TIMES, steps=40
     )
 
 
@@ -40,7 +40,7 @@ def selected(cluster):
 
 def test_totals_of_units_equal_a_recount_of_all_pods():
     """Over assumed, confirmed, forgotten, resized and relabelled pods, nodes and policies."""
-    for number in range(20 * TIMES):
+    for number in range(10 * TIMES):
         cluster = PolicyCluster(Random(SEED * 1000 + number), nodes=6)
         cache = UnitTotalsCache(cluster.world.nodes)
         seen = 0

@@ -20,6 +20,7 @@ from holdfast.testing import (
 from holdfast.testing.builders import an_object
 from holdfast.testing.harness import Harness
 from scheduler.scheduler_network import SchedulerNetwork
+from soak_size import SEED, TIMES
 
 CLASSES = {"low": 1, "middle": 10, "high": 1000, "higher": 2000}
 SHORT = "0/1 nodes are available: 1 Insufficient cpu."
@@ -227,7 +228,7 @@ async def test_a_preemptor_scheduled_elsewhere_clears_its_nomination(cluster):
     assert await cluster.node_of("q") == "n"
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(SEED, SEED + 2 * TIMES))
 async def test_a_pod_of_equal_priority_never_uses_resources_of_a_nominated_pod(tmp_path, seed):
     """Assigned and nominated pods together never exceed a node."""
     rng = random.Random(seed)
