@@ -9,20 +9,26 @@ from typing import Any, Generic, TypeVar
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
-from holdfast.api.resource_names import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
+from holdfast.api.resource_names import PODS
 from holdfast.api.resource_quota import ResourceQuota, ScopeRequirement
 from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.api.workloads import Service
 from holdfast.quota import scopes
 from holdfast.quota.amounts import ONE, Usage
-from holdfast.quota.usage import (
-    IMPLICIT_REQUESTS,
-    LIMITS,
-    PER_DEVICE_CLASS,
-    PER_STORAGE_CLASS,
+from holdfast.quota.standard_keys import (
+    CPU_AND_MEMORY,
+    PLAIN_COUNTS,
+    POD_AMOUNTS,
     REQUESTS,
+    SERVICES,
     STORAGE,
     VOLUME_CLAIMS,
+    is_huge_pages_key,
+)
+from holdfast.quota.usage import (
+    IMPLICIT_REQUESTS,
+    PER_DEVICE_CLASS,
+    PER_STORAGE_CLASS,
     Lookups,
     claim_usage,
     container_keys,
@@ -35,14 +41,6 @@ from holdfast.quota.usage import (
 T = TypeVar("T", bound=Object)
 IGNORED = frozenset({("", "events"), ("events.k8s.io", "events"), ("", "bindings")})
 """Resources that no quota counts."""
-_ALIASES = frozenset({"configmaps", "resourcequotas", "replicationcontrollers", "secrets"})
-_COMPUTE = (CPU, MEMORY, EPHEMERAL_STORAGE)
-_POD_KEYS = frozenset(
-    {PODS, *_COMPUTE, *(REQUESTS + n for n in _COMPUTE), *(LIMITS + n for n in _COMPUTE)}
-)
-_MUST_BE_STATED = frozenset(
-    {prefix + name for prefix in ("", REQUESTS, LIMITS) for name in (CPU, MEMORY)}
-)
 
 
 class Evaluator(Generic[T]):
@@ -55,7 +53,7 @@ class Evaluator(Generic[T]):
     def __init__(self, group: str, plural: str, type_: type[T]) -> None:
         self.group, self.plural, self.type = group, plural, type_
         self.count_key = count_key(group, plural)
-        self._alias = plural if not group and plural in _ALIASES else ""
+        self._alias = plural if not group and plural in PLAIN_COUNTS else ""
 
     def tracks(self, key: str) -> bool:
         """Return whether objects of the resource are charged on a key."""
@@ -106,7 +104,7 @@ class PodEvaluator(Evaluator[Pod]):
 
     def missing(self, obj: Pod, keys: Iterable[str]) -> str:
         """Return the cpu and memory that containers do not state, with the containers."""
-        wanted = _MUST_BE_STATED.intersection(keys)
+        wanted = CPU_AND_MEMORY.intersection(keys)
         if not wanted or scopes.has_pod_level_resources(obj):
             return ""
         lacking: dict[str, set[str]] = {}
@@ -129,8 +127,7 @@ class ServiceEvaluator(Evaluator[Service]):
 
     def tracks(self, key: str) -> bool:
         """Return whether services are charged on a key."""
-        own = ("services", "services.nodeports", "services.loadbalancers")
-        return key == self.count_key or key in own
+        return key == self.count_key or key in SERVICES
 
     def usage(self, obj: Service, lookups: Lookups) -> Usage:
         """Return what a service charges."""
@@ -178,8 +175,8 @@ def is_pod_key(key: str) -> bool:
     >>> is_pod_key("limits.cpu"), is_pod_key("requests.example.com/gpu"), is_pod_key("services")
     (True, True, False)
     """
-    huge_pages = (HUGE_PAGES_PREFIX, REQUESTS + HUGE_PAGES_PREFIX)
-    return key in _POD_KEYS or key.startswith(huge_pages) or is_extended_key(key)
+    is_amount = key in POD_AMOUNTS or is_huge_pages_key(key) or is_extended_key(key)
+    return is_amount or key == PODS
 
 
 def is_extended_key(key: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.quota.evaluators import evaluator_of
+from holdfast.quota.standard_keys import PLAIN_COUNTS
 
 GroupResource = tuple[str, str]
 _SPECIAL: tuple[GroupResource, ...] = (
@@ -12,10 +13,7 @@ _SPECIAL: tuple[GroupResource, ...] = (
     ("", "services"),
     ("", "persistentvolumeclaims"),
     ("resource.k8s.io", "resourceclaims"),
-    ("", "configmaps"),
-    ("", "resourcequotas"),
-    ("", "replicationcontrollers"),
-    ("", "secrets"),
+    *(("", plural) for plural in PLAIN_COUNTS),
 )
 """The resources with keys other than an object count."""
 

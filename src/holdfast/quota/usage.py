@@ -30,12 +30,11 @@ from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.api.workloads import Service
 from holdfast.quota.amounts import ONE, ZERO, Usage, add_usage, growth, parse
+from holdfast.quota.standard_keys import LIMITS, REQUESTS, STORAGE, VOLUME_CLAIMS
 
-REQUESTS, LIMITS = "requests.", "limits."
 IMPLICIT_REQUESTS = REQUESTS + DEVICE_CLASS_PREFIX
 PER_DEVICE_CLASS = ".deviceclass.resource.k8s.io/devices"
 PER_STORAGE_CLASS = ".storageclass.storage.k8s.io/"
-VOLUME_CLAIMS, STORAGE = "persistentvolumeclaims", "requests.storage"
 _COMPUTE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 

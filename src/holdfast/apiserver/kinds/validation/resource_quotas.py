@@ -8,34 +8,25 @@ from typing import Any
 from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonObject
 from holdfast.api.quantity import AmountText, Quantity
-from holdfast.api.resource_names import HUGE_PAGES_PREFIX, is_extended
+from holdfast.api.resource_names import PODS, is_extended
 from holdfast.errors import Cause
-
-_COUNTS = frozenset(
-    {
-        "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps",
-        "persistentvolumeclaims", "services.nodeports", "services.loadbalancers",
-    }
-)  # fmt: skip
-_POD_AMOUNTS = frozenset(
-    {"cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}
+from holdfast.quota.standard_keys import (
+    COUNTS,
+    CPU_AND_MEMORY,
+    STORAGE,
+    VOLUME_CLAIMS,
+    is_standard_key,
 )
-_OTHER_AMOUNTS = frozenset(
-    {
-        "ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage",
-        "requests.storage",
-    }
-)  # fmt: skip
-_STANDARD = _COUNTS | _POD_AMOUNTS | _OTHER_AMOUNTS
-_OF_PODS = _POD_AMOUNTS | {"pods"}
+
+_OF_PODS = CPU_AND_MEMORY | {PODS}
 _KEYS_OF_SCOPE = {
     "Terminating": _OF_PODS,
     "NotTerminating": _OF_PODS,
     "NotBestEffort": _OF_PODS,
     "PriorityClass": _OF_PODS,
     "CrossNamespacePodAffinity": _OF_PODS,
-    "BestEffort": frozenset({"pods"}),
-    "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
+    "BestEffort": frozenset({PODS}),
+    "VolumeAttributesClass": frozenset({VOLUME_CLAIMS, STORAGE}),
 }
 """The standard keys that each scope may be combined with."""
 _EXISTS_ONLY = frozenset(_KEYS_OF_SCOPE) - {"PriorityClass", "VolumeAttributesClass"}
@@ -83,7 +74,7 @@ def check_amount(at: str, key: str, text: AmountText) -> Iterable[Cause]:
     amount = Quantity.parse(text)
     if amount < Quantity(0):
         yield field_errors.invalid(at, text, "must be greater than or equal to 0")
-    if (key in _COUNTS or is_extended(key)) and amount.scaled(-3) % 1000:
+    if (key in COUNTS or is_extended(key)) and amount.scaled(-3) % 1000:
         yield field_errors.invalid(at, text, "must be an integer")
 
 
@@ -91,7 +82,7 @@ def _check_key(at: str, key: str) -> Iterable[Cause]:
     wrong = names.label_key(key)
     for message in wrong:
         yield field_errors.invalid(at, key, message)
-    if "/" in key or _is_standard_for_quota(key):
+    if "/" in key or is_standard_key(key):
         return
     if not wrong and not is_standard(key):
         message = "must be a standard resource type or fully qualified"
@@ -101,15 +92,11 @@ def _check_key(at: str, key: str) -> Iterable[Cause]:
 
 def is_standard(key: str) -> bool:
     """Return whether a name without domain is that of a resource or quota."""
-    return key == "storage" or _is_standard_for_quota(key)
-
-
-def _is_standard_for_quota(key: str) -> bool:
-    return key in _STANDARD or key.startswith((HUGE_PAGES_PREFIX, "requests." + HUGE_PAGES_PREFIX))
+    return key == "storage" or is_standard_key(key)
 
 
 def _fits(scope: str, key: str) -> bool:
-    return not _is_standard_for_quota(key) or key in _KEYS_OF_SCOPE.get(scope, (key,))
+    return not is_standard_key(key) or key in _KEYS_OF_SCOPE.get(scope, (key,))
 
 
 def _check_scopes(spec: JsonObject) -> Iterable[Cause]:
