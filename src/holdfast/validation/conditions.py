@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.api import field_errors
+from holdfast.api.json_fields import Raw, text_at
 from holdfast.errors import Cause
-from holdfast.validation.json_fields import Raw, text_at
 from holdfast.validation.names import check_label_name
 
 _STATUSES = ("False", "True", "Unknown")

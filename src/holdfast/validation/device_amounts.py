@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.api.defaults.devices import Amount, claim_amounts, slice_amounts
 from holdfast.api.defaults.raw_fields import expect_amount
+from holdfast.api.json_fields import map_at
 from holdfast.errors import BadRequest, Cause
-from holdfast.validation.json_fields import map_at
 
 _Object = dict[str, Any]
 _Amounts = Callable[[_Object], Iterator[Amount]]

@@ -10,10 +10,11 @@ from itertools import pairwise
 from typing import Any
 
 from holdfast.api import field_errors
+from holdfast.api.json_fields import Raw, list_at, map_at
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation.device_names import LONGEST_NAME, check_qualified
-from holdfast.validation.json_fields import Raw, check_distinct, check_map, list_at, map_at
+from holdfast.validation.json_fields import check_distinct, check_map
 
 _MOST_NAMES = 32
 _MOST_VALUES = 48

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from holdfast.api import field_errors
+from holdfast.api.json_fields import Raw, map_at, maps_at
 from holdfast.api.resource_names import is_extended
 from holdfast.errors import Cause
 from holdfast.validation.device_parts import (
@@ -13,7 +14,7 @@ from holdfast.validation.device_parts import (
     check_config,
 )
 from holdfast.validation.device_selectors import DEFAULT_RULES, SelectorRules, check_total_size
-from holdfast.validation.json_fields import Raw, check_list, map_at, maps_at
+from holdfast.validation.json_fields import check_list
 from holdfast.validation.ratcheting import ratcheting
 
 

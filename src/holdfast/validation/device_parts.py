@@ -8,15 +8,10 @@ from typing import Any
 import msgspec
 
 from holdfast.api import field_errors
+from holdfast.api.json_fields import Raw, list_at, text_at
 from holdfast.errors import Cause
 from holdfast.validation.device_names import check_driver
-from holdfast.validation.json_fields import (
-    Raw,
-    check_distinct,
-    check_list,
-    list_at,
-    text_at,
-)
+from holdfast.validation.json_fields import check_distinct, check_list
 from holdfast.validation.names import check_label_name, check_label_value
 
 MOST_CONFIGS = 32

@@ -7,10 +7,11 @@ from functools import cache, lru_cache
 from typing import Any
 
 from holdfast.api import field_errors
+from holdfast.api.json_fields import Raw, map_at, text_at
 from holdfast.cel.devices import DeviceSelectors
 from holdfast.cel.errors import MAX_EXPRESSION_BYTES, CompileError
 from holdfast.errors import Cause
-from holdfast.validation.json_fields import Raw, check_list, map_at, text_at
+from holdfast.validation.json_fields import check_list
 
 _MOST_SELECTORS = 32
 _MOST_COMMAS = 1024

@@ -1,44 +1,17 @@
-"""Read JSON fields, and check the entries of lists and maps, for the validation of raw objects.
-
-The types of new objects are checked before, as Go's decoder does. A null, or a wrong type in a
-stored object, counts as an absent field.
-"""
+"""Check the entries of lists and maps of raw objects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from holdfast.api import field_errors
+from holdfast.api.json_fields import Raw
 from holdfast.errors import Cause
 
-Raw = Mapping[str, Any]
 ItemCheck = Callable[[Any, str], Iterable[Cause]]
 """Yield what is wrong with an item, given its path."""
 _ELLIPSIS = "..."
-
-
-def map_at(where: Raw, key: str) -> Raw:
-    """Return the map under a key; empty if it is absent or no map."""
-    found = where.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def list_at(where: Raw, key: str) -> Sequence[Any]:
-    """Return the list under a key; empty if it is absent or no list."""
-    found = where.get(key)
-    return found if isinstance(found, list) else ()
-
-
-def maps_at(where: Raw, key: str) -> Sequence[Raw]:
-    """Return the list of maps under a key; an item that is no map counts as empty."""
-    found = list_at(where, key)
-    return [item if isinstance(item, dict) else {} for item in found]
-
-
-def text_at(where: Raw, key: str) -> str:
-    """Return the text under a key; empty if it is absent."""
-    return str(where.get(key) or "")
 
 
 def check_list(items: Sequence[Any], most: int, check: ItemCheck, path: str) -> Iterator[Cause]:

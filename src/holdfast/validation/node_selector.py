@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.api import field_errors
+from holdfast.api.json_fields import Raw, list_at, maps_at, text_at
 from holdfast.api.node_selection import NAME_FIELD
 from holdfast.errors import Cause
-from holdfast.validation.json_fields import Raw, list_at, maps_at, text_at
 from holdfast.validation.names import check_label_name, check_label_value, check_subdomain
 
 _UNKNOWN_OPERATOR = "not a valid selector operator"

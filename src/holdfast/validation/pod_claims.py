@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.api import field_errors
+from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
 from holdfast.errors import Cause
-from holdfast.validation.json_fields import Raw, map_at, maps_at, text_at
 from holdfast.validation.names import check_label, check_subdomain
 from holdfast.validation.ratcheting import ratcheting
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from holdfast.api.json_fields import Raw
 from holdfast.errors import BadRequest, Cause
-from holdfast.validation.json_fields import Raw
 
 
 def ratcheting(

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.api import field_errors
 from holdfast.api.devices import ALL, EXACT_COUNT, MAX_ALTERNATIVES
+from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
 from holdfast.errors import Cause
 from holdfast.validation.device_names import check_fully_qualified
 from holdfast.validation.device_parts import (
@@ -16,16 +17,7 @@ from holdfast.validation.device_parts import (
     check_toleration,
 )
 from holdfast.validation.device_selectors import DEFAULT_RULES, SelectorRules, check_total_size
-from holdfast.validation.json_fields import (
-    ItemCheck,
-    Raw,
-    check_list,
-    check_set,
-    list_at,
-    map_at,
-    maps_at,
-    text_at,
-)
+from holdfast.validation.json_fields import ItemCheck, check_list, check_set
 from holdfast.validation.metadata import check_annotations, check_labels
 from holdfast.validation.names import (
     check_label,

@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.api import field_errors
 from holdfast.api.defaults.devices import default_claim
 from holdfast.api.devices import MAX_CONSUMERS, MAX_DEVICES
+from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
 from holdfast.errors import Cause
 from holdfast.validation.conditions import check_conditions
 from holdfast.validation.device_names import check_driver, check_pool, check_share_id
@@ -20,16 +21,7 @@ from holdfast.validation.device_parts import (
     check_binding_conditions,
     check_json_object,
 )
-from holdfast.validation.json_fields import (
-    Raw,
-    check_list,
-    check_set,
-    is_same,
-    list_at,
-    map_at,
-    maps_at,
-    text_at,
-)
+from holdfast.validation.json_fields import check_list, check_set, is_same
 from holdfast.validation.names import check_label
 from holdfast.validation.node_selector import check_node_selector
 from holdfast.validation.resource_claim import (

@@ -7,19 +7,12 @@ from functools import partial
 from typing import Any
 
 from holdfast.api import field_errors
+from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
 from holdfast.errors import Cause
 from holdfast.validation.device_attributes import check_attributes_and_capacity, has_lists
 from holdfast.validation.device_names import check_driver, check_pool
 from holdfast.validation.device_parts import check_binding_conditions, check_taint
-from holdfast.validation.json_fields import (
-    Raw,
-    check_list,
-    check_map,
-    check_set,
-    map_at,
-    maps_at,
-    text_at,
-)
+from holdfast.validation.json_fields import check_list, check_map, check_set
 from holdfast.validation.names import check_label, check_required, check_subdomain
 from holdfast.validation.node_selector import check_node_selector
 from holdfast.validation.ratcheting import ratcheting

@@ -12,13 +12,14 @@ from typing import Any
 
 from holdfast.api.defaults.raw_fields import (
     Raw,
+    ensure_map,
     entries,
     expect_amount,
     if_present,
-    map_at,
     set_defaults,
 )
 from holdfast.api.devices import EXACT_COUNT
+from holdfast.api.json_fields import map_at, maps_at
 from holdfast.errors import BadRequest
 
 Amount = tuple[Any, Any]
@@ -27,7 +28,7 @@ Amount = tuple[Any, Any]
 
 def default_claim(raw: Raw) -> None:
     """Default a resource claim."""
-    _default_requests(map_at(raw, "spec"))
+    _default_requests(ensure_map(raw, "spec"))
     for result in _results(raw):
         _default_tolerations(result)
     _make_canonical(claim_amounts(raw))
@@ -35,25 +36,25 @@ def default_claim(raw: Raw) -> None:
 
 def default_claim_template(raw: Raw) -> None:
     """Default a template of resource claims."""
-    _default_requests(map_at(map_at(raw, "spec"), "spec"))
+    _default_requests(ensure_map(ensure_map(raw, "spec"), "spec"))
     _make_canonical(claim_amounts(raw["spec"]))
 
 
 def default_slice(raw: Raw) -> None:
     """Default a slice."""
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     if isinstance(pool := spec.get("pool"), dict):
         set_defaults(pool, generation=0)
-    for one in (*_maps(spec, "sharedCounters"), *_devices(spec, "consumesCounters")):
+    for one in (*maps_at(spec, "sharedCounters"), *_devices(spec, "consumesCounters")):
         _default_values(one, "counters")
-    for device in _maps(spec, "devices"):
+    for device in maps_at(spec, "devices"):
         _default_values(device, "capacity")
     _make_canonical(slice_amounts(raw))
 
 
 def stamp_taints(raw: Raw, now: str) -> None:
     """Set the time of taints that have none, given as RFC 3339."""
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     for device in entries(spec, "devices"):
         for taint in entries(device, "taints"):
             set_defaults(taint, timeAdded=now)
@@ -62,24 +63,24 @@ def stamp_taints(raw: Raw, now: str) -> None:
 
 def claim_amounts(raw: Raw) -> Iterator[Amount]:
     """Yield the quantities of a claim: requested and consumed capacity."""
-    for wanted in _wanted(_map(raw, "spec")):
-        yield from _in_map(_map(_map(wanted, "capacity"), "requests"))
+    for wanted in _wanted(map_at(raw, "spec")):
+        yield from _in_map(map_at(map_at(wanted, "capacity"), "requests"))
     for result in _results(raw):
-        yield from _in_map(_map(result, "consumedCapacity"))
+        yield from _in_map(map_at(result, "consumedCapacity"))
 
 
 def slice_amounts(raw: Raw) -> Iterator[Amount]:
     """Yield the quantities of a slice: capacities, the policies of requests, counters."""
-    spec = _map(raw, "spec")
-    for one in (*_maps(spec, "sharedCounters"), *_devices(spec, "consumesCounters")):
+    spec = map_at(raw, "spec")
+    for one in (*maps_at(spec, "sharedCounters"), *_devices(spec, "consumesCounters")):
         for counter in _values(one, "counters"):
             yield from _in_map(counter, "value")
-    for device in _maps(spec, "devices"):
+    for device in maps_at(spec, "devices"):
         for capacity in _values(device, "capacity"):
             yield from _in_map(capacity, "value")
-            policy = _map(capacity, "requestPolicy")
+            policy = map_at(capacity, "requestPolicy")
             yield from _in_map(policy, "default")
-            yield from _in_map(_map(policy, "validRange"), "min", "max", "step")
+            yield from _in_map(map_at(policy, "validRange"), "min", "max", "step")
             if isinstance(options := policy.get("validValues"), list):
                 yield from ((options, i) for i in range(len(options)))
 
@@ -91,7 +92,7 @@ def _make_canonical(amounts: Iterable[Amount]) -> None:
 
 
 def _default_requests(spec: Raw) -> None:
-    for request in entries(map_at(spec, "devices"), "requests"):
+    for request in entries(ensure_map(spec, "devices"), "requests"):
         if_present(request, "exactly", _default_request)
         for alternative in entries(request, "firstAvailable"):
             _default_request(alternative)
@@ -107,13 +108,13 @@ def _default_request(request: Raw) -> None:
 
 
 def _default_tolerations(where: Raw) -> None:
-    for toleration in _maps(where, "tolerations"):
+    for toleration in maps_at(where, "tolerations"):
         set_defaults(toleration, operator="Equal")
 
 
 def _default_values(where: Raw, key: str) -> None:
     """Set the amounts that are absent in the map of maps under a key."""
-    table = _map(where, key)
+    table = map_at(where, key)
     for name in [name for name, value in table.items() if value is None]:
         table[name] = {}
     for value in _values(where, key):
@@ -122,18 +123,18 @@ def _default_values(where: Raw, key: str) -> None:
 
 
 def _wanted(spec: Raw) -> Iterator[Raw]:
-    for request in _maps(_map(spec, "devices"), "requests"):
-        yield from (_map(request, "exactly"), *_maps(request, "firstAvailable"))
+    for request in maps_at(map_at(spec, "devices"), "requests"):
+        yield from (map_at(request, "exactly"), *maps_at(request, "firstAvailable"))
 
 
 def _results(raw: Raw) -> list[Raw]:
-    allocation = _map(_map(raw, "status"), "allocation")
-    return _maps(_map(allocation, "devices"), "results")
+    allocation = map_at(map_at(raw, "status"), "allocation")
+    return maps_at(map_at(allocation, "devices"), "results")
 
 
 def _devices(spec: Raw, key: str) -> Iterator[Raw]:
-    for device in _maps(spec, "devices"):
-        yield from _maps(device, key)
+    for device in maps_at(spec, "devices"):
+        yield from maps_at(device, key)
 
 
 def _in_map(table: Raw, *keys: str) -> Iterator[Amount]:
@@ -143,15 +144,5 @@ def _in_map(table: Raw, *keys: str) -> Iterator[Amount]:
             yield table, key
 
 
-def _map(where: Raw, key: str) -> Raw:
-    found = where.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def _maps(where: Raw, key: str) -> list[Raw]:
-    found = where.get(key)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
 def _values(where: Raw, key: str) -> list[Raw]:
-    return [one for one in _map(where, key).values() if isinstance(one, dict)]
+    return [one for one in map_at(where, key).values() if isinstance(one, dict)]

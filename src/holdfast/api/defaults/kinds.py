@@ -11,9 +11,9 @@ from holdfast.api.defaults.pods import default_claim_spec, default_pod, default_
 from holdfast.api.defaults.raw_fields import (
     Raw,
     canonical_amounts,
+    ensure_map,
     entries,
     if_present,
-    map_at,
     set_defaults,
 )
 from holdfast.api.defaults.required_fields import set_required_fields
@@ -44,27 +44,27 @@ def default_object(raw: Raw, now: str = "") -> None:
 
 
 def _node(raw: Raw) -> None:
-    status = map_at(raw, "status")
+    status = ensure_map(raw, "status")
     canonical_amounts(status, "capacity", "allocatable")
     if status.get("capacity") and status.get("allocatable") is None:
         status["allocatable"] = dict(status["capacity"])
 
 
 def _namespace(raw: Raw) -> None:
-    metadata = map_at(raw, "metadata")
+    metadata = ensure_map(raw, "metadata")
     if metadata.get("name"):
-        map_at(metadata, "labels")["kubernetes.io/metadata.name"] = metadata["name"]
-    set_defaults(map_at(raw, "status"), phase="Active")
+        ensure_map(metadata, "labels")["kubernetes.io/metadata.name"] = metadata["name"]
+    set_defaults(ensure_map(raw, "status"), phase="Active")
 
 
 def _service(raw: Raw) -> None:
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     set_defaults(spec, sessionAffinity="None", type="ClusterIP")
     if spec["sessionAffinity"] == "None":
         spec.pop("sessionAffinityConfig", None)
     else:
         set_defaults(
-            map_at(map_at(spec, "sessionAffinityConfig"), "clientIP"), timeoutSeconds=10800
+            ensure_map(ensure_map(spec, "sessionAffinityConfig"), "clientIP"), timeoutSeconds=10800
         )
     for port in entries(spec, "ports"):
         set_defaults(port, protocol="TCP")
@@ -80,24 +80,24 @@ def _service(raw: Raw) -> None:
 
 
 def _volume(raw: Raw) -> None:
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     set_defaults(spec, persistentVolumeReclaimPolicy="Retain", **_FILESYSTEM)
     canonical_amounts(spec, "capacity")
     default_source(spec)
     if_present(spec, "hostPath", lambda host: host.setdefault("type", ""))
-    set_defaults(map_at(raw, "status"), phase="Pending")
+    set_defaults(ensure_map(raw, "status"), phase="Pending")
 
 
 def default_claim(raw: Raw) -> None:
     """Default a persistent volume claim."""
-    default_claim_spec(map_at(raw, "spec"))
-    status = map_at(raw, "status")
+    default_claim_spec(ensure_map(raw, "spec"))
+    status = ensure_map(raw, "status")
     set_defaults(status, phase="Pending")
     canonical_amounts(status, "capacity", "allocatedResources")
 
 
 def _limit_range(raw: Raw) -> None:
-    for item in entries(map_at(raw, "spec"), "limits"):
+    for item in entries(ensure_map(raw, "spec"), "limits"):
         names = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
         canonical_amounts(item, *names)
         if item.get("type") == "Container":
@@ -108,7 +108,7 @@ def _limit_range(raw: Raw) -> None:
 
 
 def _quota(raw: Raw) -> None:
-    canonical_amounts(map_at(raw, "spec"), "hard")
+    canonical_amounts(ensure_map(raw, "spec"), "hard")
     if_present(raw, "status", lambda status: canonical_amounts(status, "hard", "used"))
 
 
@@ -128,7 +128,7 @@ def _storage_class(raw: Raw) -> None:
 
 
 def _storage_driver(raw: Raw) -> None:
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     set_defaults(
         spec,
         attachRequired=True,
@@ -162,8 +162,8 @@ def _stateful_set(raw: Raw) -> None:
 
 def _job(raw: Raw) -> None:
     workloads.default_job(raw)
-    metadata = map_at(raw, "metadata")
-    labels = (map_at(raw["spec"], "template").get("metadata") or {}).get("labels")
+    metadata = ensure_map(raw, "metadata")
+    labels = (ensure_map(raw["spec"], "template").get("metadata") or {}).get("labels")
     if labels and not metadata.get("labels"):
         metadata["labels"] = copy.copy(labels)
 

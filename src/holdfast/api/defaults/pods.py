@@ -9,9 +9,9 @@ from holdfast.api.decode import convert_object
 from holdfast.api.defaults.raw_fields import (
     Raw,
     canonical_amounts,
+    ensure_map,
     entries,
     if_present,
-    map_at,
     set_defaults,
     set_zero_defaults,
 )
@@ -37,10 +37,10 @@ _SOURCE_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 def default_pod(pod: Raw) -> None:
     """Default a pod: its spec, requests that follow from limits, its first status."""
-    spec = map_at(pod, "spec")
+    spec = ensure_map(pod, "spec")
     default_pod_spec(spec)
     for container in entries(spec, "containers", "initContainers"):
-        resources = map_at(container, "resources")
+        resources = ensure_map(container, "resources")
         if resources.get("limits"):
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
     if spec.get("resources"):
@@ -50,7 +50,7 @@ def default_pod(pod: Raw) -> None:
         for container in entries(spec, "containers", "initContainers"):
             for port in entries(container, "ports"):
                 set_zero_defaults(port, hostPort=port.get("containerPort"))
-    set_defaults(map_at(pod, "status"), phase="Pending", qosClass=qos_class(spec))
+    set_defaults(ensure_map(pod, "status"), phase="Pending", qosClass=qos_class(spec))
 
 
 def default_pod_spec(spec: Raw) -> None:
@@ -78,7 +78,7 @@ def _default_container(container: Raw) -> None:
         terminationMessagePath="/dev/termination-log",
         terminationMessagePolicy="File",
     )
-    canonical_amounts(map_at(container, "resources"), "limits", "requests")
+    canonical_amounts(ensure_map(container, "resources"), "limits", "requests")
     for port in entries(container, "ports"):
         set_defaults(port, protocol="TCP")
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
@@ -120,8 +120,8 @@ def default_volume(volume: Raw) -> None:
         if_present(source, "downwardAPI", _default_items)
     template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
     if template is not None:
-        map_at(template, "metadata")
-        default_claim_spec(map_at(template, "spec"))
+        ensure_map(template, "metadata")
+        default_claim_spec(ensure_map(template, "spec"))
 
 
 def default_source(volume: Raw) -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.api.defaults.raw_fields import Raw, entries, if_present, map_at, set_defaults
+from holdfast.api.defaults.raw_fields import Raw, ensure_map, entries, if_present, set_defaults
 
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 
 
 def _binding(raw: Raw) -> None:
-    set_defaults(map_at(raw, "roleRef"), apiGroup=_RBAC)
+    set_defaults(ensure_map(raw, "roleRef"), apiGroup=_RBAC)
     for subject in entries(raw, "subjects"):
         if subject.get("kind") in ("User", "Group"):
             set_defaults(subject, apiGroup=_RBAC)
 
 
 def _network_policy(raw: Raw) -> None:
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     for rule in entries(spec, "ingress", "egress"):
         for port in entries(rule, "ports"):
             set_defaults(port, protocol="TCP")
@@ -28,7 +28,7 @@ def _network_policy(raw: Raw) -> None:
 
 def _ingress_class(raw: Raw) -> None:
     if_present(
-        map_at(raw, "spec"), "parameters", lambda found: set_defaults(found, scope="Cluster")
+        ensure_map(raw, "spec"), "parameters", lambda found: set_defaults(found, scope="Cluster")
     )
 
 
@@ -41,7 +41,7 @@ def _webhooks(raw: Raw) -> None:
         for rule in entries(webhook, "rules"):
             set_defaults(rule, scope="*")
         if_present(
-            map_at(webhook, "clientConfig"),
+            ensure_map(webhook, "clientConfig"),
             "service",
             lambda service: set_defaults(service, port=443),
         )
@@ -54,18 +54,18 @@ def _match(where: Raw) -> None:
 
 
 def _policy(raw: Raw) -> None:
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     set_defaults(spec, failurePolicy="Fail")
     if_present(spec, "matchConstraints", _match)
 
 
 def _policy_binding(raw: Raw) -> None:
-    if_present(map_at(raw, "spec"), "matchResources", _match)
+    if_present(ensure_map(raw, "spec"), "matchResources", _match)
 
 
 def _definition(raw: Raw) -> None:
-    spec = map_at(raw, "spec")
-    names = map_at(spec, "names")
+    spec = ensure_map(raw, "spec")
+    names = ensure_map(spec, "names")
     kind = names.get("kind") or ""
     set_defaults(names, singular=kind.lower())
     if kind:

@@ -25,7 +25,7 @@ def set_zero_defaults(where: Raw, **values: Any) -> None:
             where[key] = value
 
 
-def map_at(where: Raw, key: str) -> Raw:
+def ensure_map(where: Raw, key: str) -> Raw:
     """Return the map under a key; create an empty one if it is absent."""
     found = where.get(key)
     if found is None:

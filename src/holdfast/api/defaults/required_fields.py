@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.api.defaults.raw_fields import Raw, entries, map_at
+from holdfast.api.defaults.raw_fields import Raw, ensure_map, entries
 
 _NODE_INFO = dict.fromkeys(
     (
@@ -65,12 +65,12 @@ def set_required_fields(raw: Raw, group: str, kind: str) -> None:
         _set_missing(raw, required)
     if (group, kind) == ("discovery.k8s.io", "EndpointSlice"):
         for endpoint in entries(raw, "endpoints"):
-            map_at(endpoint, "conditions")
+            ensure_map(endpoint, "conditions")
 
 
 def _set_missing(where: Raw, required: Mapping[str, Any]) -> None:
     for key, value in required.items():
         if isinstance(value, dict):
-            _set_missing(map_at(where, key), value)
+            _set_missing(ensure_map(where, key), value)
         elif where.get(key) is None:
             where[key] = value

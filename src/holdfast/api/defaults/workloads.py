@@ -3,67 +3,67 @@
 from __future__ import annotations
 
 from holdfast.api.defaults.pods import default_pod_spec
-from holdfast.api.defaults.raw_fields import Raw, map_at, set_defaults
+from holdfast.api.defaults.raw_fields import Raw, ensure_map, set_defaults
 
 _MAX_INT32 = 2**31 - 1
 _PERIOD = 15
 
 
 def _template(spec: Raw) -> None:
-    default_pod_spec(map_at(map_at(spec, "template"), "spec"))
+    default_pod_spec(ensure_map(ensure_map(spec, "template"), "spec"))
 
 
 def default_deployment(raw: Raw) -> None:
     """Default a Deployment: 25 % surge and unavailable, ten old revisions."""
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     set_defaults(spec, replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600)
-    strategy = map_at(spec, "strategy")
+    strategy = ensure_map(spec, "strategy")
     set_defaults(strategy, type="RollingUpdate")
     if strategy["type"] == "RollingUpdate":
-        set_defaults(map_at(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
+        set_defaults(ensure_map(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
     _template(spec)
 
 
 def default_replica_set(raw: Raw) -> None:
     """Default a ReplicaSet."""
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     set_defaults(spec, replicas=1)
     _template(spec)
 
 
 def default_stateful_set(raw: Raw) -> None:
     """Default a StatefulSet, without its volume claim templates."""
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     set_defaults(spec, podManagementPolicy="OrderedReady", replicas=1, revisionHistoryLimit=10)
-    strategy = map_at(spec, "updateStrategy")
+    strategy = ensure_map(spec, "updateStrategy")
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
-        map_at(strategy, "rollingUpdate")
+        ensure_map(strategy, "rollingUpdate")
     if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
         set_defaults(strategy["rollingUpdate"], partition=0)
-    retention = map_at(spec, "persistentVolumeClaimRetentionPolicy")
+    retention = ensure_map(spec, "persistentVolumeClaimRetentionPolicy")
     set_defaults(retention, whenDeleted="Retain", whenScaled="Retain")
     _template(spec)
 
 
 def default_daemon_set(raw: Raw) -> None:
     """Default a DaemonSet: at most one unavailable pod."""
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     set_defaults(spec, revisionHistoryLimit=10)
-    strategy = map_at(spec, "updateStrategy")
+    strategy = ensure_map(spec, "updateStrategy")
     set_defaults(strategy, type="RollingUpdate")
     if strategy["type"] == "RollingUpdate":
-        set_defaults(map_at(strategy, "rollingUpdate"), maxUnavailable=1, maxSurge=0)
+        set_defaults(ensure_map(strategy, "rollingUpdate"), maxUnavailable=1, maxSurge=0)
     _template(spec)
 
 
 def default_replication_controller(raw: Raw) -> None:
     """Default a ReplicationController: selector and labels are those of the template."""
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     set_defaults(spec, replicas=1)
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     if labels:
-        metadata = map_at(raw, "metadata")
+        metadata = ensure_map(raw, "metadata")
         spec["selector"] = spec.get("selector") or dict(labels)
         metadata["labels"] = metadata.get("labels") or dict(labels)
     if spec.get("template") is not None:
@@ -77,7 +77,7 @@ def default_pod_template(raw: Raw) -> None:
 
 def default_job(raw: Raw) -> None:
     """Default a Job; without completions and parallelism it runs one pod."""
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     per_index = spec.get("backoffLimitPerIndex") is not None
@@ -98,7 +98,7 @@ def default_job(raw: Raw) -> None:
 
 def default_cron_job(raw: Raw) -> None:
     """Default a CronJob; defaults of its Jobs are set when those are created."""
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     set_defaults(
         spec,
         concurrencyPolicy="Allow",
@@ -106,12 +106,12 @@ def default_cron_job(raw: Raw) -> None:
         successfulJobsHistoryLimit=3,
         failedJobsHistoryLimit=1,
     )
-    _template(map_at(map_at(spec, "jobTemplate"), "spec"))
+    _template(ensure_map(ensure_map(spec, "jobTemplate"), "spec"))
 
 
 def default_autoscaler(raw: Raw) -> None:
     """Default a HorizontalPodAutoscaler: at least one pod, target 80 % cpu utilization."""
-    spec = map_at(raw, "spec")
+    spec = ensure_map(raw, "spec")
     set_defaults(spec, minReplicas=1)
     if not raw["apiVersion"].endswith("/v2"):
         return
@@ -123,9 +123,11 @@ def default_autoscaler(raw: Raw) -> None:
         percent = {"type": "Percent", "value": 100, "periodSeconds": _PERIOD}
         pods = {"type": "Pods", "value": 4, "periodSeconds": _PERIOD}
         set_defaults(
-            map_at(behavior, "scaleUp"),
+            ensure_map(behavior, "scaleUp"),
             stabilizationWindowSeconds=0,
             selectPolicy="Max",
             policies=[pods, percent],
         )
-        set_defaults(map_at(behavior, "scaleDown"), selectPolicy="Max", policies=[dict(percent)])
+        set_defaults(
+            ensure_map(behavior, "scaleDown"), selectPolicy="Max", policies=[dict(percent)]
+        )

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
 
+from holdfast.api.json_fields import map_at, text_at
 from holdfast.apiserver.access.node_references import (
     SECRETS,
     VOLUME_CLAIMS,
@@ -20,7 +21,6 @@ from holdfast.apiserver.access.node_references import (
 )
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.store import ObjectKey, Store
-from holdfast.validation.json_fields import map_at, text_at
 
 _NODES = 10_000
 """The most nodes that have an index."""

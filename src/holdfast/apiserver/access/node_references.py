@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.validation.json_fields import Raw, list_at, map_at, maps_at, text_at
+from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
 
 Reference = tuple[str, str, str]
 """The plural, namespace and name of an object; plurals of these resources are unique."""

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.api import field_errors, scheme
 from holdfast.api.decode import JsonObject, convert_object
+from holdfast.api.json_fields import Raw
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.descriptor import KindDescriptor, selectable_fields
@@ -22,7 +23,6 @@ from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
-from holdfast.validation.json_fields import Raw
 from holdfast.validation.ratcheting import ratcheting
 from holdfast.validation.template import NOT_NEGATIVE
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.api import field_errors
+from holdfast.api.json_fields import Raw, map_at, text_at
 from holdfast.apiserver.descriptor import DeletionStrategy, KindDescriptor, SelectableField
 from holdfast.apiserver.kinds.admission import gated_fields
 from holdfast.apiserver.kinds.printers import workloads
@@ -14,7 +15,6 @@ from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.errors import Cause
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
-from holdfast.validation.json_fields import Raw, map_at, text_at
 from holdfast.validation.ratcheting import ratcheting
 from holdfast.validation.template import NOT_NEGATIVE
 

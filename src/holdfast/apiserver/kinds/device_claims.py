@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonObject
+from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
 from holdfast.api.node_selection import NAME_FIELD
 from holdfast.apiserver.access.rbac import forbidden_message
 from holdfast.apiserver.operation import Operation
@@ -18,7 +19,7 @@ from holdfast.feature_gates import Feature
 from holdfast.store import ObjectKey
 from holdfast.validation.device_class import check_device_class
 from holdfast.validation.device_selectors import SelectorRules, selector_rules
-from holdfast.validation.json_fields import Raw, is_same, list_at, map_at, maps_at, text_at
+from holdfast.validation.json_fields import is_same
 from holdfast.validation.resource_claim import check_claim, check_claim_template
 from holdfast.validation.resource_claim_status import (
     DeviceId,

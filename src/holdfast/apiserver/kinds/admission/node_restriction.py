@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from holdfast.api.decode import JsonObject
+from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
 from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.apiserver.access.node_references import (
     MIRROR_ANNOTATION,
@@ -26,7 +27,6 @@ from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.user import NODE_USER
 from holdfast.errors import Details, Forbidden, NotFound
 from holdfast.store import ObjectKey
-from holdfast.validation.json_fields import Raw, map_at, maps_at, text_at
 
 _KUBELET_SIGNERS = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
 _RESTRICTED = "node-restriction.kubernetes.io"

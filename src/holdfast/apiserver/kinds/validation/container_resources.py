@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from holdfast.api import field_errors, names
 from holdfast.api.decode import convert_object
+from holdfast.api.json_fields import Raw, map_at
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.api.requests import (
@@ -26,7 +27,6 @@ from holdfast.api.resource_names import (
 )
 from holdfast.apiserver.kinds.validation.resource_quotas import check_amount, is_standard
 from holdfast.errors import BadRequest, Cause
-from holdfast.validation.json_fields import Raw, map_at
 
 _NATIVE_DOMAIN = "kubernetes.io/"
 Amounts = Mapping[str, AmountText]

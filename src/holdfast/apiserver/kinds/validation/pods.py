@@ -10,6 +10,7 @@ from holdfast.api import field_errors, names
 from holdfast.api.decode import JsonObject, convert_object, without_nulls
 from holdfast.api.defaults import default_object
 from holdfast.api.deletion_cost import DELETION_COST, parse_deletion_cost
+from holdfast.api.json_fields import map_at
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector
 from holdfast.api.reservation_names import RESERVE_POD
@@ -19,7 +20,6 @@ from holdfast.apiserver.kinds.validation.container_resources import (
 )
 from holdfast.apiserver.operation import Operation
 from holdfast.errors import BadRequest, Cause
-from holdfast.validation.json_fields import map_at
 from holdfast.validation.pod_claims import MIRROR_POD, check_pod_claim_status, check_pod_claims
 from holdfast.validation.template import EFFECTS, OPERATORS
 
