@@ -185,11 +185,10 @@ class DriverProcess:
             ) from error
 
     async def _page(self, request: web.Request) -> web.Response:
-        """Answer a probe; only /readyz waits for registration and slices."""
+        """Answer a probe; only /readyz tells problems: a restart would not solve them."""
         name = request.path.strip("/")
-        found = self.problems()
-        shown = found if name == "readyz" else {"inventory": found["inventory"]}
-        checks = {part: (lambda text=text: text) for part, text in shown.items()}
+        found = self.problems() if name == "readyz" else {}
+        checks = {part: (lambda text=text: text) for part, text in found.items()}
         status, text = page(name, checks, verbose="verbose" in request.query)
         return web.Response(status=status, text=text)
 

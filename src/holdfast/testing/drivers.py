@@ -26,9 +26,10 @@ from uuid import uuid4
 import grpc.aio
 
 from holdfast.api.devices import Device, ResourceClaim, ResourceSlice
-from holdfast.api.scheme import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from holdfast.api.scheme import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
+from holdfast.apiserver.user import own_user
 from holdfast.cdi.registry import CdiRegistry
 from holdfast.cdi.spec import ContainerEdits
 from holdfast.client.client import Client
@@ -47,7 +48,7 @@ from holdfast.kubelet_api import (
     plugin_registration_pb2_grpc,
 )
 from holdfast.store.store import Store
-from holdfast.testing.builders import a_node
+from holdfast.testing.builders import a_node, a_pod
 
 CALL_SECONDS = 45.0
 """The time that a kubelet gives a call."""
@@ -160,6 +161,8 @@ class DriverNode:
         self._server = ApiServer.create(self._store, clock)
         await self._server.start()
         self.client = Client(InProcessTransport(self._server), "test")
+        node = own_user(f"system:node:{self.name}")
+        self._node_client = Client(InProcessTransport(self._server, node), self.driver.name)
         try:
             await self.client.create(NODES, a_node(self.name))
             await self.start()
@@ -179,7 +182,7 @@ class DriverNode:
 
     async def start(self) -> None:
         """Start the driver, register it and wait until its slices are published."""
-        self.process = DriverProcess(self.driver, self.settings, self.client, SystemClock())
+        self.process = DriverProcess(self.driver, self.settings, self._node_client, SystemClock())
         await self.process.start()
         await self._register()
         await self.process.wait_until_published()
@@ -217,10 +220,16 @@ class DriverNode:
         if config is not None:
             opaque = {"driver": self.driver.name, "parameters": config}
             allocation["config"] = [{"source": "FromClaim", "requests": [], "opaque": opaque}]
+        await self._use(claim)
         status = {"status": {"allocation": {"devices": allocation}}}
         return await self.client.patch(
             RESOURCE_CLAIMS, claim.name, status, claim.namespace, subresource="status"
         )
+
+    async def _use(self, claim: ResourceClaim) -> None:
+        """Create a pod of the node that uses a claim: a node may read only such claims."""
+        used = {"name": "claim", "resourceClaimName": claim.name}
+        await self.client.create(PODS, a_pod(claim.name, node=self.name, claims=[used]), "default")
 
     async def create_claim(self, requests: Any = None) -> ResourceClaim:
         """Create a claim that is not allocated."""
