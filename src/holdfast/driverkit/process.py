@@ -63,7 +63,7 @@ class DriverProcess:
         """Set when the kubelet has registered the driver."""
 
     async def start(self) -> None:
-        """Ask for the inventory, publish it and serve the kubelet."""
+        """Ask for the inventory and serve the kubelet; slices are published when it registers."""
         self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._lock = self._locked()
         try:
@@ -76,7 +76,7 @@ class DriverProcess:
             await self._sockets.start(self._preparation, self._on_status)
             await self._serve_health()
             self._tasks = [
-                asyncio.create_task(self.publisher.run(), name="publisher"),
+                asyncio.create_task(self._publish(), name="publisher"),
                 asyncio.create_task(self._keep_refreshing(), name="inventory"),
             ]
         except BaseException:
@@ -150,6 +150,11 @@ class DriverProcess:
             self.publisher.resync()
         else:
             log.error("driver %s: %s", self._driver.name, self._registration_problem)
+
+    async def _publish(self) -> None:
+        """Publish from the first registration on: before it no pod with a claim can start."""
+        await self.registered.wait()
+        await self.publisher.run()
 
     async def _refresh(self) -> None:
         self.publisher.publish(await self._driver.pools(self._settings.node_name))
