@@ -131,7 +131,7 @@ def test_a_node_fails_and_recovers_on_request(cluster, holdfast):
     assert done.out == "node/node-0002 has failed; it is reported as unreachable after 50 s\n"
     listed = json.loads(holdfast("node", "list", *flags, "-o", "json").out)
     (found,) = (n for n in listed if n["name"] == "node-0002")
-    assert (found["failed"], found["simulated"], found["ready"]) == (True, True, "True")
+    assert (found["failed"], found["agent"], found["ready"]) == (True, "simulated", "True")
     table = [line.split()[:3] for line in holdfast("node", "list", *flags).out.splitlines()]
     assert table[0] == ["NAME", "READY", "AGENT"]
     assert table[2] == ["node-0002", "True", "failed"]

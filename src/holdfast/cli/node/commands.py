@@ -13,16 +13,16 @@ from holdfast.cli.usage import Command, Group
 app = typer.Typer(
     name="node",
     cls=Group,
-    help="Let simulated nodes fail and recover.",
+    help="Let nodes fail and recover; list them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", hidden=True)]
 
 
-@app.command("fail", cls=Command, short_help="Let simulated nodes stop working.")
+@app.command("fail", cls=Command, short_help="Let nodes stop working.")
 def fail(names: Names, kubeconfig: Kubeconfig = None) -> None:
-    """Let the simulated nodes NAME... stop: no leases, no status, no pod starts or stops.
+    """Let the nodes NAME... stop: no leases, no status, no pod starts or stops.
 
     They stay failed, also over a restart, until `holdfast node recover`. After 50 s the controllers
     report them as unreachable and taint them; docs/nodes.md says what follows.
@@ -32,9 +32,9 @@ def fail(names: Names, kubeconfig: Kubeconfig = None) -> None:
     run(names, kubeconfig, fails=True)
 
 
-@app.command("recover", cls=Command, short_help="Let failed simulated nodes work again.")
+@app.command("recover", cls=Command, short_help="Let failed nodes work again.")
 def recover(names: Names, kubeconfig: Kubeconfig = None) -> None:
-    """Let the failed simulated nodes NAME... work again."""
+    """Let the failed nodes NAME... work again."""
     from holdfast.cli.node.failing import run
 
     run(names, kubeconfig, fails=False)
@@ -42,7 +42,7 @@ def recover(names: Names, kubeconfig: Kubeconfig = None) -> None:
 
 @app.command("list", cls=Command, short_help="List nodes: state, lease, pods, taints.")
 def list_(kubeconfig: Kubeconfig = None, output: OutputOption = Output.text) -> None:
-    """List nodes: whether they are ready, simulated or failed, age of the lease, pods, taints."""
+    """List nodes: whether they are ready, agent or failed, age of the lease, pods and taints."""
     from holdfast.cli.node.listing import run
 
     run(kubeconfig, output.value)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from holdfast.api.node import Node
-from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, LEASE_NAMESPACE, SIMULATED
+from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, LEASE_NAMESPACE
 from holdfast.api.scheme import LEASES, NODES
 from holdfast.cli.connection import connect
 from holdfast.cli.table import join_names
@@ -30,12 +30,12 @@ async def _connect_and_change(
 
 
 async def change_nodes(client: Client, names: Sequence[str], *, fails: bool) -> list[str]:
-    """Let nodes fail or recover; no node is changed if one is missing or not simulated."""
+    """Let nodes fail or recover; none is changed if one is missing or has a kubelet."""
     unique = tuple(dict.fromkeys(names))
     nodes = {name: await _node(client, name) for name in unique}
     _refuse([name for name, node in nodes.items() if node is None], "not found")
-    foreign = [name for name in unique if fails and not await _is_simulated(client, name)]
-    _refuse(foreign, "not simulated by Holdfast: stop the kubelet there instead")
+    foreign = [name for name in unique if fails and not await _has_our_agent(client, name)]
+    _refuse(foreign, "not run by an agent of Holdfast: stop the kubelet there instead")
     return [await _change(client, node, fails=fails) for node in nodes.values() if node is not None]
 
 
@@ -52,12 +52,12 @@ async def _node(client: Client, name: str) -> Node | None:
         return None
 
 
-async def _is_simulated(client: Client, name: str) -> bool:
+async def _has_our_agent(client: Client, name: str) -> bool:
     try:
         lease = await client.get(LEASES, name, LEASE_NAMESPACE)
     except NotFound:
         return False
-    return lease.metadata.labels.get(AGENT_LABEL) == SIMULATED
+    return AGENT_LABEL in lease.metadata.labels
 
 
 async def _change(client: Client, node: Node, *, fails: bool) -> str:

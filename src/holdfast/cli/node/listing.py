@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.api.meta import Object
 from holdfast.api.node import Lease, Node
-from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, LEASE_NAMESPACE, SIMULATED
+from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, LEASE_NAMESPACE
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import LEASES, NODES, PODS
 from holdfast.api.timestamps import seconds_of
@@ -49,11 +49,11 @@ def as_data(objects: list[Object], now: float) -> list[dict[str, Any]]:
 
 def _data(node: Node, lease: Lease | None, pods: int, now: float) -> dict[str, Any]:
     renewed = seconds_of(lease.spec.renew_time) if lease is not None else None
-    label = lease.metadata.labels.get(AGENT_LABEL) if lease is not None else None
+    labels = (lease.metadata.labels if lease is not None else {}) | node.metadata.labels
     return {
         "name": node.name,
         "ready": next((c.status for c in node.status.conditions if c.type == "Ready"), None),
-        "simulated": label == SIMULATED,
+        "agent": labels.get(AGENT_LABEL, "other"),
         "failed": FAILED_ANNOTATION in node.metadata.annotations,
         "leaseAgeSeconds": None if renewed is None else max(0.0, now - renewed),
         "pods": pods,
@@ -65,13 +65,12 @@ def as_text(found: list[dict[str, Any]]) -> str:
     """Format a table of nodes."""
     rows = []
     for node in found:
-        agent = "simulated" if node["simulated"] else "other"
         lease = node["leaseAgeSeconds"]
         rows.append(
             (
                 node["name"],
                 node["ready"] or "-",
-                "failed" if node["failed"] else agent,
+                "failed" if node["failed"] else node["agent"],
                 "-" if lease is None else format_duration(lease),
                 str(node["pods"]),
                 ", ".join(node["taints"]) or "-",
