@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
+import os
 import zlib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -30,7 +32,7 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Refused
-from holdfast.private_files import PRIVATE_DIRECTORY
+from holdfast.private_files import PRIVATE_DIRECTORY, open_private
 
 ADDRESS = "127.0.0.1"
 """The address of nodes with an agent: they are on this machine."""
@@ -93,6 +95,7 @@ class NodeAgent:
         self._node_changed = asyncio.Event()
         self._device_counts: Mapping[str, DeviceCount] = {}
         self._failed = False
+        self._lock: int | None = None
         self._devices = NodeDevices(
             client, self.name, identity.directory, clock, active_pods=self._active_uids,
             counts_changed=self._counts_changed, reset_checkpoint=reset_checkpoint,
@@ -122,6 +125,7 @@ class NodeAgent:
 
     async def start(self) -> None:
         """Register the node, continue with its pods, and work in the background."""
+        self._lock = lock_directory(self._identity.directory)
         self._recorder.start()
         self._nodes.add_handler(lambda *_change: self._node_changed.set())
         await self._register()
@@ -146,10 +150,14 @@ class NodeAgent:
         await self._stop_workers()
         if stop_containers:
             await asyncio.gather(*(w.stop_containers(STOP_GRACE_SECONDS) for w in workers))
+        await asyncio.gather(*(w.leave_containers() for w in workers))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._recorder.stop()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     async def _register(self) -> None:
         identity = self._identity
@@ -194,7 +202,9 @@ class NodeAgent:
             self._leases.remove(self.name)
             if node is not None and not self._failed:
                 self._failed = True
+                workers = list(self._workers.values())
                 await self._stop_workers()
+                await asyncio.gather(*(w.leave_containers() for w in workers))
             return
         if self.name not in self._leases:
             await self._leases.add(node)
@@ -298,6 +308,17 @@ def prepare_directory(directory: Path) -> None:
         raise Refused(problem)
     for name in DIRECTORIES:
         (directory / name).mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+
+
+def lock_directory(directory: Path) -> int:
+    """Lock a node's directory until the descriptor is closed; raise Refused if it is in use."""
+    descriptor = open_private(directory / "agent.lock", os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as busy:
+        os.close(descriptor)
+        raise Refused(f"another agent runs on {directory}: stop it first") from busy
+    return descriptor
 
 
 def socket_path_problem(directory: Path) -> str:
