@@ -146,6 +146,7 @@ class Components:
         configuration: Configuration | None = None,
         *,
         agents: Mapping[str, Path] | None = None,
+        client_authority: Path | None = None,
     ) -> None:
         from holdfast.agent.node_setup import make_agents
         from holdfast.agent.simulated_nodes import SimulatedNodes
@@ -163,7 +164,7 @@ class Components:
             settings=controller_settings(chosen.profiles.values(), scheduler.feature_gates),
         )  # fmt: skip
         self.scheduler.metrics.registry.register(self.controllers.metrics)
-        self.agents = make_agents(client_for, clock, nodes, agents or {})
+        self.agents = make_agents(client_for, clock, nodes, agents or {}, client_authority)
         self.simulated_nodes = SimulatedNodes(
             client_for("system:holdfast:simulated-nodes"),
             clock,
@@ -257,7 +258,7 @@ class Cluster:
             self._write_node_kubeconfigs(agents)
             self.components = Components(
                 client_for, self._clock, settings.scheduler, settings.nodes, self._configuration,
-                agents=agents,
+                agents=agents, client_authority=settings.data_dir / PKI / "ca.crt",
             )  # fmt: skip
             await self._while_server_runs(self.components.start(report))
         except BaseException:

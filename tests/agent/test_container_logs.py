@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.kubelet_server.container_access import LogFile
-from holdfast.agent.kubelet_server.container_logs import LogOptions, read_log
+from holdfast.agent.kubelet_server.container_logs import LogFile, LogOptions, read_log
 from holdfast.clock import SystemClock
 from holdfast.errors import BadRequest
 
@@ -41,6 +40,7 @@ def path(tmp_path: Path) -> Path:
         ({}, "one\ntwo\nthree\n\nfive with spaces\n"),
         ({"tailLines": "2"}, "\nfive with spaces\n"),
         ({"tailLines": "3"}, "three\n\nfive with spaces\n"),
+        ({"tailLines": "4"}, "two\nthree\n\nfive with spaces\n"),
         ({"tailLines": "0"}, ""),
         ({"tailLines": "99"}, "one\ntwo\nthree\n\nfive with spaces\n"),
         ({"sinceSeconds": "1"}, "\nfive with spaces\n"),

@@ -1,17 +1,16 @@
 """The agent of one node: its Node object, its lease, and one worker for each of its pods."""
+# ruff: noqa: PLC0415 - an HTTPS server is needed only where containers are processes
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
-import os
 import zlib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.agent.addresses import AddressPool
 from holdfast.agent.device_plugins import DeviceCount
@@ -23,6 +22,7 @@ from holdfast.agent.nodes import NodeShape, new_node, plan_node_status
 from holdfast.agent.objects import AGENT_NODES, AgentNode
 from holdfast.agent.pod_worker import PodWorker
 from holdfast.agent.simulated_claims import SimulatedClaims
+from holdfast.api.kubelet_names import CERTIFICATE_ANNOTATION
 from holdfast.api.node_names import AGENT_LABEL, EMBEDDED, FAILED_ANNOTATION
 from holdfast.cdi.registry import CdiRegistry
 from holdfast.client.backoff import Backoff
@@ -32,7 +32,10 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Refused
-from holdfast.private_files import PRIVATE_DIRECTORY, open_private
+from holdfast.private_files import PRIVATE_DIRECTORY
+
+if TYPE_CHECKING:
+    from holdfast.agent.kubelet_server.server import KubeletServer
 
 ADDRESS = "127.0.0.1"
 """The address of nodes with an agent: they are on this machine."""
@@ -60,6 +63,8 @@ class NodeIdentity:
     shape: NodeShape = field(default_factory=NodeShape)
     agent: str = EMBEDDED
     """The value of the label by which other agents know whose node it is."""
+    client_authority: Path | None = None
+    """The certificate authority of the cluster's clients, of which the API server is one."""
 
 
 class NodeAgent:
@@ -95,7 +100,7 @@ class NodeAgent:
         self._node_changed = asyncio.Event()
         self._device_counts: Mapping[str, DeviceCount] = {}
         self._failed = False
-        self._lock: int | None = None
+        self._server: KubeletServer | None = None
         self._devices = NodeDevices(
             client, self.name, identity.directory, clock, active_pods=self._active_uids,
             counts_changed=self._counts_changed, reset_checkpoint=reset_checkpoint,
@@ -125,10 +130,9 @@ class NodeAgent:
 
     async def start(self) -> None:
         """Register the node, continue with its pods, and work in the background."""
-        self._lock = lock_directory(self._identity.directory)
         self._recorder.start()
         self._nodes.add_handler(lambda *_change: self._node_changed.set())
-        await self._register()
+        await self._register(await self._serve())
         await self._informers.start()
         await self._remove_leftovers()
         node = self._nodes.cache.get(self.name)
@@ -150,28 +154,44 @@ class NodeAgent:
         await self._stop_workers()
         if stop_containers:
             await asyncio.gather(*(w.stop_containers(STOP_GRACE_SECONDS) for w in workers))
-        await asyncio.gather(*(w.leave_containers() for w in workers))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._server is not None:
+            await self._server.stop()
         await self._recorder.stop()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
 
-    async def _register(self) -> None:
+    async def _serve(self) -> str:
+        """Serve logs and exec if containers can be processes; return the certificate to trust."""
+        authority = self._identity.client_authority
+        if authority is None or not self.services.runtimes.any_real:
+            return ""
+        from holdfast.agent.kubelet_server.node_containers import NodeContainers
+        from holdfast.agent.kubelet_server.server import KubeletServer
+
+        containers = NodeContainers(self._workers.values, self._clock)
+        self._server = KubeletServer(containers, self._clock)
+        return await self._server.start(self._identity.directory, authority)
+
+    async def _register(self, certificate: str) -> None:
         identity = self._identity
         body = new_node(
             identity.name, identity.ordinal, identity.shape,
             address=ADDRESS, now=self._clock.now(), agent=identity.agent,
         )  # fmt: skip
         body["status"]["nodeInfo"] = self._node_info(body["status"]["nodeInfo"])
+        port = self._server.port if self._server is not None else 0
+        body["status"]["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}
+        annotations = {CERTIFICATE_ANNOTATION: certificate or None}
+        if certificate:
+            body["metadata"].setdefault("annotations", {}).update(annotations)
         try:
             await self._client.create(AGENT_NODES, body)
         except AlreadyExists:
-            label = {"metadata": {"labels": {AGENT_LABEL: identity.agent}}}
-            await self._client.patch(AGENT_NODES, self.name, label)
-            status = {key: body["status"][key] for key in ("addresses", "nodeInfo")}
+            metadata = {"labels": {AGENT_LABEL: identity.agent}, "annotations": annotations}
+            await self._client.patch(AGENT_NODES, self.name, {"metadata": metadata})
+            changed = ("addresses", "nodeInfo", "daemonEndpoints")
+            status = {key: body["status"][key] for key in changed}
             await self._patch_status({"status": status})
 
     def _node_info(self, info: dict[str, Any]) -> dict[str, Any]:
@@ -202,9 +222,7 @@ class NodeAgent:
             self._leases.remove(self.name)
             if node is not None and not self._failed:
                 self._failed = True
-                workers = list(self._workers.values())
                 await self._stop_workers()
-                await asyncio.gather(*(w.leave_containers() for w in workers))
             return
         if self.name not in self._leases:
             await self._leases.add(node)
@@ -308,17 +326,6 @@ def prepare_directory(directory: Path) -> None:
         raise Refused(problem)
     for name in DIRECTORIES:
         (directory / name).mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-
-
-def lock_directory(directory: Path) -> int:
-    """Lock a node's directory until the descriptor is closed; raise Refused if it is in use."""
-    descriptor = open_private(directory / "agent.lock", os.O_RDWR)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as busy:
-        os.close(descriptor)
-        raise Refused(f"another agent runs on {directory}: stop it first") from busy
-    return descriptor
 
 
 def socket_path_problem(directory: Path) -> str:

@@ -33,6 +33,11 @@ class Runtimes:
     default: str
     allowed: frozenset[str]
 
+    @property
+    def any_real(self) -> bool:
+        """Whether pods may have containers that are processes."""
+        return any(r.real and r.name in self.allowed for r in self.all)
+
     def choose(self, pod: Pod) -> Runtime | Rejection:
         """Return the runtime that a pod asks for, or why it does not get it."""
         wanted = pod.metadata.annotations.get(RUNTIME, self.default)

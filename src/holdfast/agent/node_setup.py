@@ -33,11 +33,15 @@ def make_agents(
     clock: Clock,
     settings: NodeSettings,
     directories: Mapping[str, Path],
+    client_authority: Path | None = None,
 ) -> list[NodeAgent]:
     """Return the agents of nodes, by the names and directories of these."""
     return [
         make_agent(
-            NodeIdentity(name, path, ordinal), client_for(f"system:node:{name}"), clock, settings
+            NodeIdentity(name, path, ordinal, client_authority=client_authority),
+            client_for(f"system:node:{name}"),
+            clock,
+            settings,
         )
         for ordinal, (name, path) in enumerate(directories.items(), 1)
     ]

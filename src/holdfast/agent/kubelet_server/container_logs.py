@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
-from holdfast.agent.kubelet_server.container_access import LogFile
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest
@@ -17,6 +18,14 @@ FOLLOW_SECONDS = 0.1
 """How often a followed log is looked at."""
 _BLOCK = 64 * 1024
 _STREAMS = {"": b"", "All": b"", "Stdout": b"stdout", "Stderr": b"stderr"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """The log file of one attempt of a container, and whether it may still grow."""
+
+    path: Path
+    growing: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +58,17 @@ class LogOptions:
 
 
 async def read_log(log: LogFile, options: LogOptions, clock: Clock) -> AsyncIterator[bytes]:
-    """Yield pieces of a log; a followed one ends when the container has ended."""
-    selection = _Selection(options)
-    try:
-        file = open(log.path, "rb")  # noqa: SIM115 - closed below, after the last piece
-    except FileNotFoundError:
-        return  # nothing was written yet, or the log was removed
-    with file:
+    """Yield pieces of a log; a followed one ends when the container has ended.
+
+    Of a log that became too large only the newest file is read, as by a kubelet.
+    """
+    selection, rest = _Selection(options), b""
+    with _NewestFile(log.path) as file:
         if options.tail_lines is not None:
-            file.seek(_tail_offset(file, options.tail_lines, options.stream))
-        rest = b""
+            file.seek_tail(options.tail_lines, options.stream)
         while not selection.full:
             growing = options.follow and log.growing()  # before reading: the last lines are read
-            block = file.read(_BLOCK)
+            block = file.read()
             *lines, rest = (rest + block).split(b"\n")
             if piece := selection.text(lines):
                 yield piece
@@ -71,6 +78,48 @@ async def read_log(log: LogFile, options: LogOptions, clock: Clock) -> AsyncIter
                 await clock.sleep(FOLLOW_SECONDS)
             else:
                 return
+
+
+class _NewestFile:
+    """A log file, and the one that takes its place when it has become too large."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> _NewestFile:
+        self._open()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _open(self) -> None:
+        with suppress(FileNotFoundError):  # not written yet, or removed
+            new = self._path.open("rb")
+            if self._file is not None:
+                self._file.close()
+            self._file = new
+
+    def seek_tail(self, lines: int, stream: bytes) -> None:
+        if self._file is not None:
+            self._file.seek(_tail_offset(self._file, lines, stream))
+
+    def read(self) -> bytes:
+        """Return what comes next; b"" if there is nothing yet."""
+        if self._file is not None and (block := self._file.read(_BLOCK)):
+            return block
+        if self._file is not None and not self._was_replaced(self._file):
+            return b""
+        self._open()
+        return self._file.read(_BLOCK) if self._file is not None else b""
+
+    def _was_replaced(self, file: BinaryIO) -> bool:
+        try:
+            return self._path.stat().st_ino != os.fstat(file.fileno()).st_ino
+        except FileNotFoundError:
+            return False
 
 
 class _Selection:
@@ -123,9 +172,10 @@ def _tail_offset(file: BinaryIO, lines: int, stream: bytes) -> int:
         file.seek(start)
         block = file.read(size) + kept
         found = block.split(b"\n")
-        kept = found[0]  # may be the end of a line that begins in the block before
         position = start + len(block)
-        for line in reversed(found[1:]):
+        if start > 0:
+            kept = found.pop(0)  # may be the end of a line that begins in the block before
+        for line in reversed(found):
             position -= len(line)
             if line and _ends_line(line, stream):
                 seen += 1

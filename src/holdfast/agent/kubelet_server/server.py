@@ -17,15 +17,14 @@ from urllib.parse import quote
 from aiohttp import web
 
 from holdfast.agent.kubelet_server import channels, port_forward
-from holdfast.agent.kubelet_server.container_access import (
-    AttachedProcess,
-    ContainerAccess,
-    ContainerName,
-)
 from holdfast.agent.kubelet_server.container_logs import LogOptions, read_log
+from holdfast.agent.kubelet_server.node_containers import ContainerName, NodeContainers
+from holdfast.agent.runtime import ExecProcess
 from holdfast.api.kubelet_names import API_SERVER_USER, ERROR_HEADER
+from holdfast.certificates import make_authority, make_server_certificate
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest, HoldfastError
+from holdfast.private_files import write_private
 
 HOST = "127.0.0.1"
 _MASTERS = "system:masters"
@@ -38,14 +37,29 @@ log = logging.getLogger(__name__)
 class KubeletServer:
     """Serves logs, exec, attach and port-forward of one node."""
 
-    def __init__(self, containers: ContainerAccess, clock: Clock) -> None:
+    def __init__(self, containers: NodeContainers, clock: Clock) -> None:
         self._containers = containers
         self._clock = clock
         self._runner: web.AppRunner | None = None
         self.port = 0
 
-    async def start(self, context: ssl.SSLContext) -> None:
-        """Listen on a free port, which is then ``port``."""
+    async def start(self, directory: Path, client_authority: Path) -> str:
+        """Listen on a free port, which is then ``port``; return the certificate to trust.
+
+        The server has a certificate of an authority of its own, whose key is not kept: only what
+        the Node object says lets the API server trust it.
+        """
+        now = self._clock.now()
+        authority = make_authority("holdfast-node", now)
+        pair = make_server_certificate(authority, (HOST,), now)
+        certificate, key = directory / "kubelet.crt", directory / "kubelet.key"
+        write_private(certificate, pair.certificate)
+        write_private(key, pair.key)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(certificate, key)
+        context.load_verify_locations(client_authority)
         app = web.Application(middlewares=[_check_client, _errors_as_text])
         pod = "/{namespace}/{pod}"
         app.add_routes(
@@ -61,6 +75,7 @@ class KubeletServer:
         await self._runner.setup()
         await web.TCPSite(self._runner, HOST, 0, ssl_context=context).start()
         self.port = self._runner.addresses[0][1]
+        return authority.certificate.decode()
 
     async def stop(self) -> None:
         """Close the connections and stop listening."""
@@ -96,16 +111,16 @@ class KubeletServer:
         )
 
     async def _serve_process(
-        self, request: web.Request, starting: Awaitable[AttachedProcess]
+        self, request: web.Request, starting: Awaitable[ExecProcess]
     ) -> web.StreamResponse:
-        process = await starting
         socket = _socket(*channels.PROTOCOLS)
+        await socket.prepare(request)
         try:
-            await socket.prepare(request)
-        except BaseException:
-            await process.close()
-            raise
-        await channels.serve_channels(socket, process, stdin=_flag(request, "stdin"))
+            process = await starting
+        except HoldfastError as error:  # kubectl shows no error of a refused upgrade
+            await channels.send_error(socket, error)
+        else:
+            await channels.serve_channels(socket, process, stdin=_flag(request, "stdin"))
         return socket
 
     async def _port_forward(self, request: web.Request) -> web.StreamResponse:
@@ -122,16 +137,6 @@ class KubeletServer:
         except HoldfastError as error:
             log.info("a port-forward of pod %s/%s ended: %s", namespace, pod, error)
         return socket
-
-
-def server_context(certificate: Path, key: Path, authority: Path) -> ssl.SSLContext:
-    """Return the TLS settings: the node's certificate, and clients of the authority only."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.load_cert_chain(certificate, key)
-    context.load_verify_locations(authority)
-    return context
 
 
 @web.middleware

@@ -133,10 +133,10 @@ class NodeAuthorizer:
 def _selects(info: RequestInfo, node: str) -> bool:
     """Return whether only objects of the node are selected by ``spec.nodeName``."""
     try:
-        required = fields.parse(info.field_selector).requirements
+        selector = fields.parse(info.field_selector)
     except BadRequest:
         return False
-    return fields.FieldRequirement("spec.nodeName", node) in required
+    return selector.exact("spec.nodeName") == node
 
 
 def _node(node: str, info: RequestInfo) -> str | None:

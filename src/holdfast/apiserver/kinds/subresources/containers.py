@@ -79,6 +79,8 @@ async def _attached(op: Operation, action: str, query: list[tuple[str, str]]) ->
 async def _upgraded(
     op: Operation, pod: JsonObject, path: tuple[str, ...], query: Query
 ) -> ServerResponse:
+    client, endpoint = _node(op, pod["spec"]["nodeName"], "its containers run nothing")
+    # kubectl tries SPDY when a WebSocket is refused: what else is wrong is said first.
     upgrade = op.request.headers.get("upgrade", "").lower()
     if upgrade != "websocket":
         spdy = "; SPDY is not served: use kubectl 1.31 or newer" if "spdy" in upgrade else ""
@@ -86,7 +88,6 @@ async def _upgraded(
     # A WebSocket begins with a GET, which must not be enough to change something.
     op.context.authorizer.check(op.user, replace(op.request_info, verb="create"))
     offered = op.request.headers.get("sec-websocket-protocol", "").split(",")
-    client, endpoint = _node(op, pod["spec"]["nodeName"], "its containers run nothing")
     protocols = [name.strip() for name in offered if name.strip()]
     return WebSocketProxy(await client.open_web_socket(endpoint, path, query, protocols))
 
