@@ -1,6 +1,7 @@
 """A driver on its sockets: claims prepared, unprepared, restarted, killed."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -217,6 +218,15 @@ def test_a_wrong_driver_is_refused_with_the_reason(make, message):
 async def test_functions_take_what_they_need():
     for function in (lambda: 1, lambda a: 1, lambda a, b: 1, lambda a, b, c=3: 1, lambda *a: 1):
         assert await Handler(function, "prepare", "claim", "devices")(1, 2) == 1
+
+    async def later():
+        return 1
+
+    def steps():
+        yield threading.current_thread() is not threading.main_thread()
+
+    assert await Handler(later, "inventory")() == await Handler(lambda: later(), "inventory")() == 1
+    assert await Handler(steps, "inventory")() == [True]
 
 
 async def test_an_error_of_prepare_leaves_no_file():

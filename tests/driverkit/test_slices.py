@@ -199,6 +199,10 @@ def test_values_get_the_form_of_the_api():
         ),
         ([CounterSet("c", {"m": 1}), CounterSet("c", {"m": 1})], "two have the name of counter"),
         ([Device("a", taints=[Taint("k", effect="Never")])], 'device "a": taints[0].effect'),
+        ([Device(7)], 'device "7": name: must be a str'),
+        ([Device("a", ["x"])], 'device "a": attributes: must be a dict'),
+        ([Device("a", consumes={"c": 1})], "consumes[c]: must be a dict of amounts, not 1"),
+        ([Device("a", taints=["broken"])], "taints: must be a list of Taint, not 'broken'"),
         ({"a//b": [Device("a")]}, "pool a//b: spec.pool.name: Invalid value"),
     ],
 )

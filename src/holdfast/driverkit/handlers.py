@@ -25,7 +25,13 @@ class Handler:
         given = arguments[: self._count]
         if self._is_async:
             return await self._function(*given)
-        return await asyncio.to_thread(self._function, *given)
+        found = await asyncio.to_thread(self._called, *given)
+        return await found if inspect.isawaitable(found) else found
+
+    def _called(self, *given: Any) -> Any:
+        """Call a sync function; what a generator does belongs into the thread, too."""
+        found = self._function(*given)
+        return list(found) if inspect.isgenerator(found) else found
 
 
 def _taken(function: Any, name: str, offered: tuple[str, ...]) -> int:

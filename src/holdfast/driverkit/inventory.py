@@ -99,6 +99,11 @@ def pools_of(inventory: Any, node: str) -> dict[str, list[Item]]:
 def raw_device(device: Device) -> Raw:
     """Return a device in the form of the API; raises InvalidInventory."""
     at = f'device "{device.name}"'
+    if not isinstance(device.name, str):
+        raise InvalidInventory(f"{at}: name: must be a str")
+    for field_name in ("attributes", "capacity", "consumes"):
+        if not isinstance(getattr(device, field_name), Mapping):
+            raise InvalidInventory(f"{at}: {field_name}: must be a dict")
     raw: Raw = {"name": device.name}
     if device.attributes:
         raw["attributes"] = {
@@ -116,7 +121,7 @@ def raw_device(device: Device) -> Raw:
             for name, counters in device.consumes.items()
         ]
     if device.taints:
-        raw["taints"] = [_raw_taint(taint) for taint in device.taints]
+        raw["taints"] = [_raw_taint(taint, at) for taint in device.taints]
     if device.shareable:
         raw["allowMultipleAllocations"] = True
     return raw
@@ -129,10 +134,14 @@ def raw_counter_set(counters: CounterSet) -> Raw:
 
 
 def _raw_counters(counters: Amounts, at: str) -> Raw:
+    if not isinstance(counters, Mapping):
+        raise InvalidInventory(f"{at}: must be a dict of amounts, not {counters!r}")
     return {key: {"value": _amount(value, f"{at}[{key}]")} for key, value in counters.items()}
 
 
-def _raw_taint(taint: Taint) -> Raw:
+def _raw_taint(taint: Taint, at: str) -> Raw:
+    if not isinstance(taint, Taint):
+        raise InvalidInventory(f"{at}: taints: must be a list of Taint, not {taint!r}")
     raw = {"key": taint.key, "effect": taint.effect}
     return raw | {"value": taint.value} if taint.value else raw
 

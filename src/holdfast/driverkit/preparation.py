@@ -67,11 +67,16 @@ class ClaimPreparation:
     async def _uninterrupted(self, work: Coroutine[object, object, T]) -> T:
         task = asyncio.create_task(work)
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(self._ended)
         try:
             return await asyncio.shield(task)
         except OSError as error:
             raise DriverError(f"cannot be recorded: {error}") from error
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # asyncio would report it if the caller has given up
 
     async def _prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim:
         claim = await self._read(namespace, name, uid)
