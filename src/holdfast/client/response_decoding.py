@@ -1,7 +1,8 @@
 """Decode responses of an API server into typed values: objects, lists, watch events, errors.
 
-A watch event is decoded twice: the envelope, then the object as its type. A bookmark, which is
-rare and small, is decoded a third time for its annotations.
+A watch event is decoded in one pass if its object matches the type, as nearly all do. Otherwise
+the envelope is decoded first, then the object. A bookmark, which is rare and small, is decoded
+once more for its annotations.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ class _RawList(msgspec.Struct):
 _envelope = msgspec.json.Decoder(_Envelope)
 _raw_list = msgspec.json.Decoder(_RawList)
 _object = msgspec.json.Decoder(Object)
+_event_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def decode_typed(data: bytes | msgspec.Raw, res: Resource[T], event_type: str = "") -> T:
@@ -140,7 +142,13 @@ def _with_kind(obj: T, res: Resource[T]) -> T:
 
 
 def decode_event(line: bytes, res: Resource[T]) -> WatchEvent[T]:
-    """Decode one line of a watch; an ERROR event is raised as an exception."""
+    """Decode one line of a watch; an ERROR event is raised as an exception.
+
+    Nearly all lines are objects that match their type: these are decoded in one pass.
+    """
+    event = _decode_object_event(line, res)
+    if event is not None:
+        return event
     try:
         envelope = _envelope.decode(line)
     except msgspec.DecodeError as broken:
@@ -158,6 +166,22 @@ def decode_event(line: bytes, res: Resource[T]) -> WatchEvent[T]:
     if isinstance(obj, dict):
         return WatchEvent(envelope.type, obj, obj.get("metadata", {}).get("resourceVersion", ""))
     return WatchEvent(envelope.type, obj, _object.decode(envelope.object).metadata.resource_version)
+
+
+def _decode_object_event(line: bytes, res: Resource[T]) -> WatchEvent[T] | None:
+    """Decode an event with an object of the resource's type; None: decode it in two passes."""
+    decoder = _event_decoders.get(res.type)
+    if decoder is None:
+        envelope = msgspec.defstruct("Envelope", [("type", str), ("object", res.type)], gc=False)
+        decoder = _event_decoders[res.type] = msgspec.json.Decoder(envelope)
+    try:
+        found = decoder.decode(line)
+    except msgspec.DecodeError:
+        return None
+    obj = found.object
+    if found.type in ("BOOKMARK", "ERROR") or not isinstance(obj, Object):
+        return None
+    return WatchEvent(found.type, cast("T", obj), obj.metadata.resource_version)
 
 
 def error_from_response(response: Response) -> HoldfastError:

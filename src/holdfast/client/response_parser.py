@@ -104,8 +104,8 @@ class ResponseParser:
         self.should_close = b"\r\nconnection: close" in lower or head.startswith(b"HTTP/1.0")
         if self._no_body or status in _NO_BODY_STATUSES:
             self.done = True
-        elif b"\r\ntransfer-encoding:" in lower:
-            if self.headers["transfer-encoding"].lower() != "chunked":
+        elif (at := lower.find(b"\r\ntransfer-encoding:")) >= 0:
+            if lower[at + 20 :].split(b"\r\n", 1)[0].strip() != b"chunked":
                 raise MalformedResponse("unsupported transfer-encoding")
             self._chunked, self._remaining = True, 0
         elif (at := lower.find(b"\r\ncontent-length:")) >= 0:

@@ -45,6 +45,7 @@ class NodeRows:
         self.images = ImageIndex()
         self.journal = Journal(self.capacity)
         self.node_journal = Journal(self.capacity)
+        self.device_journal = Journal(self.capacity)
         self.derived_columns: dict[object, DerivedColumn] = {}
         self._free_rows: list[int] = []
 
@@ -124,6 +125,7 @@ class NodeRows:
             features = frozenset(node.status.declared_features)
             self.feature_set[row] = self.feature_sets.id(features)
             self.node_journal.log(row)
+            self.device_journal.log(row)
             changed = True
         if changed:
             self.journal.log(row)
@@ -149,6 +151,7 @@ class NodeRows:
         self.taint_set[row] = self.feature_set[row] = 0
         self._free_rows.append(row)
         self.node_journal.log(row)
+        self.device_journal.log(row)
         self.journal.log(row)
         self.epochs.bump("nodes")
 
@@ -184,6 +187,7 @@ class NodeRows:
             self.labels.grow(capacity)
             self.journal.grow(capacity)
             self.node_journal.grow(capacity)
+            self.device_journal.grow(capacity)
             self.capacity = capacity
         self.derived_columns = {}
         self.epochs.bump("layout")
@@ -200,6 +204,7 @@ class NodeRows:
         copy.feature_set, copy.feature_sets = self.feature_set.copy(), self.feature_sets.fork()
         copy.labels, copy.images = self.labels.fork(), self.images.fork()
         copy.journal, copy.node_journal = self.journal.fork(), self.node_journal.fork()
+        copy.device_journal = self.device_journal.fork()
         copy._free_rows = list(self._free_rows)
 
 

@@ -39,6 +39,7 @@ class NodeTable(NodeRows):
     Callers report every change; the table reads nothing itself. ``journal`` logs a row at any
     change. ``node_journal`` logs it only if the node changed (labels, taints, flags, added,
     deleted), so that results which do not depend on pods stay valid after placements.
+    ``device_journal`` logs the same and what the ledger of devices changes on a node.
     ``mount_journal`` logs rows where a pod with volumes was added or removed; if it has claims, the
     ``mounts`` epoch is increased too. ``order_journal`` logs changed start times and nominations,
     for preemption and for filters with nominated pods. Pods bound to an unknown node are stored

@@ -8,7 +8,7 @@ signatures. For scores the devices of a class and the allocated ones are counted
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.devices import ALL, EXACT_COUNT, MAX_DEVICES, DeviceClass, ResourceClaim
 from holdfast.columns.node_table import NodeTable
-from holdfast.devices.allocator import Allocator, Choice
+from holdfast.devices.allocator import Allocator, Choice, Specs
 from holdfast.devices.device_counts import INEXACT, DeviceCounts, FreeDeviceCounts
 from holdfast.devices.node_pools import NodePools
 from holdfast.devices.requests import RequestAlternative
@@ -98,10 +98,26 @@ class AllocationCache:
         self._inventory = inventory
         self._nodes = nodes
         self._tables: dict[Hashable, RowTable] = {}
+        self._allocators: dict[Specs, Allocator] = {}
+
+    def allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
+        """Return an allocator; what it reads of specs and classes is shared by equal claims."""
+        specs = tuple([_encode(claim.spec) for claim in claims])
+        known = self._allocators.get(specs)
+        if known is not None:
+            return known.for_claims(claims)
+        inventory = self._inventory
+        made = Allocator(
+            claims, inventory.classes.by_name, inventory.selectors, inventory.features, specs
+        )
+        if len(self._allocators) >= _MAX_TABLES:
+            self._allocators.clear()
+        self._allocators[specs] = made
+        return made
 
     def results(self, allocator: Allocator, steps: int = 0) -> AllocationResults:
         """Return the results of an allocator's claims, shared by all pods with equal claims."""
-        specs = tuple(_encode(claim.spec) for claim in allocator.claims)
+        specs = allocator.specs
         searched = self._cached(
             SearchResults,
             ("search", specs, steps),
@@ -137,6 +153,7 @@ class AllocationCache:
     def clear(self) -> None:
         """Remove all cached results."""
         self._tables.clear()
+        self._allocators.clear()
 
     def _cached(self, kind: type[_T], key: Hashable, make: Callable[[], _T]) -> _T:
         found = self._tables.pop(key, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -29,6 +30,7 @@ from holdfast.devices.search import ChosenDevice, DeviceSearch, SearchOutcome
 from holdfast.devices.steps import result_of
 
 S = TypeVar("S", bound=DeviceSearch)
+Specs = tuple[bytes, ...]
 Choice = tuple[int, int, ConsumedCapacity | None]
 """The index of an alternative, the position of a device in search order, what is consumed of it."""
 
@@ -59,13 +61,23 @@ class Allocator:
         classes: Mapping[str, DeviceClass],
         selectors: DeviceSelectors,
         features: Features,
+        specs: Specs = (),
     ) -> None:
         self.claims = tuple(claims)
         self.features = features
+        self.specs = specs
+        """The encoded specs of the claims, by which equal claims share their results."""
         self.requests: tuple[ClaimRequest, ...] = flatten_requests(claims, classes, features)
         self.alternatives = tuple(a for request in self.requests for a in request.alternatives)
         self.matcher = Matcher(self.claims, selectors, features)
         self._new_constraints()
+
+    def for_claims(self, claims: Sequence[ResourceClaim]) -> Allocator:
+        """Return an allocator of claims with the same specs."""
+        other = copy(self)
+        other.claims = tuple(claims)
+        other.matcher = self.matcher.for_claims(other.claims)
+        return other
 
     def solve(
         self, node: Node, pools: Sequence[Pool], allocated_devices: AllocatedDevices, steps: int = 0

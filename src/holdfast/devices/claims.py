@@ -68,7 +68,7 @@ class Claims:
     def upsert(self, claim: ResourceClaim) -> bool:
         """Store a claim unless a newer version is known; return whether it was stored."""
         known = self._by_key.get(claim.key)
-        if claim.uid in self._deleted or (known is not None and _older(claim, known)):
+        if claim.uid in self._deleted or (known is not None and not _newer(claim, known)):
             return False
         if known is not None and _allocates_the_same(known, claim):
             # Most updates concern no devices, so no results of nodes are invalidated.
@@ -195,12 +195,15 @@ def _held(claim: ResourceClaim) -> list[tuple[object, ...]]:
     ]
 
 
-def _older(claim: ResourceClaim, known: ResourceClaim) -> bool:
-    """Return whether the claim is an older version of the known one; versions increase."""
-    if claim.uid != known.uid:
-        return False
+def _newer(claim: ResourceClaim, known: ResourceClaim) -> bool:
+    """Return whether the claim is a newer version than the known one; versions increase.
+
+    Every version is read twice: in the response to our own write and in the watch.
+    """
     mine, theirs = claim.metadata.resource_version, known.metadata.resource_version
-    return mine.isdigit() and theirs.isdigit() and int(mine) < int(theirs)
+    if claim.uid != known.uid or not (mine.isdigit() and theirs.isdigit()):
+        return True
+    return int(mine) > int(theirs)
 
 
 class ClaimNotReady(HoldfastError):

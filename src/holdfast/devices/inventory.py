@@ -1,6 +1,6 @@
 """The devices of the cluster: slices, classes, claims, and which devices are allocated.
 
-A change that affects one node is logged in the journal with that node's row. A change that affects
+A change that affects one node is logged in the journals with that node's row. A change that affects
 every node, such as a slice for all nodes, bumps the ``devices`` epoch. Changed classes bump the
 epoch ``classes``, changed claims the epoch ``claims``.
 """
@@ -87,7 +87,7 @@ class Inventory:
 
     def allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
         """Return an allocator for these claims; raise AllocationError if no node can serve them."""
-        return Allocator(claims, self.classes.by_name, self.selectors, self.features)
+        return self.allocation_cache.allocator(claims)
 
     def pools_of(self, node: Node) -> tuple[Pool, ...]:
         """Return the pools that a search on this node sees, in search order."""
@@ -148,6 +148,7 @@ class Inventory:
         if node == ALL_NODES:
             self._nodes.epochs.bump("devices")
         elif (row := self._nodes.row_of.get(node)) is not None:
+            self._nodes.device_journal.log(row)
             self._nodes.journal.log(row)
 
     def _classes_changed(self) -> None:

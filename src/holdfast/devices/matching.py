@@ -43,6 +43,12 @@ class Matcher:
         self._features = features
         self._is_compiled = False
 
+    def for_claims(self, claims: Sequence[ResourceClaim]) -> Matcher:
+        """Return the same for claims with the same specs: errors have the names of these."""
+        other = Matcher(claims, self._selectors, self._features)
+        other._is_compiled = self._is_compiled
+        return other
+
     def selectable(
         self, alternative: RequestAlternative, candidate: DeviceCandidate, node: Node
     ) -> bool:

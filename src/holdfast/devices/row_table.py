@@ -136,7 +136,7 @@ class RowTable:
 
     def _collect_stale_rows(self) -> None:
         nodes = self._nodes
-        journal, devices = nodes.journal, nodes.epochs["devices"]
+        journal, devices = nodes.device_journal, nodes.epochs["devices"]
         slices = self._inventory.node_pools.slice_changes
         everything = self._cursor < 0 or slices != self._slices
         if nodes.capacity != self._capacity:

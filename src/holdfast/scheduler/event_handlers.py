@@ -133,10 +133,11 @@ class EventHandlers:
 
     def _update_assumed_pod(self, old: Pod | None, new: Pod) -> None:
         """Store the newest version of an assumed pod; other pods count it by its new labels."""
-        pod_info = self.world.pod_info(new)
-        self.queue.update_in_flight(pod_info)
+        if self.queue.is_in_flight(new.uid):
+            self.queue.update_in_flight(self.world.pod_info(new))
         if old is None or old.metadata.labels == new.metadata.labels or old.spec != new.spec:
             return
+        pod_info = self.world.pod_info(new)
         entry = self.world.nodes.pod(new.uid)
         if entry is not None:
             self.world.forget(new.uid)

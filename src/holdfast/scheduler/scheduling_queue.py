@@ -145,6 +145,10 @@ class SchedulingQueue:
             self._unschedulable.add(pod)
             self._requeue_if_helped(pod, events, now)
 
+    def is_in_flight(self, uid: str) -> bool:
+        """Tell whether an attempt for the pod runs."""
+        return self._in_flight.get(uid) is not None
+
     def update_in_flight(self, pod_info: PodInfo) -> None:
         """Store the newest version of an in-flight pod: it is requeued as this version."""
         if pod := self._in_flight.get(pod_info.uid):
