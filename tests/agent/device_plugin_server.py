@@ -22,9 +22,20 @@ from holdfast.kubelet_api import (
 
 
 class DevicePluginServer(device_plugin_pb2_grpc.DevicePluginServicer):
-    """Serves ``devices`` (name: healthy) of one resource from ``directory/device-plugins``."""
+    """Serves ``devices`` (name: healthy) of one resource from ``directory/device-plugins``.
 
-    def __init__(self, directory: Path, resource: str = "example.com/gpu", devices: int = 2):
+    With ``cdi`` it answers with CDI names too, for which it writes no files.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        resource: str = "example.com/gpu",
+        devices: int = 2,
+        *,
+        cdi: bool = True,
+    ) -> None:
+        self.cdi = cdi
         self.resource = resource
         self.devices = {f"gpu-{number}": True for number in range(devices)}
         self.options = device_plugin_pb2.DevicePluginOptions()
@@ -117,6 +128,7 @@ class DevicePluginServer(device_plugin_pb2_grpc.DevicePluginServicer):
             cdi_devices=[
                 device_plugin_pb2.CDIDevice(name=f"{self.resource}={each}")
                 for each in wanted.devices_ids
+                if self.cdi
             ],
         )
         return device_plugin_pb2.AllocateResponse(container_responses=[answer])

@@ -25,7 +25,7 @@ from holdfast.agent.claim_checkpoint import (
 )
 from holdfast.agent.claims import NeededClaim, claim_problem, needed_claims, not_created
 from holdfast.agent.dra_calls import CALL_SECONDS, DriverEndpoint
-from holdfast.agent.dra_plugins import DraPlugins
+from holdfast.agent.dra_plugins import DraPlugins, NotRegistered
 from holdfast.agent.driver_slices import DriverSlices
 from holdfast.agent.plugin_registry import PluginHandler
 from holdfast.agent.plugin_sockets import CallFailed
@@ -39,10 +39,13 @@ from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.kubelet_api import CLASSIC_PLUGIN, DRA_PLUGIN
+from holdfast.repeated_log import Repeats
 
 log = logging.getLogger(__name__)
 
 RECONCILE_SECONDS = 60.0
+RESTORED_SECONDS = 1.0
+"""How often claims of before a restart are looked at until they are prepared again."""
 
 ActivePods = Callable[[], Collection[str] | None]
 """Uids of the pods that are not terminated on the node; None while they are not known yet."""
@@ -80,6 +83,7 @@ class ClaimManager:
         self._clock = clock
         self._active_pods = active_pods
         self._keep_slices = keep_slices
+        self._repeats = Repeats(now=clock.monotonic)
         self._slices = DriverSlices(client, node, clock)
         self._drivers = DraPlugins(self._slices.usable_changed, call_seconds=call_seconds)
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -100,6 +104,7 @@ class ClaimManager:
             async with asyncio.TaskGroup() as tasks:
                 if not self._keep_slices:
                     tasks.create_task(self._slices.delete_all())
+                tasks.create_task(self._prepare_restored())
                 tasks.create_task(self._reconcile())
         finally:
             await self._slices.close()
@@ -128,6 +133,9 @@ class ClaimManager:
         ]
         return ContainerDevices(cdi_devices=tuple(dict.fromkeys(found)))
 
+    async def before_start(self, pod: Pod, container: str) -> None:
+        """Do nothing: drivers are not told of containers."""
+
     async def unprepare(self, pod: Pod) -> None:
         """Release the claims of a pod whose containers have stopped; raise NotPrepared."""
         await self._unprepare(pod.uid)
@@ -142,15 +150,55 @@ class ClaimManager:
         }
         waiting = self._record(pod, live)
         await self._file.save()
+        await self._call_drivers(waiting, endpoints)
+
+    async def _call_drivers(
+        self, waiting: Mapping[str, list[ClaimState]], endpoints: Mapping[str, DriverEndpoint]
+    ) -> None:
+        """Prepare claims with all their drivers, one call each."""
+        if not waiting:
+            return
         for driver, claims in sorted(waiting.items()):
             prepared = await endpoints[driver].prepare([each.request(driver) for each in claims])
             for claim in claims:
                 claim.drivers[driver].devices = prepared[claim.uid]
-        if not waiting:
-            return
         for claim in {id(each): each for claims in waiting.values() for each in claims}.values():
             claim.prepared = True
         await self._file.save()
+
+    async def _prepare_restored(self) -> None:
+        """Prepare the claims of running pods again after a restart, when their drivers are there.
+
+        The pods do not wait for it: they have their devices.
+        """
+        waiting = set(self._claims)
+        while waiting:
+            await self._clock.sleep(RESTORED_SECONDS)
+            if (active := self._active_pods()) is not None:
+                done = await asyncio.gather(*(self._restored(uid, active) for uid in waiting))
+                waiting = {uid for uid, is_done in zip(waiting, done, strict=True) if not is_done}
+
+    async def _restored(self, uid: str, active: Collection[str]) -> bool:
+        """Prepare a claim again; return whether it needs no further attempt."""
+        claim = self._claims.get(uid)
+        if claim is None or claim.pods.isdisjoint(active):
+            return True
+        try:
+            async with self._held([(claim.namespace, claim.name)]):
+                if claim.prepared or claim.pods.isdisjoint(active):
+                    return True
+                endpoints = {
+                    driver: self._drivers.endpoint(driver, classic=state.classic)
+                    for driver, state in claim.drivers.items()
+                }
+                await self._call_drivers({driver: [claim] for driver in endpoints}, endpoints)
+        except NotRegistered:
+            return False
+        except (HoldfastError, OSError) as error:
+            line = f"ResourceClaim {claim.namespace}/{claim.name} is not prepared again: {error}"
+            self._repeats.log(log, logging.WARNING, line)
+            return False
+        return True
 
     async def _live_claim(self, pod: Pod, needed: NeededClaim) -> ClaimState:
         if not needed.name:

@@ -41,7 +41,10 @@ class ContainerSupervisor:
     async def start(self, pod: NodePod, record: ContainerRecord) -> None:
         """Start the next attempt of a container, or record why it cannot be started."""
         try:
-            running = await self._runtime.start(await self._config(pod, record))
+            config = await self._config(pod, record)
+            for devices in self._node.devices:
+                await devices.before_start(pod, record.name)
+            running = await self._runtime.start(config)
         except HoldfastError as failure:
             reason = failure.reason if isinstance(failure, NotStarted) else "CreateContainerError"
             record.waiting = (reason, str(failure))

@@ -54,5 +54,8 @@ class PodDevices(Protocol):
     def container_devices(self, pod: Pod, container: str) -> ContainerDevices:
         """Return what a container of a prepared pod gets."""
 
+    async def before_start(self, pod: Pod, container: str) -> None:
+        """Do what is needed before each start of a container; raise NotPrepared."""
+
     async def unprepare(self, pod: Pod) -> None:
         """Release the devices of a pod whose containers have stopped; raise NotPrepared."""

@@ -58,6 +58,9 @@ class SimulatedClaims:
             return ContainerDevices()
         return self._claims.container_devices(pod, container)
 
+    async def before_start(self, pod: Pod, container: str) -> None:
+        """Do nothing, as for other claims."""
+
     async def unprepare(self, pod: Pod) -> None:
         """Release the claims of a pod whose containers have stopped; raise NotPrepared."""
         self._only_checked.discard(pod.uid)
