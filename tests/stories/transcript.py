@@ -28,13 +28,13 @@ VARYING = [
     (re.compile(r"\bnode-\d{4}\b"), "NODE"),
     (re.compile(r"\b(web|demo|app-demo|shop)-[a-z0-9]{8,10}-[a-z0-9]{5}\b"), r"\1-HASH-ID"),
     (re.compile(r"\bweb-[a-z0-9]{5}\b"), "web-ID"),
-    (re.compile(r"(-extended-resources|\bsmall-card)-[a-z0-9]{5}\b"), r"\1-ID"),
+    (re.compile(r"(-extended-resources|\bsmall-card|-devices|-NODE)-[a-z0-9]{5}\b"), r"\1-ID"),
     # kubectl 1.33 and later say from which namespace they delete.
     (re.compile(r"( deleted) from \S+ namespace$", re.M), r"\1"),
     (re.compile(r"[ \t]+"), " "),
 ]
 ANY = re.compile(r"^(YYYY-MM-DDT[\d:]+Z|([a-z])\2{7}-.*|.*HASH-ID)$")
-READS = ("get", "describe", "why", "status", "list", "free", "devices")
+READS = ("get", "logs", "describe", "why", "status", "list", "free", "devices")
 
 
 def steps_of(document):
@@ -71,22 +71,26 @@ def running_cluster(directory, *options):
         subprocess.run(["holdfast", "down"], env=env, check=True, timeout=60)
 
 
-def run(command, env):
+def run(command, env, directory=ROOT):
     """Run one command, in a shell if it has a pipe."""
     shell = "|" in command
     done = subprocess.run(
-        command if shell else shlex.split(command), env=env, cwd=ROOT, text=True,
+        command if shell else shlex.split(command), env=env, cwd=directory, text=True,
         capture_output=True, timeout=90, shell=shell,
     )  # fmt: skip
     return done.stdout + done.stderr
 
 
 def replay(document, env):
-    """Run every command; retry reading commands until the output agrees."""
-    steps = steps_of(document)
+    """Run every command of a document and return their number."""
+    return replay_steps(steps_of(document), env)
+
+
+def replay_steps(steps, env, directory=ROOT):
+    """Run commands; retry reading commands until the output agrees."""
     for command, expected in steps:
         deadline = time.monotonic() + 60
-        while not agrees(command, found := run(command, env), "\n".join(expected)):
+        while not agrees(command, found := run(command, env, directory), "\n".join(expected)):
             # A reading command may be too early: the cluster needs some time to react.
             reads = any(word in READS for word in command.split()[1:3])
             assert reads and time.monotonic() < deadline, f"$ {command}\n{found}"
