@@ -14,7 +14,7 @@ from holdfast.agent import plugin_registry
 from holdfast.agent.claim_manager import ClaimManager
 from holdfast.agent.plugin_registry import PluginRegistry
 from holdfast.agent.pod_devices import NotPrepared
-from holdfast.api.scheme import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.clock import SystemClock
 from holdfast.errors import BadConfiguration
 from holdfast.kubelet_api import DRA_V1BETA1, dra_v1_pb2
@@ -331,29 +331,6 @@ async def test_a_claim_allocated_anew_waits_until_its_old_devices_are_released(c
         await cluster.advance(60)
         await node.claims.prepare(new)
         assert driver.calls == [(each, ("c",)) for each in ("prepare", "unprepare", "prepare")]
-
-
-async def test_slices_go_30_s_after_the_driver_not_when_it_is_back(cluster, node):
-    async def slices():
-        return len((await cluster.client.list(RESOURCE_SLICES)).items)
-
-    async with node.driver() as driver:
-        drivers = node.claims.handlers[driver.type]
-        await until(lambda: drivers._drivers and drivers.endpoint(driver.name).connected)
-        await driver.stop()
-        await until(lambda: not drivers._drivers)
-        await cluster.advance(29)
-        await driver.start()
-        await until(lambda: drivers._drivers and drivers.endpoint(driver.name).connected)
-        await cluster.advance(40)
-        assert await slices() == 1
-        await driver.stop()
-        await until(lambda: not drivers._drivers)
-        await cluster.create(a_slice("other", driver="other.example.com"))
-        await cluster.advance(29)
-        assert await slices() == 2
-        await cluster.advance(2)
-        assert await slices() == 1
 
 
 async def test_drivers_of_the_older_api_are_called_in_it(cluster, node):
