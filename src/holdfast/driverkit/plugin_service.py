@@ -60,11 +60,14 @@ class PluginSockets:
         plugin_registration_pb2_grpc.add_RegistrationServicer_to_server(service, registration)
         await self._serve(registration, self._registration)
 
-    async def stop(self) -> None:
-        """Stop serving and remove the sockets; the registration first, so that no call comes."""
+    async def stop(self, grace: float = STOP_SECONDS) -> None:
+        """Stop serving and remove the sockets; the registration first, so that no call comes.
+
+        Calls that run have ``grace`` seconds to end.
+        """
         self._registration.unlink(missing_ok=True)
         for server in reversed(self._servers):
-            await server.stop(STOP_SECONDS)
+            await server.stop(grace)
         self._dra.unlink(missing_ok=True)
 
     async def _serve(self, server: grpc.aio.Server, path: Path) -> None:

@@ -15,7 +15,7 @@ from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.driverkit.checkpoint import Checkpoint
 from holdfast.driverkit.driver import Driver
-from holdfast.driverkit.plugin_service import PluginSockets
+from holdfast.driverkit.plugin_service import STOP_SECONDS, PluginSockets
 from holdfast.driverkit.preparation import ClaimPreparation
 from holdfast.driverkit.slice_publisher import SlicePublisher
 from holdfast.errors import HoldfastError, Refused
@@ -83,9 +83,9 @@ class DriverProcess:
             await self.stop()
             raise
 
-    async def stop(self) -> None:
+    async def stop(self, grace: float = STOP_SECONDS) -> None:
         """Stop serving, wait for handlers that run, and remove the sockets; slices stay."""
-        await self._sockets.stop()
+        await self._sockets.stop(grace)
         if self._preparation is not None:
             await self._preparation.stop()
         for task in self._tasks:

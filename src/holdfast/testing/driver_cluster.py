@@ -1,0 +1,151 @@
+"""An embedded cluster whose only node runs a driver: scheduler, controllers and agent are real.
+
+Containers are simulated; ``edits`` shows what they get. With ``FaultyDriver`` the driver fails,
+blocks or is killed while the agent calls it::
+
+    async with DriverCluster(driver) as cluster:
+        await cluster.create(a_device_class("gpu"), a_claim("c"), a_pod("p", claims=[...]))
+        pod = await cluster.until_pod("p", lambda pod: pod.status.phase == "Running")
+        assert cluster.edits(pod)["main"]["env"] == {"GPU": "gpu-0"}
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from holdfast.agent.container_status import DEVICE_EDITS
+from holdfast.api.pod import Pod
+from holdfast.api.scheme import EVENTS, PODS
+from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.client.client import Client
+from holdfast.client.http import HttpTransport
+from holdfast.client.kubeconfig import load
+from holdfast.clock import SystemClock
+from holdfast.cluster import Cluster
+from holdfast.driverkit import Driver
+from holdfast.driverkit.process import DriverProcess, DriverSettings
+from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
+from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
+from holdfast.testing.builders import resource_of
+
+NODE = "node-0001"
+
+
+class DriverCluster:
+    """A cluster of one node, and a driver on it with the node's own credential."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        # Sockets have short paths, so the directory of a test is often too long.
+        self._temporary = tempfile.TemporaryDirectory(prefix="hf-")
+        data = Path(self._temporary.name)
+        self._cluster = Cluster(
+            ClusterSettings(
+                data_dir=data,
+                single_process=True,
+                server=ServerSettings(port=0),
+                nodes=NodeSettings(count=1, driver_nodes=1),
+            ),
+            SystemClock(),
+        )
+        self.node_dir = data / "nodes" / NODE
+        self.settings = DriverSettings(
+            node_name=NODE,
+            registry_dir=self.node_dir / REGISTRY_DIRECTORY,
+            plugins_dir=self.node_dir / PLUGINS_DIRECTORY,
+            cdi_dir=self.node_dir / "cdi",
+        )
+        self.client: Client
+        self.process: DriverProcess
+
+    async def __aenter__(self) -> Self:
+        await self._cluster.start()
+        try:
+            assert self._cluster.server is not None
+            self.client = Client(InProcessTransport(self._cluster.server.server), "test")
+            endpoint = await load(self.node_dir / "kubeconfig")
+            self._driver_client = Client(HttpTransport(endpoint), self.driver.name)
+            await self.start_driver()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop_driver()
+        await self._driver_client.close()
+        await self._stop()
+
+    async def start_driver(self) -> None:
+        """Start the driver and wait until the agent has registered it and slices are published."""
+        self.process = DriverProcess(self.driver, self.settings, self._driver_client, SystemClock())
+        await self.process.start()
+        await self.process.wait_until_published()
+
+    async def stop_driver(self) -> None:
+        """Stop the driver; calls that run are cut off."""
+        await self.process.stop(grace=0)
+
+    async def restart_driver(self) -> None:
+        """Stop the driver and start it again; after ``Kill`` that is a restart after a crash."""
+        await self.stop_driver()
+        await self.start_driver()
+
+    async def create(self, *objects: Mapping[str, Any]) -> None:
+        """Create raw objects in order."""
+        for raw in objects:
+            await self.client.create(resource_of(raw), raw, raw["metadata"].get("namespace", ""))
+
+    async def until_pod(self, name: str, holds: Callable[[Pod], bool]) -> Pod:
+        """Wait until something holds for a pod of the namespace default."""
+        found = await self._until(name, lambda kind, pod: kind != "DELETED" and holds(pod))
+        assert found is not None
+        return found
+
+    async def delete_pod(self, name: str) -> None:
+        """Delete a pod and wait until it is gone."""
+        await self.client.delete(PODS, name, "default")
+        await self._until(name, lambda kind, _pod: kind == "DELETED")
+
+    async def events(self, name: str) -> list[tuple[str, str]]:
+        """Return (reason, message) of an object's events, oldest first."""
+        listing = await self.client.list(EVENTS, "default")
+        return [(e.reason, e.message) for e in listing.items if e.involved_object.name == name]
+
+    def edits(self, pod: Pod) -> dict[str, dict[str, Any]]:
+        """Return what the containers of a pod got for their devices, as in its annotation."""
+        text = pod.metadata.annotations.get(DEVICE_EDITS, "{}")
+        return msgspec.json.decode(text, type=dict[str, dict[str, Any]])
+
+    async def _until(self, name: str, holds: Callable[[str, Pod], bool]) -> Pod | None:
+        fields = f"metadata.name={name}"
+        listing = await self.client.list(PODS, "default", fields=fields)
+        for pod in listing.items:
+            if holds("ADDED", pod):
+                return pod
+        if not listing.items and holds("DELETED", Pod()):
+            return None
+        watch = self.client.watch(
+            PODS, "default", fields=fields, resource_version=listing.resource_version
+        )
+        async with aclosing(watch) as events:
+            async for event in events:
+                if event.type != "BOOKMARK" and holds(event.type, event.object):
+                    return event.object
+        raise AssertionError(f"the watch of pod {name} has ended")
+
+    async def _stop(self) -> None:
+        await self._cluster.stop()
+        self._temporary.cleanup()
