@@ -1,6 +1,7 @@
-"""Which rows device preemption tries first."""
+"""Which rows device preemption tries first, and which pods it spares."""
 
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from holdfast.columns.ranked_pods import NO_POD_PRIORITY
 from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources import DynamicResources
+from holdfast.plugins.dynamic_resources.device_preemption import _reprieve
 from holdfast.plugins.dynamic_resources.freeable_claims import FreeableClaims, rank_users_in_steps
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice, typed
 from plugins.deciding import a_world
@@ -76,3 +78,33 @@ def test_the_lowest_priority_of_a_row_is_that_of_the_users_of_its_devices(seed):
         there = [p.priority for p in world.nodes.pods_on(row).values()]
         assert bound == min([*users, *there], default=NO_POD_PRIORITY)
     assert lowest.dtype == np.int64
+
+
+def spared_one_by_one(order, fits_without):
+    victims = {pod.uid: pod for pod in order}
+    for pod in order:
+        left = {uid: other for uid, other in victims.items() if uid != pod.uid}
+        victims = left if fits_without(left) else victims
+    return victims
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + 40 * TIMES))
+def test_pods_are_spared_in_order_however_many_at_once(seed):
+    random = Random(seed)
+    order = [SimpleNamespace(uid=str(i)) for i in range(random.randrange(1, 40))]
+    uids = [pod.uid for pod in order]
+    sufficient = [set(random.sample(uids, random.randint(1, len(uids)))) for _ in range(3)]
+    fits = lambda left: any(some <= left.keys() for some in sufficient)  # noqa: E731
+    assert _reprieve(order, fits) == spared_one_by_one(order, fits)
+
+
+def test_few_searches_find_the_few_least_important_of_many_pods():
+    order = [SimpleNamespace(uid=str(i)) for i in range(1000)]
+    tried = []
+
+    def fits(left):
+        tried.append(len(left))
+        return {"997", "999"} <= left.keys()
+
+    assert [*_reprieve(order, fits)] == ["997", "999"]
+    assert len(tried) < 10

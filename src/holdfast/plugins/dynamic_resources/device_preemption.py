@@ -7,14 +7,14 @@ follows the order of DefaultPreemption; the dry run is a search with the freed d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from holdfast.api.devices import DeviceResult, ResourceClaim
+from holdfast.api.devices import DeviceResult
 from holdfast.columns.pod_info import PodInfo
-from holdfast.devices.allocated_devices import AllocatedDevices, allocated_results, device_id
+from holdfast.devices.allocated_devices import AllocatedDevices, device_id
 from holdfast.devices.slices import DeviceId
 from holdfast.engine.disruption_budgets import DisruptionBudgets
 from holdfast.engine.nominated_pods import (
@@ -48,6 +48,8 @@ MAX_CHECKS = 300
 """Searches and runs of the other filters in one attempt, of about 0.1 ms each."""
 MAX_CHECKS_A_ROW = 250
 """So that one node with very many users does not take all of them."""
+_CLAIMS_A_CHECK = 64
+"""A check takes so much longer with each of so many claims; then fewer nodes are compared."""
 _CHECKS_A_PAUSE = 8
 """What a step of a long search counts."""
 
@@ -70,10 +72,15 @@ class DevicePreemption:
         self._in_sets = nominated_in_sets(self._filters, view.world, view.pod)
         self._freeable = FreeableClaims(state, view, protection_of(rejection))
         self._known_searches: dict[Hashable, bool] = {}
+        self._freed: dict[str, FreeableClaim] = {}
+        """The claims whose devices are not in ``_allocated``, by uid."""
         self._row_state: tuple[int, Hashable, dict[DeviceId, int]] = (-1, None, {})
         """A row, the state of its devices, and the positions of these in search order."""
         self._checks_left = MAX_CHECKS
         self._checks_left_on_row = MAX_CHECKS_A_ROW
+        self._work_left = MAX_CHECKS
+        """Checks as long as those with few claims, until no more nodes are compared."""
+        self._work_a_check = 1
 
     @cached_property
     def _allocated(self) -> AllocatedDevices:
@@ -136,7 +143,7 @@ class DevicePreemption:
                 found[row] = candidate
                 cost = cost_of(candidate, self._view.now)
                 best = cost if best is None else min(best, cost)
-            if len(found) == MAX_CANDIDATES:
+            if len(found) == MAX_CANDIDATES or (found and self._work_left <= 0):
                 break
         return [found[row] for row in sorted(found)]
 
@@ -164,6 +171,7 @@ class DevicePreemption:
     def _dry_run(self, row: int) -> Candidate | None:
         """Find the fewest and least important victims on a row; None if evictions do not help."""
         claims = self._freeable.of_row(row)
+        self._work_a_check = 1 + len(claims) // _CLAIMS_A_CHECK
         users = {user.uid: user for one in claims for user in one.users}
         if not claims or not self._has_devices(row, claims, users):
             return None
@@ -197,20 +205,20 @@ class DevicePreemption:
         return [p for p in there if is_lower(p, self._view) and not (protected and protected(p))]
 
     def _has_devices(
-        self, row: int, claims: Sequence[FreeableClaim], victims: Collection[str]
+        self, row: int, claims: Sequence[FreeableClaim], victims: Mapping[str, PodInfo]
     ) -> bool:
         """Return whether the pod's claims can be allocated without these pods."""
-        freed = [one.claim for one in claims if all(user.uid in victims for user in one.users)]
-        return self._can_allocate(row, freed)
+        leaving = victims.keys()
+        return self._can_allocate(row, [one for one in claims if leaving >= one.uids])
 
-    def _can_allocate(self, row: int, freed: Sequence[ResourceClaim]) -> bool:
+    def _can_allocate(self, row: int, freed: Sequence[FreeableClaim]) -> bool:
         """Return whether a row has devices without these claims, beside pods nominated to it."""
-        results = [result for claim in freed for result in allocated_results(claim)]
+        results = [result for one in freed for result in one.results]
         nominated = self._view.world.nominations.ahead_of(self._view.pod, row).values()
         state = None if nominated else self._state_without(row, results)
         known = self._known_searches.get(state) if state is not None else None
         if known is None:
-            known = self._search(row, results, nominated)
+            known = self._search(row, freed, nominated)
             if state is not None:
                 self._known_searches[state] = known
         return known
@@ -240,18 +248,24 @@ class DevicePreemption:
         return found, {device: i for i, device in enumerate(ids)}
 
     def _search(
-        self, row: int, results: Sequence[DeviceResult], nominated: Collection[PodInfo]
+        self, row: int, freed: Sequence[FreeableClaim], nominated: Collection[PodInfo]
     ) -> bool:
-        for result in results:
-            self._allocated.deallocate(result)
-        try:
-            self._count_checks()
-            return can_allocate_beside(
-                self._state, row, nominated, self._allocated, on_pause=self._count_long_search
-            )
-        finally:
-            for result in results:
+        self._free(freed)
+        self._count_checks()
+        return can_allocate_beside(
+            self._state, row, nominated, self._allocated, on_pause=self._count_long_search
+        )
+
+    def _free(self, freed: Sequence[FreeableClaim]) -> None:
+        """Deallocate the devices of these claims, and no others: searches in a row free most."""
+        now = {one.claim.uid: one for one in freed}
+        for uid in self._freed.keys() - now.keys():
+            for result in self._freed[uid].results:
                 self._allocated.allocate(result)
+        for uid in now.keys() - self._freed.keys():
+            for result in now[uid].results:
+                self._allocated.deallocate(result)
+        self._freed = now
 
     def _passes_others(self, row: int, victims: dict[str, PodInfo]) -> bool:
         """Return whether the row passes all other filters without these pods."""
@@ -268,6 +282,7 @@ class DevicePreemption:
         """Raise _NoChecksLeft if there were enough: plugins have no clock to limit the time."""
         self._checks_left -= count
         self._checks_left_on_row -= count
+        self._work_left -= count * self._work_a_check
         if min(self._checks_left, self._checks_left_on_row) < 0:
             raise _NoChecksLeft
 
@@ -285,7 +300,7 @@ class DevicePreemption:
         row = view.nodes.row_of.get(nominated or view.pod.pod.status.nominated_node_name)
         if row is None:
             return False
-        leaving = [one.claim for one in self._freeable.of_row(row) if not one.users]
+        leaving = [one for one in self._freeable.of_row(row) if not one.users]
         try:
             # Without them a device may be free, but for another pod that is nominated to the node.
             return (
@@ -302,10 +317,19 @@ def _reprieve(
 ) -> dict[str, PodInfo]:
     """Return the pods that must go, the others being spared in this order.
 
-    Usually few of many must go, so several pods at a time are spared as long as that succeeds.
+    Usually the last few of many must go: all before them are spared at once. After that, several
+    at a time are spared as long as that succeeds.
     """
     victims = {pod.uid: pod for pod in order}
-    at, count = 0, 1
+    at, count = len(order), 1
+    while at > 0:
+        at = max(0, len(order) - count)
+        last = {pod.uid: pod for pod in order[at:]}
+        if at > 0 and fits_without(last):
+            victims = last
+            break
+        count *= 2
+    count = 1
     while at < len(order):
         spared = order[at : at + count]
         left = dict(victims)

@@ -9,10 +9,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.devices import ClaimConsumer, ResourceClaim
+from holdfast.api.devices import ClaimConsumer, DeviceResult, ResourceClaim
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.ranked_pods import NO_POD_PRIORITY, ReadValue
+from holdfast.devices.allocated_devices import allocated_results
 from holdfast.devices.inventory import Inventory
 from holdfast.devices.slices import PoolId
 from holdfast.framework.plugin import Rows
@@ -29,6 +30,16 @@ class FreeableClaim:
 
     claim: ResourceClaim
     users: tuple[PodInfo, ...]
+    uids: frozenset[str]
+    """The uids of the users."""
+    results: tuple[DeviceResult, ...]
+    """The devices that become free."""
+
+    @classmethod
+    def of(cls, claim: ResourceClaim, users: tuple[PodInfo, ...]) -> FreeableClaim:
+        """Read what a dry run asks for again and again."""
+        uids = frozenset(user.uid for user in users)
+        return cls(claim, users, uids, allocated_results(claim))
 
 
 class FreeableClaims:
@@ -100,7 +111,7 @@ class FreeableClaims:
         if self._claims.in_flight(claim.uid) is not None:
             return None
         if all(map(self._is_leaving, reserved_for)):
-            return FreeableClaim(claim, ())
+            return FreeableClaim.of(claim, ())
         users = [self._view.nodes.pod(user.uid) for user in reserved_for]
         pods = tuple(
             user[0] for user in users if user is not None and is_lower(user[0], self._view)
@@ -111,7 +122,7 @@ class FreeableClaims:
             # Its claim would stay allocated when its binding is cancelled.
             self.binding = True
             return None
-        return FreeableClaim(claim, pods)
+        return FreeableClaim.of(claim, pods)
 
     def _is_leaving(self, user: ClaimConsumer) -> bool:
         entry = self._view.nodes.pod(user.uid)
