@@ -29,7 +29,7 @@ class OutsideSpecKeyPlugin(Plugin, Protocol):
 
 
 class PreparePlugin(Plugin, Protocol):
-    """Compute in short steps what ``filter`` would otherwise compute at once for a new class."""
+    """Compute in short steps what ``filter`` or ``post_filter`` would otherwise compute at once."""
 
     def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
         """Compute it; yield at least every few milliseconds.
