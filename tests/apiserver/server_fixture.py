@@ -36,7 +36,7 @@ from holdfast.feature_gates import FeatureGates
 from holdfast.settings import ServerLimits
 from holdfast.store import Retention, Store
 from holdfast.store.database import WriteFault
-from kubectl_program import NO_GARBAGE_COLLECTION, find_kubectl
+from kubectl_program import QUICK, find_kubectl
 from tls_client import client_context
 
 
@@ -115,7 +115,7 @@ class RunningServer:
             find_kubectl(), "--kubeconfig", str(self.kubeconfig), *args,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **NO_GARBAGE_COLLECTION, "HOME": str(home)},
+            env={**os.environ, **QUICK, "HOME": str(home)},
         )  # fmt: skip
         out, err = await process.communicate(stdin.encode())
         return Output(process.returncode or 0, out.decode(), err.decode())

@@ -18,7 +18,7 @@ import yaml
 
 from holdfast.api.quantity import Quantity
 from holdfast.errors import HoldfastError
-from kubectl_program import NO_GARBAGE_COLLECTION, find_kubectl
+from kubectl_program import QUICK, find_kubectl
 
 ROOT = Path(__file__).parents[2]
 VARYING = [
@@ -58,7 +58,7 @@ def running_cluster(directory, *options):
     (tools / "holdfast").symlink_to(Path(sys.executable).parent / "holdfast")
     data = directory / "data"
     env = {
-        **os.environ, **NO_GARBAGE_COLLECTION, "PATH": f"{tools}:{os.environ['PATH']}",
+        **os.environ, **QUICK, "PATH": f"{tools}:{os.environ['PATH']}",
         "XDG_DATA_HOME": str(data),
         "KUBECONFIG": str(data / "holdfast" / "kubeconfig"),
         "KUBECACHEDIR": str(directory / "cache"),
