@@ -19,7 +19,7 @@ def project(tmp_path_factory):
 
 def test_a_new_driver_passes_the_conformance_suite_untouched(project):
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=project,
         capture_output=True,
         text=True,
