@@ -13,7 +13,7 @@ from holdfast.agent.device_manager import DeviceManager
 from holdfast.agent.plugin_registry import PluginRegistry
 from holdfast.agent.pod_devices import NotPrepared
 from holdfast.clock import SystemClock
-from holdfast.errors import BadConfiguration
+from holdfast.errors import BadConfiguration, Refused
 from holdfast.testing.builders import a_pod, typed
 from holdfast.testing.clock import VirtualClock
 
@@ -201,6 +201,11 @@ async def test_a_damaged_checkpoint_refuses_the_start(node_directory):
     (node_directory / "kubelet_internal_checkpoint").write_text('{"Data": "{}", "Checksum": 7}')
     with pytest.raises(BadConfiguration, match="--reset-checkpoint"):
         Node(node_directory)
+
+
+async def test_a_directory_that_another_agent_serves_is_refused(node):
+    with pytest.raises(Refused, match="another agent serves"):
+        Node(node.directory)
 
 
 async def test_wrong_registrations_are_refused_with_the_reason(node):

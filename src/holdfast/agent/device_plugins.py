@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -151,6 +152,7 @@ class PluginResource:
 class DevicePlugins(RegistrationServicer):
     """Serves Registration on ``kubelet.sock`` and follows the plugins that register.
 
+    Raises Refused if a kubelet or another agent serves there: its plugins would lose it.
     ``changed`` is told the devices of all resources whenever one changed; one whose plugin is gone
     for good has none. ``known`` are resources of before a restart.
     """
@@ -162,6 +164,11 @@ class DevicePlugins(RegistrationServicer):
         changed: Callable[[Mapping[str, DeviceCount]], None],
         known: Sequence[str] = (),
     ) -> None:
+        if _is_served(directory / KUBELET_SOCKET):
+            raise Refused(
+                f"a kubelet or another agent serves {directory / KUBELET_SOCKET}: stop it, or "
+                "choose another directory with --kubelet-dir NODE=DIR"
+            )
         self.resources: dict[str, PluginResource] = {name: PluginResource() for name in known}
         self._directory = directory
         self._clock = clock
@@ -299,6 +306,19 @@ class DevicePlugins(RegistrationServicer):
                 for name, each in self.resources.items()
             }
         )
+
+
+def _is_served(path: Path) -> bool:
+    """Return whether some process listens on a socket; one that was killed leaves only the file."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.setblocking(False)
+        try:
+            client.connect(str(path))
+        except BlockingIOError:  # its queue is full: it listens
+            return True
+        except OSError:
+            return False
+    return True
 
 
 def _check(resource: str, versions: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from holdfast.api.scheme import RESOURCE_SLICES
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
 from holdfast.clock import Clock
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +62,8 @@ class DriverSlices:
         while True:
             try:
                 await self._client.delete_collection(RESOURCE_SLICES, field_selector=selector)
+            except NotFound:
+                return  # the server has no ResourceSlices at all
             except HoldfastError as error:
                 failures += 1
                 log.warning("cannot delete ResourceSlices (%s): %s", selector, error)
