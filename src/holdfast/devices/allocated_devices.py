@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from holdfast.api.devices import DeviceResult, ResourceClaim
 from holdfast.api.quantity import Quantity
@@ -102,4 +103,9 @@ class AllocatedDevices:
 
 def _parsed(result: DeviceResult) -> ConsumedCapacity:
     amounts: Mapping[str, str | int | float] = result.consumed_capacity
-    return {name: Quantity.parse(amount) for name, amount in amounts.items()}
+    return {name: _quantity(amount) for name, amount in amounts.items()}
+
+
+@lru_cache(1024, typed=True)
+def _quantity(amount: str | int | float) -> Quantity:
+    return Quantity.parse(amount)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -74,7 +73,8 @@ class Allocator:
 
     def for_claims(self, claims: Sequence[ResourceClaim]) -> Allocator:
         """Return an allocator of claims with the same specs."""
-        other = copy(self)
+        other = Allocator.__new__(Allocator)  # half the time of copy.copy
+        vars(other).update(vars(self))
         other.claims = tuple(claims)
         other.matcher = self.matcher.for_claims(other.claims)
         return other

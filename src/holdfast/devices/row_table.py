@@ -60,7 +60,7 @@ class RowTable:
         rows are up to date; ``is_outdated`` says which are.
         """
         self._collect_stale_rows()
-        if not self._stale_keys and not self._is_stale.any():
+        if not self._stale_keys and not np.count_nonzero(self._is_stale):
             return True
         for _ in self._refresh_in_steps(lambda: rows, first):
             pass

@@ -110,7 +110,11 @@ class DecisionCache:
                 per_pod[use.name] = read_pre_filter(use, result, outcome.versions)
         if not per_pod:
             return pod_class.outcomes
-        return [per_pod.get(p.plugin.name, p) for p in pod_class.outcomes]
+        outcomes = list(pod_class.outcomes)
+        for i, outcome in enumerate(outcomes):
+            if outcome.use.per_pod:
+                outcomes[i] = per_pod.get(outcome.use.name, outcome)
+        return outcomes
 
     def faults(self) -> Iterator[str]:
         """Describe what is wrong with the classes that are up to date."""

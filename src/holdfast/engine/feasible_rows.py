@@ -114,7 +114,7 @@ def _run_filters_in_order(found: Feasible) -> str:
     passed = np.ones(size, np.bool_)
     for outcome, rows in _uncached_filters(found, passed):
         verdicts = outcome.plugin.filter(outcome.state, rows)
-        if not error and (is_error := verdicts == _ERROR).any():
+        if not error and np.count_nonzero(is_error := verdicts == _ERROR):
             failed = is_error.nonzero()[0]
             reasons = ", ".join(outcome.plugin.reasons(outcome.state, int(rows[failed[0]])))
             error = f'running "{outcome.plugin.name}" filter plugin: {reasons}'

@@ -51,6 +51,12 @@ FORWARDED = (
     "score_table",
     "tier",
     "filter_row",
+    "prepare",
+    "pre_bind_pre_flight",
+    "writes_nominated_node",
+    "pre_bind",
+    "bind",
+    "post_bind",
 )
 """Not measured, but called so often that a lookup through ``__getattr__`` would be too slow."""
 SUCCESS, UNSCHEDULABLE = "Success", "Unschedulable"

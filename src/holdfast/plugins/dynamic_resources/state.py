@@ -336,7 +336,7 @@ class DynamicResourcesState:
         allocatable = self.nodes.allocatable
         for name in self.extended:
             resource = self.nodes.resources.id(name)
-            if resource < len(allocatable) and allocatable[resource].any():
+            if resource < len(allocatable) and np.count_nonzero(allocatable[resource]):
                 return None
         return (1 << len(self.extended)) - 1
 
