@@ -96,6 +96,18 @@ class NodeSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """The agent of one node in a process of its own."""
+
+    node: str
+    """The name of the node."""
+    node_dir: Path
+    """Its directory, for drivers and pods."""
+    nodes: NodeSettings = field(default_factory=NodeSettings)
+    """How it runs containers."""
+
+
+@dataclass(frozen=True, slots=True)
 class SchedulerSettings:
     """The scheduler."""
 

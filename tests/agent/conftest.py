@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import pytest
 
+from agent.process_cluster import short_directory
 from controllers.small_cluster import start_small_cluster
 
 
@@ -18,5 +16,5 @@ async def cluster(tmp_path):
 @pytest.fixture
 def node_directory():
     """A directory with a short path: those of Unix sockets have at most 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="hf-", ignore_cleanup_errors=True) as path:
-        yield Path(path)
+    with short_directory() as path:
+        yield path

@@ -109,6 +109,10 @@ def mirror(name, owners=None, **spec):
     return made
 
 
+def eviction(name):
+    return {"apiVersion": "policy/v1", "kind": "Eviction", **named(name)}
+
+
 def event():
     about = {"kind": "Pod", "namespace": "default", "name": "p-1"}
     return {"apiVersion": "v1", "kind": "Event", **named("e"), "involvedObject": about}
@@ -163,6 +167,7 @@ SAME_CSI = "can only access CSINode with the same name as the requesting node"
 GET_ONLY = "can only get individual resources of this type"
 BY_NODE = "can only list/watch pods with spec.nodeName field selector"
 SLICES_BY_NODE = "can only list/watch/deletecollection resourceslices with nodeName field selector"
+CAPACITY = {"status": {"capacity": {"storage": "1Gi"}}}
 OWN = "an owner reference set to itself"
 STEPS = [
     # method, path, body, query, status, words of the refusal
@@ -178,6 +183,9 @@ STEPS = [
     ("GET", VOLUMES, None, {}, 403, GET_ONLY),
     ("GET", CLAIMS, None, {}, 403, GET_ONLY),
     ("PATCH", f"{CLAIMS}/claim-1/status", {"status": {}}, {}, 403, GET_ONLY),
+    ("PATCH", f"{VOLUME_CLAIMS}/data-1/status", CAPACITY, {}, 200, ""),
+    ("PATCH", f"{VOLUME_CLAIMS}/data-2/status", CAPACITY, {}, 403, UNRELATED),
+    ("GET", f"{VOLUME_CLAIMS}/data-1/status", None, {}, 403, "can only get/update/patch this type"),
     ("GET", f"{STORAGE}/volumeattachments/none", None, {}, 403, UNRELATED),
     ("POST", f"{ACCOUNTS}/account-2/token", {}, {}, 403, UNRELATED),
     ("DELETE", f"{ACCOUNTS}/account-1", None, {}, 403, "can only create tokens for individual"),
@@ -319,12 +327,13 @@ STEPS = [
     (
         "POST",
         f"{PODS}/p-2/eviction",
-        {"apiVersion": "policy/v1", "kind": "Eviction", **named("p-2")},
+        eviction("p-2"),
         {},
         403,
         "node n1 can only evict pods with spec.nodeName set to itself",
     ),
-    ("DELETE", f"{PODS}/none", None, {}, 404, ""),
+    ("POST", f"{PODS}/p-1/eviction", eviction("p-1"), {"dryRun": "All"}, 201, ""),
+    ("DELETE", f"{PODS}/none", None, {}, 404, "not found"),
     # Slices.
     ("POST", SLICES, slice_of(name="new-1", nodeName="n1"), {}, 201, ""),
     (
@@ -346,6 +355,10 @@ STEPS = [
     ("GET", SLICES, None, {}, 403, SLICES_BY_NODE),
     ("GET", SLICES, None, selected("spec.nodeName=n1"), 200, ""),
     ("DELETE", SLICES, None, selected("spec.nodeName=n2"), 403, SLICES_BY_NODE),
+    ("GET", SLICES, None, selected("spec.nodeName=n1,spec.nodeName=n2"), 200, ""),
+    ("GET", SLICES, None, selected("spec.nodeName=n2,metadata.name=slice-1"), 403, SLICES_BY_NODE),
+    ("PATCH", f"{SLICES}/slice-1", {"spec": {"nodeName": "n2"}}, {}, 422, "field is immutable"),
+    ("PATCH", f"{SLICES}/slice-1", {"metadata": {"labels": {"a": "b"}}}, {}, 200, ""),
     ("PATCH", f"{SLICES}/slice-2", {"metadata": {}}, {}, 403, UNRELATED),
     ("DELETE", f"{SLICES}/slice-2", None, {}, 403, UNRELATED),
     ("DELETE", SLICES, None, selected("spec.nodeName=n1"), 200, ""),

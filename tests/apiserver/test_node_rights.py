@@ -1,16 +1,24 @@
 """What a node may read and write: the node authorizer and NodeRestriction."""
 
+import base64
 import stat
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from apiserver.node_requests import (
     LEASES,
     NODES,
     SECRETS,
     SETUP,
+    SIGNING_REQUESTS,
     STEPS,
+    VOLUME_CLAIMS,
     headers_of,
     lease,
     mirror,
@@ -26,6 +34,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import BadConfiguration
 
 NODE_1 = {"impersonate-user": "system:node:n1"}
+SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
@@ -40,6 +49,8 @@ async def test_A048_a_node_reads_what_its_pods_use_and_writes_its_own_objects(ap
         if answer.status != status or words not in told:
             wrong.append((method, path, query, status, words, answer.status, told))
     assert not wrong
+    other = (await api.call("GET", f"{PODS}/p-2")).json
+    assert "conditions" not in other["status"], "a refused eviction changes nothing"
 
 
 async def test_A048_a_kubeconfig_of_a_node_has_the_rights_of_that_node(api):
@@ -162,6 +173,10 @@ async def test_a_review_of_a_nodes_rights_gives_the_authorizers_answer(api):
         body = {"spec": node_1 | {"resourceAttributes": attributes}}
         status = (await api.create(REVIEWS, body))["status"]
         assert (status["allowed"], status.get("reason")) == (allowed, reason)
+    for name, groups in (("n1", {"system:nodes"}), ("UPPER", set()), ("", set())):
+        headers = {"impersonate-user": f"system:node:{name}"}
+        seen = (await api.call("POST", SELF, {}, headers=headers)).json["status"]["userInfo"]
+        assert set(seen["groups"]) == groups | {"system:authenticated"}
     # A user with the name of a node that is not in the group has no rights.
     alone = {"user": "system:node:n1", "resourceAttributes": {"verb": "get", "resource": "nodes"}}
     assert (await api.create(REVIEWS, {"spec": alone}))["status"] == {"allowed": False}
@@ -176,3 +191,53 @@ async def test_kubectl_asks_for_the_rights_of_a_node(api):
         1,
         "no - node 'n1' cannot read 'n2', only its own Node object\n",
     )
+
+
+def signing_request(name, signer="kubernetes.io/kube-apiserver-client-kubelet"):
+    """A request for a certificate of a user."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    made = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, SHA256())
+    text = base64.b64encode(made.public_bytes(Encoding.PEM)).decode()
+    return {"spec": {"request": text, "signerName": signer, "usages": ["client auth"]}}
+
+
+async def test_a_node_registers_itself_and_asks_for_its_own_certificate_only(api):
+    restricted = {"node-restriction.kubernetes.io/a": "b", "example.com/c": "d"}
+    for at, body, status, words in (
+        (NODES, node("n2"), 403, 'node "n1" is not allowed to modify node "n2"'),
+        (
+            NODES,
+            {**node("n1"), "metadata": {"name": "n1", "labels": restricted}},
+            403,
+            "is not allowed to set the following labels: node-restriction.kubernetes.io/a",
+        ),
+        (NODES, node("n1"), 201, ""),
+        (SIGNING_REQUESTS, signing_request("system:node:n1"), 201, ""),
+        (SIGNING_REQUESTS, signing_request("eve", signer="example.com/s"), 201, ""),
+        (SIGNING_REQUESTS, signing_request("system:node:n2"), 403, "CN=system:node:n1"),
+        (
+            SIGNING_REQUESTS,
+            {"spec": {**signing_request("system:node:n1")["spec"], "request": "e30="}},
+            403,
+            "unable to parse csr",
+        ),
+    ):
+        sent = {**body, "metadata": body.get("metadata") or {"generateName": "c-"}}
+        answer = await api.call("POST", at, sent, headers=NODE_1)
+        assert answer.status == status, answer.json
+        assert words in answer.json.get("message", "")
+
+
+async def test_a_node_changes_only_the_size_and_conditions_of_a_volume_claim(api):
+    for path, body in SETUP:
+        if path in (NODES, PODS, VOLUME_CLAIMS):
+            await api.create(path, body)
+    at = f"{VOLUME_CLAIMS}/data-1/status"
+    for change, status in (
+        ({"status": {"conditions": [{"type": "Resizing", "status": "True"}]}}, 200),
+        ({"status": {"phase": "Lost"}}, 403),
+        ({"metadata": {"labels": {"a": "b"}}}, 403),
+    ):
+        answer = await api.call("PATCH", at, change, headers=NODE_1 | headers_of("PATCH"))
+        assert answer.status == status, answer.json

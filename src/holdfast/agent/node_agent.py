@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
+import os
 import zlib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -32,7 +34,7 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Refused
-from holdfast.private_files import PRIVATE_DIRECTORY
+from holdfast.private_files import PRIVATE_DIRECTORY, open_private
 
 if TYPE_CHECKING:
     from holdfast.agent.kubelet_server.server import KubeletServer
@@ -101,6 +103,7 @@ class NodeAgent:
         self._device_counts: Mapping[str, DeviceCount] = {}
         self._failed = False
         self._server: KubeletServer | None = None
+        self._lock: int | None = None
         self._devices = NodeDevices(
             client, self.name, identity.directory, clock, active_pods=self._active_uids,
             counts_changed=self._counts_changed, reset_checkpoint=reset_checkpoint,
@@ -130,6 +133,7 @@ class NodeAgent:
 
     async def start(self) -> None:
         """Register the node, continue with its pods, and work in the background."""
+        self._lock = lock_directory(self._identity.directory)
         self._recorder.start()
         self._nodes.add_handler(lambda *_change: self._node_changed.set())
         await self._register(await self._serve())
@@ -154,12 +158,16 @@ class NodeAgent:
         await self._stop_workers()
         if stop_containers:
             await asyncio.gather(*(w.stop_containers(STOP_GRACE_SECONDS) for w in workers))
+        await asyncio.gather(*(w.leave_containers() for w in workers))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._server is not None:
             await self._server.stop()
         await self._recorder.stop()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     async def _serve(self) -> str:
         """Serve logs and exec if containers can be processes; return the certificate to trust."""
@@ -222,7 +230,9 @@ class NodeAgent:
             self._leases.remove(self.name)
             if node is not None and not self._failed:
                 self._failed = True
+                workers = list(self._workers.values())
                 await self._stop_workers()
+                await asyncio.gather(*(w.leave_containers() for w in workers))
             return
         if self.name not in self._leases:
             await self._leases.add(node)
@@ -326,6 +336,17 @@ def prepare_directory(directory: Path) -> None:
         raise Refused(problem)
     for name in DIRECTORIES:
         (directory / name).mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+
+
+def lock_directory(directory: Path) -> int:
+    """Lock a node's directory until the descriptor is closed; raise Refused if it is in use."""
+    descriptor = open_private(directory / "agent.lock", os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as busy:
+        os.close(descriptor)
+        raise Refused(f"another agent runs on {directory}: stop it first") from busy
+    return descriptor
 
 
 def socket_path_problem(directory: Path) -> str:

@@ -49,6 +49,7 @@ class PodWorker:
         self._runtime: Runtime | None = None
         self._prepared = False
         self._failures = 0
+        self._backing_off: set[str] = set()
         self.removed = False
         self._wake = asyncio.Event()
         self._urgent = asyncio.Event()
@@ -98,6 +99,12 @@ class PodWorker:
         """Stop the containers after the worker was cancelled; the status is not changed."""
         running = [r.running for r in self._records if r.running is not None]
         await asyncio.gather(*(c.stop(grace) for c in running), return_exceptions=True)
+
+    async def leave_containers(self) -> None:
+        """Leave the containers to the next agent after the worker was cancelled."""
+        for record in self._records:
+            if record.running is not None:
+                await record.running.leave()
 
     async def _live(self) -> None:
         rejection = self._admit()
@@ -220,9 +227,20 @@ class PodWorker:
         while True:
             steps = plan_containers(self.pod, self._records, self._node.clock.now())
             if steps.phase or not steps.start:
+                self._report_backoff()
                 return steps.phase, steps.wake_at
             for record in steps.start:
                 await self._supervisor.start(self.pod, record)
+
+    def _report_backoff(self) -> None:
+        """Record an event for each container that waits for its next start."""
+        now = self._node.clock.now()
+        for record in self._records:
+            waits = record.running is None and record.exit is not None and record.retry_at > now
+            if waits and record.name not in self._backing_off:
+                text = f"Back-off restarting failed container {record.name} in pod {self.pod.name}"
+                self._event("Warning", "BackOff", f"{text}_{self.pod.namespace}({self.pod.uid})")
+            (self._backing_off.add if waits else self._backing_off.discard)(record.name)
 
     async def _stop_all(self, grace: float) -> None:
         """Stop the containers, then the sidecars from the last to the first."""

@@ -219,6 +219,15 @@ class ProcessContainer:
                 self._signal(signal.SIGUSR1)
         await ended
 
+    async def leave(self) -> None:
+        """Leave the process to the next agent."""
+        if self._ended is not None:
+            self._ended.cancel()
+            await asyncio.gather(self._ended, return_exceptions=True)
+        if self._child is not None and self._child.poll() is None:
+            # Without this the interpreter would warn of a child that is still running.
+            self._child.returncode = 0
+
     async def exec(
         self, command: tuple[str, ...], *, stdin: bool = False, tty: bool = False
     ) -> LocalExec:

@@ -100,6 +100,9 @@ class RunningContainer(Protocol):
     async def stop(self, grace: float) -> None:
         """Ask it to end, kill it after ``grace`` seconds, and wait until it has ended."""
 
+    async def leave(self) -> None:
+        """Leave it to the next agent; it is not used here any more."""
+
     async def exec(
         self, command: tuple[str, ...], *, stdin: bool = False, tty: bool = False
     ) -> ExecProcess:

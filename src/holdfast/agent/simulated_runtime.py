@@ -85,6 +85,9 @@ class SimulatedContainer:
             await self._clock.sleep(seconds)
         self._stopped.set()
 
+    async def leave(self) -> None:
+        """Do nothing: nothing runs."""
+
     async def exec(
         self, command: tuple[str, ...], *, stdin: bool = False, tty: bool = False
     ) -> ExecProcess:

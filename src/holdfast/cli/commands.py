@@ -13,7 +13,13 @@ import typer
 from holdfast.cli import background, running_cluster
 from holdfast.cli.usage import at_least, parse_kubelet_dirs, parse_port
 from holdfast.feature_gates import FeatureGates
-from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
+from holdfast.settings import (
+    AgentSettings,
+    ClusterSettings,
+    NodeSettings,
+    SchedulerSettings,
+    ServerSettings,
+)
 
 
 class RuntimeName(StrEnum):
@@ -323,6 +329,53 @@ def controllers(
     from holdfast.cli.controllers_command import run_controllers
 
     run_controllers(kubeconfig, health_port, config, leader_elect)
+
+
+def agent(
+    node: Annotated[str, typer.Option(metavar="NAME", help="Name of the node.")],
+    node_dir: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Directory of the node: sockets of drivers, CDI files, pods; as /var/lib/kubelet.",
+        ),
+    ],
+    kubeconfig: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE", help="Kubeconfig with the credential of the user system:node:NAME."
+        ),
+    ],
+    runtime: RuntimeOption = RuntimeName.simulated,
+    allow_process_runtime: AllowProcessRuntime = False,
+    reset_checkpoint: ResetCheckpoint = False,
+    health_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            parser=parse_port,
+            help="Serve /healthz, /readyz and /metrics on this port of 127.0.0.1; 0: any free "
+            "port; default: not served.",
+        ),
+    ] = None,
+) -> None:
+    """Run the agent of one node against any API server, until SIGINT or SIGTERM.
+
+    It registers the node and does what a kubelet does: it calls the drivers of devices, runs the
+    node's pods and reports their status. Processes of pods go on after its end.
+    """
+    from holdfast.cli.agent_command import run_agent
+
+    settings = AgentSettings(
+        node,
+        node_dir.expanduser().absolute(),
+        NodeSettings(
+            runtime=runtime.value,
+            allow_process_runtime=allow_process_runtime,
+            reset_checkpoint=reset_checkpoint,
+        ),
+    )
+    run_agent(kubeconfig.expanduser().absolute(), health_port, settings)
 
 
 def why(

@@ -61,9 +61,12 @@ class Authorizer:
 
     def roles(self) -> RoleIndex:
         """Return the index of the committed roles, rebuilt only if a role or binding changed."""
-        last_changes = tuple(
-            self._store.last_change(GROUP, plural)
-            for plural in (*_ROLE_RESOURCES, *_BINDING_RESOURCES)
+        last_change = self._store.last_change
+        last_changes = (
+            last_change(GROUP, "clusterroles"),
+            last_change(GROUP, "roles"),
+            last_change(GROUP, "clusterrolebindings"),
+            last_change(GROUP, "rolebindings"),
         )
         if last_changes != self._last_changes:
             self._last_changes = last_changes

@@ -133,10 +133,10 @@ class NodeAuthorizer:
 def _selects(info: RequestInfo, node: str) -> bool:
     """Return whether only objects of the node are selected by ``spec.nodeName``."""
     try:
-        selector = fields.parse(info.field_selector)
+        required = fields.parse(info.field_selector).requirements
     except BadRequest:
         return False
-    return selector.exact("spec.nodeName") == node
+    return fields.FieldRequirement("spec.nodeName", node) in required
 
 
 def _node(node: str, info: RequestInfo) -> str | None:
