@@ -13,7 +13,6 @@ from holdfast.agent.node_leases import NodeLeases
 from holdfast.agent.nodes import (
     NodeShape,
     as_node,
-    foreign_lease_seconds,
     new_node,
     node_name,
     plan_node_status,
@@ -23,8 +22,8 @@ from holdfast.agent.simulated_pod import PodStep, needs_step, plan_pod
 from holdfast.api.claim_names import claim_names
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import ObjectReference
-from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, LEASE_NAMESPACE, STANDALONE
-from holdfast.api.scheme import LEASES, RESOURCE_CLAIMS
+from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, STANDALONE
+from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer_cache import ChangeType
@@ -86,6 +85,7 @@ class SimulatedNodes:
     async def start(self) -> None:
         """Start the informers, wait until they have synced, and work in the background."""
         self._recorder.start()
+        await self._node_leases.list_stored()
         await self._informers.start()
         self._tasks = [
             asyncio.create_task(
@@ -129,6 +129,7 @@ class SimulatedNodes:
         assert either is not None
         self._queue.add(_NODE + either.name)
         if new is None:
+            self._node_leases.forget(either.name)
             self._node_ips.release(either.name)
 
     def _pod_changed(self, kind: ChangeType, old: AgentPod | None, new: AgentPod | None) -> None:
@@ -159,14 +160,17 @@ class SimulatedNodes:
     async def _reconcile_node(self, name: str) -> None:
         """Adopt a node whose lease no other agent renews, and complete its status."""
         node = self._nodes.cache.get(name)
-        if node is None or FAILED_ANNOTATION in node.metadata.annotations:
+        if node is None:
+            self._node_leases.forget(name)
+            return
+        if FAILED_ANNOTATION in node.metadata.annotations:
             self._node_leases.remove(name)
             return
         if name in self._others or node.metadata.labels.get(AGENT_LABEL) == STANDALONE:
             self._node_leases.remove(name)
             return
-        if name not in self._node_leases:
-            foreign = await self._seconds_until_free(name)
+        if not self._node_leases.renews(node):
+            foreign = await self._node_leases.seconds_until_free(name)
             if foreign > 0:
                 self._queue.add_after(_NODE + name, foreign)
                 return
@@ -182,13 +186,6 @@ class SimulatedNodes:
                 )
             except NotFound:
                 return
-
-    async def _seconds_until_free(self, name: str) -> float:
-        try:
-            lease = await as_node(self._client, name).get(LEASES, name, LEASE_NAMESPACE)
-        except NotFound:
-            return 0.0
-        return foreign_lease_seconds(lease, self._clock.now())
 
     async def _reconcile_pod(self, key: str) -> None:
         """Execute the next step of a pod on an adopted node."""

@@ -38,6 +38,9 @@ from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import NotFound
 from holdfast.metric_types import CallbackMetric, CounterMetric
 
+START_SECONDS_PER_NODE = 0.02
+"""Added to the first grace period after a start, for every node: agents that start at the same
+time as the controllers renew thousands of leases one after another."""
 _NODE, _POD, _ZONE = "node:", "pod:", "zone:"
 _RATES = "rates"
 
@@ -63,8 +66,6 @@ class NodeLifecycleController(Reconciler):
         """Nodes whose grace period is over: their timers do not run."""
         self._pods_to_mark: dict[str, bool] = {}
         """Nodes whose pods must be reported as not ready, and whether with an event of the node."""
-        self._to_clear: set[str] = set()
-        """Nodes that lose their NoExecute taint although they are not ready."""
         self._pods_on: ObjectIndex[Pod] = ObjectIndex(lambda pod: pod.spec.node_name)
         self._evictions = CounterMetric(
             "node_collector_evictions_total",
@@ -109,8 +110,7 @@ class NodeLifecycleController(Reconciler):
             if old is not None:
                 self._heartbeats.forget(old.name)
                 self._pods_to_mark.pop(old.name, None)
-                for names in (self._expired, self._to_clear):
-                    names.discard(old.name)
+                self._expired.discard(old.name)
             return
         created = seconds_of(new.metadata.creation_timestamp)
         age = self.clock.now() - created if created is not None else 0.0
@@ -135,6 +135,12 @@ class NodeLifecycleController(Reconciler):
         node = self._nodes.cache.get(new.spec.node_name)
         if node is not None and ready_status(node) not in ("True", ""):
             self.queue.add(_POD + new.key)
+
+    async def wait_for_sync(self) -> None:
+        """Wait for the informers, then count the grace periods of the nodes that exist."""
+        await super().wait_for_sync()
+        start = self.clock.monotonic() + START_SECONDS_PER_NODE * len(self._nodes.cache)
+        self._heartbeats.restart(start)
 
     def object_for_key(self, key: str) -> Object | None:
         """Return the node or the pod of a key."""
@@ -204,13 +210,11 @@ class NodeLifecycleController(Reconciler):
         self.record_event(pod, "Warning", "NodeNotReady", "Node is not ready")
 
     async def _update_taints(self, node: Node) -> None:
-        clears = node.name in self._to_clear
-        evicting = Evicting.REMOVE if clears else Evicting.KEEP
+        evicting = Evicting.REMOVE if self._zones.all_failed else Evicting.KEEP
         patch = plan_node_taints(node, self.clock.now(), evicting)
         if patch is not None:
             await execute_writes(self.client, (patch,))
-        self._to_clear.discard(node.name)
-        if not evicting_taint(node) or (has_evicting_taint(node) and not clears):
+        if not evicting_taint(node) or (has_evicting_taint(node) and evicting is Evicting.KEEP):
             self._zones.remove_waiting(node)
         else:
             self._zones.add_waiting(node)
@@ -225,10 +229,9 @@ class NodeLifecycleController(Reconciler):
     def _update_rates(self) -> None:
         change = self._zones.update_rates(self.clock.monotonic())
         if change is Disruption.ENTERED:
-            tainted = [n.name for n in self._nodes.cache.values() if has_evicting_taint(n)]
-            self._to_clear.update(tainted)
-            for name in tainted:
-                self.queue.add(_NODE + name)
+            for node in self._nodes.cache.values():
+                if has_evicting_taint(node):
+                    self.queue.add(_NODE + node.name)
         elif change is Disruption.LEFT:
             self._heartbeats.restart(self.clock.monotonic())
             for name in self._expired:

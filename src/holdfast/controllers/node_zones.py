@@ -83,7 +83,8 @@ class NodeZones:
     def __init__(self, settings: NodeLifecycleSettings) -> None:
         self._settings = settings
         self.zones: dict[str, Zone] = {}
-        self._all_failed = False
+        self.all_failed = False
+        """Whether no node of the cluster is ready."""
         self.changed = False
         """Whether a node changed since the rates were computed."""
 
@@ -135,8 +136,8 @@ class NodeZones:
         if not states:
             return Disruption.NONE
         failed = all(state is ZoneState.FULL_DISRUPTION for state in states.values())
-        left, entered = self._all_failed and not failed, failed and not self._all_failed
-        self._all_failed = failed
+        left, entered = self.all_failed and not failed, failed and not self.all_failed
+        self.all_failed = failed
         for key, state in states.items():
             zone = self.zones[key]
             if failed:

@@ -156,6 +156,7 @@ def _simulated_nodes() -> list[JsonObject]:
     return [
         _rule("", ["nodes", "pods"], ["list", "watch"]),
         _rule("resource.k8s.io", ["resourceclaims"], ["list", "watch"]),
+        _rule("coordination.k8s.io", ["leases"], ["list"]),
         _rule("", ["events"], ["create", "patch"]),
         _rule("authentication.k8s.io", ["nodes"], ["impersonate:arbitrary-node"]),
         _rule("", ["nodes", "nodes/status", "pods", "pods/status"], writes),
