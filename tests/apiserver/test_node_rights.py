@@ -35,6 +35,7 @@ from holdfast.errors import BadConfiguration
 
 NODE_1 = {"impersonate-user": "system:node:n1"}
 SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+RULES = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
@@ -177,6 +178,9 @@ async def test_a_review_of_a_nodes_rights_gives_the_authorizers_answer(api):
         headers = {"impersonate-user": f"system:node:{name}"}
         seen = (await api.call("POST", SELF, {}, headers=headers)).json["status"]["userInfo"]
         assert set(seen["groups"]) == groups | {"system:authenticated"}
+    rules = (await api.call("POST", RULES, {"spec": {"namespace": "a"}}, headers=NODE_1)).json
+    assert rules["status"]["incomplete"]
+    assert "node authorizer" in rules["status"]["evaluationError"]
     # A user with the name of a node that is not in the group has no rights.
     alone = {"user": "system:node:n1", "resourceAttributes": {"verb": "get", "resource": "nodes"}}
     assert (await api.create(REVIEWS, {"spec": alone}))["status"] == {"allowed": False}

@@ -108,11 +108,14 @@ async def review_self_rules(op: Operation) -> Response:
     ]
     if op.user.is_master:
         rules += [everything, {"verbs": ["*"], "nonResourceURLs": ["*"]}]
-    status = {
+    status: JsonObject = {
         "resourceRules": [r for r in rules if r.get("resources")],
         "nonResourceRules": [r for r in rules if r.get("nonResourceURLs")],
         "incomplete": False,
     }
+    if op.user.node_name is not None:  # what a node may read depends on its pods
+        problem = "node authorizer does not support user rule resolution"
+        status |= {"incomplete": True, "evaluationError": problem}
     return _response(op, review, status)
 
 
