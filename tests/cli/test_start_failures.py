@@ -28,6 +28,7 @@ def child_of(pid, seconds=30):
     while time.monotonic() < deadline:
         if found := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
             return int(found[0])
+        time.sleep(0.001)  # in a loop without a pause, the process would start more slowly
     raise AssertionError(f"process {pid} started no child")
 
 
@@ -53,6 +54,7 @@ def test_up_exits_with_one_sentence(start, tmp_path, detach, ready):
         os.kill(parent, signal.SIGSTOP)  # so that it cannot finish its start before the kill
         while not (tmp_path / "kubeconfig").exists():
             os.kill(server, 0)
+            time.sleep(0.001)
     os.kill(server, signal.SIGKILL)
     os.kill(parent, signal.SIGCONT)
     out, _ = process.communicate(timeout=60)

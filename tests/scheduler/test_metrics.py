@@ -1,5 +1,6 @@
 """The metrics page: upstream's names, labels and buckets, and correct numbers."""
 
+import asyncio
 import math
 from itertools import pairwise
 
@@ -78,17 +79,22 @@ async def cluster(tmp_path):
         yield made
 
 
-@pytest.fixture
-async def page(cluster):
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
     """The page after a dozen pods scheduled, one too large, one gated, one that preempts."""
-    await cluster.create(a_priority_class("high", 1000), a_node("n", cpu="13"))
-    for n in range(12):
-        await cluster.create(a_pod(f"p{n}"))
-    await cluster.create(a_pod("large", cpu="99"))
-    await cluster.create(a_pod("gated", scheduling_gates=[{"name": "g"}]))
-    await cluster.create(a_pod("vip", cpu="2", priority_class_name="high"))
-    await cluster.advance(40)
-    return read(cluster)
+
+    async def scheduled():
+        async with Harness(tmp_path_factory.mktemp("metrics")) as cluster:
+            await cluster.create(a_priority_class("high", 1000), a_node("n", cpu="13"))
+            for n in range(12):
+                await cluster.create(a_pod(f"p{n}"))
+            await cluster.create(a_pod("large", cpu="99"))
+            await cluster.create(a_pod("gated", scheduling_gates=[{"name": "g"}]))
+            await cluster.create(a_pod("vip", cpu="2", priority_class_name="high"))
+            await cluster.advance(40)
+            return read(cluster)
+
+    return asyncio.run(scheduled())
 
 
 def exponential(start, factor, count):
@@ -96,7 +102,7 @@ def exponential(start, factor, count):
 
 
 @pytest.mark.parametrize("name", HISTOGRAMS)
-async def test_histograms_have_upstreams_labels_and_buckets(page, name):
+def test_histograms_have_upstreams_labels_and_buckets(page, name):
     labels, shape = HISTOGRAMS[name]
     family = page[name]
     assert family.type == "histogram"
@@ -114,7 +120,7 @@ async def test_histograms_have_upstreams_labels_and_buckets(page, name):
 
 
 @pytest.mark.parametrize(("name", "labels"), [*COUNTERS.items(), *GAUGES.items()])
-async def test_counters_and_gauges_have_upstreams_labels(page, name, labels):
+def test_counters_and_gauges_have_upstreams_labels(page, name, labels):
     family = page[name]
     assert family.type == ("counter" if name in COUNTERS else "gauge")
     for sample in family.samples:
@@ -123,7 +129,7 @@ async def test_counters_and_gauges_have_upstreams_labels(page, name, labels):
     assert family.samples or name in SILENT
 
 
-async def test_the_numbers_are_correct(page):
+def test_the_numbers_are_correct(page):
     profile = {"profile": "default-scheduler"}
     assert page.value("schedule_attempts_total", result="scheduled", **profile) == 13
     assert page.value("schedule_attempts_total", result="unschedulable", **profile) >= 2
@@ -145,7 +151,7 @@ async def test_the_numbers_are_correct(page):
     assert page.value("event_handling_duration_seconds", "_count", event="AssignedPodAdd") == 13
 
 
-async def test_plugin_calls_are_always_counted_and_sometimes_measured(page):
+def test_plugin_calls_are_always_counted_and_sometimes_measured(page):
     def evaluations(point):
         found = {"plugin": "NodeResourcesFit", "extension_point": point}
         return page.value("plugin_evaluation_total", **found), page.value(
