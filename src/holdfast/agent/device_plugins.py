@@ -82,6 +82,8 @@ class DevicePlugin:
                 changed({device.ID: device.health == HEALTHY for device in response.devices})
         except grpc.aio.AioRpcError as error:
             return failure_text(error)
+        except grpc.aio.BaseError as error:  # the channel was closed
+            return str(error)
         return "the plugin ended the stream"
 
     async def preferred(

@@ -55,6 +55,8 @@ async def call(
     except grpc.aio.AioRpcError as error:
         gone = error.code() is grpc.StatusCode.NOT_FOUND
         raise CallFailed(failure_text(error), not_found=gone) from error
+    except grpc.aio.BaseError:  # the channel was closed before the call
+        raise CallFailed("the plugin was deregistered") from None
     except asyncio.CancelledError:
         if (task := asyncio.current_task()) is None or task.cancelling():
             raise
