@@ -16,7 +16,7 @@ from holdfast.errors import NotFound
 from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
 from holdfast.testing import a_pod
 
-SECONDS = 30.0
+SECONDS = 90.0
 
 
 class ProcessCluster:

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
-import os
 import zlib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -34,7 +32,7 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Refused
-from holdfast.private_files import PRIVATE_DIRECTORY, open_private
+from holdfast.private_files import PRIVATE_DIRECTORY
 
 if TYPE_CHECKING:
     from holdfast.agent.kubelet_server.server import KubeletServer
@@ -103,7 +101,6 @@ class NodeAgent:
         self._device_counts: Mapping[str, DeviceCount] = {}
         self._failed = False
         self._server: KubeletServer | None = None
-        self._lock: int | None = None
         self._devices = NodeDevices(
             client, self.name, identity.directory, clock, active_pods=self._active_uids,
             counts_changed=self._counts_changed, reset_checkpoint=reset_checkpoint,
@@ -133,7 +130,6 @@ class NodeAgent:
 
     async def start(self) -> None:
         """Register the node, continue with its pods, and work in the background."""
-        self._lock = lock_directory(self._identity.directory)
         self._recorder.start()
         self._nodes.add_handler(lambda *_change: self._node_changed.set())
         await self._register(await self._serve())
@@ -165,9 +161,6 @@ class NodeAgent:
         if self._server is not None:
             await self._server.stop()
         await self._recorder.stop()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
 
     async def _serve(self) -> str:
         """Serve logs and exec if containers can be processes; return the certificate to trust."""
@@ -336,17 +329,6 @@ def prepare_directory(directory: Path) -> None:
         raise Refused(problem)
     for name in DIRECTORIES:
         (directory / name).mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-
-
-def lock_directory(directory: Path) -> int:
-    """Lock a node's directory until the descriptor is closed; raise Refused if it is in use."""
-    descriptor = open_private(directory / "agent.lock", os.O_RDWR)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as busy:
-        os.close(descriptor)
-        raise Refused(f"another agent runs on {directory}: stop it first") from busy
-    return descriptor
 
 
 def socket_path_problem(directory: Path) -> str:

@@ -12,6 +12,7 @@ from holdfast.agent.objects import AgentNode
 from holdfast.agent.pod_admission import Rejection, admit
 from holdfast.agent.pod_devices import PodDevices
 from holdfast.agent.runtime import Runtime
+from holdfast.agent.simulated_pod import RUNTIME
 from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
@@ -20,9 +21,6 @@ from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
 from holdfast.errors import NotFound
-
-RUNTIME = "holdfast.dev/runtime"
-"""The annotation by which a pod asks for a runtime."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,9 @@ class PodWorker:
                 await self._supervisor.close()
 
     async def stop_containers(self, grace: float) -> None:
-        """Stop the containers after the worker was cancelled; the status is not changed."""
+        """Stop processes after the worker was cancelled; the status is not changed."""
+        if self._runtime is None or not self._runtime.real:
+            return
         running = [r.running for r in self._records if r.running is not None]
         await asyncio.gather(*(c.stop(grace) for c in running), return_exceptions=True)
 

@@ -18,7 +18,13 @@ from holdfast.agent.nodes import (
     plan_node_status,
 )
 from holdfast.agent.objects import AGENT_NODES, AGENT_PODS, AgentNode, AgentPod
-from holdfast.agent.simulated_pod import PodStep, needs_step, plan_pod
+from holdfast.agent.simulated_pod import (
+    NO_PROCESSES,
+    PodStep,
+    asks_for_process,
+    needs_step,
+    plan_pod,
+)
 from holdfast.api.claim_names import claim_names
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import ObjectReference
@@ -216,6 +222,8 @@ class SimulatedNodes:
         self._queue.add_after(_POD + pod.key, TOO_LARGE_RETRY_SECONDS)
 
     def _problem(self, pod: AgentPod) -> str:
+        if asks_for_process(pod):
+            return NO_PROCESSES
         if self._claims is None or pod.status.phase == "Running" or pod.terminating:
             return ""
         known = self._claims.cache
@@ -233,10 +241,12 @@ class SimulatedNodes:
                 type=PatchType.STRATEGIC, subresource="status",
             )  # fmt: skip
         if step.problem and step.status is not None:
-            message = f"Failed to prepare dynamic resources: {step.problem}"
-            self._recorder.record(
-                _reference(pod), "Warning", "FailedPrepareDynamicResources", message
-            )
+            reason, message = "FailedPrepareDynamicResources", step.problem
+            if message == NO_PROCESSES:
+                reason = "SimulatedNode"
+            else:
+                message = f"Failed to prepare dynamic resources: {message}"
+            self._recorder.record(_reference(pod), "Warning", reason, message)
         if step.remove:
             await client.delete(AGENT_PODS, pod.name, pod.namespace, grace_seconds=0, uid=pod.uid)
 

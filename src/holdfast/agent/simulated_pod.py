@@ -18,6 +18,12 @@ from holdfast.errors import BadRequest
 
 RUN_FOR = "holdfast.dev/run-for"
 STOP_AFTER = "holdfast.dev/stop-after"
+RUNTIME = "holdfast.dev/runtime"
+"""The annotation by which a pod asks for a runtime of a node with an agent of its own."""
+NO_PROCESSES = (
+    "the pod asks for the runtime process, but its node is simulated: select a node with the label "
+    "holdfast.dev/agent=embedded"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,11 @@ def _stop(pod: Pod, now: float) -> PodStep:
     status = finished_status(pod, now) if has_finalizers and not pod.finished else None
     # With a grace period of 0 it is removed already and waits only for its finalizers.
     return PodStep(status=status, remove=not (has_finalizers and grace == 0))
+
+
+def asks_for_process(pod: Pod) -> bool:
+    """Return whether a pod asks to run as a process, which simulated nodes cannot do."""
+    return pod.metadata.annotations.get(RUNTIME) == "process"
 
 
 def annotated_seconds(pod: Pod, annotation: str) -> float | None:

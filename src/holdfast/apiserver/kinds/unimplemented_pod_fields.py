@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from holdfast.apiserver.unimplemented_features import UnimplementedField
 
-_PROBES = "Probes are not run: simulated nodes report every container as started and ready"
-_HOOKS = "Lifecycle hooks are not run: simulated containers start and stop at once"
+_PROBES = (
+    "Probes are run for processes only: simulated containers are reported as started and ready"
+)
+_HOOKS = "Lifecycle hooks are run for processes only: simulated containers start and stop at once"
 POD_FIELDS = (
     *(
         UnimplementedField(("spec", containers, "[]", part), sentence)
@@ -16,9 +18,9 @@ POD_FIELDS = (
         )
     ),
     UnimplementedField(("spec", "activeDeadlineSeconds"),
-          "activeDeadlineSeconds is not enforced: the pod runs until it is deleted"),
+          "activeDeadlineSeconds is enforced only on nodes with an agent of their own"),
     UnimplementedField(("spec", "readinessGates"),
-          "Readiness gates are not waited for: simulated nodes report every pod as ready"),
+          "Readiness gates count only on nodes with an agent of their own"),
     UnimplementedField(("spec", "runtimeClassName"),
           "runtimeClassName is not read: the pod gets neither the overhead nor the scheduling "
           "constraints of its RuntimeClass"),
