@@ -1,6 +1,7 @@
 """The command of a driver: its flags, its page, its errors."""
 
 import asyncio
+import tempfile
 import urllib.error
 import urllib.request
 from dataclasses import replace
@@ -24,11 +25,13 @@ def a_driver():
 
 
 @pytest.fixture
-def node_dir(tmp_path, monkeypatch):
+def node_dir(monkeypatch):
+    """The directory of a node; its path is short, because it contains sockets."""
     monkeypatch.delenv("NODE_NAME", raising=False)
-    directory = tmp_path / "node-0001"
-    (directory / "plugins_registry").mkdir(parents=True)
-    return directory
+    with tempfile.TemporaryDirectory(prefix="hf-") as name:
+        directory = Path(name) / "node-0001"
+        (directory / "plugins_registry").mkdir(parents=True)
+        yield directory
 
 
 def settings(*flags):
@@ -79,6 +82,19 @@ def test_wrong_flags_say_what_to_do(node_dir, capsys):
     assert capsys.readouterr().err.endswith(
         "gpu.example.com: the node is not known: give --node-name or set NODE_NAME\n"
     )
+
+
+def test_an_unusable_directory_is_named(node_dir, capsys):
+    (node_dir / "plugins").write_text("a file")
+    (node_dir / "kubeconfig").write_text(
+        "{clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: a, "
+        "context: {cluster: a, user: a}}], users: [{name: a, user: {}}], current-context: a}"
+    )
+    with pytest.raises(SystemExit) as ended:
+        run_driver(a_driver(), ["--kubelet-dir", str(node_dir)])
+    assert ended.value.code == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("gpu.example.com: [Errno ") and str(node_dir / "plugins") in error
 
 
 async def test_the_page_is_ready_when_slices_are_published_and_the_driver_is_registered():

@@ -32,7 +32,7 @@ def run_driver(driver: Driver, arguments: Sequence[str] | None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         asyncio.run(_run(driver, flags))
-    except HoldfastError as error:
+    except (HoldfastError, OSError) as error:
         print(f"{driver.name}: {error}", file=sys.stderr)
         sys.exit(1)
 
