@@ -28,7 +28,7 @@ from real.programs import kube_controller_manager
 
 pytestmark = pytest.mark.real
 KINDS = (NodeLifecycleController, TaintEvictionController, PodGarbageCollector)
-GRACE_SECONDS = 6
+GRACE_SECONDS = 10
 OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
 
 
