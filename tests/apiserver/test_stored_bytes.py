@@ -20,6 +20,7 @@ from apiserver.recorded_lifecycle import MARKED, renamed, with_label
 from apiserver.recorder import Recorder
 from apiserver.server_fixture import start_server
 from apiserver.test_custom_resources import CRDS
+from holdfast.apiserver.access.bootstrap_roles import ROLES
 from holdfast.apiserver.schema.structural import shipped_crds
 from holdfast.testing import VirtualClock
 
@@ -27,8 +28,12 @@ RECORDED = Path(__file__).parent / "recorded"
 ARCHIVE = RECORDED / "store.tar.xz"
 SHOWN = RECORDED / "store.shown"
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions", "")
-SCHEDULER_ROLE = ("rbac.authorization.k8s.io", "clusterroles", "", "system:kube-scheduler")
-SHIPPED = {(*DEFINITIONS, crd["metadata"]["name"]) for crd in shipped_crds()} | {SCHEDULER_ROLE}
+CLUSTER_ROLES = ("rbac.authorization.k8s.io", "clusterroles", "")
+SHIPPED = {
+    *((*DEFINITIONS, crd["metadata"]["name"]) for crd in shipped_crds()),
+    *((*CLUSTER_ROLES, role["metadata"]["name"]) for role in ROLES),
+}
+"""Objects that a newer build changes at its start."""
 OWN = re.compile(rb'"(uid|resourceVersion)":"[^"]*"')
 
 
