@@ -48,8 +48,10 @@ MEMORY_NEEDED = 2 << 30
 def pytest_configure():
     """Put temporary files into memory if there is enough: disks take long to sync many stores.
 
-    What a killed process has written stays in either place.
+    What a killed process has written stays in either place. Workers and the processes of tests
+    need no BLAS threads either, which the program leaves out too.
     """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
         return
     if shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:

@@ -1,5 +1,6 @@
 """Modules that the program imports before a command runs."""
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -54,6 +55,15 @@ def test_a_process_loads_nothing_that_another_process_runs(module, foreign):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert f"holdfast.cli.{module}" in done.stdout
     assert not foreign & set(done.stdout.split())
+
+
+def test_numpy_will_start_no_threads_unless_the_user_wants_some(holdfast, monkeypatch):
+    for given, used in ((None, "1"), ("4", "4")):
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+        if given:
+            monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+        holdfast("--version")
+        assert os.environ["OPENBLAS_NUM_THREADS"] == used
 
 
 def test_version_prints_the_version(holdfast):

@@ -168,7 +168,8 @@ def test_a_busy_port_is_named_with_advice(cluster, holdfast, tmp_path):
     here = holdfast("up", "--data-dir", tmp_path / "a", "--port", port)
     assert (here.code, here.out) == (1, "")
     assert refusal in here.err
-    behind = holdfast("up", "--data-dir", tmp_path / "b", "--port", port, "--detach")
+    flags = ("--data-dir", tmp_path / "b", "--port", port, "--single-process")
+    behind = holdfast("up", *flags, "--detach")
     assert behind.code == 1
     assert f"the cluster did not start:\n{refusal}" in behind.err
 
@@ -296,14 +297,16 @@ def test_an_unusable_data_directory_is_rejected(holdfast, tmp_path):
 def test_an_unwritable_kubeconfig_is_rejected(holdfast, tmp_path):
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "kubeconfig"
-    done = holdfast("up", "--data-dir", tmp_path / "d", "--port", "0", "--kubeconfig", path)
+    flags = ("--data-dir", tmp_path / "d", "--port", "0", "--single-process")
+    done = holdfast("up", *flags, "--kubeconfig", path)
     assert done.code == 1
     assert f"cannot write the kubeconfig to {path}" in done.err
     assert "choose another place with --kubeconfig FILE" in done.err
 
 
 def test_listening_on_other_addresses_prints_a_warning(holdfast, tmp_path):
-    done = holdfast("up", "--data-dir", tmp_path, "--port", "0", "--host", "nowhere.invalid")
+    flags = ("--data-dir", tmp_path, "--port", "0", "--single-process")
+    done = holdfast("up", *flags, "--host", "nowhere.invalid")
     assert done.code == 1
     assert done.err.startswith("warning: --host nowhere.invalid lets other machines connect")
     assert "or another address with --host" in done.err

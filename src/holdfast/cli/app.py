@@ -72,6 +72,8 @@ app.add_typer(policy.app)
 
 def main() -> None:
     """Run the command line; print a HoldfastError as one sentence, without a traceback."""
+    # At its import NumPy starts a BLAS thread for each core, which Holdfast never uses.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
