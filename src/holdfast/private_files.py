@@ -10,9 +10,16 @@ from pathlib import Path
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 
 
+def make_private_directory(path: Path) -> None:
+    """Create a directory and its missing parents, all with mode 0700."""
+    if not path.is_dir():
+        make_private_directory(path.parent)
+        path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+
+
 def write_private(path: Path, data: bytes) -> None:
     """Replace a file atomically by one of mode 0600 with this content."""
-    path.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    make_private_directory(path.parent)
     replace_file(path, data, PRIVATE_FILE)
 
 

@@ -103,7 +103,8 @@ def test_a_busy_health_port_of_up_is_named(cluster, holdfast, tmp_path):
 
 
 def test_only_the_user_can_read_the_data_directory(cluster):
-    everything = [cluster, *cluster.rglob("*")]
+    # A socket has the mode that gRPC gives it: its directory protects it.
+    everything = [cluster, *(path for path in cluster.rglob("*") if not path.is_socket())]
     for path in everything:
         assert mode(path) == (0o700 if path.is_dir() else 0o600), path
 

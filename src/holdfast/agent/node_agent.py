@@ -32,7 +32,7 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Refused
-from holdfast.private_files import PRIVATE_DIRECTORY
+from holdfast.private_files import make_private_directory
 
 if TYPE_CHECKING:
     from holdfast.agent.kubelet_server.server import KubeletServer
@@ -328,7 +328,7 @@ def prepare_directory(directory: Path) -> None:
     if problem := socket_path_problem(directory):
         raise Refused(problem)
     for name in DIRECTORIES:
-        (directory / name).mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        make_private_directory(directory / name)
 
 
 def socket_path_problem(directory: Path) -> str:
