@@ -111,6 +111,7 @@ async def test_refused_plugins_are_told_why_and_may_try_again(node):
         ({"versions": []}, "lists no supported versions"),
         ({"versions": ["v7.DRAPlugin"]}, "none of the versions"),
         ({"name": ""}, "has no name"),
+        ({"name": "x,spec.nodeName=y"}, "the name of the driver: "),
         ({"endpoint": "dra.sock"}, "not an absolute path"),
     ]
 

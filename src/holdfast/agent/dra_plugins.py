@@ -16,6 +16,7 @@ from holdfast.agent.dra_calls import CALL_SECONDS, CLASSIC, DriverEndpoint
 from holdfast.agent.plugin_registry import PluginInfo, RegistrationRefused
 from holdfast.errors import HoldfastError
 from holdfast.kubelet_api import CLASSIC_PLUGIN, DRA_V1, DRA_V1BETA1
+from holdfast.validation.device_names import check_driver
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,8 @@ class DraPlugins:
 
     def register(self, plugin: PluginInfo) -> None:
         """Connect to a driver; raise RegistrationRefused."""
+        if causes := list(check_driver(plugin.name, "name")):
+            raise RegistrationRefused(f"the name of the driver: {causes[0].message}")
         service = chosen_service(plugin)
         classic = service == CLASSIC
         endpoints = self._drivers.get((plugin.name, classic), [])
