@@ -50,8 +50,12 @@ def workload(holder, path):
     body = {"template": {"metadata": {"labels": labels}, "spec": pod("w")["spec"]}}
     if path.endswith("deployments"):
         body["selector"] = {"matchLabels": labels}
+    if path.endswith("cronjobs"):
+        body["template"]["spec"]["restartPolicy"] = "Never"
     for key in reversed(holder):
         body = {key: body}
+    if path.endswith("cronjobs"):
+        body["spec"]["schedule"] = "@daily"
     return {"metadata": {"name": "w"}, **body}
 
 

@@ -96,6 +96,18 @@ async def test_a_released_lease_is_acquired_at_the_next_attempt(pair, wire, cloc
     assert (await lease(wire)).spec.lease_transitions == 1
 
 
+async def test_a_lease_that_changed_meanwhile_is_released(pair, wire, clock):
+    """A renewal whose response was not awaited may have been stored."""
+    one, _ = pair
+    one.start()
+    await clock.advance(1)
+    note = {"metadata": {"annotations": {"a": "b"}}}
+    await Client(wire).patch(RAW_LEASES, "holdfast", note, NS)
+    one.finish.set()
+    await clock.settle()
+    assert (await lease(wire)).spec.holder_identity in ("", None)
+
+
 async def test_the_lease_of_a_dead_leader_is_acquired_when_it_expires(pair, wire, clock, log):
     one, two = pair
     one.start()

@@ -22,7 +22,7 @@ from holdfast.api.resource import Resource
 from holdfast.api.timestamps import rfc3339_micro
 from holdfast.client.client import Client
 from holdfast.clock import Clock
-from holdfast.errors import BadConfiguration, HoldfastError, NotFound, Unavailable
+from holdfast.errors import BadConfiguration, Conflict, HoldfastError, NotFound, Unavailable
 
 RAW_LEASES: Resource[dict[str, Any]] = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", dict
@@ -238,14 +238,20 @@ class LeaderElection:
 
     async def _release(self) -> None:
         self._leading = False
-        now = rfc3339_micro(self._clock.now())
-        spec = self._spec() | {
-            "holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now,
-        }  # fmt: skip
         try:
-            await self._write(self._with_spec(spec))
+            try:
+                await self._write(self._released_lease())
+            except Conflict:  # a cancelled renewal may have been stored
+                await self._read_lease()
+                if self.leader == self.identity:
+                    await self._write(self._released_lease())
         except HoldfastError as failure:
             log.info("lease %s/%s not released: %s", self._namespace, self._name, failure)
+
+    def _released_lease(self) -> dict[str, Any]:
+        now = rfc3339_micro(self._clock.now())
+        free = {"holderIdentity": "", "leaseDurationSeconds": 1}
+        return self._with_spec(self._spec() | free | {"acquireTime": now, "renewTime": now})
 
     def _spec(self) -> dict[str, Any]:
         spec = self._lease.get("spec")
