@@ -175,6 +175,20 @@ async def test_D068_the_pod_status_does_not_name_a_claim_that_is_deleted(gpus, n
     assert (await gpus.pod("p")).status.extended_resource_claim_status is None
 
 
+async def test_D068_a_waiting_pod_does_not_name_a_claim_that_is_gone(gpus):
+    """Undoing an attempt may fail half-way: the claim is deleted, the status is not written."""
+    await gpus.create(asking(gpu=3))
+    container = (await gpus.pod("p")).spec.containers[0].name
+    mapping = {"containerName": container, "resourceName": GPU, "requestName": "r"}
+    named = {"resourceClaimName": "gone", "requestMappings": [mapping]}
+    status = {"status": {"extendedResourceClaimStatus": named}}
+    await gpus.client.patch(PODS, "p", status, "default", subresource="status")
+    assert (await gpus.pod("p")).status.extended_resource_claim_status
+    await gpus.create(a_node("n2"))
+    await gpus.advance(5)
+    assert (await gpus.pod("p")).status.extended_resource_claim_status is None
+
+
 async def test_D069_a_pod_with_33_devices_stays_pending_without_a_claim(gpus):
     await gpus.create(asking(gpu=33))
     assert "number of requested devices 33 exceeds the claim limit of 32" in await gpus.why("p")

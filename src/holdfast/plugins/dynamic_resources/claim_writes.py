@@ -89,14 +89,19 @@ def deallocation(claim: ResourceClaim) -> ApiCall:
     return ApiCall("patch", _path(claim, "status"), body, MERGE_PATCH)
 
 
+def pod_status_removal(pod: PodInfo) -> tuple[ApiCall, ...]:
+    """Return the call after which the status of a pod names no extended resource claim, if any."""
+    if pod.pod.status.extended_resource_claim_status is None:
+        return ()
+    return (_pod_status_patch(pod, {"extendedResourceClaimStatus": None}),)
+
+
 def deletion(claim: ResourceClaim, pod: PodInfo) -> tuple[ApiCall, ...]:
     """Return the calls that delete a pod's extended resource claim of an earlier attempt.
 
     The pod's status no longer names the claim, and its finalizer is removed first.
     """
-    calls = []
-    if pod.pod.status.extended_resource_claim_status is not None:
-        calls.append(_pod_status_patch(pod, {"extendedResourceClaimStatus": None}))
+    calls = [*pod_status_removal(pod)]
     without = [f for f in claim.metadata.finalizers if f != CLAIM_FINALIZER]
     if len(without) != len(claim.metadata.finalizers):
         body = _guarded(claim, {"metadata": {"finalizers": without}})

@@ -234,7 +234,9 @@ class DynamicResources:
         if state.old_extended_claim is not None:
             calls = claim_writes.deletion(state.old_extended_claim, state.pod)
             return PostFilterResult(self.name, "deletion of ResourceClaim completed", calls=calls)
-        result = PostFilterResult(self.name, NOT_SCHEDULABLE)
+        # Undoing an earlier attempt may have failed: its claim is gone, the pod still names it.
+        removal = claim_writes.pod_status_removal(state.pod)
+        result = PostFilterResult(self.name, NOT_SCHEDULABLE, calls=removal)
         if not self._may_preempt(state.pod, view):
             return result
         preemption = DevicePreemption(self.name, state, rejection, view)
@@ -242,7 +244,7 @@ class DynamicResources:
         if found is None and preemption.users_are_binding:
             # Another plugin may have rejected the pod first; its hints ignore devices.
             return replace(result, requeueing_plugins=frozenset({self.name}))
-        return found or result
+        return result if found is None else replace(found, calls=removal)
 
     def _may_preempt(self, pod: PodInfo, view: View) -> bool:
         """Return False in the common case: no pod may be evicted, no claim needs to be read."""
