@@ -20,6 +20,7 @@ from holdfast.errors import BadRequest
 
 WARNING_LIMIT = 100
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_STRING = ("scalar", "string")
 
 
 def prune(kind: Resource[Any] | Gvk, obj: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -41,12 +42,15 @@ def prune_type(type_name: str, value: Any, path: str, dropped: list[str]) -> Any
     checked.
     """
     known = fields_of(type_name)
-    if not known or not isinstance(value, Mapping):
+    if not known or not (type(value) is dict or isinstance(value, Mapping)):
         return value
     out: dict[str, Any] = {}
     for name, one in value.items():
-        where = f"{path}.{name}" if path else name
         info = known.get(name)
+        if info is not None and type(one) is str and (info.shape, info.scalar) == _STRING:
+            out[name] = one  # most fields: without the cost of a path
+            continue
+        where = f"{path}.{name}" if path else name
         if info is None:
             dropped.append(where)
         elif one is not None:
