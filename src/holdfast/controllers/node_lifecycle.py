@@ -35,7 +35,7 @@ from holdfast.controllers.node_zones import Disruption, NodeZones, Zone, zone_ke
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.errors import NotFound
+from holdfast.errors import NotFound, Unavailable
 from holdfast.metric_types import CallbackMetric, CounterMetric
 
 START_SECONDS_PER_NODE = 0.02
@@ -78,7 +78,8 @@ class NodeLifecycleController(Reconciler):
         self._pods.add_handler(self._pods_on.on_change)
         self._pods.add_handler(self._on_pod)
         self._nodes.add_handler(self._on_node)
-        context.informers.get(LEASES).add_handler(self._on_lease)
+        self._leases = context.informers.get(LEASES)
+        self._leases.add_handler(self._on_lease)
 
     def _zone_metrics(self) -> tuple[CallbackMetric, ...]:
         zones = self._zones.zones
@@ -164,11 +165,13 @@ class NodeLifecycleController(Reconciler):
 
     async def _check_node(self, node: Node) -> None:
         left = self._heartbeats.seconds_left(node, self.clock.monotonic())
+        patch = plan_unknown_status(node, self.clock.now()) if left <= 0 else None
+        if patch is not None and await self._has_renewed(node):
+            left, patch = self._heartbeats.seconds_left(node, self.clock.monotonic()), None
         if left > 0:
             self.queue.add_after(_NODE + node.name, left)
         else:
             self._expired.add(node.name)
-            patch = plan_unknown_status(node, self.clock.now())
             if patch is not None:
                 if is_true(node.status.conditions, "Ready"):
                     self._pods_to_mark[node.name] = True
@@ -176,6 +179,21 @@ class NodeLifecycleController(Reconciler):
                 return  # the event of the new status continues
         await self._mark_pods(node)
         await self._update_taints(node)
+
+    async def _has_renewed(self, node: Node) -> bool:
+        """Return whether the server has a newer lease than the informer, which may be behind.
+
+        A server that does not respond cannot be told of signs of life: all nodes get more time.
+        """
+        try:
+            stored = await self.client.get(LEASES, node.name, LEASE_NAMESPACE)
+        except NotFound:
+            return False
+        except Unavailable:
+            self._heartbeats.restart(self.clock.monotonic())
+            raise
+        known = self._leases.cache.get(stored.key)
+        return self._heartbeats.lease_changed(known, stored, self.clock.monotonic())
 
     async def _mark_pods(self, node: Node) -> None:
         """Report the pods of a node that has become not ready."""
