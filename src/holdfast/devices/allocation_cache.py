@@ -206,7 +206,7 @@ class _CountResults:
         free = self._counted.free[rows]
         codes: Codes = np.where(free >= self._count, FITS, DOES_NOT_FIT).astype(np.int8)
         inexact = free == INEXACT
-        if inexact.any():
+        if np.count_nonzero(inexact):
             codes[inexact] = self._searched.codes(rows[inexact], self._if_inexact(first))
         return codes
 
@@ -231,7 +231,7 @@ class _CountResults:
 
     def refresh_in_steps(self, rows: RowsToSearch, first: int = NO_ROW) -> Iterator[None]:
         yield from self._counted.refresh_in_steps(rows)
-        if (self._counted.free == INEXACT).any():
+        if np.count_nonzero(self._counted.free == INEXACT):
             yield from self._searched.refresh_in_steps(
                 lambda: _inexact(self._counted, rows()), self._if_inexact(first)
             )
