@@ -336,9 +336,11 @@ class Cluster:
 
     def _write_node_kubeconfigs(self, agents: Mapping[str, Path]) -> None:
         """Write the kubeconfig of each node with an agent, for the agent and its drivers."""
+        from holdfast.agent.node_agent import prepare_directory
         from holdfast.apiserver.access.credentials import write_node_kubeconfig
 
         for name, directory in agents.items():
+            prepare_directory(directory)
             path = directory / "kubeconfig"
             pki = self._settings.data_dir / PKI
             write_node_kubeconfig(pki, name, path, self.url, self._clock.now())

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from agent.process_cluster import SECONDS, ProcessCluster, alive, exit_codes
+from holdfast.agent import process_runtime
 from holdfast.agent.node_agent import prepare_directory
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.api.scheme import NODES
@@ -120,6 +121,23 @@ async def test_a_stopped_cluster_leaves_no_process_and_a_later_one_without_flag_
     second = await start()
     assert not any(map(alive, pids))
     assert (await second.running("p")).status.pod_ip
+
+
+async def test_a_container_that_stops_its_parent_is_killed_all_the_same(start, monkeypatch):
+    monkeypatch.setattr(process_runtime, "KILL_SECONDS", 0.5)
+    cluster = await start(runtime="process")
+    wait = "while ! test -e stop; do sleep 0.02; done"
+    pod = await cluster.run("p", f"{wait}; kill -STOP $PPID; touch up; exec sleep 1000")
+    await cluster.running("p")
+    work = cluster.pod_directory(pod) / "work"
+    (work / "stop").touch()
+    async with asyncio.timeout(SECONDS):
+        while not (work / "up").exists():
+            await asyncio.sleep(0.02)
+    state = cluster.state(pod)
+    await cluster.delete("p", grace=0)
+    assert not alive(state["pid"])
+    assert not alive(state["shim"])
 
 
 async def test_a_failed_node_leaves_its_processes_alone_until_it_recovers(start):

@@ -94,18 +94,20 @@ def main() -> None:
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     out, err = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
-    try:
-        pid = _spawn(config, out[1], err[1])
-    except OSError as error:
-        _answer({"error": f"{error.strerror}: {error.filename or config['command'][0]}"})
-        return
+    process = _Process(config, out[1], err[1])
+    pid = process.pid
     os.close(out[1])
     os.close(err[1])
     state = {
         "shim": os.getpid(), "pid": pid, "pid_ticks": start_ticks(pid),
         "started_at": time.time(), "attempt": config["attempt"],
     }  # fmt: skip
+    # Before the first instruction of the process, which may do anything to its parent.
     _write_json(config["state"], state)
+    if error := process.run():
+        os.unlink(config["state"])
+        _answer({"error": error})
+        return
     _answer({"started_at": state["started_at"]})
     log = ContainerLog(config["log"], config["log_bytes"])
     code, number = _serve(pid, {out[0]: "stdout", err[0]: "stderr"}, wake_read, log)
@@ -119,34 +121,47 @@ def _adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _spawn(config: dict[str, Any], out: int, err: int) -> int:
-    """Start the process in a session of its own; raise OSError if that is not possible."""
-    fail_read, fail_write = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.setsid()
-            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
-                signal.signal(number, signal.SIG_DFL)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(out, 1)
-            os.dup2(err, 2)
-            os.chdir(config["cwd"])
-            os.execvpe(config["command"][0], config["command"], config["env"])
-        except OSError as error:
-            words = [error.errno, error.strerror, str(error.filename or "")]
-            os.write(fail_write, json.dumps(words).encode())
-        except BaseException as error:
-            os.write(fail_write, json.dumps([22, f"{type(error).__name__}: {error}", ""]).encode())
-        os._exit(128)
-    os.close(fail_write)
-    with os.fdopen(fail_read, "rb") as failure:
-        text = failure.read()
-    if text:
-        os.waitpid(pid, 0)
-        number, words, name = json.loads(text)
-        raise OSError(number, words, name or None)
-    return pid
+class _Process:
+    """The process of the container, in a session of its own; it waits for ``run``."""
+
+    def __init__(self, config: dict[str, Any], out: int, err: int) -> None:
+        go_read, self._go = os.pipe2(os.O_CLOEXEC)
+        self._failure, fail_write = os.pipe2(os.O_CLOEXEC)
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._go)
+            if os.read(go_read, 1):
+                os.write(fail_write, _execute(config, out, err).encode())
+            os._exit(128)
+        os.close(go_read)
+        os.close(fail_write)
+
+    def run(self) -> str:
+        """Let it run its command; return why it cannot, or ""."""
+        os.write(self._go, b"1")
+        os.close(self._go)
+        with os.fdopen(self._failure, "rb") as failure:
+            text = failure.read().decode()
+        if text:
+            os.waitpid(self.pid, 0)
+        return text
+
+
+def _execute(config: dict[str, Any], out: int, err: int) -> str:
+    """Become the command; return why that is not possible."""
+    try:
+        os.setsid()
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        os.chdir(config["cwd"])
+        os.execvpe(config["command"][0], config["command"], config["env"])
+    except OSError as error:
+        return f"{error.strerror}: {error.filename or config['command'][0]}"
+    except ValueError as error:
+        return str(error)
 
 
 def _serve(pid: int, streams: dict[int, str], wake: int, log: ContainerLog) -> tuple[int, int]:

@@ -327,8 +327,14 @@ def prepare_directory(directory: Path) -> None:
     """Create a node's directories; raise Refused if sockets in them would have too long paths."""
     if problem := socket_path_problem(directory):
         raise Refused(problem)
-    for name in DIRECTORIES:
-        make_private_directory(directory / name)
+    try:
+        for name in DIRECTORIES:
+            make_private_directory(directory / name)
+    except OSError as error:
+        raise Refused(
+            f"cannot write to the node's directory {directory} ({error.strerror}): choose another "
+            "one with --kubelet-dir NODE=DIR"
+        ) from error
 
 
 def socket_path_problem(directory: Path) -> str:

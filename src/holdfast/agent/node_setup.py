@@ -22,7 +22,8 @@ def agent_directories(settings: NodeSettings, directory: Path) -> dict[str, Path
     """Return the nodes that have an agent of their own, with the directory of each."""
     wanted = settings.driver_nodes
     if wanted is None:
-        wanted = 0 if socket_path_problem(directory / node_name(1)) else 1
+        simulated = settings.runtime == SimulatedRuntime.name and not settings.allow_process_runtime
+        wanted = 0 if simulated and socket_path_problem(directory / node_name(1)) else 1
     first = range(1, min(wanted, settings.count) + 1)
     found = {node_name(ordinal): directory / node_name(ordinal) for ordinal in first}
     return found | dict(settings.kubelet_dirs)

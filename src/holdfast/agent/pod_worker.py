@@ -101,6 +101,7 @@ class PodWorker:
             return
         running = [r.running for r in self._records if r.running is not None]
         await asyncio.gather(*(c.stop(grace) for c in running), return_exceptions=True)
+        await self._runtime.kill(self.pod.uid)  # what was about to start
 
     async def leave_containers(self) -> None:
         """Leave the containers to the next agent after the worker was cancelled."""

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 from holdfast.agent import container_shim
 from holdfast.agent.container_shim import start_ticks
 from holdfast.agent.exec_process import LocalExec
-from holdfast.agent.pod_directory import PodDirectories
+from holdfast.agent.pod_directory import ContainerDirectory, PodDirectories
 from holdfast.agent.runtime import ContainerConfig, ContainerExit, NotRunning, NotStarted
 from holdfast.clock import Clock
 from holdfast.errors import Refused
@@ -37,7 +37,10 @@ LOG_BYTES = 10 * 1024 * 1024
 """The size at which a container's log starts again; the part before is kept."""
 INHERITED = ("PATH", "HOME", "LANG")
 """The only variables of Holdfast's own environment that containers see."""
-START_SECONDS = 20.0
+START_SECONDS = 60.0
+"""How long a container may take to start, on a busy machine."""
+KILL_SECONDS, POLL_SECONDS = 5.0, 0.02
+"""How long the parent of a container may take to kill it, and how often to look."""
 LOST = ContainerExit(
     137, 0.0, reason="ContainerStatusUnknown",
     message="The container could not be located when the agent was started again",
@@ -92,7 +95,11 @@ class ProcessRuntime:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env={}, cwd="/", start_new_session=True, pass_fds=(lock,),
         )  # fmt: skip
-        answer = await asyncio.to_thread(_exchange, shim, json.dumps(body).encode())
+        try:
+            answer = await self._ask(shim, json.dumps(body).encode(), place.state(config.attempt))
+        except asyncio.CancelledError:
+            shim.returncode = 0  # left to the next agent, see ``leave``
+            raise
         if "error" in answer:
             await asyncio.to_thread(shim.wait)
             raise NotStarted(
@@ -102,6 +109,18 @@ class ProcessRuntime:
             self._clock, place.state(config.attempt), shim.pid, _id(config, config.attempt),
             attempt=config.attempt, started_at=answer["started_at"], env=env, cwd=cwd, child=shim,
         )  # fmt: skip
+
+    async def _ask(self, shim: subprocess.Popen[bytes], body: bytes, state: Path) -> dict[str, Any]:
+        """Send the configuration and return the answer; what does not answer is killed."""
+        asking = asyncio.ensure_future(asyncio.to_thread(_exchange, shim, body))
+        await asyncio.wait({asking}, timeout=START_SECONDS)
+        if not asking.done():
+            shim.kill()
+            _kill_orphans(_read_state(state) or {})
+            state.unlink(missing_ok=True)
+            await asking
+            return {"error": f"it has not started after {START_SECONDS:g} s"}
+        return asking.result()
 
     async def find(
         self, config: ContainerConfig, started_at: float | None
@@ -127,19 +146,18 @@ class ProcessRuntime:
         """Return where the log of an attempt is."""
         return self._directories.container(uid, container).log(attempt)
 
+    async def kill(self, uid: str) -> None:
+        """Kill what is left of a pod's containers."""
+        for place in self._directories.containers(uid):
+            if is_locked(place.lock):
+                await _kill_shim(place)
+            state = _newest_state(place)
+            if state is not None and "exit" not in state:
+                _kill_orphans(state)
+
     async def remove(self, uid: str) -> None:
         """Kill what is left of a pod's containers and remove their files."""
-        for place in self._directories.containers(uid):
-            for attempt in place.attempts():
-                state = _read_state(place.state(attempt))
-                if state is None or "exit" in state:
-                    continue
-                if is_locked(place.lock):
-                    _send(state["shim"], signal.SIGUSR1)
-                    while is_locked(place.lock):
-                        await asyncio.sleep(0.02)
-                else:
-                    _kill_orphans(state)
+        await self.kill(uid)
         await asyncio.to_thread(shutil.rmtree, self._directories.pod(uid), ignore_errors=True)
 
     async def known_pods(self) -> list[str]:
@@ -217,6 +235,13 @@ class ProcessContainer:
                 timer.cancel()
             if not ended.done():
                 self._signal(signal.SIGUSR1)
+        await self._wait_for_kill(ended)
+
+    async def _wait_for_kill(self, ended: asyncio.Future[ContainerExit]) -> None:
+        """Wait for the end; a shim that does not answer, such as a stopped one, is killed too."""
+        await asyncio.wait({ended}, timeout=KILL_SECONDS)
+        if not ended.done():
+            self._signal(signal.SIGKILL)
         await ended
 
     async def leave(self) -> None:
@@ -275,6 +300,23 @@ def _exchange(shim: subprocess.Popen[bytes], body: bytes) -> dict[str, Any]:
         return {"error": f"the interpreter {sys.executable} could not be started"}
     found: dict[str, Any] = json.loads(line)
     return found
+
+
+async def _kill_shim(place: ContainerDirectory) -> None:
+    """Let the parent of a container kill it; kill that too if it does not answer."""
+    for _ in range(int(KILL_SECONDS / POLL_SECONDS)):
+        if not is_locked(place.lock):
+            return
+        if state := _newest_state(place):
+            _send(state["shim"], signal.SIGUSR1)
+        await asyncio.sleep(POLL_SECONDS)
+    if state := _newest_state(place):
+        _send(state["shim"], signal.SIGKILL)
+
+
+def _newest_state(place: ContainerDirectory) -> dict[str, Any] | None:
+    attempts = place.attempts()
+    return _read_state(place.state(attempts[-1])) if attempts else None
 
 
 def _read_state(path: Path) -> dict[str, Any] | None:

@@ -132,6 +132,9 @@ class Runtime(Protocol):
     def log_path(self, uid: str, container: str, attempt: int) -> Path | None:
         """Return where the log of an attempt is, in the CRI format; None: there is none."""
 
+    async def kill(self, uid: str) -> None:
+        """Kill what is left of a pod's containers."""
+
     async def remove(self, uid: str) -> None:
         """Kill what is left of a pod's containers and remove their files."""
 

@@ -41,6 +41,9 @@ class SimulatedRuntime:
         """Return None: simulated containers write nothing."""
         return None
 
+    async def kill(self, uid: str) -> None:
+        """Do nothing: nothing is left."""
+
     async def remove(self, uid: str) -> None:
         """Do nothing: nothing is left."""
 
