@@ -72,6 +72,7 @@ async def test_processes_outlive_the_agent_and_are_found_again(start):
     await first.stop()
     assert all(map(alive, pids))
 
+    (first.node_directory / "pods/.not a uid").touch()  # as any process could
     second = await start(runtime="process")
     await second.until("p", lambda p: p.status.phase == "Running")
     async with asyncio.timeout(SECONDS):
@@ -145,6 +146,9 @@ async def test_a_failed_node_leaves_its_processes_alone_until_it_recovers(start)
     pod = await cluster.run("p", WAIT)
     await cluster.logged(pod, "up")
     await cluster.running("p")
+    gone = await cluster.run("gone", "echo up; sleep 1000")
+    await cluster.logged(gone, "up")
+    left = cluster.state(gone)["pid"]
     failed = {"metadata": {"annotations": {"holdfast.dev/failed": "true"}}}
     await cluster.client.patch(NODES, "node-0001", failed)
     async with asyncio.timeout(SECONDS):
@@ -156,10 +160,13 @@ async def test_a_failed_node_leaves_its_processes_alone_until_it_recovers(start)
         while alive(cluster.state(pod)["shim"]):
             await asyncio.sleep(0.02)
     assert not cluster.pod_directory(late).exists()
+    await cluster.client.delete(NODE_PODS, "gone", "default", grace_seconds=0)
+    assert alive(left)
     failed["metadata"]["annotations"]["holdfast.dev/failed"] = None
     await cluster.client.patch(NODES, "node-0001", failed)
     assert exit_codes(await cluster.ended("p")) == {"c": 4}
     assert (await cluster.ended("late")).status.phase == "Succeeded"
+    assert not alive(left)
 
 
 async def test_an_agent_in_its_own_process_survives_kill_9(start):

@@ -63,17 +63,23 @@ class ContainerLog:
     def _append(self, text: bytes) -> None:
         if not text:
             return
-        if self._size and self._size + len(text) > self._limit:
-            os.replace(self._path, self._path + ".1")
-            os.close(self._file)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._file, self._size = os.open(self._path, flags, 0o600), 0
         try:
+            if self._size and self._size + len(text) > self._limit:
+                self._start_again()
             while text:
                 written = os.write(self._file, text)
                 self._size, text = self._size + written, text[written:]
         except OSError:
             pass  # a full disk: the process must not stop for its log
+
+    def _start_again(self) -> None:
+        """Keep the file as that of before, and write to a new one."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        new = os.open(self._path + ".new", flags, 0o600)
+        os.replace(self._path, self._path + ".1")
+        os.replace(self._path + ".new", self._path)
+        os.close(self._file)
+        self._file, self._size = new, 0
 
 
 def _entry(stream: str, text: bytes, tag: bytes) -> bytes:
@@ -102,14 +108,19 @@ def main() -> None:
         "shim": os.getpid(), "pid": pid, "pid_ticks": start_ticks(pid),
         "started_at": time.time(), "attempt": config["attempt"],
     }  # fmt: skip
-    # Before the first instruction of the process, which may do anything to its parent.
-    _write_json(config["state"], state)
-    if error := process.run():
-        os.unlink(config["state"])
-        _answer({"error": error})
+    try:
+        # Before the first instruction of the process, which may do anything to its parent.
+        _write_json(config["state"], state)
+        log = ContainerLog(config["log"], config["log_bytes"])
+        problem = process.run()
+    except OSError as error:  # such as a full disk; the process ends without its command
+        problem = f"{error.strerror}: {error.filename or config['state']}"
+    if problem:
+        with suppress(OSError):
+            os.unlink(config["state"])
+        _answer({"error": problem})
         return
     _answer({"started_at": state["started_at"]})
-    log = ContainerLog(config["log"], config["log_bytes"])
     code, number = _serve(pid, {out[0]: "stdout", err[0]: "stderr"}, wake_read, log)
     log.close()
     end = {"code": code, "signal": number, "finished_at": time.time()}
@@ -159,7 +170,7 @@ def _execute(config: dict[str, Any], out: int, err: int) -> str:
         os.chdir(config["cwd"])
         os.execvpe(config["command"][0], config["command"], config["env"])
     except OSError as error:
-        return f"{error.strerror}: {error.filename or config['command'][0]}"
+        return f"{error.strerror}: {os.fsdecode(error.filename or config['command'][0])}"
     except ValueError as error:
         return str(error)
 

@@ -9,6 +9,7 @@ import pty
 import signal
 import struct
 import termios
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,13 +18,39 @@ from pathlib import Path
 from holdfast.agent.runtime import NotRunning
 
 CHUNK = 64 * 1024
+MARK = "HOLDFAST_EXEC"
+"""The variable by which processes are known that were started beside a container."""
+_KILL_ROUNDS = 100
+
+
+def kill_marked(mark: str) -> None:
+    """Kill all processes whose mark begins so, also those in sessions of their own. Blocks."""
+    wanted = f"\0{MARK}={mark}".encode()
+    for _ in range(_KILL_ROUNDS):
+        found = [pid for pid in os.listdir("/proc") if pid.isdigit() and wanted in _environ(pid)]
+        if not found:
+            return
+        for pid in found:
+            with suppress(OSError):
+                os.kill(int(pid), signal.SIGKILL)
+        time.sleep(0.01)  # until they have ended; they may have started others before
+
+
+def _environ(pid: str) -> bytes:
+    """Return the environment of a process; b"" if it has ended or is another user's."""
+    try:
+        return b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
 
 
 class LocalExec:
     """A local process in a session of its own, with pipes or a terminal."""
 
     def __init__(
-        self, process: Process, terminal: tuple[int, asyncio.StreamReader] | None = None
+        self,
+        process: Process,
+        terminal: tuple[int, asyncio.StreamReader, asyncio.ReadTransport] | None = None,
     ) -> None:
         self._process = process
         self._terminal = terminal
@@ -70,15 +97,16 @@ class LocalExec:
         finally:
             os.close(other)
         reader = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(main), "rb")
         )
-        return cls(process, (main, reader))
+        return cls(process, (main, reader, transport))
 
     async def write(self, data: bytes) -> None:
         """Write to its standard input."""
         if self._terminal is not None:
-            await asyncio.to_thread(os.write, self._terminal[0], data)
+            with suppress(OSError):  # the terminal is closed with its last process
+                await _write_all(self._terminal[0], data)
         elif self._process.stdin is not None:
             with suppress(BrokenPipeError, ConnectionResetError):
                 self._process.stdin.write(data)
@@ -113,6 +141,26 @@ class LocalExec:
         return code if code >= 0 else 128 - code
 
     def kill(self) -> None:
-        """Kill it and its children."""
+        """Kill it and its children; close its terminal."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        if self._terminal is not None:
+            main, _, transport = self._terminal
+            self._terminal = None
+            transport.close()
+            os.close(main)
+
+
+async def _write_all(descriptor: int, data: bytes) -> None:
+    """Write to a non-blocking descriptor, as fast as the other side reads."""
+    loop = asyncio.get_running_loop()
+    while data:
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BlockingIOError:
+            ready = asyncio.Event()
+            loop.add_writer(descriptor, ready.set)
+            try:
+                await ready.wait()
+            finally:
+                loop.remove_writer(descriptor)

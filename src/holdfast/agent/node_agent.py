@@ -230,6 +230,7 @@ class NodeAgent:
         if self.name not in self._leases:
             await self._leases.add(node)
         if self._failed:
+            await self._remove_leftovers()  # of pods that were removed meanwhile
             self._failed = False
             for pod in self._pods.cache.values():
                 self._pod_changed("added", None, pod)

@@ -75,12 +75,17 @@ class PodDirectories:
     def containers(self, uid: str) -> list[ContainerDirectory]:
         """Return the files of all containers of a pod that have any."""
         found = self.pod(uid) / "containers"
-        names = sorted(p.name for p in found.iterdir()) if found.is_dir() else []
-        return [self.container(uid, name) for name in names]
+        return [self.container(uid, name) for name in _names(found)]
 
     def uids(self) -> list[str]:
         """Return the pods that have a directory."""
-        return sorted(p.name for p in self._pods.iterdir()) if self._pods.is_dir() else []
+        return _names(self._pods)
+
+
+def _names(directory: Path) -> list[str]:
+    """Return the names in a directory that can be ours; processes may leave any others."""
+    found = directory.iterdir() if directory.is_dir() else ()
+    return sorted(path.name for path in found if _SAFE.fullmatch(path.name))
 
 
 def _checked(name: str) -> str:

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 
 from holdfast.agent import container_shim
 from holdfast.agent.container_shim import start_ticks
-from holdfast.agent.exec_process import LocalExec
+from holdfast.agent.exec_process import MARK, LocalExec, kill_marked
 from holdfast.agent.pod_directory import ContainerDirectory, PodDirectories
 from holdfast.agent.runtime import ContainerConfig, ContainerExit, NotRunning, NotStarted
 from holdfast.clock import Clock
@@ -41,6 +41,7 @@ START_SECONDS = 60.0
 """How long a container may take to start, on a busy machine."""
 KILL_SECONDS, POLL_SECONDS = 5.0, 0.02
 """How long the parent of a container may take to kill it, and how often to look."""
+ID_PREFIX = "process://"
 LOST = ContainerExit(
     137, 0.0, reason="ContainerStatusUnknown",
     message="The container could not be located when the agent was started again",
@@ -69,6 +70,16 @@ class ProcessRuntime:
                 f"container {config.name} has no command: the process runtime has no image that "
                 "would say what to run; set command"
             )
+        try:
+            return await self._start_locked(config)
+        except BlockingIOError as busy:
+            raise NotStarted(f"container {config.name} is still running") from busy
+        except OSError as error:  # such as a full disk, or no free process or descriptor
+            raise NotStarted(
+                f"cannot start container {config.name}: {error}", "RunContainerError"
+            ) from error
+
+    async def _start_locked(self, config: ContainerConfig) -> ProcessContainer:
         place = self._directories.container(config.pod.uid, config.name)
         place.create()
         place.remove_attempts_before(config.attempt - 1)
@@ -76,8 +87,6 @@ class ProcessRuntime:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return await self._start(config, place.work, lock)
-        except BlockingIOError as busy:
-            raise NotStarted(f"container {config.name} is still running") from busy
         finally:
             os.close(lock)
 
@@ -154,6 +163,8 @@ class ProcessRuntime:
             state = _newest_state(place)
             if state is not None and "exit" not in state:
                 _kill_orphans(state)
+        if self._directories.pod(uid).exists():
+            await asyncio.to_thread(kill_marked, f"{uid}/")
 
     async def remove(self, uid: str) -> None:
         """Kill what is left of a pod's containers and remove their files."""
@@ -188,6 +199,9 @@ class ProcessContainer:
         self._shim = shim
         self._child = child
         self._env, self._cwd = env, cwd
+        # An earlier agent may have started commands in a container that it left.
+        self._has_commands = child is None
+        self._mark = f"{self.id.removeprefix(ID_PREFIX)}/"
         self._ended: asyncio.Task[ContainerExit] | None = None
 
     async def wait(self) -> ContainerExit:
@@ -200,6 +214,8 @@ class ProcessContainer:
         await self._wait_for_shim()
         if self._child is not None:
             self._child.wait()
+        if self._has_commands:
+            await asyncio.to_thread(kill_marked, self._mark)
         state = _read_state(self._state) or {}
         if "exit" in state:
             end = state["exit"]
@@ -259,7 +275,9 @@ class ProcessContainer:
         """Run a command with the environment and working directory of the container."""
         if not is_locked(self._lock):
             raise NotRunning(f"container {self.id} is not running")
-        return await LocalExec.start(command, self._env, self._cwd, stdin=stdin, tty=tty)
+        self._has_commands = True
+        env = {**self._env, MARK: self._mark}
+        return await LocalExec.start(command, env, self._cwd, stdin=stdin, tty=tty)
 
     def _signal(self, number: int) -> None:
         if is_locked(self._lock):
@@ -350,4 +368,4 @@ def _send(pid: int, number: int) -> None:
 
 
 def _id(config: ContainerConfig, attempt: int) -> str:
-    return f"process://{config.pod.uid}/{config.name}/{attempt}"
+    return f"{ID_PREFIX}{config.pod.uid}/{config.name}/{attempt}"

@@ -89,7 +89,9 @@ class NodeContainers:
 
     def _worker(self, namespace: str, pod: str) -> PodWorker:
         key = f"{namespace}/{pod}"
-        found = next((w for w in self._workers() if w.pod.key == key), None)
+        named = [w for w in self._workers() if w.pod.key == key]
+        # One that was deleted by force may still be ending beside its successor.
+        found = next((w for w in named if not w.removed), named[0] if named else None)
         if found is None:
             raise NotFound(f'pod "{pod}" is not running on this node')
         return found

@@ -117,6 +117,8 @@ class PortForwarder:
             del self._by_request[request]
             for stream in (forwarding.error_stream, forwarding.data_stream):
                 self._by_stream.pop(stream, None)
+            while not forwarding.received.empty():  # lets the client's next frames be read
+                forwarding.received.get_nowait()
         for stream, last_data in (
             (forwarding.data_stream, b""),
             (forwarding.error_stream, problem),
