@@ -30,7 +30,10 @@ class AgentProcess:
         self._clock = clock
         self._client = Client(HttpTransport(endpoint), "holdfast-agent")
         shape = machine_shape() if settings.nodes.runtime == "process" else NodeShape()
-        identity = NodeIdentity(settings.node, settings.node_dir, shape=shape, agent=STANDALONE)
+        identity = NodeIdentity(
+            settings.node, settings.node_dir, shape=shape, agent=STANDALONE,
+            client_authority=endpoint.ca,
+        )  # fmt: skip
         self._agent = make_agent(identity, self._client, clock, settings.nodes)
         self.stopping = False
 

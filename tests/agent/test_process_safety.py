@@ -13,6 +13,7 @@ from holdfast.agent.node_agent import prepare_directory
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.api.scheme import NODES
 from holdfast.apiserver.access.credentials import write_node_kubeconfig
+from holdfast.client.transport import Request
 from holdfast.clock import SystemClock
 from holdfast.errors import Refused
 
@@ -207,6 +208,9 @@ async def test_an_agent_in_its_own_process_survives_kill_9(start):
         assert exit_codes(await cluster.ended("p")) == {"c": 4}
         [status] = (await cluster.ended("p")).status.container_statuses
         assert status.restart_count == 0
+        log = Request("GET", "/api/v1/namespaces/default/pods/p/log")
+        answer = await cluster.client.transport.send(log)
+        assert (answer.status, answer.body[:3]) == (200, b"up\n")
         agent.send_signal(signal.SIGTERM)
         assert await agent.wait() == 0
     finally:
