@@ -1,0 +1,329 @@
+"""kill -9 of a node's agent and of its driver while pods with devices start, run and end.
+
+``make soak`` says how many kills; each comes with two new pods. In the end nothing is prepared,
+allocated, reserved or running, and no device was ever held by two claims.
+"""
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from agent import recording_driver
+from agent.process_cluster import short_directory
+from agent.recording_driver import EFFECTS, holders
+from cli.forked_program import ForkedProgram
+from holdfast.agent.node_pod import NODE_PODS
+from holdfast.api.scheme import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from holdfast.apiserver.access.credentials import write_node_kubeconfig
+from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.client.client import Client
+from holdfast.client.informer import Informer
+from holdfast.clock import SystemClock
+from holdfast.cluster import PKI, Cluster
+from holdfast.errors import NotFound
+from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
+from holdfast.testing import a_pod
+from holdfast.testing.device_builders import a_claim, a_claim_template, a_device_class
+from soak_size import SEED
+
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "0"))
+PODS_A_KILL = 2
+LONGEST = 3.0
+"""Seconds between two kills at most; an agent needs about one to start."""
+SECONDS = 120.0
+"""How long a pod, or the end of everything, may take."""
+NODE = "node-0001"
+KINDS = ("own", "own", "own", "two", "shared", "shared", "deleted", "stubborn", "forced")
+SHARED_BY = 3
+SCRIPT = """\
+effects=$1 directory=$2 name=$3 seconds=$4 code=$5
+held() {
+  for device in ${DEVICES:-none}; do
+    last=$(grep "^[+-] .* $device\\$" "$effects" | tail -n 1)
+    [ "$last" = "+ $CLAIM $device" ] && continue
+    echo "$name $1: claim ${CLAIM:-none}, last effect on $device: $last" >> "$directory/broken"
+    exit 9
+  done
+}
+case $name in stubborn*) trap '' TERM ;; esac
+held start
+echo "$name" >> "$directory/runs"
+sleep "$seconds"
+held end
+exit "$code"
+"""
+
+
+class KilledNode:
+    """A cluster in this process; its only node has an agent and a driver in processes."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.node = directory / NODE
+        self.effects = directory / "effects"
+        for name in ("effects", "runs", "broken"):
+            (directory / name).touch()
+        (directory / "script").write_text(SCRIPT)
+        self.node.mkdir()
+        self._settings = ClusterSettings(
+            data_dir=directory / "data", single_process=True, server=ServerSettings(port=0),
+            nodes=NodeSettings(0, driver_nodes=0), scheduler=SchedulerSettings(check_invariants=True),
+        )  # fmt: skip
+        self.kills = []
+        self.double = []
+        self.pod_of = {}
+        self._devices = {}
+        self.agent = self.driver = None
+
+    async def start(self):
+        clock = SystemClock()
+        self.cluster = Cluster(self._settings, clock)
+        await self.cluster.start()
+        pki, path = self.directory / "data" / PKI, self.node / "kubeconfig"
+        write_node_kubeconfig(pki, NODE, path, self.cluster.url, clock.now())
+        self.client = Client(InProcessTransport(self.cluster.server.server), "test")
+        self._watch = Informer(self.client, RESOURCE_CLAIMS, clock=clock, on_event=self._on_claim)
+        self._watch.start()
+        await self.client.create(DEVICE_CLASSES, a_device_class("d", driver=recording_driver.NAME))
+        for count, name in enumerate(("one", "two"), 1):
+            template = a_claim_template(name, device_class="d", count=count)
+            await self.client.create(RESOURCE_CLAIM_TEMPLATES, template, "default")
+        self._start_agent()
+        line = await asyncio.to_thread(self.agent.stdout.readline)
+        assert "running node" in line, self.log("agent")
+        self._start_driver()
+
+    async def stop(self):
+        if self.agent is not None:
+            await self._end_agent()
+        if self.driver is not None:
+            await self._end_driver()
+        await self._watch.stop()
+        await self.cluster.stop()
+
+    def _start_agent(self):
+        self.agent = ForkedProgram(
+            "agent", "--node", NODE, "--node-dir", self.node, "--kubeconfig",
+            self.node / "kubeconfig", "--runtime", "process", errors=self.directory / "agent.log",
+        )  # fmt: skip
+
+    async def _end_agent(self):
+        self.agent.kill()
+        await asyncio.to_thread(self.agent.communicate)
+
+    def _start_driver(self):
+        with (self.directory / "driver.log").open("a") as log:
+            self.driver = subprocess.Popen(
+                [sys.executable, recording_driver.__file__, "--kubelet-dir", self.node],
+                stdout=log, stderr=log, env={**os.environ, EFFECTS: str(self.effects)},
+            )  # fmt: skip
+
+    async def _end_driver(self):
+        self.driver.kill()
+        await asyncio.to_thread(self.driver.wait)
+
+    async def kill(self, which, after):
+        """Kill and start again the agent, the driver or both; neither may have died alone."""
+        assert self.agent.returncode is None, self.log("agent")
+        assert self.driver.poll() is None, self.log("driver")
+        self.kills.append(f"{which} after {after:.2f}")
+        if which != "driver":
+            await self._end_agent()
+        if which != "agent":
+            await self._end_driver()
+            self._start_driver()
+        if which != "driver":
+            self._start_agent()
+
+    def _on_claim(self, _kind, old, new):
+        self._devices.pop((new or old).uid, None)
+        allocation = new and new.status.allocation
+        if allocation is None:
+            return
+        mine = {result.device for result in allocation.devices.results}
+        for other, theirs in self._devices.items():
+            if both := mine & theirs:
+                self.double.append(f"{sorted(both)}: {new.key} {new.uid} and {other}")
+        self._devices[new.uid] = mine
+        self.pod_of[new.uid] = new.name if new.name.startswith("shared") else new.name[:-8]
+
+    def log(self, name):
+        return (self.directory / f"{name}.log").read_text()[-4000:]
+
+    def lines(self, name):
+        return (self.directory / name).read_text().splitlines()
+
+    async def create(self, name, claim, seconds, code):
+        command = ["sh", str(self.directory / "script"), str(self.effects), str(self.directory)]
+        pod = a_pod(name, cpu="10m", claims=[{"name": "c", **claim}])
+        pod["spec"] |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
+        pod["spec"]["containers"][0]["command"] = [*command, name, f"{seconds:.2f}", str(code)]
+        await self.client.create(NODE_PODS, pod, "default")
+
+    async def until(self, name, reached):
+        """Return the pod when something is true of it; None counts as a pod that is gone."""
+        pod = None
+        try:
+            async with asyncio.timeout(SECONDS):
+                while True:
+                    pod = await self._found(name)
+                    if reached(pod):
+                        return pod
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"pod {name} stays at {pod and pod.status}") from None
+
+    async def _found(self, name):
+        with suppress(NotFound):
+            return await self.client.get(NODE_PODS, name, "default")
+
+    async def delete(self, name, grace=None):
+        with suppress(NotFound):
+            await self.client.delete(NODE_PODS, name, "default", grace_seconds=grace)
+        await self.until(name, lambda pod: pod is None)
+
+    async def leftovers(self):
+        """Return what is still there, by where it is."""
+        pods = (await self.client.list(NODE_PODS)).items
+        claims = (await self.client.list(RESOURCE_CLAIMS)).items
+        checkpoint = json.loads((self.node / "dra_manager_state").read_text())
+        data = checkpoint["Data"] if "Data" in checkpoint else checkpoint
+        data = json.loads(data) if isinstance(data, str) else data
+        of_driver = self.node / "plugins" / recording_driver.NAME / "checkpoint.json"
+        found = {
+            "pods": [pod.name for pod in pods],
+            "claims": [f"{claim.name}: {claim.status}" for claim in claims],
+            "agent's checkpoint": data.get("ClaimInfoStateList"),
+            "driver's checkpoint": json.loads(of_driver.read_text())["claims"],
+            "CDI files": [path.name for path in (self.node / "cdi").iterdir()],
+            "pod directories": [path.name for path in (self.node / "pods").iterdir()],
+            "processes": processes_in(self.node / "pods"),
+            "devices": holders(self.effects.read_text()),
+        }
+        return {where: what for where, what in found.items() if what}
+
+
+def processes_in(directory):
+    """Return the processes that work in a directory or have files in it open."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            links = [process / "cwd", *(process / "fd").iterdir()]
+            if any(_target(link).startswith(f"{directory}/") for link in links):
+                found.append(f"{process.name}: {(process / 'cmdline').read_text()!r}")
+    return found
+
+
+def _target(link):
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
+
+
+async def live(node, name, rng, shared):
+    """Create a pod, perhaps delete it early, and check its end."""
+    kind, code = name.split("-")[0], rng.choice((0, 0, 3))
+    seconds = 30 if kind == "stubborn" else rng.uniform(0.05, 1)
+    claim = {"resourceClaimTemplateName": "two" if kind == "two" else "one"}
+    if kind == "shared":
+        claim = {"resourceClaimName": await shared.join()}
+    await node.create(name, claim, seconds, code)
+    if kind in ("deleted", "stubborn", "forced"):
+        await asyncio.sleep(rng.uniform(0, 3))
+        await node.delete(name, grace=0 if kind == "forced" else None)
+        return
+    pod = await node.until(name, lambda pod: pod is not None and pod.finished)
+    assert pod.status.phase == ("Failed" if code else "Succeeded"), f"{name}: {pod.status}"
+    state = pod.status.container_statuses[0].state
+    assert state["terminated"]["exitCode"] == code, f"{name}: {pod.status}"
+    await node.delete(name)
+    if kind == "shared":
+        await shared.leave(claim["resourceClaimName"])
+
+
+class SharedClaims:
+    """Claims that several pods use, each deleted after its last pod."""
+
+    def __init__(self, client):
+        self._client = client
+        self._joined = 0
+        self._left = Counter()
+
+    async def join(self):
+        number, place = divmod(self._joined, SHARED_BY)
+        self._joined += 1
+        name = f"shared-{number}"
+        if place == 0:
+            await self._client.create(RESOURCE_CLAIMS, a_claim(name, device_class="d"), "default")
+        return name
+
+    async def leave(self, name):
+        self._left[name] += 1
+        if self._left[name] == SHARED_BY:
+            await self._client.delete(RESOURCE_CLAIMS, name, "default")
+
+    async def close(self):
+        for claim in (await self._client.list(RESOURCE_CLAIMS)).items:
+            if claim.name.startswith("shared"):
+                with suppress(NotFound):
+                    await self._client.delete(RESOURCE_CLAIMS, claim.name, "default")
+
+
+@pytest.mark.skipif(not KILLS, reason="part of make soak")
+@pytest.mark.timeout(3000)
+async def test_nothing_is_left_or_double_however_often_agent_and_driver_are_killed():
+    rng = random.Random(SEED)
+    with short_directory() as directory:
+        node = KilledNode(directory)
+        await node.start()
+        try:
+            await kill_rounds(node, rng)
+        except BaseException as error:
+            error.add_note(f"seed {SEED}, {len(node.kills)} kills: {', '.join(node.kills)}")
+            error.add_note(f"effects:\n{node.effects.read_text()[-3000:]}")
+            error.add_note(f"agent:\n{node.log('agent')}\ndriver:\n{node.log('driver')}")
+            raise
+        finally:
+            await node.stop()
+
+
+async def kill_rounds(node, rng):
+    shared, names = SharedClaims(node.client), []
+    async with asyncio.TaskGroup() as pods:
+        for number in range(KILLS):
+            for _ in range(PODS_A_KILL):
+                names.append(f"{rng.choice(KINDS)}-{len(names)}")
+                pods.create_task(live(node, names[-1], random.Random(rng.random()), shared))
+            after = rng.uniform(0, LONGEST)
+            await asyncio.sleep(after)
+            await node.kill(rng.choice(("agent", "driver", "agent", "driver", "both")), after)
+    await shared.close()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SECONDS):
+            while await node.leftovers():
+                await asyncio.sleep(0.1)
+    assert await node.leftovers() == {}
+    assert node.double == []
+    assert node.lines("broken") == []
+    runs = Counter(node.lines("runs"))
+    ended = {name for name in names if name.split("-")[0] in ("own", "two", "shared")}
+    assert {name for name, times in runs.items() if times > 1} == set()
+    assert ended <= set(runs)
+    assert_refused_only_after_force(node)
+
+
+def assert_refused_only_after_force(node):
+    """Check that a device was only asked for while held if its pod was deleted by force."""
+    for line in node.lines("effects"):
+        if line.startswith("!"):
+            holder = node.pod_of[line.split()[3]]
+            assert holder.startswith("forced"), f"{line}: held by the claim of {holder}"
