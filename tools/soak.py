@@ -72,6 +72,16 @@ def kill(seed: int, seconds: float) -> list[str]:
     return [sys.executable, "-m", "pytest", "-q", "-k", "kill or killed or crash", which]
 
 
+def kill_nodes(seed: int, seconds: float) -> list[str]:
+    """Return the command that kills agent and driver of a node: 100 times among 200 pods.
+
+    In a short time a tenth of that.
+    """
+    kills = 10 if seconds < _SHORT / 4 else 100
+    test = ["-m", "pytest", "-q", "tests/agent/test_agent_kill.py"]
+    return ["env", f"HOLDFAST_KILLS={kills}", sys.executable, *test]
+
+
 def laws(seed: int, seconds: float) -> list[str]:
     """Return the command for random cases of one file: ten times as many as in ``make test``."""
     files = sorted((ROOT / "tests").rglob("test_*.py"))
@@ -108,6 +118,7 @@ def parts() -> list[Part]:
     return [
         Part("fuzz", 0.2, fuzz),
         Part("kill", 0.2, kill),
+        Part("kill-nodes", 0.2, kill_nodes),
         Part("laws", 0.2, laws),
         # A sample that changes with the seed would fail unrelated changes.
         Part("mutants", 0.25, mutate, only_tells=1),

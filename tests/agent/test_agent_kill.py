@@ -5,7 +5,6 @@ allocated, reserved or running, and no device was ever held by two claims.
 """
 
 import asyncio
-import json
 import os
 import random
 import subprocess
@@ -20,6 +19,7 @@ from agent import recording_driver
 from agent.process_cluster import short_directory
 from agent.recording_driver import EFFECTS, holders
 from cli.forked_program import ForkedProgram
+from holdfast.agent.claim_checkpoint import CLAIM_CHECKPOINT, read_claims
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.api.scheme import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from holdfast.apiserver.access.credentials import write_node_kubeconfig
@@ -28,6 +28,7 @@ from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.clock import SystemClock
 from holdfast.cluster import PKI, Cluster
+from holdfast.driverkit.checkpoint import Checkpoint
 from holdfast.errors import NotFound
 from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
 from holdfast.testing import a_pod
@@ -74,9 +75,12 @@ class KilledNode:
         (directory / "script").write_text(SCRIPT)
         self.node.mkdir()
         self._settings = ClusterSettings(
-            data_dir=directory / "data", single_process=True, server=ServerSettings(port=0),
-            nodes=NodeSettings(0, driver_nodes=0), scheduler=SchedulerSettings(check_invariants=True),
-        )  # fmt: skip
+            data_dir=directory / "data",
+            single_process=True,
+            server=ServerSettings(port=0),
+            nodes=NodeSettings(0, driver_nodes=0),
+            scheduler=SchedulerSettings(check_invariants=True),
+        )
         self.kills = []
         self.double = []
         self.pod_of = {}
@@ -111,9 +115,17 @@ class KilledNode:
 
     def _start_agent(self):
         self.agent = ForkedProgram(
-            "agent", "--node", NODE, "--node-dir", self.node, "--kubeconfig",
-            self.node / "kubeconfig", "--runtime", "process", errors=self.directory / "agent.log",
-        )  # fmt: skip
+            "agent",
+            "--node",
+            NODE,
+            "--node-dir",
+            self.node,
+            "--kubeconfig",
+            self.node / "kubeconfig",
+            "--runtime",
+            "process",
+            errors=self.directory / "agent.log",
+        )
 
     async def _end_agent(self):
         self.agent.kill()
@@ -123,8 +135,10 @@ class KilledNode:
         with (self.directory / "driver.log").open("a") as log:
             self.driver = subprocess.Popen(
                 [sys.executable, recording_driver.__file__, "--kubelet-dir", self.node],
-                stdout=log, stderr=log, env={**os.environ, EFFECTS: str(self.effects)},
-            )  # fmt: skip
+                stdout=log,
+                stderr=log,
+                env={**os.environ, EFFECTS: str(self.effects)},
+            )
 
     async def _end_driver(self):
         self.driver.kill()
@@ -194,15 +208,12 @@ class KilledNode:
         """Return what is still there, by where it is."""
         pods = (await self.client.list(NODE_PODS)).items
         claims = (await self.client.list(RESOURCE_CLAIMS)).items
-        checkpoint = json.loads((self.node / "dra_manager_state").read_text())
-        data = checkpoint["Data"] if "Data" in checkpoint else checkpoint
-        data = json.loads(data) if isinstance(data, str) else data
         of_driver = self.node / "plugins" / recording_driver.NAME / "checkpoint.json"
         found = {
             "pods": [pod.name for pod in pods],
             "claims": [f"{claim.name}: {claim.status}" for claim in claims],
-            "agent's checkpoint": data.get("ClaimInfoStateList"),
-            "driver's checkpoint": json.loads(of_driver.read_text())["claims"],
+            "agent's checkpoint": read_claims(self.node / CLAIM_CHECKPOINT),
+            "driver's checkpoint": Checkpoint(of_driver).uids(),
             "CDI files": [path.name for path in (self.node / "cdi").iterdir()],
             "pod directories": [path.name for path in (self.node / "pods").iterdir()],
             "processes": processes_in(self.node / "pods"),
@@ -299,7 +310,7 @@ async def test_nothing_is_left_or_double_however_often_agent_and_driver_are_kill
 async def kill_rounds(node, rng):
     shared, names = SharedClaims(node.client), []
     async with asyncio.TaskGroup() as pods:
-        for number in range(KILLS):
+        for _ in range(KILLS):
             for _ in range(PODS_A_KILL):
                 names.append(f"{rng.choice(KINDS)}-{len(names)}")
                 pods.create_task(live(node, names[-1], random.Random(rng.random()), shared))
