@@ -163,8 +163,8 @@ def resource_field(
     Without a limit of cpu or memory the container may use all that the node has.
     """
     name = reference.container_name or container.name
-    everyone = (*pod.spec.containers, *pod.spec.init_containers)
-    found = next((c for c in everyone if c.name == name), None)
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    found = next((c for c in containers if c.name == name), None)
     kind, _, resource = reference.resource.partition(".")
     if found is None or kind not in ("limits", "requests") or not resource:
         raise NotStarted(

@@ -1,6 +1,7 @@
 """Whether a node takes a pod that is bound to it, as a kubelet decides. No I/O.
 
-A scheduler has decided already, but the node may have changed since, and anyone may bind a pod.
+A scheduler has decided already, but the node may have changed since, and other clients may bind
+pods too.
 """
 
 from __future__ import annotations

@@ -105,5 +105,5 @@ def _parser(driver: Driver) -> argparse.ArgumentParser:
     add("--plugins-dir", type=Path, help="default: plugins in --kubelet-dir")
     add("--cdi-dir", type=Path, help=f"default: cdi in --kubelet-dir, else {CDI_DIRECTORY}")
     add("--kubeconfig", type=Path, help="default: kubeconfig in --kubelet-dir, else as kubectl")
-    add("--health-port", type=int, default=0, help="port of /healthz and /readyz (default: none)")
+    add("--health-port", type=int, default=0, help="port of /livez and /readyz (default: none)")
     return parser
