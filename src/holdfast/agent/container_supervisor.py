@@ -163,7 +163,7 @@ class ContainerSupervisor:
         await self._wait_for_first(running, probe)
         failures = 0
         while True:
-            if not (why := await self._try(pod, record, running, probe)):
+            if not (why := await self._try(record, running, probe)):
                 return True
             self._unhealthy(pod, kind, why)
             failures += 1
@@ -184,7 +184,7 @@ class ContainerSupervisor:
         await self._wait_for_first(running, probe)
         successes = failures = 0
         while True:
-            why = await self._try(pod, record, running, probe)
+            why = await self._try(record, running, probe)
             successes, failures = (0, failures + 1) if why else (successes + 1, 0)
             if why:
                 self._unhealthy(pod, "Readiness", why)
@@ -202,9 +202,7 @@ class ContainerSupervisor:
         clock = self._node.clock
         await clock.sleep(max(0.0, running.started_at + probe.initial_delay_seconds - clock.now()))
 
-    async def _try(
-        self, pod: NodePod, record: ContainerRecord, running: RunningContainer, probe: Probe
-    ) -> str:
+    async def _try(self, record: ContainerRecord, running: RunningContainer, probe: Probe) -> str:
         return await run_action(probe, self._target(record, running), probe.timeout_seconds)
 
     async def _kill(self, pod: NodePod, record: ContainerRecord, probe: Probe, kind: str) -> None:

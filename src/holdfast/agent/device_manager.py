@@ -194,7 +194,7 @@ class DeviceManager:
         preferred = await plugin.preferred(
             sorted({*self._available(resource), *reused}), reused, amount
         )
-        # Others may have been allocated while the plugin thought about it.
+        # Devices may have been allocated to other pods during this call.
         free = self._available(resource)
         if len(free) < amount - len(reused):
             raise _Unavailable(

@@ -32,6 +32,12 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Refused
+from holdfast.kubelet_api import (
+    DEVICE_PLUGINS_DIRECTORY,
+    LONGEST_SOCKET_PATH,
+    PLUGINS_DIRECTORY,
+    REGISTRY_DIRECTORY,
+)
 from holdfast.private_files import make_private_directory
 
 if TYPE_CHECKING:
@@ -39,11 +45,11 @@ if TYPE_CHECKING:
 
 ADDRESS = "127.0.0.1"
 """The address of nodes with an agent: they are on this machine."""
-DIRECTORIES = ("plugins_registry", "plugins", "device-plugins", "cdi", "pods")
+DIRECTORIES = (REGISTRY_DIRECTORY, PLUGINS_DIRECTORY, DEVICE_PLUGINS_DIRECTORY, "cdi", "pods")
 CDI_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
-"""Where drivers put CDI files by default; those in the node's own directory come first."""
-LONGEST_SOCKET_PATH = 107
-_LONGEST_SOCKET = "plugins_registry/" + "x" * 24
+"""Where drivers put CDI files by default; those in the node's own directory take precedence."""
+_SOCKET_NAME_BYTES = 24
+"""What the name of a driver's registration socket is assumed to take."""
 NODE_BACKOFF = Backoff(first=0.5, limit=10.0)
 WORKER_RETRY_SECONDS = 10.0
 """The delay before a pod is taken up again whose worker has failed."""
@@ -340,7 +346,7 @@ def prepare_directory(directory: Path) -> None:
 
 def socket_path_problem(directory: Path) -> str:
     """Return why a node's directory cannot hold the sockets of drivers, or ""."""
-    longest = len(str(directory / _LONGEST_SOCKET).encode())
+    longest = len(str(directory / REGISTRY_DIRECTORY / ("x" * _SOCKET_NAME_BYTES)).encode())
     if longest <= LONGEST_SOCKET_PATH:
         return ""
     return (

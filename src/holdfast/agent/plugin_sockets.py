@@ -15,9 +15,6 @@ from holdfast.kubelet_api.calls import UnaryCall
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
-LONGEST_PATH = 107
-"""Bytes of the path of a Unix socket on Linux."""
-
 _OPTIONS = (
     # Go servers expect a host name; the default is the path of the socket.
     ("grpc.default_authority", "localhost"),

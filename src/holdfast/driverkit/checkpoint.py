@@ -75,7 +75,7 @@ def _read(path: Path) -> list[PreparedClaim]:
         if zlib.crc32(bytes(file.claims)) != file.checksum:
             raise ValueError("the checksum is wrong")
         return msgspec.json.decode(file.claims, type=list[PreparedClaim])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadConfiguration(
             f"{path} is damaged ({error}): the claims that this driver has prepared are not known; "
             "unprepare them by hand, then remove the file"

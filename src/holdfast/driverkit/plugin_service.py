@@ -17,6 +17,7 @@ from holdfast.kubelet_api import (
     DRA_PLUGIN,
     DRA_V1,
     DRA_V1BETA1,
+    LONGEST_SOCKET_PATH,
     dra_v1_pb2,
     dra_v1_pb2_grpc,
     dra_v1beta1_pb2,
@@ -25,7 +26,6 @@ from holdfast.kubelet_api import (
     plugin_registration_pb2_grpc,
 )
 
-LONGEST_SOCKET_PATH = 107
 STOP_SECONDS = 5.0
 log = logging.getLogger(__name__)
 

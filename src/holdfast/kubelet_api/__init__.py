@@ -34,6 +34,8 @@ HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
 """Health of a device of a device plugin; everything but ``Healthy`` is unhealthy."""
 
+LONGEST_SOCKET_PATH = 107
+"""Bytes that the path of a Unix socket may have on Linux."""
 REGISTRY_DIRECTORY = "plugins_registry"
 """Directory of a node in which plugins put the socket that serves Registration."""
 PLUGINS_DIRECTORY = "plugins"
