@@ -10,7 +10,6 @@ from holdfast.agent.claim_manager import ActivePods, ClaimManager
 from holdfast.agent.device_manager import DeviceManager
 from holdfast.agent.device_plugins import DeviceCount
 from holdfast.agent.plugin_registry import PluginRegistry
-from holdfast.agent.pod_devices import PodDevices
 from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.kubelet_api import REGISTRY_DIRECTORY
@@ -44,11 +43,6 @@ class NodeDevices:
         )  # fmt: skip
         handlers = {**self.claims.handlers, **self.device_plugins.handlers}
         self._registry = PluginRegistry(directory / REGISTRY_DIRECTORY, handlers, clock)
-
-    @property
-    def parts(self) -> tuple[PodDevices, ...]:
-        """What a pod's worker asks, in this order."""
-        return self.device_plugins, self.claims
 
     @property
     def busy(self) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from holdfast.cli import signals
 from holdfast.clock import SystemClock
-from holdfast.cluster import EmbeddedServer
+from holdfast.embedded_server import EmbeddedServer
 from holdfast.errors import HoldfastError
 from holdfast.server_process import FAILED, READY
 from holdfast.settings import ServerSettings

@@ -4,13 +4,33 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from holdfast.cli import background, running_cluster
+from holdfast.cli.flags import (
+    AllowProcessRuntime,
+    CheckInvariants,
+    Config,
+    DataDir,
+    Gates,
+    HealthPort,
+    Host,
+    Kubeconfig,
+    LeaderElect,
+    NamespaceOption,
+    Output,
+    OutputOption,
+    Port,
+    ResetCheckpoint,
+    RuntimeName,
+    RuntimeOption,
+    SchedulerConfig,
+    SchedulerGates,
+    WriteKubeconfig,
+)
 from holdfast.cli.usage import at_least, parse_kubelet_dirs, parse_port
 from holdfast.feature_gates import FeatureGates
 from holdfast.settings import (
@@ -20,136 +40,6 @@ from holdfast.settings import (
     SchedulerSettings,
     ServerSettings,
 )
-
-
-class RuntimeName(StrEnum):
-    """How nodes with an agent run containers."""
-
-    simulated = "simulated"
-    process = "process"
-
-
-class Output(StrEnum):
-    """Output formats."""
-
-    text = "text"
-    json = "json"
-
-
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Directory of the database, certificates and log; default: ~/.local/share/holdfast.",
-    ),
-]
-Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")]
-Port = Annotated[
-    int,
-    typer.Option(metavar="PORT", parser=parse_port, help="Port to listen on; 0: any free port."),
-]
-WriteKubeconfig = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Where to write the admin's kubeconfig; default: kubeconfig in the data directory.",
-    ),
-]
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Kubeconfig of the cluster; default: the one kubectl would use.",
-    ),
-]
-CheckInvariants = Annotated[
-    bool,
-    typer.Option(
-        "--check-invariants",
-        help="After every decision check that no node, reservation or device is over-committed "
-        "(slow; for debugging).",
-    ),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="KubeSchedulerConfiguration of the scheduler; default: the built-in profiles.",
-    ),
-]
-SchedulerConfig = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="KubeSchedulerConfiguration the cluster's scheduler runs with; default: the one the "
-        "embedded cluster was started with, else the built-in profiles.",
-    ),
-]
-LeaderElect = Annotated[
-    bool | None,
-    typer.Option(
-        "--leader-elect/--no-leader-elect",
-        help="Work only while this replica holds the lease; default: as the configuration says, "
-        "else yes.",
-    ),
-]
-HealthPort = Annotated[
-    int,
-    typer.Option(
-        metavar="PORT",
-        parser=parse_port,
-        help="Serve /healthz, /readyz and /metrics on this port of 127.0.0.1; 0: any free port.",
-    ),
-]
-Gates = Annotated[
-    str,
-    typer.Option(
-        "--feature-gates",
-        metavar="NAME=BOOL,...",
-        help="Turn features on or off, by Kubernetes' names, such as DRADeviceTaintRules=true.",
-    ),
-]
-SchedulerGates = Annotated[
-    str,
-    typer.Option(
-        "--feature-gates",
-        metavar="NAME=BOOL,...",
-        help="Feature gates of the cluster's scheduler; default: those of the embedded cluster, "
-        "else Kubernetes' defaults.",
-    ),
-]
-OutputOption = Annotated[
-    Output,
-    typer.Option("-o", "--output", metavar="FORMAT", help="text (for people) or json."),
-]
-NamespaceOption = Annotated[
-    str, typer.Option("-n", "--namespace", metavar="NAMESPACE", help="Namespace of the object.")
-]
-
-
-RuntimeOption = Annotated[
-    RuntimeName,
-    typer.Option(
-        metavar="RUNTIME",
-        help="How nodes with an agent run containers: simulated, or process, which runs their "
-        "commands as your user, not isolated.",
-    ),
-]
-AllowProcessRuntime = Annotated[
-    bool,
-    typer.Option(
-        "--allow-process-runtime",
-        help="Pods on nodes with an agent may ask for the process runtime (not isolated) with the "
-        "annotation holdfast.dev/runtime: process.",
-    ),
-]
-ResetCheckpoint = Annotated[
-    bool,
-    typer.Option(
-        "--reset-checkpoint",
-        help="Forget which claims nodes with an agent have prepared, if the record is damaged.",
-    ),
-]
 
 
 def up(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import Kubeconfig, SchedulerGates
+from holdfast.cli.flags import Kubeconfig, SchedulerGates
 
 
 class MapOutput(StrEnum):

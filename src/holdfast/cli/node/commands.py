@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import Kubeconfig, Output, OutputOption
+from holdfast.cli.flags import Kubeconfig, Output, OutputOption
 from holdfast.cli.usage import Command, Group
 
 app = typer.Typer(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import (
+from holdfast.cli.flags import (
     Kubeconfig,
     NamespaceOption,
     Output,
