@@ -247,7 +247,7 @@ async def test_D081_a_restarted_agent_prepares_again_without_doubling(cluster):
                 if (found := each.container_devices(pod, "main").cdi_devices)
             ]
             assert len(devices) == 1
-            # Nobody knows yet whether this driver comes back; the node may delete its slices.
+            # The driver may or may not come back; the node may delete its slices.
             async with asyncio.timeout(60):
                 while "absent" in {
                     each.name for each in (await cluster.client.list(RESOURCE_SLICES)).items

@@ -39,7 +39,7 @@ REFUSED_TO_ALL = [
     ("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", {}),
     ("GET", "/metrics", None),
 ]
-# Acting as somebody else.
+# Acting as another user.
 IMPERSONATIONS = [
     {"impersonate-user": "kubernetes-admin", "impersonate-group": "system:masters"},
     {"impersonate-user": "system:kube-scheduler"},

@@ -10,14 +10,16 @@ package.
 
 from holdfast.store.indexing import index_object
 from holdfast.store.objects import (
+    MAX_VALUE,
     EventType,
     IndexEntry,
     ObjectKey,
     Retention,
     StoredObject,
     StoreEvent,
+    check_value_size,
 )
-from holdfast.store.store import MAX_VALUE, Store, check_value_size, restore
+from holdfast.store.store import Store, restore
 from holdfast.store.watch import Subscription
 
 __all__ = [

@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 from holdfast import errors
 
+MAX_VALUE = 1_572_864
+"""The largest object in bytes: 1.5 MiB, the default request limit of etcd."""
+
 
 class ObjectKey(NamedTuple):
     """The key of one object; ``namespace`` is empty for cluster-scoped resources."""
@@ -127,3 +130,10 @@ class Retention:
     """The most events a subscription may lag behind; half of ``max_events``, so it can resume."""
     max_bytes: int = 256 * 1024 * 1024
     """The most bytes of objects in retained events: a thousand large objects are a gigabyte."""
+
+
+def check_value_size(key: ObjectKey, value: bytes) -> None:
+    """Raise TooLarge for an object over the limit."""
+    if len(value) > MAX_VALUE:
+        message = f"{key.display_name} is {len(value)} bytes long; the limit is {MAX_VALUE}"
+        raise errors.TooLarge(message, key.details)

@@ -34,6 +34,7 @@ from holdfast.store.objects import (
     Retention,
     StoredObject,
     StoreEvent,
+    check_value_size,
 )
 from holdfast.store.read_only_mode import ReadOnlyMode
 from holdfast.store.revision_file import RevisionFile, RevisionGaps
@@ -41,25 +42,16 @@ from holdfast.store.watch import Subscription, WatchCache
 from holdfast.store.writer_thread import PendingWrite, WriterThread
 
 log = logging.getLogger(__name__)
-__all__ = ["MAX_VALUE", "Store", "ValueBuilder", "check_value_size", "restore"]
+__all__ = ["Store", "ValueBuilder", "restore"]
 
 ValueBuilder = Callable[[int], bytes]
 """Return the bytes to store, given the revision to write as ``metadata.resourceVersion``."""
 Objects = list[StoredObject]
 ResourceKeys = list[tuple[str, str]]
 
-MAX_VALUE = 1_572_864
-"""The largest object in bytes: 1.5 MiB, the default request limit of etcd."""
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
-
-
-def check_value_size(key: ObjectKey, value: bytes) -> None:
-    """Raise TooLarge for an object over the limit."""
-    if len(value) > MAX_VALUE:
-        message = f"{key.display_name} is {len(value)} bytes long; the limit is {MAX_VALUE}"
-        raise errors.TooLarge(message, key.details)
 
 
 class Store:

@@ -84,15 +84,15 @@ async def _a_claim_is_prepared_once_and_unprepared(node: DriverNode, faulty: Fau
 async def _claims_of_one_call_have_their_own_errors(node: DriverNode, faulty: FaultyDriver) -> None:
     good = await node.allocate(next(iter(await node.devices())))
     bare = await node.create_claim()
-    stranger = msgspec.structs.replace(
+    missing = msgspec.structs.replace(
         bare, metadata=msgspec.structs.replace(bare.metadata, uid="0-0", name="missing")
     )
-    answers = await node.prepare_all(stranger, bare, good)
-    assert set(answers) == {stranger.uid, bare.uid, good.uid}, "not every claim is answered"
-    assert answers[stranger.uid].error, "a claim that does not exist has no error"
+    answers = await node.prepare_all(missing, bare, good)
+    assert set(answers) == {missing.uid, bare.uid, good.uid}, "not every claim is answered"
+    assert answers[missing.uid].error, "a claim that does not exist has no error"
     assert answers[bare.uid].error, "a claim that is not allocated has no error"
     assert not answers[good.uid].error, f"the good claim fails: {answers[good.uid].error}"
-    for claim in (stranger, bare, good):
+    for claim in (missing, bare, good):
         await _unprepared(node, claim)
 
 

@@ -40,6 +40,8 @@ from holdfast.driverkit.process import DriverProcess, DriverSettings
 from holdfast.kubelet_api import (
     DRA_V1,
     DRA_V1BETA1,
+    PLUGINS_DIRECTORY,
+    REGISTRY_DIRECTORY,
     dra_v1_pb2,
     dra_v1_pb2_grpc,
     dra_v1beta1_pb2,
@@ -144,8 +146,8 @@ class DriverNode:
         self.cdi_dir = self.directory / "cdi"
         self.settings = DriverSettings(
             node_name=node,
-            registry_dir=self.directory / "plugins_registry",
-            plugins_dir=self.directory / "plugins",
+            registry_dir=self.directory / REGISTRY_DIRECTORY,
+            plugins_dir=self.directory / PLUGINS_DIRECTORY,
             cdi_dir=self.cdi_dir,
         )
         self.info = plugin_registration_pb2.PluginInfo()
