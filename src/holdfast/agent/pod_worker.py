@@ -15,7 +15,7 @@ from holdfast.agent.node_services import NodeServices
 from holdfast.agent.pod_admission import Rejection
 from holdfast.agent.pod_containers import ContainerRecord, Role, new_records, plan_containers
 from holdfast.agent.pod_devices import NotPrepared
-from holdfast.agent.runtime import ContainerExit, Runtime
+from holdfast.agent.runtime import LOST_MESSAGE, LOST_REASON, ContainerExit, Runtime
 from holdfast.api.timestamps import rfc3339, seconds_of
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import PatchType
@@ -173,7 +173,7 @@ class PodWorker:
             if record.running is not None:
                 continue
             if ended is None and running is not None:
-                ended = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": LOST}
+                ended = {"exitCode": 137, "reason": LOST_REASON, "message": LOST_MESSAGE}
             if ended is not None:
                 _recall(record, ended, started_at, self._node.clock.now())
 
@@ -370,9 +370,6 @@ class PodWorker:
 
     def _event(self, type_: str, reason: str, message: str) -> None:
         self._node.event(self.pod, type_, reason, message)
-
-
-LOST = "The container could not be located when the agent was started again"
 
 
 def _recall(

@@ -29,7 +29,14 @@ from holdfast.agent import container_shim
 from holdfast.agent.container_shim import start_ticks
 from holdfast.agent.exec_process import MARK, LocalExec, kill_marked
 from holdfast.agent.pod_directory import ContainerDirectory, PodDirectories
-from holdfast.agent.runtime import ContainerConfig, ContainerExit, NotRunning, NotStarted
+from holdfast.agent.runtime import (
+    LOST_MESSAGE,
+    LOST_REASON,
+    ContainerConfig,
+    ContainerExit,
+    NotRunning,
+    NotStarted,
+)
 from holdfast.clock import Clock
 from holdfast.errors import Refused
 
@@ -42,10 +49,7 @@ START_SECONDS = 60.0
 KILL_SECONDS, POLL_SECONDS = 5.0, 0.02
 """How long the parent of a container may take to kill it, and how often to look."""
 ID_PREFIX = "process://"
-LOST = ContainerExit(
-    137, 0.0, reason="ContainerStatusUnknown",
-    message="The container could not be located when the agent was started again",
-)  # fmt: skip
+LOST = ContainerExit(137, 0.0, reason=LOST_REASON, message=LOST_MESSAGE)
 
 
 class ProcessRuntime:

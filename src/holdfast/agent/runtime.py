@@ -14,6 +14,10 @@ from typing import ClassVar, Protocol, runtime_checkable
 from holdfast.agent.node_pod import NodePod
 from holdfast.errors import HoldfastError
 
+LOST_REASON = "ContainerStatusUnknown"
+LOST_MESSAGE = "The container could not be located when the agent was started again"
+"""Reason and message of the end of a container that an agent does not find again."""
+
 
 class NotStarted(HoldfastError):
     """A container cannot be started; ``reason`` is that of its waiting state."""

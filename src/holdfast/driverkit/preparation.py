@@ -6,27 +6,18 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.cdi.files import file_name, remove_spec, write_spec
 from holdfast.client.client import Client
 from holdfast.driverkit.checkpoint import Checkpoint, PreparedClaim
 from holdfast.driverkit.claims import Claim, DriverError, Prepared, cdi_spec_of, claim_of
+from holdfast.driverkit.driver import Driver
 from holdfast.errors import HoldfastError, NotFound
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-
-
-class Handlers(Protocol):
-    """What the author of a driver does for a claim."""
-
-    async def prepare(self, claim: Claim) -> Prepared:
-        """Make the devices of a claim ready."""
-
-    async def unprepare(self, claim: Claim) -> None:
-        """Undo ``prepare``."""
 
 
 class ClaimPreparation:
@@ -37,18 +28,12 @@ class ClaimPreparation:
     """
 
     def __init__(
-        self,
-        driver: str,
-        client: Client,
-        checkpoint: Checkpoint,
-        cdi_dir: Path,
-        handlers: Handlers,
+        self, driver: Driver, client: Client, checkpoint: Checkpoint, cdi_dir: Path
     ) -> None:
         self._driver = driver
         self._client = client
         self._checkpoint = checkpoint
         self._cdi_dir = cdi_dir
-        self._handlers = handlers
         self._one_at_a_time = asyncio.Lock()
         self._running: set[asyncio.Task[object]] = set()
 
@@ -91,11 +76,11 @@ class ClaimPreparation:
             entry = PreparedClaim(namespace, name, uid, claim.devices)
             # Before the handler: if this process ends in it, unprepare must be called.
             self._checkpoint.put(entry)
-            prepared = await self._handled(self._handlers.prepare(claim), "prepare")
+            prepared = await self._handled(self._driver.call_prepare(claim), "prepare")
             return self._store(claim, prepared)
 
     def _store(self, claim: Claim, prepared: Prepared) -> PreparedClaim:
-        spec, names = cdi_spec_of(self._driver, claim, prepared)
+        spec, names = cdi_spec_of(self._driver.name, claim, prepared)
         if spec.devices:
             write_spec(spec, self._file(claim.uid))
         done = PreparedClaim(
@@ -116,7 +101,7 @@ class ClaimPreparation:
                 await self._undo(known)
 
     async def _undo(self, known: PreparedClaim) -> None:
-        await self._handled(self._handlers.unprepare(known.claim), "unprepare")
+        await self._handled(self._driver.call_unprepare(known.claim), "unprepare")
         remove_spec(self._file(known.uid))
         self._checkpoint.remove(known.uid)
 
@@ -127,7 +112,7 @@ class ClaimPreparation:
             raise DriverError(f"ResourceClaim {namespace}/{name} does not exist") from error
         if found.uid != uid:
             raise DriverError(f"ResourceClaim {found.key} has uid {found.uid}, not {uid}")
-        return claim_of(found, self._driver)
+        return claim_of(found, self._driver.name)
 
     async def _handled(self, handler: Awaitable[T], name: str) -> T:
         """Await a handler; its errors become errors of the claim, and its defects are logged."""
@@ -136,7 +121,7 @@ class ClaimPreparation:
         except HoldfastError:
             raise
         except Exception as error:
-            log.exception("the %s handler of %s failed", name, self._driver)
+            log.exception("the %s handler of %s failed", name, self._driver.name)
             raise DriverError(f"{name} failed: {type(error).__name__}: {error}") from error
 
     def _files_exist(self, known: PreparedClaim) -> bool:
@@ -144,4 +129,4 @@ class ClaimPreparation:
         return not any(known.cdi_ids) or self._file(known.uid).exists()
 
     def _file(self, uid: str) -> Path:
-        return self._cdi_dir / file_name(self._driver, uid)
+        return self._cdi_dir / file_name(self._driver.name, uid)

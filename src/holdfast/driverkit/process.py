@@ -69,9 +69,8 @@ class DriverProcess:
         try:
             await self._refresh()
             checkpoint = Checkpoint(self._directory / "checkpoint.json")
-            handlers = _Handlers(self._driver)
             self._preparation = ClaimPreparation(
-                self._driver.name, self._client, checkpoint, self._settings.cdi_dir, handlers
+                self._driver, self._client, checkpoint, self._settings.cdi_dir
             )
             await self._sockets.start(self._preparation, self._on_status)
             await self._serve_health()
@@ -196,11 +195,3 @@ class DriverProcess:
         checks = {part: (lambda text=text: text) for part, text in found.items()}
         status, text = page(name, checks, verbose="verbose" in request.query)
         return web.Response(status=status, text=text)
-
-
-class _Handlers:
-    """The functions for claims of a driver."""
-
-    def __init__(self, driver: Driver) -> None:
-        self.prepare = driver.call_prepare
-        self.unprepare = driver.call_unprepare
