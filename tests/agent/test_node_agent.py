@@ -6,12 +6,13 @@ from holdfast.agent.node_agent import NodeAgent, NodeIdentity
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.agent.node_setup import make_agent, make_runtimes
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared
+from holdfast.agent.simulated_claims import SimulatedClaims
 from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.api.scheme import EVENTS, LEASES, NODES
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.errors import NotFound, Refused
 from holdfast.settings import NodeSettings
-from holdfast.testing import a_pod
+from holdfast.testing import VirtualClock, a_pod, typed
 
 
 class RecordedDevices:
@@ -144,3 +145,20 @@ async def test_a_deleted_pod_that_was_never_prepared_is_removed(cluster, node):
     with pytest.raises(NotFound):
         await pod_of(cluster, "p")
     assert devices.calls[-1] == "unprepare while Pending"
+
+
+class Unprepared:
+    """Claims of which an agent knows nothing after its restart."""
+
+    def container_devices(self, pod, container):
+        raise NotPrepared("ResourceClaim c is not prepared")
+
+
+def test_only_a_process_needs_claims_that_a_driver_has_prepared(tmp_path):
+    """A container that had not started at a restart of the agent is not left waiting."""
+    runtimes = make_runtimes(tmp_path, VirtualClock(), NodeSettings(allow_process_runtime=True))
+    claims = SimulatedClaims(Unprepared(), None, tmp_path, runtimes)
+    assert claims.container_devices(typed(a_pod("p")), "main") == ContainerDevices()
+    process = a_pod("p", annotations={"holdfast.dev/runtime": "process"})
+    with pytest.raises(NotPrepared):
+        claims.container_devices(typed(process), "main")

@@ -32,15 +32,10 @@ class SimulatedClaims:
         self._client = client
         self._directory = directory
         self._runtimes = runtimes
-        self._only_checked: set[str] = set()
-        """Uids of pods for which no driver was called."""
 
     async def prepare(self, pod: Pod) -> None:
         """Prepare the claims of a pod, or only check them; raise NotPrepared."""
-        self._only_checked.discard(pod.uid)
-        runtime = self._runtimes.choose(pod)
-        real = isinstance(runtime, Runtime) and runtime.real
-        if real or not any(needed_claims(pod)):
+        if self._has_processes(pod) or not any(needed_claims(pod)):
             await self._claims.prepare(pod)
             return
         found = await self._read(pod)
@@ -49,22 +44,26 @@ class SimulatedClaims:
         drivers = {result.driver for claim in found.values() for result in claim.results}
         if any(self._has_files(driver) for driver in drivers):
             await self._claims.prepare(pod)
-        else:
-            self._only_checked.add(pod.uid)
 
     def container_devices(self, pod: Pod, container: str) -> ContainerDevices:
         """Return what a container of a prepared pod gets; nothing if no driver was called."""
-        if pod.uid in self._only_checked:
+        try:
+            return self._claims.container_devices(pod, container)
+        except NotPrepared:
+            if self._has_processes(pod):
+                raise
             return ContainerDevices()
-        return self._claims.container_devices(pod, container)
 
     async def before_start(self, pod: Pod, container: str) -> None:
         """Do nothing, as for other claims."""
 
     async def unprepare(self, pod: Pod) -> None:
         """Release the claims of a pod whose containers have stopped; raise NotPrepared."""
-        self._only_checked.discard(pod.uid)
         await self._claims.unprepare(pod)
+
+    def _has_processes(self, pod: Pod) -> bool:
+        runtime = self._runtimes.choose(pod)
+        return isinstance(runtime, Runtime) and runtime.real
 
     async def _read(self, pod: Pod) -> dict[str, ResourceClaim]:
         found: dict[str, ResourceClaim] = {}
