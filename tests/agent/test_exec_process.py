@@ -10,6 +10,8 @@ import pytest
 
 from holdfast.agent.container_shim import ContainerLog
 from holdfast.agent.exec_process import MARK, LocalExec, kill_marked
+from holdfast.agent.kubelet_server.channels import serve_channels
+from holdfast.agent.kubelet_server.container_logs import LogFile, LogOptions, read_log
 from holdfast.agent.kubelet_server.node_containers import NodeContainers
 from holdfast.agent.pod_directory import PodDirectories
 from holdfast.agent.process_runtime import ProcessRuntime
@@ -57,6 +59,41 @@ async def test_commands_are_killed_by_their_mark(tmp_path):
     assert not reading.done()
     kept.kill()
     assert await reading == b""
+
+
+async def test_a_command_is_killed_although_its_handler_is_cancelled_meanwhile():
+    """The client closes the WebSocket; a moment later its connection is lost."""
+    killed = asyncio.Event()
+
+    class Command:
+        async def read(self, stream):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                serving.cancel()
+                raise
+
+        def kill(self):
+            killed.set()
+
+    class Client:
+        async def __aiter__(self):
+            for _ in range(2):
+                await asyncio.sleep(0)  # until the output is being read
+                yield SimpleNamespace(type=None, data=b"")
+
+    serving = asyncio.create_task(serve_channels(Client(), Command(), stdin=False))
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert killed.is_set()
+
+
+async def test_a_line_that_was_cut_off_does_not_end_a_log(tmp_path):
+    path = tmp_path / "0.log"
+    path.write_bytes(b"2026-01-0\xff\n2026-01-01T00:00:00Z stdout F text\n")
+    log = LogFile(path, lambda: False)
+    pieces = [piece async for piece in read_log(log, LogOptions(since=1.0), SystemClock())]
+    assert b"text\n" in b"".join(pieces)
 
 
 def test_a_log_that_cannot_start_again_goes_on_later(tmp_path):

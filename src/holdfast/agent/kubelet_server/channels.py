@@ -40,8 +40,10 @@ async def serve_channels(
     finally:
         for task in (reading, running):
             task.cancel()
-        await asyncio.gather(reading, running, return_exceptions=True)
-        process.kill()
+        try:  # the server cancels this when the connection is lost, perhaps in these lines
+            await asyncio.gather(reading, running, return_exceptions=True)
+        finally:
+            process.kill()
         await socket.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
@@ -150,7 +151,7 @@ class _Selection:
         options = self._options
         if options.stream and stream != options.stream:
             return b""
-        if options.since is not None and parse_rfc3339(when.decode()) < options.since:
+        if options.since is not None and _time(when) < options.since:
             return b""
         starts = not self._inside.get(stream)
         self._inside[stream] = tag == b"P"
@@ -183,6 +184,14 @@ def _tail_offset(file: BinaryIO, lines: int, stream: bytes) -> int:
                     return position + len(line) + 1
             position -= 1
     return 0
+
+
+def _time(when: bytes) -> float:
+    """Return the time of a line; one that a full disk cut off counts as new."""
+    try:
+        return parse_rfc3339(when.decode())
+    except (UnicodeDecodeError, BadRequest):
+        return math.inf
 
 
 def _ends_line(line: bytes, stream: bytes) -> bool:

@@ -85,7 +85,7 @@ class NodeContainers:
                 f'port {port} is not one of the containerPorts of pod "{pod}": its processes share '
                 "the network of this machine, and other ports are not forwarded"
             )
-        return worker.pod.status.pod_ip or "127.0.0.1", port
+        return "127.0.0.1", port  # not what the pod's status says, which others may write
 
     def _worker(self, namespace: str, pod: str) -> PodWorker:
         key = f"{namespace}/{pod}"

@@ -6,6 +6,7 @@ server, or of a member of system:masters.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
@@ -115,8 +116,12 @@ class KubeletServer:
     ) -> web.StreamResponse:
         socket = _socket(*channels.PROTOCOLS)
         await socket.prepare(request)
+        start = asyncio.ensure_future(starting)
         try:
-            process = await starting
+            process = await asyncio.shield(start)
+        except asyncio.CancelledError:  # the client is gone before the command was started
+            start.add_done_callback(_kill_started)
+            raise
         except HoldfastError as error:  # kubectl shows no error of a refused upgrade
             await channels.send_error(socket, error)
         else:
@@ -177,6 +182,11 @@ def _socket(*protocols: str) -> web.WebSocketResponse:
     return web.WebSocketResponse(
         protocols=protocols, compress=False, max_msg_size=_MESSAGE_BYTES, heartbeat=_PING_SECONDS
     )
+
+
+def _kill_started(start: asyncio.Future[ExecProcess]) -> None:
+    if not start.cancelled() and start.exception() is None:
+        start.result().kill()
 
 
 def _container(request: web.Request) -> ContainerName:
