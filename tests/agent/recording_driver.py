@@ -15,7 +15,7 @@ NAME = "kill.example.com"
 DEVICES = ("d-0", "d-1", "d-2")
 EFFECTS = "HOLDFAST_EFFECTS"
 """Environment variable with the path of the file."""
-PAUSE_SECONDS = 0.02
+PAUSE_SECONDS = 0.03
 """Before and after an effect, so that kills happen in the handlers."""
 
 driver = Driver(NAME)

@@ -50,7 +50,7 @@ held() {
   for device in ${DEVICES:-none}; do
     last=$(grep "^[+-] .* $device\\$" "$effects" | tail -n 1)
     [ "$last" = "+ $CLAIM $device" ] && continue
-    echo "$name $1: claim ${CLAIM:-none}, last effect on $device: $last" >> "$directory/broken"
+    echo "$name at its $1: claim ${CLAIM:-none}, last effect on $device: $last" >> "$directory/broken"
     exit 9
   done
 }
@@ -144,11 +144,19 @@ class KilledNode:
         self.driver.kill()
         await asyncio.to_thread(self.driver.wait)
 
-    async def kill(self, which, after):
+    async def effect(self):
+        """Wait for the next call of a handler, at most the longest time between two kills."""
+        size = self.effects.stat().st_size
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST):
+                while self.effects.stat().st_size == size:
+                    await asyncio.sleep(0.005)
+
+    async def kill(self, which, when):
         """Kill and start again the agent, the driver or both; neither may have died alone."""
         assert self.agent.returncode is None, self.log("agent")
         assert self.driver.poll() is None, self.log("driver")
-        self.kills.append(f"{which} after {after:.2f}")
+        self.kills.append(f"{which} {when}")
         if which != "driver":
             await self._end_agent()
         if which != "agent":
@@ -300,6 +308,8 @@ async def test_nothing_is_left_or_double_however_often_agent_and_driver_are_kill
             await kill_rounds(node, rng)
         except BaseException as error:
             error.add_note(f"seed {SEED}, {len(node.kills)} kills: {', '.join(node.kills)}")
+            error.add_note(f"devices that were not held: {node.lines('broken')}")
+            error.add_note(f"claims: {node.pod_of}")
             error.add_note(f"effects:\n{node.effects.read_text()[-3000:]}")
             error.add_note(f"agent:\n{node.log('agent')}\ndriver:\n{node.log('driver')}")
             raise
@@ -314,9 +324,14 @@ async def kill_rounds(node, rng):
             for _ in range(PODS_A_KILL):
                 names.append(f"{rng.choice(KINDS)}-{len(names)}")
                 pods.create_task(live(node, names[-1], random.Random(rng.random()), shared))
-            after = rng.uniform(0, LONGEST)
-            await asyncio.sleep(after)
-            await node.kill(rng.choice(("agent", "driver", "agent", "driver", "both")), after)
+            which = rng.choice(("agent", "driver", "agent", "driver", "both"))
+            if rng.random() < 0.5:
+                await asyncio.sleep(after := rng.uniform(0, LONGEST))
+                await node.kill(which, f"after {after:.2f} s")
+            else:
+                await node.effect()
+                await asyncio.sleep(after := rng.uniform(0, 0.3))
+                await node.kill(which, f"{after:.2f} s after an effect")
     await shared.close()
     with suppress(TimeoutError):
         async with asyncio.timeout(SECONDS):
