@@ -50,7 +50,7 @@ held() {
   for device in ${DEVICES:-none}; do
     last=$(grep "^[+-] .* $device\\$" "$effects" | tail -n 1)
     [ "$last" = "+ $CLAIM $device" ] && continue
-    echo "$name at its $1: claim ${CLAIM:-none}, last effect on $device: $last" >> "$directory/broken"
+    echo "$name at its $1: claim ${CLAIM:-none}, $device: $last" >> "$directory/broken"
     exit 9
   done
 }

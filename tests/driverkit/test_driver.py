@@ -135,6 +135,18 @@ async def test_a_claim_allocated_again_is_unprepared_first():
         assert [name for name, _ in faulty.calls] == ["prepare", "unprepare", "prepare"]
 
 
+async def test_a_claim_whose_unprepare_failed_is_prepared_again():
+    """The failed call may have undone a part."""
+    faulty = FaultyDriver(a_driver())
+    async with DriverNode(faulty) as node:
+        claim = await node.allocate("gpu-0")
+        await node.prepare(claim)
+        faulty.inject("unprepare", Fail("half done"))
+        assert (await node.unprepare(claim)).error
+        assert not (await node.prepare(claim)).error
+        assert faulty.calls == [("prepare", claim.uid)] * 2
+
+
 async def test_a_lost_cdi_file_is_written_again_and_a_damaged_checkpoint_refuses_the_start():
     faulty = FaultyDriver(a_driver())
     async with DriverNode(faulty) as node:

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.agent.container_status import PodState, pod_status
 from holdfast.agent.container_supervisor import ContainerSupervisor, pod_grace
-from holdfast.agent.node_pod import NODE_PODS, NodePod
+from holdfast.agent.node_pod import NODE_PODS, NodeContainerStatus, NodePod
 from holdfast.agent.node_services import NodeServices
 from holdfast.agent.pod_admission import Rejection
 from holdfast.agent.pod_containers import ContainerRecord, Role, new_records, plan_containers
@@ -161,8 +161,8 @@ class PodWorker:
         status = self.pod.status
         known = {s.name: s for s in (*status.container_statuses, *status.init_container_statuses)}
         for record in self._records:
-            if (old := known.get(record.name)) is None:
-                continue
+            # An earlier agent may have been killed between a start and its status.
+            old = known.get(record.name) or NodeContainerStatus()
             record.previous = old.last_state.get("terminated", {})
             running, ended = old.state.get("running"), old.state.get("terminated")
             if running is not None or ended is not None or old.restart_count:

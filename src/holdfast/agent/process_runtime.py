@@ -140,18 +140,21 @@ class ProcessRuntime:
     ) -> ProcessContainer | None:
         """Return the newest attempt of a container, running or ended."""
         place = self._directories.container(config.pod.uid, config.name)
-        attempts = place.attempts()
-        if not attempts:
-            return None
-        path = place.state(attempts[-1])
-        state = _read_state(path)
+        state = _newest_state(place)
+        deadline = self._clock.monotonic() + START_SECONDS
+        while (state is None or "exit" in state) and is_locked(place.lock):
+            # A start that has no record yet: it must not be followed by a second one.
+            if self._clock.monotonic() > deadline:
+                break
+            await self._clock.sleep(POLL_SECONDS)
+            state = _newest_state(place)
         if state is None:
             return None
         if "exit" not in state and not is_locked(place.lock):
             _kill_orphans(state)
-        env = _environment_of(state)
+        env, attempt = _environment_of(state), state["attempt"]
         return ProcessContainer(
-            self._clock, path, state["shim"], _id(config, attempts[-1]), attempt=attempts[-1],
+            self._clock, place.state(attempt), state["shim"], _id(config, attempt), attempt=attempt,
             started_at=state["started_at"], env=env, cwd=place.work,
         )  # fmt: skip
 

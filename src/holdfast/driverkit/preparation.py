@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Coroutine
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.cdi.files import file_name, remove_spec, write_spec
 from holdfast.client.client import Client
@@ -101,6 +103,9 @@ class ClaimPreparation:
                 await self._undo(known)
 
     async def _undo(self, known: PreparedClaim) -> None:
+        if known.done:
+            # If the handler does not end well, the next prepare must not rely on its effect.
+            self._checkpoint.put(msgspec.structs.replace(known, done=False))
         await self._handled(self._driver.call_unprepare(known.claim), "unprepare")
         remove_spec(self._file(known.uid))
         self._checkpoint.remove(known.uid)
