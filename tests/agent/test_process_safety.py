@@ -65,11 +65,16 @@ async def test_processes_outlive_the_agent_and_are_found_again(start):
     pod = await first.run("p", WAIT)
     await first.logged(pod, "up")
     before = await first.running("p")
+    unreported = await first.run("unreported", WAIT)
+    await first.logged(unreported, "up")
+    await first.running("unreported")
     gone = await first.run("gone", "echo up; sleep 1000")
     await first.logged(gone, "up")
     pids = [first.state(each)["pid"] for each in (pod, gone)]
     await first.agent.stop(stop_containers=False)
     await first.client.delete(NODE_PODS, "gone", "default", grace_seconds=0)
+    lost = {"status": {"containerStatuses": None}}  # as if killed before it was written
+    await first.client.patch(NODE_PODS, "unreported", lost, "default", subresource="status")
     await first.stop()
     assert all(map(alive, pids))
 
@@ -87,7 +92,9 @@ async def test_processes_outlive_the_agent_and_are_found_again(start):
     assert status.restart_count == 0
     started = before.status.container_statuses[0].state["running"]["startedAt"]
     assert status.state["terminated"]["startedAt"] == started
-    assert second.log(pod) == ["up"]
+    (second.pod_directory(unreported) / "work/go").touch()
+    assert exit_codes(await second.ended("unreported")) == {"c": 4}
+    assert second.log(pod) == second.log(unreported) == ["up"]
 
 
 async def test_an_exit_while_no_agent_ran_is_reported_and_the_container_restarted(start):
