@@ -42,11 +42,6 @@ class AgentProcess:
         """Why the agent does not work; "" if it does."""
         return "" if self._agent.healthy else "the agent is not running"
 
-    @property
-    def pods(self) -> int:
-        """The number of the node's pods."""
-        return len(self._agent.pods)
-
     def metrics_page(self) -> bytes:
         """Render the metrics, under a kubelet's names."""
         registry = CollectorRegistry()

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.api.node_names import NODE_USER
 from holdfast.client.client import Client
 from holdfast.client.embedded_credentials import read_embedded_credentials
 from holdfast.client.endpoint import Endpoint
@@ -263,7 +264,7 @@ class Cluster:
             self._node_kubeconfigs[name] = path
 
     async def _start_server(self) -> ClientFor:
-        from holdfast.apiserver.user import NODE_USER, certificate_name
+        from holdfast.apiserver.user import certificate_name
 
         settings = self._settings
         if settings.single_process:

@@ -1,4 +1,4 @@
-"""Files in which an agent remembers what its pods use, so that it survives a restart.
+"""Files with what the pods of an agent use, for the next start of the agent.
 
 The form is that of a kubelet: ``{"Data": "...", "Checksum": N}``, the checksum being the CRC-32 of
 the string ``Data``, which is JSON itself.

@@ -1,4 +1,4 @@
-"""Devices of device plugins: chosen for the containers of a pod, remembered, given back."""
+"""Allocate devices of device plugins to the containers of pods, and free them; checkpointed."""
 
 from __future__ import annotations
 

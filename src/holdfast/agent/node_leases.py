@@ -1,4 +1,4 @@
-"""Renew the node leases of simulated nodes, evenly distributed over the interval."""
+"""Renew the leases of the nodes of an agent, evenly distributed over the interval."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from holdfast.agent.pod_directory import PodDirectories
 from holdfast.agent.process_runtime import ProcessRuntime
 from holdfast.agent.runtime import Runtime
 from holdfast.agent.simulated_runtime import SimulatedRuntime
+from holdfast.api.node_names import NODE_USER
 from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.settings import NodeSettings
@@ -40,7 +41,7 @@ def make_agents(
     return [
         make_agent(
             NodeIdentity(name, path, ordinal, client_authority=client_authority),
-            client_for(f"system:node:{name}"),
+            client_for(NODE_USER + name),
             clock,
             settings,
         )

@@ -1,4 +1,4 @@
-"""The Node, status and Lease of a simulated node, as raw objects and patches. No I/O."""
+"""The Node, status and Lease of a node that an agent runs, as raw objects and patches. No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.agent.objects import AgentNode
 from holdfast.api.node import Lease, Node
-from holdfast.api.node_names import AGENT_LABEL, LEASE_NAMESPACE, SIMULATED
+from holdfast.api.node_names import AGENT_LABEL, LEASE_NAMESPACE, NODE_USER, SIMULATED
 from holdfast.api.pod import ResourceAmounts
 from holdfast.api.timestamps import parse_rfc3339, rfc3339, rfc3339_micro
 from holdfast.client.client import Client
@@ -46,7 +46,7 @@ class NodeShape:
 
 def as_node(client: Client, node: str) -> Client:
     """Return a client that acts as a node: it may write what belongs to the node, nothing else."""
-    return client.impersonating(f"system:node:{node}")
+    return client.impersonating(NODE_USER + node)
 
 
 def node_name(ordinal: int) -> str:

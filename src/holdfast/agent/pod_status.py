@@ -1,4 +1,7 @@
-"""The status of a pod at each stage, as strategic merge patches like a kubelet's."""
+"""Parts of a pod's status, and the whole one of a pod on a node that is simulated with others.
+
+They are strategic merge patches like a kubelet's; ``container_status`` has that of other pods.
+"""
 
 from __future__ import annotations
 

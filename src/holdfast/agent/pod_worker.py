@@ -76,7 +76,7 @@ class PodWorker:
             self._wake.set()
 
     def remove(self) -> None:
-        """Learn that the object is gone."""
+        """Stop the containers at once: the object is gone."""
         self.removed = True
         self._urgent.set()
         self._wake.set()

@@ -1,5 +1,7 @@
-"""Names of nodes that agents, controllers and commands share: leases, labels, annotations."""
+"""Names that agents, controllers, server and commands share: users, leases, labels of nodes."""
 
+NODE_USER = "system:node:"
+"""The start of the name of a node's user; the name of the node follows."""
 LEASE_NAMESPACE = "kube-node-lease"
 """The namespace of the leases of nodes; a lease has the name of its node."""
 AGENT_LABEL = "holdfast.dev/agent"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from holdfast.api.node_names import NODE_USER
+
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
 SERVICE_ACCOUNT = "system:serviceaccount:"
 UNAUTHENTICATED = "system:unauthenticated"
 NODES = "system:nodes"
-NODE_USER = "system:node:"
-"""The start of the name of a node's user; the name of the node follows."""
 _SYSTEM_GROUPS = frozenset({MASTERS, NODES})
 
 

@@ -90,7 +90,7 @@ class TaintEvictionController(Reconciler):
                 self.queue.add(pod.key)
 
     def _timed_taints(self, node: Node) -> tuple[TimedTaint, ...]:
-        """Return the NoExecute taints of a node; a time in the future is not believed."""
+        """Return the NoExecute taints of a node; a time in the future counts as now."""
         known = dict(self._taints.get(node.name, ()))
         now = self.clock.now()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.api import names
+from holdfast.api.node_names import NODE_USER
 from holdfast.apiserver.access.authorization import Authorizer
-from holdfast.apiserver.user import AUTHENTICATED, NODE_USER, User, node_user
+from holdfast.apiserver.user import AUTHENTICATED, User, node_user
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.transport import Request
 from holdfast.errors import BadRequest, Forbidden

@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from holdfast.api.decode import JsonObject
 from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
-from holdfast.api.node_names import LEASE_NAMESPACE
+from holdfast.api.node_names import LEASE_NAMESPACE, NODE_USER
 from holdfast.apiserver.access.node_references import (
     MIRROR_ANNOTATION,
     api_objects_needed,
@@ -24,7 +24,6 @@ from holdfast.apiserver.access.node_references import (
 )
 from holdfast.apiserver.descriptor import AdmissionPlugin
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.user import NODE_USER
 from holdfast.errors import Details, Forbidden, NotFound
 from holdfast.store import ObjectKey
 
