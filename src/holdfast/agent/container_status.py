@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from holdfast.agent.pod_status import ConditionValues, condition_patch, status_p
 from holdfast.api.timestamps import rfc3339
 
 DEVICE_EDITS = "holdfast.dev/device-edits"
+LONGEST_EDITS = 64 * 1024
+"""A quarter of what all annotations of an object may have."""
 """The annotation with what containers get for their devices, as JSON by container."""
 
 
@@ -85,9 +87,26 @@ def pod_status(
     conditions = condition_patch(pod, _conditions(pod, records, state), now)
     patch = status_patch(pod, state.phase or _phase(pod, records), conditions, **status)
     if edits := {r.name: r.edits for r in records if r.edits}:
-        text = json.dumps(edits, separators=(",", ":"))
-        patch["metadata"]["annotations"] = {DEVICE_EDITS: text}
+        patch["metadata"]["annotations"] = {DEVICE_EDITS: shown_edits(edits)}
     return patch
+
+
+def shown_edits(edits: Mapping[str, dict[str, Any]]) -> str:
+    """Return edits as an annotation; of too many only the numbers, so that they can be stored.
+
+    >>> shown_edits({"c": {"env": {"A": "x" * 70_000}}})
+    '{"c":{"env":"1 entries, too long to be shown"}}'
+    """
+    text = json.dumps(edits, separators=(",", ":"))
+    if len(text) <= LONGEST_EDITS:
+        return text
+    counts = {
+        name: {
+            kind: f"{len(entries)} entries, too long to be shown" for kind, entries in of.items()
+        }
+        for name, of in edits.items()
+    }
+    return json.dumps(counts, separators=(",", ":"))
 
 
 def _container_status(
