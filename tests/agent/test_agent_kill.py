@@ -19,7 +19,6 @@ import pytest
 from agent import recording_driver
 from agent.process_cluster import short_directory
 from agent.recording_driver import EFFECTS, holders
-from cli.forked_program import ForkedProgram
 from holdfast.agent.claim_checkpoint import CLAIM_CHECKPOINT, read_claims
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.api.scheme import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
@@ -45,6 +44,13 @@ SECONDS = 120.0
 NODE = "node-0001"
 KINDS = ("own", "own", "own", "two", "shared", "shared", "deleted", "stubborn", "forced")
 SHARED_BY = 3
+AGENT = """
+from holdfast.agent import claim_manager
+from holdfast.cli.app import main
+claim_manager.RECONCILE_SECONDS = 2.0
+main()
+"""
+"""``holdfast agent``, which releases the claims of pods that are gone more often."""
 SCRIPT = """\
 effects=$1 directory=$2 name=$3 seconds=$4 code=$5
 held() {
@@ -87,7 +93,7 @@ class KilledNode:
         self.pod_of = {}
         self._devices = {}
         self._deadline = None
-        self.agent = self.driver = None
+        self._processes = {}
 
     async def start(self):
         clock = SystemClock()
@@ -102,49 +108,34 @@ class KilledNode:
         for count, name in enumerate(("one", "two"), 1):
             template = a_claim_template(name, device_class="d", count=count)
             await self.client.create(RESOURCE_CLAIM_TEMPLATES, template, "default")
-        self._start_agent()
-        line = await asyncio.to_thread(self.agent.stdout.readline)
-        assert "running node" in line, self.log("agent")
-        self._start_driver()
+        self._start("agent")
+        async with asyncio.timeout(SECONDS):
+            while not all((self.node / name).is_dir() for name in ("plugins_registry", "cdi")):
+                await asyncio.sleep(0.05)
+        self._start("driver")
 
     async def stop(self):
-        if self.agent is not None:
-            await self._end_agent()
-        if self.driver is not None:
-            await self._end_driver()
+        for name in list(self._processes):
+            await self._end(name)
         await self._watch.stop()
         await self.cluster.stop()
 
-    def _start_agent(self):
-        self.agent = ForkedProgram(
-            "agent",
-            "--node",
-            NODE,
-            "--node-dir",
-            self.node,
-            "--kubeconfig",
-            self.node / "kubeconfig",
-            "--runtime",
-            "process",
-            errors=self.directory / "agent.log",
-        )
-
-    async def _end_agent(self):
-        self.agent.kill()
-        await asyncio.to_thread(self.agent.communicate)
-
-    def _start_driver(self):
-        with (self.directory / "driver.log").open("a") as log:
-            self.driver = subprocess.Popen(
-                [sys.executable, recording_driver.__file__, "--kubelet-dir", self.node],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, EFFECTS: str(self.effects)},
+    def _start(self, name):
+        node = str(self.node)
+        agent = ["--node", NODE, "--node-dir", node, "--kubeconfig", f"{node}/kubeconfig"]
+        command = {
+            "agent": ["-c", AGENT, "agent", *agent, "--runtime", "process"],
+            "driver": [recording_driver.__file__, "--kubelet-dir", node],
+        }[name]
+        env = {**os.environ, EFFECTS: str(self.effects)}
+        with (self.directory / f"{name}.log").open("a") as log:
+            self._processes[name] = subprocess.Popen(
+                [sys.executable, *command], stdout=log, stderr=log, env=env
             )
 
-    async def _end_driver(self):
-        self.driver.kill()
-        await asyncio.to_thread(self.driver.wait)
+    async def _end(self, name):
+        self._processes[name].kill()
+        await asyncio.to_thread(self._processes[name].wait)
 
     async def effect(self):
         """Wait for the next call of a handler, at most the longest time between two kills."""
@@ -154,24 +145,21 @@ class KilledNode:
                 while self.effects.stat().st_size == size:
                     await asyncio.sleep(0.005)
 
-    async def kill(self, which, when):
-        """Kill and start again the agent, the driver or both; neither may have died alone."""
-        assert self.agent.returncode is None, self.log("agent")
-        assert self.driver.poll() is None, self.log("driver")
-        self.kills.append(f"{which} {when}")
-        if which != "driver":
-            await self._end_agent()
-        if which != "agent":
-            await self._end_driver()
-            self._start_driver()
-        if which != "driver":
-            self._start_agent()
+    async def kill(self, names, when):
+        """Kill and start again the agent, the driver or both; none may have ended alone."""
+        for name, process in self._processes.items():
+            assert process.poll() is None, self.log(name)
+        self.kills.append(f"{' and '.join(names)} {when}")
+        for name in names:
+            await self._end(name)
+        for name in names:
+            self._start(name)
 
     def end_kills(self):
         """Expect the end of every pod from now on.
 
-        A claim of a pod that was deleted while no agent ran is released after a minute; until then
-        others wait for its device.
+        The claim of a pod that was deleted while no agent ran is released when an agent runs for a
+        while; until then others wait for its device.
         """
         self._deadline = time.monotonic() + SECONDS
 
@@ -329,7 +317,7 @@ async def kill_rounds(node, rng):
             for _ in range(PODS_A_KILL):
                 names.append(f"{rng.choice(KINDS)}-{len(names)}")
                 pods.create_task(live(node, names[-1], random.Random(rng.random()), shared))
-            which = rng.choice(("agent", "driver", "agent", "driver", "both"))
+            which = rng.choice((["agent"], ["driver"], ["driver", "agent"]))
             if rng.random() < 0.5:
                 await asyncio.sleep(after := rng.uniform(0, LONGEST))
                 await node.kill(which, f"after {after:.2f} s")
