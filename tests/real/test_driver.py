@@ -21,7 +21,14 @@ DRIVER, NODE = "kit.example.com", "kit-1"
 
 
 @pytest.fixture
-def kubeconfig(control_plane, tmp_path):
+def node(control_plane):
+    create_nodes(control_plane, a_node(NODE))
+    yield
+    control_plane.kubectl("delete", "node", NODE)  # other modules expect only their own
+
+
+@pytest.fixture
+def kubeconfig(control_plane, node, tmp_path):
     """A kubeconfig of the service account that ``holdfast driver new`` writes."""
     write_project(DRIVER, tmp_path / "kit")
     control_plane.kubectl("apply", "-f", str(tmp_path / "kit" / "deploy" / "daemonset.yaml"))
@@ -57,7 +64,6 @@ async def published(client, devices):
 
 
 async def test_D087_slices_are_published_and_a_restart_changes_nothing(control_plane, kubeconfig):
-    create_nodes(control_plane, a_node(NODE))
     create(control_plane, a_claim("kit"))
     client = Client(HttpTransport(await load(kubeconfig)), "driver")
     try:
