@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import time
 
 import pytest
 
@@ -56,12 +57,15 @@ def metrics_of_work(port):
 
     The metrics follow the write that ends a reconcile, and that write may queue another.
     """
+    deadline = time.monotonic() + 60
     while True:
         page = asked(port, "/metrics")[1]
         counted = dict(line.rsplit(" ", 1) for line in page.splitlines() if line[0] != "#")
-        worked = all(float(counted.get(name, 0)) > 0 for name in METRICS_OF_WORK)
-        if worked and float(counted[DEPTH]) == 0:
+        shown = {name: float(counted.get(name, 0)) for name in (DEPTH, *METRICS_OF_WORK)}
+        if shown[DEPTH] == 0 and all(shown[name] > 0 for name in METRICS_OF_WORK):
             return page
+        assert time.monotonic() < deadline, shown
+        time.sleep(0.05)  # rendering the page takes time of the process that is to work
 
 
 def test_a_standby_takes_over_after_the_leader_stops(server, start):
