@@ -146,3 +146,10 @@ def alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+async def ended(*pids):
+    """Wait until processes have ended: a killed one may take a moment."""
+    async with asyncio.timeout(SECONDS):
+        while any(map(alive, pids)):
+            await asyncio.sleep(0.02)

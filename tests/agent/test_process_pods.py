@@ -15,6 +15,7 @@ from agent.process_cluster import (
     ProcessCluster,
     a_container,
     alive,
+    ended,
     exit_codes,
     short_directory,
     states,
@@ -241,14 +242,14 @@ async def test_a_deleted_pod_gets_its_hook_its_signal_and_its_grace_period(clust
     ]
     assert all(alive(pid) for pid in children)
     await cluster.delete("rude")
-    assert not any(alive(pid) for pid in children)
+    await ended(*children)
 
 
 async def test_what_a_process_leaves_behind_ends_with_it(cluster):
     pod = await cluster.run("daemon", "setsid sleep 1000 >/dev/null 2>&1 & echo $! > pid; exit 0")
     pod = await cluster.ended("daemon")
     assert pod.status.phase == "Succeeded"
-    assert not alive(int((cluster.pod_directory(pod) / "work/pid").read_text()))
+    await ended(int((cluster.pod_directory(pod) / "work/pid").read_text()))
 
 
 async def test_the_active_deadline_fails_the_pod(cluster):

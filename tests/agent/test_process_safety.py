@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from agent.process_cluster import SECONDS, ProcessCluster, alive, exit_codes
+from agent.process_cluster import SECONDS, ProcessCluster, alive, ended, exit_codes
 from holdfast.agent import process_runtime
 from holdfast.agent.node_agent import prepare_directory
 from holdfast.agent.node_pod import NODE_PODS
@@ -128,7 +128,7 @@ async def test_a_stopped_cluster_leaves_no_process_and_a_later_one_without_flag_
     assert all(map(alive, pids))
     # This one must not run processes: those of its pods are killed.
     second = await start()
-    assert not any(map(alive, pids))
+    await ended(*pids)
     assert (await second.running("p")).status.pod_ip
 
 
@@ -145,8 +145,7 @@ async def test_a_container_that_stops_its_parent_is_killed_all_the_same(start, m
             await asyncio.sleep(0.02)
     state = cluster.state(pod)
     await cluster.delete("p", grace=0)
-    assert not alive(state["pid"])
-    assert not alive(state["shim"])
+    await ended(state["pid"], state["shim"])
 
 
 async def test_a_failed_node_leaves_its_processes_alone_until_it_recovers(start):
@@ -174,7 +173,7 @@ async def test_a_failed_node_leaves_its_processes_alone_until_it_recovers(start)
     await cluster.client.patch(NODES, "node-0001", failed)
     assert exit_codes(await cluster.ended("p")) == {"c": 4}
     assert (await cluster.ended("late")).status.phase == "Succeeded"
-    assert not alive(left)
+    await ended(left)
 
 
 async def test_an_agent_in_its_own_process_survives_kill_9(start):

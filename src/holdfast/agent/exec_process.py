@@ -144,6 +144,9 @@ class LocalExec:
         """Kill it and its children; close its terminal."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        # asyncio closes it when all pipes have ended, which a stopping loop does not wait for.
+        if (pipes := getattr(self._process, "_transport", None)) is not None:
+            pipes.close()
         if self._terminal is not None:
             main, _, transport = self._terminal
             self._terminal = None
