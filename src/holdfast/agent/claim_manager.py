@@ -345,7 +345,7 @@ def _container_requests(pod: Pod, container: str) -> Iterable[tuple[str, str]]:
     found = _container(pod, container)
     if found is None:
         return
-    entries = {entry.name: entry for entry in pod.spec.resource_claims}
+    entries = {entry.name: entry for entry in pod.structured_claims}
     for reference in found.resources.claims:
         entry = entries.get(reference.name)
         if entry is not None and (name := claim_name(pod, entry)):

@@ -27,7 +27,7 @@ class NeededClaim:
 
 def needed_claims(pod: Pod) -> Iterator[NeededClaim]:
     """List the claims of a pod, that of its extended resources last."""
-    for entry in pod.spec.resource_claims:
+    for entry in pod.structured_claims:
         if (name := claim_name(pod, entry)) is not None:
             yield NeededClaim(entry.name, name, entry.resource_claim_name is None)
     if (special := pod.status.extended_resource_claim_status) is not None:

@@ -17,7 +17,7 @@ def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
 
 def claim_names(pod: Pod) -> tuple[str, ...]:
     """Return the names of the pod's claims, that for extended resources included."""
-    found = [claim_name(pod, entry) for entry in pod.spec.resource_claims]
+    found = [claim_name(pod, entry) for entry in pod.structured_claims]
     special = pod.status.extended_resource_claim_status
     if special is not None:
         found.append(special.resource_claim_name)

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_template import ClassicClaimSource
 from holdfast.api.meta import Condition, LabelSelector, Object, Requirement, Struct
 from holdfast.api.quantity import AmountText
 from holdfast.api.volume_sources import ISCSI, RBD, DiskSources
@@ -145,11 +147,12 @@ class SchedulingGate(Struct, frozen=True):
 
 
 class PodResourceClaim(Struct, frozen=True):
-    """A claim of the pod, by name or created from a template."""
+    """A claim of the pod, by name or created from a template; ``claim`` is one of classic DRA."""
 
     name: str = ""
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
+    claim: ClassicClaimSource | None = None
 
 
 class PersistentVolumeClaimVolumeSource(Struct, frozen=True):
@@ -265,3 +268,29 @@ class Pod(Object, frozen=True):
     def terminating(self) -> bool:
         """Whether the pod is being deleted; it uses resources until it is removed."""
         return self.metadata.deletion_timestamp is not None
+
+    @property
+    def structured_claims(self) -> tuple[PodResourceClaim, ...]:
+        """Its claims of ``resource.k8s.io``, without those that stand for classic ones."""
+        claims = self.spec.resource_claims
+        if not claims:
+            return ()
+        shadows = _classic_names(self.metadata.annotations.get(POD_CLAIMS))
+        return tuple([c for c in claims if c.claim is None and c.name not in shadows])
+
+
+class _Named(Struct, frozen=True):
+    name: str = ""
+
+
+_decode_names = msgspec.json.Decoder(tuple[_Named, ...])
+
+
+def _classic_names(text: str | None) -> frozenset[str]:
+    """Return the names in a pod's annotation; one that cannot be read is reported elsewhere."""
+    if text is None:
+        return frozenset()
+    try:
+        return frozenset([entry.name for entry in _decode_names.decode(text)])
+    except msgspec.DecodeError:
+        return frozenset()

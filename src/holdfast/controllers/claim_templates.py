@@ -70,7 +70,7 @@ def plan_pod_claims(
     problems: dict[str, str] = {}
     missing: list[str] = []
     owned = list(owned)
-    for entry in pod.spec.resource_claims if not pod.terminating and not pod.finished else ():
+    for entry in pod.structured_claims if not pod.terminating and not pod.finished else ():
         template_name = entry.resource_claim_template_name
         if template_name is None or _has_claim(pod, entry, claim_of):
             continue
@@ -102,7 +102,7 @@ def plan_reserved_for(pod: Pod, claim_of: Lookup[ResourceClaim]) -> tuple[Patch,
     if not pod.spec.node_name or pod.terminating or pod.finished:
         return ()
     patches = []
-    for entry in pod.spec.resource_claims:
+    for entry in pod.structured_claims:
         claim = claim_of(claim_name(pod, entry) or "")
         if claim is None or claim.status.allocation is None or is_reserved_for(claim, pod.uid):
             continue

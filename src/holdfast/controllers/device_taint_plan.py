@@ -86,7 +86,7 @@ def claims_in_use(pod: Pod, claim_of: ClaimOf) -> Iterator[ResourceClaim]:
 
 def uses_claims(pod: Pod) -> bool:
     """Return whether a pod names a claim, also one for extended resources."""
-    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
+    return bool(pod.structured_claims) or pod.status.extended_resource_claim_status is not None
 
 
 def rule_selects(rule: DeviceTaintRule, device: DeviceId) -> bool:
@@ -162,7 +162,7 @@ def rule_condition(rule: DeviceTaintRule, progress: RuleProgress, now: float) ->
 
 def _claim_names(pod: Pod) -> Iterator[tuple[str, bool]]:
     """Yield the names of the pod's claims, and whether the pod must own the claim."""
-    for entry in pod.spec.resource_claims:
+    for entry in pod.structured_claims:
         if name := claim_name(pod, entry):
             yield name, entry.resource_claim_name is None
     special = pod.status.extended_resource_claim_status

@@ -131,7 +131,7 @@ class ResourceClaimController(Reconciler):
     def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
-        if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
+        if not pod.structured_claims and pod.status.extended_resource_claim_status is None:
             return
         if new is None:
             self._own_creations.pop(pod.uid, None)
@@ -145,7 +145,7 @@ class ResourceClaimController(Reconciler):
             self.queue.add(_POD + new.key)
 
     def _stop_waiting_for_templates(self, pod: Pod) -> None:
-        for entry in pod.spec.resource_claims:
+        for entry in pod.structured_claims:
             template = f"{pod.namespace}/{entry.resource_claim_template_name}"
             waiting = self._waiting_for_template.get(template, set())
             waiting.discard(pod.key)

@@ -249,7 +249,7 @@ def claims_of_pod(pod: Pod, claims: Claims) -> tuple[ResourceClaim, ...]:
 
 
 def _found(pod: Pod, claims: Claims) -> Iterator[ResourceClaim]:
-    for entry in pod.spec.resource_claims:
+    for entry in pod.structured_claims:
         name, must_own = expect_claim_name(pod, entry)
         if name is None:
             continue

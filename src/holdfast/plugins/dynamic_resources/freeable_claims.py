@@ -148,7 +148,7 @@ def _users_of_devices(nodes: NodeTable, inventory: Inventory) -> tuple[str, Read
 
 
 def _uses_devices(nodes: NodeTable, inventory: Inventory, pod: PodInfo) -> int:
-    if pod.pod.spec.resource_claims:
+    if pod.pod.structured_claims:
         return 1
     return int(bool(device_backed_names(pod, nodes, inventory)))
 

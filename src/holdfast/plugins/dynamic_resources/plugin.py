@@ -138,7 +138,7 @@ class DynamicResources:
             prepared.state.now = view.now
             return prepared.outcome
         inventory: Inventory | None = view.world.devices
-        claimed = bool(pod.pod.spec.resource_claims)
+        claimed = bool(pod.pod.structured_claims)
         extended = () if inventory is None else device_backed_names(pod, view.nodes, inventory)
         if not claimed and not extended:
             return Skip()
@@ -336,7 +336,7 @@ class DynamicResources:
         return new.uid in mine and (old is None or old.status != new.status)
 
     def _claims_not_ready(self, pod: Pod, view: View) -> Reject | None:
-        if not pod.spec.resource_claims:
+        if not pod.structured_claims:
             return None
         inventory: Inventory | None = view.world.devices
         try:

@@ -24,7 +24,7 @@ def may_be_freed(old: ResourceClaim | None, new: ResourceClaim, pod: PodInfo, vi
 def may_be_evicted(bound: Pod | None, pod: PodInfo, view: View) -> bool:
     """Return whether a pod that was just bound may be evicted for its devices."""
     if bound is None or not (
-        bound.spec.resource_claims or bound.status.extended_resource_claim_status
+        bound.structured_claims or bound.status.extended_resource_claim_status
     ):
         return False
     return _is_bound_and_lower(bound.uid, pod, view)
@@ -38,7 +38,7 @@ def had_devices_in_flight(deleted: Pod | None, view: View) -> bool:
     inventory: Inventory | None = view.world.devices
     if deleted is None or inventory is None:
         return False
-    if deleted.spec.resource_claims:
+    if deleted.structured_claims:
         try:
             claims = claims_of_pod(deleted, inventory.claims)
         except ClaimNotReady:
