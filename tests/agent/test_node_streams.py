@@ -79,6 +79,14 @@ class Streams:
         out, err = await asyncio.wait_for(process.communicate(stdin), 60)
         return process.returncode, out.decode(), err.decode()
 
+    async def log(self, name, end, *options):
+        """Return what ``kubectl logs`` prints, when it ends with a text."""
+        async with asyncio.timeout(60):
+            while not (answer := await self.kubectl("logs", name, *options))[1].endswith(end):
+                await asyncio.sleep(0.1)
+        assert answer == (0, answer[1], "")
+        return answer[1]
+
     def web_socket(self, path, protocol):
         url = f"{self.cluster.url}/api/v1/namespaces/default/pods/{path}"
         return self.session.ws_connect(url, protocols=[protocol], ssl=self.tls("admin"))
@@ -107,7 +115,7 @@ async def streams():
 
 async def test_logs_exec_and_cp(streams):
     await streams.run("web", "sh", "-c", "echo one; echo two; echo three >&2; exec sleep 1000")
-    assert await streams.kubectl("logs", "web", "--tail=2") == (0, "two\nthree\n", "")
+    assert await streams.log("web", "three\n", "--tail=2") == "two\nthree\n"
     code, out, err = await streams.kubectl(
         "exec", "web", "--", "sh", "-c", "echo out; echo err >&2; exit 7"
     )
@@ -155,10 +163,7 @@ async def test_a_followed_log_and_an_attached_container_end_with_it(streams):
 
 async def test_ports_that_the_pod_declares_are_forwarded(streams):
     await streams.run("serve", "python3", "-c", SERVE)
-    async with asyncio.timeout(30):
-        while not (log := (await streams.kubectl("logs", "serve"))[1]):
-            pass
-    port = int(log.split()[1])
+    port = int((await streams.log("serve", "\n")).split()[1])
     await streams.run("other", "sleep", "1000", ports=[port])  # the machine's network is shared
     socket = await streams.web_socket("other/portforward", "SPDY/3.1+portforward.k8s.io")
     deflate, reader, writer = compressor(), FrameReader(), FrameWriter()

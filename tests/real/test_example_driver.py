@@ -65,13 +65,19 @@ class ExampleCluster:
             process.terminate()
             process.wait(20)
 
+    def environment(self, namespace, pod, container):
+        """Wait for all that ``export`` prints: it sorts, and bash itself sets SHLVL."""
+        read = ("logs", "-n", namespace, pod, "-c", container)
+        until(lambda: "declare -x SHLVL=" in self.kubectl(*read))
+        return self.kubectl(*read)
+
     def gpus(self, namespace):
         """Return the GPUs that each container of a namespace prints, by pod and container."""
         found = {}
         for pod in self.objects("pods", "-n", namespace):
             name = pod["metadata"]["name"]
             for container in pod["spec"].get("initContainers", []) + pod["spec"]["containers"]:
-                log = self.kubectl("logs", "-n", namespace, name, "-c", container["name"])
+                log = self.environment(namespace, name, container["name"])
                 devices = re.findall(r'GPU_DEVICE_\d+="(gpu-\d+)"', log)
                 found[name, container["name"]] = sorted(devices)
         return found
