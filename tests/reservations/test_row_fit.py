@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
+from holdfast.columns.interner import CPU
 from holdfast.engine.decision import decide, feasible, scored_rows
 from holdfast.engine.decision_cache import DecisionCache
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import score_rows
-from holdfast.framework.plugin import Placement, PodChange, PreFilterResult, PreFilterState
+from holdfast.framework.plugin import Code, Placement, PodChange, PreFilterResult, PreFilterState
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -131,7 +132,27 @@ def test_one_row_is_evaluated_as_all_rows_are(seed):
         gone = [pod_info for pod_info in standing if random.random() < 0.3]
         rows = {world.nodes.pod(pod_info.uid)[1] for pod_info in gone}
         removed = {row: tuple(f for f in gone if world.nodes.pod(f.uid)[1] == row) for row in rows}
-        check_rows(state, PodChange(removed=removed))
+        added = {random.randrange(5): (world.pod_info(typed(an_owner(random, "added"))),)}
+        check_rows(state, PodChange(added, removed))
+
+
+def test_a_reservation_that_allocates_once_serves_one_of_the_added_pods():
+    """The other added pod, and the pod itself, need unreserved resources."""
+    world = World()
+    world.upsert(typed(a_node("n", cpu="8")))
+    status = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "4"}}
+    world.upsert(typed(a_reservation("r", owner_labels={"app": "r"}, status=status)))
+    pods = [a_pod(name, cpu="2", labels={"app": "r"}) for name in "abcd"]
+    added = [world.pod_info(typed(pod)) for pod in pods[:3]]
+    state = state_of(world, pods[3])
+    assert [
+        ReservationPlugin({}).filter_row(state, 0, PodChange({0: tuple(added[:number])}))
+        for number in range(4)
+    ] == [Code.PASS, Code.PASS, Code.PASS, Code.UNSCHEDULABLE]
+    taken = freed_capacity(world.reservations, PodChange({0: tuple(added[:2])}))
+    assert taken.rows[0][CPU] == -2000
+    assert taken.matchable == {0: False}
+    check_rows(state, PodChange({0: tuple(added)}))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -151,9 +151,11 @@ class ReservationInfo:
     @property
     def matchable(self) -> bool:
         """Whether a new owner may allocate from it."""
-        return self.available and not (
-            self.reservation.spec.allocate_once and self.allocated_by_pod
-        )
+        return self.matchable_if(allocated=bool(self.allocated_by_pod))
+
+    def matchable_if(self, *, allocated: bool) -> bool:
+        """Tell whether a new owner could allocate from it, beside another one or without."""
+        return self.available and not (allocated and self.reservation.spec.allocate_once)
 
     @property
     def accepts_any_owner(self) -> bool:

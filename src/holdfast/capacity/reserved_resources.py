@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -106,8 +106,9 @@ class FreedCapacity:
 
     rows: RowAmounts
     slots: RowAmounts
-    vacated: frozenset[int] = frozenset()
-    """Slots of allocate-once reservations that become matchable because their owner is removed."""
+    matchable: Mapping[int, bool] = field(default_factory=dict)
+    """Whether changed reservations are matchable then, by slot: one that allocates once is not if
+    an added pod would allocate from it, and is again if its owner is removed."""
 
     def to_rows(self, rows: NDArray[np.intp], resource: int) -> Ints | int:
         """Return what is freed of a resource on each row."""
@@ -141,7 +142,8 @@ class AddedAndRemovedPods(Protocol):
 
 def freed_capacity(reservations: ReservationCache, change: AddedAndRemovedPods) -> FreedCapacity:
     """Compute what a change frees: in reservations what pods allocated there, the rest on rows."""
-    freed, vacated = FreedCapacity({}, {}), []
+    matchable: dict[int, bool] = {}
+    freed = FreedCapacity({}, {}, matchable)
     for row in {*change.removed, *change.added}:
         amounts, slots = change.freed_resources(row)
         to_row = freed.rows[int(row)] = {**amounts, PODS: slots}
@@ -153,11 +155,13 @@ def freed_capacity(reservations: ReservationCache, change: AddedAndRemovedPods) 
             to_row[resource] = to_row.get(resource, 0) + amount
         for info, held, remaining in reservations.freed_if_removed(removed, coming):
             freed.slots[info.slot] = dict(remaining)
-            if info.available and info.allocated_by_pod.keys() <= removed:
-                vacated.append(info.slot)
+            taken = (info.uid, info.node) in coming
+            matchable[info.slot] = info.matchable_if(
+                allocated=taken or bool(info.allocated_by_pod.keys() - removed)
+            )
             for resource, amount in held.items():
                 to_row[resource] = to_row.get(resource, 0) - amount
-    return replace(freed, vacated=frozenset(vacated)) if vacated else freed
+    return freed
 
 
 def _expected_allocations(
@@ -165,10 +169,13 @@ def _expected_allocations(
 ) -> tuple[dict[tuple[str, str], Counter[int]], Counter[int]]:
     """Return what added pods would allocate beyond, and instead of, terminating owners."""
     found: dict[str, Counter[int]] = {}
+    taken: set[str] = set()
     for pod in pods:
-        info = expected_reservation(reservations, row, pod)
+        info = expected_reservation(reservations, row, pod, taken)
         if info is not None:
             found.setdefault(info.uid, Counter()).update({**dict(pod.request), PODS: 1})
+            if info.reservation.spec.allocate_once:
+                taken.add(info.uid)
     coming, replaced = {}, Counter[int]()
     for uid, wanted in found.items():
         info = reservations.by_uid[uid]
@@ -181,9 +188,12 @@ def _expected_allocations(
 
 
 def expected_reservation(
-    reservations: ReservationCache, row: int, pod: PodInfo
+    reservations: ReservationCache, row: int, pod: PodInfo, taken: Collection[str] = ()
 ) -> ReservationInfo | None:
-    """Return the reservation on a row that a pod will probably allocate from, or None."""
+    """Return the reservation on a row that a pod will probably allocate from, or None.
+
+    Those in ``taken``, by uid, are left to other pods.
+    """
     match = reservations.match(pod)
     if match is None or match.ignores_reservations:
         return None
@@ -202,7 +212,9 @@ def expected_reservation(
     usable = [
         info
         for info in here
-        if (info.matchable or info.is_waiting) and any(r in info.reserved for r, _ in pod.request)
+        if (info.matchable or info.is_waiting)
+        and info.uid not in taken
+        and any(r in info.reserved for r, _ in pod.request)
     ]
     return min(usable, default=None, key=rank)
 

@@ -18,7 +18,7 @@ from holdfast.capacity.matching import (
     refusal,
 )
 from holdfast.capacity.reservation_cache import ReservationCache
-from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
+from holdfast.capacity.reserved_resources import NOTHING_FREED, FreedCapacity, freed_capacity
 from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -26,7 +26,7 @@ from holdfast.columns.selection import required_selected
 from holdfast.framework.plugin import NO_CHANGE, PodChange, Rows
 from holdfast.framework.rejection import EXCLUDED, Rejection
 from holdfast.plugins.reservation.owner import OwnerState
-from holdfast.plugins.reservation.owner_fit import Bools, Ints, OwnerFit, fit_owner
+from holdfast.plugins.reservation.owner_fit import Bools, Ints, OwnerFit, fit_owner, matchable_slots
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
 TOO_MANY = "Too many pods"
@@ -45,18 +45,19 @@ _IN_ORDER = (
 )
 
 
-def none_matchable(state: OwnerState, row: int) -> bool:
+def none_matchable(state: OwnerState, row: int, freed: FreedCapacity = NOTHING_FREED) -> bool:
     """Tell whether no matched reservation on the row is matchable."""
     here = state.on_row(row)
-    return here is None or not state.reservations.columns.matchable[here.match.slots].any()
+    return here is None or not matchable_slots(here, freed).any()
 
 
 def owner_reasons(state: OwnerState, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
     """Return what is short: once for the node, then for each reservation."""
     here = state.on_row(row)
-    if here is None or (state.requires_reservation and none_matchable(state, row)):
+    freed = freed_capacity(state.reservations, change) if change else NOTHING_FREED
+    if here is None or (state.requires_reservation and none_matchable(state, row, freed)):
         return (NO_MATCH,)
-    found = fit_owner(here, freed_capacity(state.reservations, change) if change else NOTHING_FREED)
+    found = fit_owner(here, freed)
     needs = range(len(state.needs))
     if state.ignores_reservations or not found.applies.any():
         suffix = "" if state.ignores_reservations else " by node"

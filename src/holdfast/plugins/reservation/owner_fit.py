@@ -117,7 +117,7 @@ class OwnerFit:
 def fit_owner(state: OwnerState, freed: FreedCapacity = NOTHING_FREED) -> OwnerFit:
     """Compare the needs of the pod with all matched reservations, now or under a change."""
     match = state.match
-    matchable = _matchable(state, freed)
+    matchable = matchable_slots(state, freed)
     spare, left = _spare(state, freed), _left(state, freed)
     there = [amount[match.at] for amount in spare]
     added = _contributions(state, left, matchable)
@@ -156,12 +156,12 @@ def nominable(state: OwnerState, found: OwnerFit) -> Bools:
     return named
 
 
-def _matchable(state: OwnerState, freed: FreedCapacity) -> Bools:
-    """Tell which matched reservations are matchable, or would become so."""
+def matchable_slots(state: OwnerState, freed: FreedCapacity = NOTHING_FREED) -> Bools:
+    """Tell which matched reservations are matchable, with what is freed."""
     slots = state.match.slots
     matchable: Bools = state.reservations.columns.matchable[slots]
-    if freed.vacated:
-        matchable |= np.isin(slots, list(freed.vacated))
+    for slot, then in freed.matchable.items():
+        matchable[slots == slot] = then
     return matchable
 
 

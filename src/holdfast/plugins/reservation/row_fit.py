@@ -53,12 +53,14 @@ class RowFit(NamedTuple):
     passes: bool
     scores: dict[int, int]
     """Scores of the reservations that can be used, by slot."""
+    matchable: bool
+    """Whether one of them is matchable."""
 
     def code(self, *, requires_reservation: bool) -> Code:
         """Return the verdict; if no required reservation is matchable, preemption cannot help."""
         if self.passes:
             return Code.PASS
-        taken = requires_reservation and not any([info.matchable for info, _ in self.fits])
+        taken = requires_reservation and not self.matchable
         return Code.UNRESOLVABLE if taken else Code.UNSCHEDULABLE
 
     @property
@@ -95,10 +97,9 @@ def fit_row(state: OwnerState, row: int, freed: FreedCapacity = NOTHING_FREED) -
             _remaining(state, matched, left, freed)
             for matched, left in zip(matched_row.reservations, lefts, strict=True)
         ]
-    matchable_at, vacated = state.reservations.columns.matchable_at, freed.vacated
+    matchable_at, then = state.reservations.columns.matchable_at, freed.matchable
     matchable = [
-        matchable_at[matched.slot] or matched.slot in vacated
-        for matched in matched_row.reservations
+        then.get(matched.slot, matchable_at[matched.slot]) for matched in matched_row.reservations
     ]
     contributions = (
         lefts if len(lefts) == 1 else _contributions(state, matched_row, lefts, matchable)
@@ -117,7 +118,7 @@ def fit_row(state: OwnerState, row: int, freed: FreedCapacity = NOTHING_FREED) -
         if fit.serves:
             scores[matched.slot] = reservation_score(matched.info, state.compared)
     passing = passes(state, bool(scores), shared, fits=min(spare) >= 0)
-    return RowFit(matched_row.begin, fits, bool(passing), scores)
+    return RowFit(matched_row.begin, fits, bool(passing), scores, True in matchable)
 
 
 def reservation_score(info: ReservationInfo, request: Mapping[int, int]) -> int:
