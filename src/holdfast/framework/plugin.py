@@ -70,6 +70,7 @@ from holdfast.framework.values import (
     Placement,
     PodChange,
     PostFilterResult,
+    PreBindCalls,
     PreFilterResult,
     PreFilterState,
     RawScores,
@@ -260,8 +261,11 @@ class PermitPlugin(Plugin, Protocol):
 class PreBindPlugin(Plugin, Protocol):
     """Write to the API server before the pod is bound."""
 
-    def pre_bind(self, state: State, placement: Placement) -> ApiCalls:
-        """Yield the writes in order; each yield returns the stored object."""
+    def pre_bind(self, state: State, placement: Placement) -> PreBindCalls:
+        """Yield the writes in order; each yield returns the stored object.
+
+        Only a PendingPreBindPlugin may return a Reject.
+        """
         ...
 
     def undo_pre_bind(self, state: State, placement: Placement) -> ApiCalls:
@@ -274,6 +278,18 @@ class PreBindPreFlightPlugin(PreBindPlugin, Protocol):
 
     def pre_bind_pre_flight(self, state: State, placement: Placement) -> bool:
         """Return whether ``pre_bind`` yields any call for this placement."""
+        ...
+
+
+class PendingPreBindPlugin(PreBindPlugin, Protocol):
+    """Write something that another component answers, and end the attempt until it has.
+
+    After ``pre_bind`` returned ``Reject(Code.PENDING, reasons)`` the pod waits for an event of this
+    plugin. Its writes stay; those of plugins before it are undone, and all plugins unreserve.
+    """
+
+    def may_end_pending(self, state: State, placement: Placement) -> bool:
+        """Return whether ``pre_bind`` may return a Reject: then events since the pop are kept."""
         ...
 
 
@@ -338,6 +354,7 @@ __all__ = [
     "NormalizeByRangePlugin",
     "NormalizeScorePlugin",
     "OutsideSpecKeyPlugin",
+    "PendingPreBindPlugin",
     "PermitPlugin",
     "Placement",
     "Plugin",
@@ -349,6 +366,7 @@ __all__ = [
     "PostBindPlugin",
     "PostFilterPlugin",
     "PostFilterResult",
+    "PreBindCalls",
     "PreBindPlugin",
     "PreBindPreFlightPlugin",
     "PreEnqueuePlugin",

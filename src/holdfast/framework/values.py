@@ -62,8 +62,8 @@ class Skip:
 class Reject:
     """The pod is rejected; the code and the reasons hold for every node.
 
-    ``retry_at``, from ``pre_filter``, ``reserve`` or ``permit``, is when the pod is tried again
-    even without an event; seconds since the epoch.
+    ``retry_at``, from ``pre_filter``, ``reserve``, ``permit`` or ``pre_bind``, is when the pod is
+    tried again even without an event; seconds since the epoch.
     """
 
     code: Code
@@ -183,6 +183,8 @@ class ApiCall:
 
 
 ApiCalls = Generator[ApiCall, Any, None]
+PreBindCalls = Generator[ApiCall, Any, Reject | None]
+"""Requests in order; at the end None, or a Reject with the code PENDING."""
 MERGE_PATCH = "application/merge-patch+json"
 """The content type of a JSON merge patch."""
 

@@ -7,7 +7,7 @@ response, or raises its error, at the ``yield``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -26,10 +26,14 @@ from holdfast.framework.plugin import (
     ApiCall,
     ApiCalls,
     BindPlugin,
+    Code,
+    PendingPreBindPlugin,
     Placement,
     PostBindPlugin,
+    PreBindCalls,
     PreBindPlugin,
     PreBindPreFlightPlugin,
+    Reject,
     Skip,
     implements,
     runs_for,
@@ -72,6 +76,17 @@ class BindFailed(Exception):
         return cls(f'running {point} plugin "{plugin}": {cause or repr(cause)}')
 
 
+class EndedPending(Exception):
+    """A PreBind plugin ended the attempt: the pod waits for an event of this plugin.
+
+    ``started`` are the PreBind plugins before it, in order; their writes are not undone yet.
+    """
+
+    def __init__(self, plugin: str, reject: Reject, started: tuple[PreBindPlugin, ...]) -> None:
+        super().__init__(plugin, reject)
+        self.plugin, self.reject, self.started = plugin, reject, started
+
+
 @dataclass(slots=True)
 class ApiCallRunner:
     """Sends the API calls that plugins yield.
@@ -94,8 +109,8 @@ class ApiCallRunner:
         """Record how long the plugins of an extension point took."""
         self.durations.record(self.durations.now() - began, point, status, profile.name)
 
-    async def run(self, steps: Generator[ApiCall, Any, None], pod: PodInfo) -> None:
-        """Run a plugin's generator for a pod to its end; raises what the generator raises."""
+    async def run(self, steps: PreBindCalls, pod: PodInfo) -> Reject | None:
+        """Run a plugin's generator for a pod; return what it returns, raise what it raises."""
         try:
             call = next(steps)
             while True:
@@ -105,8 +120,9 @@ class ApiCallRunner:
                     call = steps.throw(failure)
                 else:
                     call = steps.send(response)
-        except StopIteration:
-            return
+        except StopIteration as end:
+            result: Reject | None = end.value
+            return result
 
     async def _response(self, call: ApiCall, pod: PodInfo) -> Any:
         """Send one call and return the response; a read is retried until the server responds.
@@ -137,7 +153,8 @@ async def bind(call_runner: ApiCallRunner, profile: Profile, placement: Placemen
     """Run the PreBind plugins and bind the pod.
 
     Raises BindFailed. The caller then reads whether the pod was bound nevertheless, and if not
-    calls ``undo``, unreserves and requeues the pod.
+    calls ``undo``, unreserves and requeues the pod. Raises EndedPending, after which the pod is
+    not bound for sure.
     """
     started: list[Any] = []
     point, began, status = "PreBind", call_runner.durations.now(), "Success"
@@ -148,9 +165,12 @@ async def bind(call_runner: ApiCallRunner, profile: Profile, placement: Placemen
             steps = plugin.pre_bind(placement.states.get(plugin.name), placement)
             call_runner.pre_binding += 1
             try:
-                await _run(call_runner, plugin.name, "PreBind", steps, placement.pod)
+                rejected = await _run(call_runner, plugin.name, "PreBind", steps, placement.pod)
             finally:
                 call_runner.pre_binding -= 1
+            if rejected is not None:
+                _check_pending(plugin, placement, rejected)
+                raise EndedPending(plugin.name, rejected, tuple(started[:-1]))
         _raise_if_cancelled(placement)
         if started:
             call_runner.record_duration(point, status, profile, began)
@@ -159,11 +179,16 @@ async def bind(call_runner: ApiCallRunner, profile: Profile, placement: Placemen
     except BindFailed as failure:
         failure.started, status = tuple(started), "Error"
         raise
+    except EndedPending as ended:
+        status = ended.reject.code.upstream_name
+        raise
     finally:
         call_runner.record_duration(point, status, profile, began)
 
 
-async def undo(call_runner: ApiCallRunner, placement: Placement, failure: BindFailed) -> None:
+async def undo(
+    call_runner: ApiCallRunner, placement: Placement, failure: BindFailed | EndedPending
+) -> None:
     """Undo the PreBind plugins of a pod that was not bound, in reverse order."""
     for plugin in reversed(failure.started):
         await _undo(call_runner, plugin, placement)
@@ -196,6 +221,23 @@ async def send_call(client: Client, call: ApiCall) -> Any:
 def _raise_if_cancelled(placement: Placement) -> None:
     if placement.abort_reason:
         raise BindFailed(placement.abort_reason)
+
+
+def may_end_pending(plugin: PreBindPlugin, placement: Placement) -> bool:
+    """Return whether ``pre_bind`` of a plugin may end the attempt without an error."""
+    return implements(plugin, PendingPreBindPlugin) and plugin.may_end_pending(
+        placement.states.get(plugin.name), placement
+    )
+
+
+def _check_pending(plugin: PreBindPlugin, placement: Placement, rejected: Reject) -> None:
+    """Raise BindFailed for a Reject that the contract does not allow."""
+    if rejected.code is not Code.PENDING:
+        message = f"pre_bind may return PENDING only, not {rejected.code.name}"
+        raise BindFailed.at(plugin.name, "PreBind", TypeError(message))
+    if not may_end_pending(plugin, placement):
+        message = "pre_bind returned PENDING, but may_end_pending does not return True"
+        raise BindFailed.at(plugin.name, "PreBind", TypeError(message))
 
 
 def pre_bind_plugins(profile: Profile, placement: Placement) -> Iterator[PreBindPlugin]:
@@ -260,11 +302,11 @@ async def _run(
     call_runner: ApiCallRunner,
     plugin: str,
     point: str,
-    steps: Generator[ApiCall, Any, None],
+    steps: PreBindCalls,
     pod: PodInfo,
-) -> None:
+) -> Reject | None:
     try:
-        await call_runner.run(steps, pod)
+        return await call_runner.run(steps, pod)
     except HoldfastError as cause:
         raise BindFailed.at(plugin, point, cause) from cause
     except Exception as bug:

@@ -24,13 +24,15 @@ from holdfast.scheduler.binding import (
     ApiCallRunner,
     BindFailed,
     BindOutcome,
+    EndedPending,
     bind,
+    may_end_pending,
     post_bind,
     pre_bind_plugins,
     read_bind_outcome,
     undo,
 )
-from holdfast.scheduler.cycle import rejected_on_node, unreserve_and_forget
+from holdfast.scheduler.cycle import rejected_on_node, rejection_at, unreserve_and_forget
 from holdfast.scheduler.event_handlers import with_node_name
 from holdfast.scheduler.preemption import PREEMPTING
 from holdfast.scheduler.queued_pods import QueuedPodInfo
@@ -58,10 +60,18 @@ class AssumedPod:
     def needs_nomination(self) -> bool:
         """Whether the expected node must be written first: the first PreBind plugin does not."""
         first = next(pre_bind_plugins(self.profile, self.placement), None)
-        if first is None or not implements(first, NominatingPreBindPlugin):
-            return first is not None
+        if first is None or may_end_pending(first, self.placement):
+            return False
+        if not implements(first, NominatingPreBindPlugin):
+            return True
         state = self.placement.states.get(first.name)
         return not first.writes_nominated_node(state, self.placement)
+
+    @property
+    def may_end_pending(self) -> bool:
+        """Whether a PreBind plugin may end the attempt: the pod stays in flight until then."""
+        plugins = pre_bind_plugins(self.profile, self.placement)
+        return any(may_end_pending(plugin, self.placement) for plugin in plugins)
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +147,7 @@ class BindingCycle:
     def start(self, assumed_pod: AssumedPod) -> None:
         """Start the binding cycle of an assumed pod."""
         if self.result_handler.world.waiting.get(assumed_pod.queued.uid) is None:
-            self.result_handler.on_permitted(assumed_pod.queued)
+            self._on_permitted(assumed_pod)
         self.result_handler.queue.activate(assumed_pod.placement.pods_to_activate)
         self.tasks.start(assumed_pod, self._bind(assumed_pod))
 
@@ -152,6 +162,9 @@ class BindingCycle:
             return
         try:
             await bind(self.call_runner, assumed_pod.profile, placement)
+        except EndedPending as ended:
+            await self._requeue_pending(assumed_pod, ended)
+            return
         except BindFailed as failure:
             found = await read_bind_outcome(
                 result_handler.client,
@@ -184,7 +197,7 @@ class BindingCycle:
             clock.monotonic() - began, result.code.upstream_name
         )
         if result.code is Code.PASS:
-            result_handler.on_permitted(queued)
+            self._on_permitted(assumed_pod)
             return True
         unreserve_and_forget(assumed_pod.profile, result_handler.world, pod.placement)
         if result.code is Code.ERROR:
@@ -197,6 +210,28 @@ class BindingCycle:
         # Requeue the others last: its own freed resources must not requeue the pod itself.
         self._requeue_others(pod.placement, lambda other: other.uid != queued.uid)
         return False
+
+    def _on_permitted(self, assumed_pod: AssumedPod) -> None:
+        if not assumed_pod.may_end_pending:
+            self.result_handler.on_permitted(assumed_pod.queued)
+
+    async def _requeue_pending(self, assumed_pod: AssumedPod, ended: EndedPending) -> None:
+        """Unreserve a pod whose PreBind plugin waits for an event, and requeue it.
+
+        The pod was in flight until now: it is requeued for events since its pop, too.
+        """
+        queued, placement = assumed_pod.queued, assumed_pod.placement
+        world = self.result_handler.world
+        placement.pod_is_deleted = queued.removed and world.nodes.pod(queued.uid) is None
+        await undo(self.call_runner, placement, ended)
+        unreserve_and_forget(assumed_pod.profile, world, placement)
+        if queued.removed:
+            self.result_handler.queue.done(queued.uid)
+        else:
+            failure = rejection_at("PreBind", ended.plugin, ended.reject)
+            self.result_handler.on_unschedulable(queued, failure, assumed_pod.took)
+        # Requeue the others last: its own freed resources must not requeue the pod itself.
+        self._requeue_others(placement, lambda other: other.uid != queued.uid)
 
     def _requeue_unbound(
         self, assumed_pod: AssumedPod, found: BindOutcome, message: str, took: float
@@ -212,6 +247,8 @@ class BindingCycle:
         if found.pending is not None and assumed:
             queued.pod_info = found.pending
             self.result_handler.on_error(queued, message, took)
+        else:
+            self.result_handler.queue.done(queued.uid)
         self._requeue_others(assumed_pod.placement)
 
     def _requeue_others(

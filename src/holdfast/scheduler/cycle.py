@@ -130,11 +130,11 @@ def _assume_and_permit(
     placement.nominated_node = world.nominations.node_of(placement.pod.uid)
     rejection = assume_and_reserve(profile, world, placement)
     if rejection is not None:
-        return _rejection_at("Reserve", *rejection)
+        return rejection_at("Reserve", *rejection)
     rejection = _permit(profile, world, placement)
     if rejection is not None:
         unreserve_and_forget(profile, world, placement)
-        return _rejection_at("Permit", *rejection)
+        return rejection_at("Permit", *rejection)
     return placement
 
 
@@ -188,7 +188,8 @@ def _permit(profile: Profile, world: World, placement: Placement) -> tuple[str, 
     return None
 
 
-def _rejection_at(point: str, plugin: str, reject: Reject) -> SchedulingFailure:
+def rejection_at(point: str, plugin: str, reject: Reject) -> SchedulingFailure:
+    """Return the failure of a pod that a plugin rejected at a point after the node was selected."""
     if reject.code is Code.ERROR:
         message = f'running {point} plugin "{plugin}": {", ".join(reject.reasons)}'
         return SchedulingFailure(message, frozenset(), frozenset(), error=True)

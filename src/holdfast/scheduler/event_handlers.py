@@ -125,16 +125,14 @@ class EventHandlers:
             return
         pod_info = self.world.pod_info(new)
         old_node = self._update_nomination(old, pod_info)
-        changes = [] if old is None else pod_changes(old, new)
-        events = [ClusterEvent("UnschedulablePod", action, old, new) for action in changes]
-        self.queue.update(pod_info, self.now(), events)
+        self.queue.update(pod_info, self.now(), _pod_events(old, new))
         if old_node:
             self.nomination_ended(pod_info, old_node)
 
     def _update_assumed_pod(self, old: Pod | None, new: Pod) -> None:
         """Store the newest version of an assumed pod; other pods count it by its new labels."""
         if self.queue.is_in_flight(new.uid):
-            self.queue.update_in_flight(self.world.pod_info(new))
+            self.queue.update(self.world.pod_info(new), self.now(), _pod_events(old, new))
         if old is None or old.metadata.labels == new.metadata.labels or old.spec != new.spec:
             return
         pod_info = self.world.pod_info(new)
@@ -242,6 +240,11 @@ def node_changes(old: Node, new: Node) -> list[str]:
     if old.status.declared_features != new.status.declared_features:
         changes.append("UpdateNodeDeclaredFeature")
     return changes
+
+
+def _pod_events(old: Pod | None, new: Pod) -> list[ClusterEvent]:
+    changes = [] if old is None else pod_changes(old, new)
+    return [ClusterEvent("UnschedulablePod", action, old, new) for action in changes]
 
 
 def pod_changes(old: Pod, new: Pod) -> list[str]:

@@ -41,6 +41,7 @@ class ResultHandler:
 
     def on_bound(self, queued: QueuedPodInfo, took: float) -> None:
         """Count a bound pod; scheduling and binding cycle took ``took`` seconds."""
+        self.queue.done(queued.uid)
         self.metrics.attempt("scheduled", queued.pod_info.scheduler_name, took)
         began = queued.since if queued.initial_attempt_time is None else queued.initial_attempt_time
         self.metrics.placed(queued.attempts, self.clock.monotonic() - began)

@@ -8,7 +8,7 @@ finalizers.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.api.decode import convert_object, json_values
 from holdfast.api.meta import Object
 from holdfast.errors import AlreadyExists, Conflict, HoldfastError, NotFound
-from holdfast.framework.plugin import ApiCall
+from holdfast.framework.plugin import ApiCall, PreBindCalls, Reject
 from holdfast.framework.world import World
 from holdfast.testing.builders import Raw, resource_of, typed
 
@@ -56,8 +56,8 @@ class MemoryApi:
         """Return all stored objects of a kind."""
         return [raw for raw in self.objects.values() if raw["kind"] == kind]
 
-    def drive(self, steps: Generator[ApiCall, Any, None]) -> None:
-        """Run a plugin's generator to its end; its exceptions are raised."""
+    def drive(self, steps: PreBindCalls) -> Reject | None:
+        """Run a plugin's generator and return what it returns; its exceptions are raised."""
         try:
             call = next(steps)
             while True:
@@ -67,8 +67,9 @@ class MemoryApi:
                     call = steps.throw(failure)
                 else:
                     call = steps.send(answer)
-        except StopIteration:
-            return
+        except StopIteration as end:
+            result: Reject | None = end.value
+            return result
 
     def carry_out(self, call: ApiCall) -> Any:
         """Execute one call and return the stored object, or the time after a sleep."""
