@@ -147,7 +147,7 @@ def test_a_claim_must_exist_be_allocated_and_reserved_for_the_pod():
     }
     for words, raw in cases.items():
         known = {"c": typed(raw)} if raw else {}
-        problem = unready_reason(pod, known.get)
+        problem = unready_reason(pod, lambda needed, of=known: of.get(needed.name))
         assert (words in problem) if words else problem == ""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.agent.checkpoint_file import RESET_HINT, read_checkpoint
+from holdfast.agent.claims import ClaimKey
 from holdfast.agent.dra_calls import ClaimRequest, PreparedDevice
 from holdfast.errors import BadConfiguration
 
@@ -38,9 +39,27 @@ class ClaimState:
     """Uids of the pods that use it here."""
     drivers: dict[str, DriverState] = field(default_factory=dict)
     allocation: tuple[str, ...] = ()
-    """The devices allocated when it was prepared; () if a kubelet wrote the checkpoint."""
+    """The devices allocated when it was prepared, of a classic claim its driver; () if a kubelet
+    wrote the checkpoint."""
+    class_name: str = ""
+    """The class of a classic claim."""
     prepared: bool = False
     """Not stored: after a restart prepare is called again."""
+
+    @property
+    def classic(self) -> bool:
+        """Whether a resource driver has allocated it; then it has no other driver."""
+        return any(state.classic for state in self.drivers.values())
+
+    @property
+    def key(self) -> ClaimKey:
+        """Namespace, name and generation: at most one claim is prepared for these."""
+        return self.namespace, self.name, self.classic
+
+    @property
+    def handles(self) -> dict[str, str]:
+        """What each driver's controller has left for its node part."""
+        return {driver: state.handle for driver, state in self.drivers.items()}
 
     def request(self, driver: str) -> ClaimRequest:
         """Return the claim as a driver is asked for it."""
@@ -70,6 +89,7 @@ class _Claim(msgspec.Struct):
     DriverState: dict[str, _Driver] | None = None
     Allocation: list[str] = []
     """Not a kubelet's, which ignores it."""
+    ClassName: str = ""
 
 
 class _Claims(msgspec.Struct):
@@ -109,7 +129,9 @@ def _stored(claim: ClaimState) -> _Claim:
     }
     pods: dict[str, Any] = {uid: {} for uid in sorted(claim.pods)}
     allocation = list(claim.allocation)
-    return _Claim(claim.uid, claim.name, claim.namespace, pods, drivers, allocation)
+    return _Claim(
+        claim.uid, claim.name, claim.namespace, pods, drivers, allocation, claim.class_name
+    )
 
 
 def _restored(claim: _Claim) -> ClaimState:
@@ -132,4 +154,6 @@ def _restored(claim: _Claim) -> ClaimState:
     }
     pods = set(claim.PodUIDs or ())
     allocation = tuple(claim.Allocation)
-    return ClaimState(claim.ClaimUID, claim.ClaimName, claim.Namespace, pods, drivers, allocation)
+    return ClaimState(
+        claim.ClaimUID, claim.ClaimName, claim.Namespace, pods, drivers, allocation, claim.ClassName
+    )

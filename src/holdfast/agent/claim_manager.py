@@ -19,25 +19,23 @@ from holdfast.agent.checkpoint_file import CheckpointFile
 from holdfast.agent.claim_checkpoint import (
     CLAIM_CHECKPOINT,
     ClaimState,
-    DriverState,
     encode_claims,
     read_claims,
 )
-from holdfast.agent.claims import NeededClaim, claim_problem, needed_claims, not_created
+from holdfast.agent.claims import AnyClaim, ClaimKey, NeededClaim, container_claims, needed_claims
 from holdfast.agent.dra_calls import CALL_SECONDS, DriverEndpoint
 from holdfast.agent.dra_plugins import DraPlugins, NotRegistered
 from holdfast.agent.driver_slices import DriverSlices
+from holdfast.agent.live_claims import LiveClaims, NeverUsable, NotUsable, state_of
 from holdfast.agent.plugin_registry import PluginHandler
 from holdfast.agent.plugin_sockets import CallFailed
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared
-from holdfast.api.claim_names import claim_name
-from holdfast.api.devices import ResourceClaim
-from holdfast.api.pod import Container, Pod
-from holdfast.api.quantity import units
-from holdfast.api.scheme import RESOURCE_CLAIMS
+from holdfast.api.classic import ClassicClaim
+from holdfast.api.classic_claims import InvalidEntries
+from holdfast.api.pod import Pod
 from holdfast.client.client import Client
 from holdfast.clock import Clock
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import HoldfastError
 from holdfast.kubelet_api import CLASSIC_PLUGIN, DRA_PLUGIN
 from holdfast.repeated_log import Repeats
 
@@ -51,8 +49,8 @@ ActivePods = Callable[[], Collection[str] | None]
 """Uids of the pods that are not terminated on the node; None while they are not known yet."""
 
 
-class _NotUsable(HoldfastError):
-    """A claim cannot be prepared now; the message says why."""
+_DriverKey = tuple[str, bool]
+"""Name of a driver, and whether it is called as a classic one."""
 
 
 class ClaimManager:
@@ -79,14 +77,14 @@ class ClaimManager:
         stored = [] if reset_checkpoint else read_claims(path)
         self._claims = {claim.uid: claim for claim in stored}
         self._file = CheckpointFile(path, lambda: encode_claims(self._claims.values()))
-        self._client = client
+        self._live = LiveClaims(client)
         self._clock = clock
         self._active_pods = active_pods
         self._keep_slices = keep_slices
         self._repeats = Repeats(now=clock.monotonic)
         self._slices = DriverSlices(client, node, clock)
         self._drivers = DraPlugins(self._slices.usable_changed, call_seconds=call_seconds)
-        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[ClaimKey, asyncio.Lock] = WeakValueDictionary()
 
     @property
     def handlers(self) -> Mapping[str, PluginHandler]:
@@ -112,12 +110,15 @@ class ClaimManager:
 
     async def prepare(self, pod: Pod) -> None:
         """Prepare all claims of a pod, before its sandbox; raise NotPrepared."""
-        needed = list(needed_claims(pod))
-        if not needed:
-            return
         try:
-            async with self._held((pod.namespace, each.name) for each in needed):
+            needed = list(needed_claims(pod))
+            if not needed:
+                return
+            async with self._held(each.key(pod) for each in needed):
                 await self._prepare(pod, needed)
+        except (InvalidEntries, NeverUsable) as error:
+            text = f"Failed to prepare dynamic resources: {error}"
+            raise NotPrepared(text, permanent=True) from error
         except (HoldfastError, OSError) as error:
             raise NotPrepared(f"Failed to prepare dynamic resources: {error}") from error
 
@@ -125,8 +126,8 @@ class ClaimManager:
         """Return the CDI names of the devices that a container requests."""
         found = [
             cdi_name
-            for name, request in _container_requests(pod, container)
-            for driver in self._by_name(pod.namespace, name).drivers.values()
+            for name, classic, request in _claims_of(pod, container)
+            for driver in self._prepared(pod, (pod.namespace, name, classic)).drivers.values()
             for device in driver.devices
             if not request or not device.request_names or request in device.request_names
             for cdi_name in device.cdi_devices
@@ -142,29 +143,53 @@ class ClaimManager:
 
     async def _prepare(self, pod: Pod, needed: Sequence[NeededClaim]) -> None:
         """Check everything first: what fails before a driver was called leaves no trace."""
-        live = [await self._live_claim(pod, each) for each in needed]
-        endpoints: dict[str, DriverEndpoint] = {
-            driver: self._drivers.endpoint(driver, classic=state.classic)
-            for claim in live
+        live = [(each, await self._live.usable(pod, each)) for each in needed]
+        used = [claim for each, claim in live if each.used]
+        fresh = [state_of(claim) for claim in used]
+        endpoints = self._endpoints(fresh)
+        for claim in used:
+            await self._release_older(pod, claim)
+        waiting = self._record(pod, fresh)
+        await self._file.save()
+        await self._call_drivers(waiting, endpoints, pod)
+
+    def _endpoints(self, claims: Iterable[ClaimState]) -> dict[_DriverKey, DriverEndpoint]:
+        """Return the endpoints of all drivers of claims; raise NotRegistered."""
+        return {
+            (driver, state.classic): self._drivers.endpoint(driver, classic=state.classic)
+            for claim in claims
             for driver, state in claim.drivers.items()
         }
-        waiting = self._record(pod, live)
-        await self._file.save()
-        await self._call_drivers(waiting, endpoints)
 
     async def _call_drivers(
-        self, waiting: Mapping[str, list[ClaimState]], endpoints: Mapping[str, DriverEndpoint]
+        self,
+        waiting: Mapping[_DriverKey, list[ClaimState]],
+        endpoints: Mapping[_DriverKey, DriverEndpoint],
+        pod: Pod | None = None,
     ) -> None:
-        """Prepare claims with all their drivers, one call each."""
+        """Prepare claims with all their drivers: structured ones in one call, classic each."""
         if not waiting:
             return
-        for driver, claims in sorted(waiting.items()):
-            prepared = await endpoints[driver].prepare([each.request(driver) for each in claims])
-            for claim in claims:
-                claim.drivers[driver].devices = prepared[claim.uid]
+        for (driver, classic), claims in sorted(waiting.items(), key=lambda each: each[0]):
+            for batch in [[claim] for claim in claims] if classic else [claims]:
+                try:
+                    answer = await endpoints[driver, classic].prepare(
+                        [claim.request(driver) for claim in batch]
+                    )
+                except CallFailed as error:
+                    if classic and error.not_found and pod is not None:
+                        await self._check_lost(batch[0], pod)
+                    raise
+                for claim in batch:
+                    claim.drivers[driver].devices = answer[claim.uid]
         for claim in {id(each): each for claims in waiting.values() for each in claims}.values():
             claim.prepared = True
         await self._file.save()
+
+    async def _check_lost(self, claim: ClaimState, pod: Pod) -> None:
+        """Raise NeverUsable if a driver knows no claim that the pod does not have any more."""
+        if lost := await self._live.lost_reason(claim, pod.uid):
+            raise NeverUsable(f"{lost}, and its driver does not know it")
 
     async def _prepare_restored(self) -> None:
         """Prepare the claims of running pods again after a restart, when their drivers are there.
@@ -184,14 +209,12 @@ class ClaimManager:
         if claim is None or claim.pods.isdisjoint(active):
             return True
         try:
-            async with self._held([(claim.namespace, claim.name)]):
+            async with self._held([claim.key]):
                 if claim.prepared or claim.pods.isdisjoint(active):
                     return True
-                endpoints = {
-                    driver: self._drivers.endpoint(driver, classic=state.classic)
-                    for driver, state in claim.drivers.items()
-                }
-                await self._call_drivers({driver: [claim] for driver in endpoints}, endpoints)
+                endpoints = self._endpoints([claim])
+                await self._renew_handle(claim)
+                await self._call_drivers({key: [claim] for key in endpoints}, endpoints)
         except NotRegistered:
             return False
         except (HoldfastError, OSError) as error:
@@ -200,45 +223,68 @@ class ClaimManager:
             return False
         return True
 
-    async def _live_claim(self, pod: Pod, needed: NeededClaim) -> ClaimState:
-        if not needed.name:
-            raise _NotUsable(not_created(needed))
-        try:
-            claim = await self._client.get(RESOURCE_CLAIMS, needed.name, pod.namespace)
-        except HoldfastError as error:
-            raise _NotUsable(f"fetch ResourceClaim {needed.name}: {error}") from error
-        if problem := claim_problem(pod, claim, owned=needed.owned):
-            raise _NotUsable(problem)
-        return _state_of(claim)
+    async def _renew_handle(self, claim: ClaimState) -> None:
+        """Take the handle of a classic claim from the API: its driver may have changed it."""
+        for state in claim.drivers.values():
+            if state.classic and (handle := await self._live.current_handle(claim)) is not None:
+                state.handle = handle
 
-    def _record(self, pod: Pod, live: Iterable[ClaimState]) -> dict[str, list[ClaimState]]:
-        """Add claims and the pod to the cache; return by driver what is not prepared yet."""
+    async def _release_older(self, pod: Pod, claim: AnyClaim) -> None:
+        """Unprepare what is left of a classic claim of the same name or of an older allocation.
+
+        Its pods must have ended: those that a claim is no longer reserved for, unless the agent has
+        yet to stop them.
+        """
+        if not isinstance(claim, ClassicClaim):
+            return
+        fresh = state_of(claim)
+        for old in [each for each in self._claims.values() if each.key == fresh.key]:
+            if (old.uid, old.handles) == (fresh.uid, fresh.handles):
+                continue
+            kept = {user.uid for user in claim.status.reserved_for} if old.uid == claim.uid else ()
+            ended = old.pods.difference(kept)
+            active = self._active_pods()
+            if active is None or not ended.isdisjoint(set(active) - {pod.uid}):
+                raise NotUsable(
+                    f"an older ResourceClaim {old.name} with UID {old.uid}, or an older allocation "
+                    "of it, is still used by a pod on the node"
+                )
+            for uid in sorted(ended):
+                await self._release(uid, [old])
+
+    def _record(self, pod: Pod, live: Iterable[ClaimState]) -> dict[_DriverKey, list[ClaimState]]:
+        """Add claims and the pod to the cache; return by driver what is not prepared yet.
+
+        A classic claim whose handle has changed is prepared again.
+        """
         known = [self._known(claim) for claim in live]
-        waiting: defaultdict[str, list[ClaimState]] = defaultdict(list)
+        waiting: defaultdict[_DriverKey, list[ClaimState]] = defaultdict(list)
         for claim, fresh in known:
             cached = self._claims.setdefault(claim.uid, claim)
             cached.pods.add(pod.uid)
-            if cached.prepared:
+            if cached.prepared and cached.handles == fresh.handles:
                 continue
+            cached.prepared = False
             cached.allocation = fresh.allocation
-            for driver in fresh.drivers:
-                cached.drivers.setdefault(driver, DriverState())
-                if cached not in waiting[driver]:
-                    waiting[driver].append(cached)
+            for driver, new in fresh.drivers.items():
+                state = cached.drivers.setdefault(driver, new)
+                state.handle = new.handle
+                if cached not in (batch := waiting[driver, state.classic]):
+                    batch.append(cached)
         return waiting
 
     def _known(self, fresh: ClaimState) -> tuple[ClaimState, ClaimState]:
         """Return the cached state of a claim, or the fresh one, and the fresh one."""
         for cached in self._claims.values():
-            if (cached.namespace, cached.name) != (fresh.namespace, fresh.name):
+            if cached.key != fresh.key:
                 continue
             if cached.uid != fresh.uid:
-                raise _NotUsable(
+                raise NotUsable(
                     f"an older ResourceClaim {fresh.name} with UID {cached.uid} is still prepared "
                     "(was its pod deleted by force?)"
                 )
             if cached.pods and cached.allocation and cached.allocation != fresh.allocation:
-                raise _NotUsable(
+                raise NotUsable(
                     f"ResourceClaim {fresh.name} is still prepared for an earlier allocation"
                 )
             return cached, fresh
@@ -249,7 +295,7 @@ class ClaimManager:
         if not claims and not self._file.stale:
             return
         try:
-            async with self._held((each.namespace, each.name) for each in claims):
+            async with self._held(each.key for each in claims):
                 await self._release(pod_uid, claims)
                 await self._file.save()
         except (HoldfastError, OSError) as error:
@@ -260,7 +306,7 @@ class ClaimManager:
 
     async def _release(self, pod_uid: str, claims: Iterable[ClaimState]) -> None:
         """Drop the pod from claims; those of no other pod are unprepared."""
-        batches: defaultdict[str, list[ClaimState]] = defaultdict(list)
+        batches: defaultdict[_DriverKey, list[ClaimState]] = defaultdict(list)
         last = []
         for claim in claims:
             if claim.uid not in self._claims or pod_uid not in claim.pods:
@@ -271,32 +317,19 @@ class ClaimManager:
             last.append(claim)
             # From now on its state at the driver is not known.
             claim.prepared = False
-            for driver in claim.drivers:
-                batches[driver].append(claim)
-        for driver, waiting in sorted(batches.items()):
-            classic = [claim for claim in waiting if claim.drivers[driver].classic]
-            if structured := [claim for claim in waiting if not claim.drivers[driver].classic]:
-                requests = [claim.request(driver) for claim in structured]
-                await self._drivers.endpoint(driver).unprepare(requests)
-            for claim in classic:
-                await self._unprepare_classic(driver, claim)
+            for driver, state in claim.drivers.items():
+                batches[driver, state.classic].append(claim)
+        for (driver, classic), waiting in sorted(batches.items(), key=lambda each: each[0]):
+            endpoint = self._drivers.endpoint(driver, classic=classic)
+            for batch in [[claim] for claim in waiting] if classic else [waiting]:
+                try:
+                    await endpoint.unprepare([claim.request(driver) for claim in batch])
+                except CallFailed as error:
+                    lost = classic and error.not_found
+                    if not lost or not await self._live.lost_reason(batch[0], pod_uid):
+                        raise
         for claim in last:
             self._claims.pop(claim.uid, None)
-
-    async def _unprepare_classic(self, driver: str, claim: ClaimState) -> None:
-        try:
-            endpoint = self._drivers.endpoint(driver, classic=True)
-            await endpoint.unprepare([claim.request(driver)])
-        except CallFailed as error:
-            if not error.not_found or not await self._is_gone(claim):
-                raise
-
-    async def _is_gone(self, claim: ClaimState) -> bool:
-        try:
-            found = await self._client.get(RESOURCE_CLAIMS, claim.name, claim.namespace)
-        except NotFound:
-            return True
-        return found.uid != claim.uid
 
     async def _reconcile(self) -> None:
         while True:
@@ -312,53 +345,24 @@ class ClaimManager:
                     log.warning("pod %s is gone, but: %s", uid, error)
 
     @asynccontextmanager
-    async def _held(self, keys: Iterable[tuple[str, str]]) -> AsyncIterator[None]:
-        """Hold the locks of claims, by namespace and name, in one order for all callers."""
+    async def _held(self, keys: Iterable[ClaimKey]) -> AsyncIterator[None]:
+        """Hold the locks of claims in one order for all callers."""
         async with AsyncExitStack() as stack:
             for key in sorted(set(keys)):
                 lock = self._locks.setdefault(key, asyncio.Lock())
                 await stack.enter_async_context(lock)
             yield
 
-    def _by_name(self, namespace: str, name: str) -> ClaimState:
+    def _prepared(self, pod: Pod, key: ClaimKey) -> ClaimState:
+        """Return a claim of a pod, which may have been edited since; raise NotPrepared."""
         for claim in self._claims.values():
-            if (claim.namespace, claim.name) == (namespace, name):
+            if claim.key == key and pod.uid in claim.pods:
                 return claim
-        raise NotPrepared(f"ResourceClaim {name} is not prepared")
+        raise NotPrepared(f"ResourceClaim {key[1]} is not prepared")
 
 
-def _state_of(claim: ResourceClaim) -> ClaimState:
-    results = claim.results
-    return ClaimState(
-        claim.uid,
-        claim.name,
-        claim.namespace,
-        drivers={result.driver: DriverState() for result in results},
-        allocation=tuple(
-            f"{each.driver}/{each.pool}/{each.device}/{each.share_id or ''}" for each in results
-        ),
-    )
-
-
-def _container_requests(pod: Pod, container: str) -> Iterable[tuple[str, str]]:
-    """List the claims of a container with the request in each; "" is all requests."""
-    found = _container(pod, container)
-    if found is None:
-        return
-    entries = {entry.name: entry for entry in pod.structured_claims}
-    for reference in found.resources.claims:
-        entry = entries.get(reference.name)
-        if entry is not None and (name := claim_name(pod, entry)):
-            yield name, reference.request
-    special = pod.status.extended_resource_claim_status
-    if special is None:
-        return
-    for mapping in special.request_mappings:
-        requested = units(found.resources.requests.get(mapping.resource_name, "0"))
-        if mapping.container_name == container and requested:
-            yield special.resource_claim_name, mapping.request_name
-
-
-def _container(pod: Pod, name: str) -> Container | None:
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
-    return next((each for each in containers if each.name == name), None)
+def _claims_of(pod: Pod, container: str) -> list[tuple[str, bool, str]]:
+    try:
+        return list(container_claims(pod, container))
+    except InvalidEntries as error:
+        raise NotPrepared(str(error)) from error

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.agent.claims import needed_claims, unready_reason
+from holdfast.agent.claims import needed_claims
+from holdfast.agent.live_claims import LiveClaims, NeverUsable, state_of
 from holdfast.agent.node_services import Runtimes
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared, PodDevices
 from holdfast.agent.runtime import Runtime
-from holdfast.api.devices import ResourceClaim
+from holdfast.api.classic_claims import InvalidEntries
 from holdfast.api.pod import Pod
-from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.client.client import Client
 from holdfast.errors import HoldfastError
 from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
@@ -29,20 +29,13 @@ class SimulatedClaims:
         self, claims: PodDevices, client: Client, directory: Path, runtimes: Runtimes
     ) -> None:
         self._claims = claims
-        self._client = client
+        self._live = LiveClaims(client)
         self._directory = directory
         self._runtimes = runtimes
 
     async def prepare(self, pod: Pod) -> None:
         """Prepare the claims of a pod, or only check them; raise NotPrepared."""
-        if self._has_processes(pod) or not any(needed_claims(pod)):
-            await self._claims.prepare(pod)
-            return
-        found = await self._read(pod)
-        if problem := unready_reason(pod, found.get):
-            raise NotPrepared(f"Failed to prepare dynamic resources: {problem}")
-        drivers = {result.driver for claim in found.values() for result in claim.results}
-        if any(self._has_files(driver) for driver in drivers):
+        if self._has_processes(pod) or any(map(self._has_files, await self._drivers(pod))):
             await self._claims.prepare(pod)
 
     def container_devices(self, pod: Pod, container: str) -> ContainerDevices:
@@ -65,17 +58,15 @@ class SimulatedClaims:
         runtime = self._runtimes.choose(pod)
         return isinstance(runtime, Runtime) and runtime.real
 
-    async def _read(self, pod: Pod) -> dict[str, ResourceClaim]:
-        found: dict[str, ResourceClaim] = {}
-        for needed in needed_claims(pod):
-            if not needed.name:
-                continue
-            try:
-                claim = await self._client.get(RESOURCE_CLAIMS, needed.name, pod.namespace)
-            except HoldfastError as error:
-                raise NotPrepared(f"Failed to prepare dynamic resources: {error}") from error
-            found[needed.name] = claim
-        return found
+    async def _drivers(self, pod: Pod) -> set[str]:
+        """Check the claims of a pod and return their drivers; raise NotPrepared."""
+        try:
+            live = [await self._live.usable(pod, needed) for needed in needed_claims(pod)]
+        except (HoldfastError, InvalidEntries) as error:
+            never = isinstance(error, NeverUsable | InvalidEntries)
+            text = f"Failed to prepare dynamic resources: {error}"
+            raise NotPrepared(text, permanent=never) from error
+        return {driver for claim in live for driver in state_of(claim).drivers}
 
     def _has_files(self, driver: str) -> bool:
         """Return whether a driver has a directory, or a socket for its registration."""

@@ -227,7 +227,7 @@ class SimulatedNodes:
         if self._claims is None or pod.status.phase == "Running" or pod.terminating:
             return ""
         known = self._claims.cache
-        problem = unready_reason(pod, lambda n: known.get(f"{pod.namespace}/{n}"))
+        problem = unready_reason(pod, lambda n: known.get(f"{pod.namespace}/{n.name}"))
         if problem:
             for name in claim_names(pod):
                 self._waiting_for_claim[f"{pod.namespace}/{name}"].add(pod.key)

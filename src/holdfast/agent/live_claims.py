@@ -1,0 +1,97 @@
+"""Claims of a node's pods, read from the API server before a driver is called."""
+
+from __future__ import annotations
+
+from holdfast.agent.claim_checkpoint import ClaimState, DriverState
+from holdfast.agent.claims import AnyClaim, NeededClaim, claim_problem, not_created
+from holdfast.api.classic import ClassicClaim, classic_resources
+from holdfast.api.pod import Pod
+from holdfast.api.resource import Resource
+from holdfast.api.scheme import RESOURCE_CLAIMS
+from holdfast.client.classic_group import find_classic_group
+from holdfast.client.client import Client
+from holdfast.errors import HoldfastError, NotFound
+
+
+class NotUsable(HoldfastError):
+    """A claim cannot be prepared now; the message says why."""
+
+
+class NeverUsable(HoldfastError):
+    """A pod may not use a classic claim: it was not reserved for the pod before its binding."""
+
+
+class LiveClaims:
+    """Reads claims of both generations; finds the group of the classic one when first needed."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._classic: Resource[ClassicClaim] | None = None
+
+    async def usable(self, pod: Pod, needed: NeededClaim) -> AnyClaim:
+        """Return a claim that a pod may use; raise NotUsable, or NeverUsable for a classic one."""
+        if not needed.name:
+            raise NotUsable(not_created(needed))
+        try:
+            claim = await self._get(needed.name, pod.namespace, classic=needed.classic)
+        except HoldfastError as error:
+            never = needed.classic and isinstance(error, NotFound)
+            text = f"fetch ResourceClaim {needed.name}: {error}"
+            raise (NeverUsable if never else NotUsable)(text) from error
+        if problem := claim_problem(pod, claim, owned=needed.owned):
+            raise (NeverUsable if needed.classic else NotUsable)(problem)
+        return claim
+
+    async def lost_reason(self, claim: ClaimState, pod_uid: str) -> str:
+        """Return why a pod has a claim no longer, or ""; raises HoldfastError."""
+        try:
+            found = await self._get(claim.name, claim.namespace, classic=claim.classic)
+        except NotFound:
+            return f"ResourceClaim {claim.name} is gone"
+        if found.uid != claim.uid:
+            return f"ResourceClaim {claim.name} was replaced by another one of its name"
+        if all(consumer.uid != pod_uid for consumer in found.status.reserved_for):
+            return f"ResourceClaim {claim.name} is not reserved for the pod any more"
+        return ""
+
+    async def current_handle(self, claim: ClaimState) -> str | None:
+        """Return the handle of a classic claim; None if it is gone or not allocated."""
+        try:
+            found = await self._get(claim.name, claim.namespace, classic=True)
+        except NotFound:
+            return None
+        if not isinstance(found, ClassicClaim) or found.uid != claim.uid:
+            return None
+        allocation = found.status.allocation
+        return None if allocation is None else allocation.resource_handle
+
+    async def _get(self, name: str, namespace: str, *, classic: bool) -> AnyClaim:
+        if not classic:
+            return await self._client.get(RESOURCE_CLAIMS, name, namespace)
+        if self._classic is None:
+            group = await find_classic_group(self._client)
+            if not group:
+                raise NotUsable("the API server does not serve the kinds of classic DRA")
+            self._classic = classic_resources(group).claims
+        return await self._client.get(self._classic, name, namespace)
+
+
+def state_of(claim: AnyClaim) -> ClaimState:
+    """Return what is to be prepared for an allocated claim."""
+    if isinstance(claim, ClassicClaim):
+        return _classic_state(claim)
+    devices = tuple(
+        f"{each.driver}/{each.pool}/{each.device}/{each.share_id or ''}" for each in claim.results
+    )
+    drivers = {result.driver: DriverState() for result in claim.results}
+    return ClaimState(claim.uid, claim.name, claim.namespace, drivers=drivers, allocation=devices)
+
+
+def _classic_state(claim: ClassicClaim) -> ClaimState:
+    driver, allocation = claim.status.driver_name, claim.status.allocation
+    handle = allocation.resource_handle if allocation is not None else ""
+    return ClaimState(
+        claim.uid, claim.name, claim.namespace,
+        drivers={driver: DriverState(classic=True, handle=handle)},
+        allocation=(driver,), class_name=claim.spec.resource_class_name,
+    )  # fmt: skip
