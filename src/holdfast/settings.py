@@ -93,6 +93,8 @@ class NodeSettings:
     """Whether a pod on such a node may ask for the process runtime by annotation."""
     reset_checkpoint: bool = False
     """Whether these nodes start without their knowledge of prepared claims."""
+    feature_gates: FeatureGates = field(default_factory=FeatureGates)
+    """Without ``DynamicResourceAllocation`` they refuse pods that have resource claims."""
 
 
 @dataclass(frozen=True, slots=True)

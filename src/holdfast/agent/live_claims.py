@@ -91,7 +91,10 @@ def _classic_state(claim: ClassicClaim) -> ClaimState:
     driver, allocation = claim.status.driver_name, claim.status.allocation
     handle = allocation.resource_handle if allocation is not None else ""
     return ClaimState(
-        claim.uid, claim.name, claim.namespace,
+        claim.uid,
+        claim.name,
+        claim.namespace,
         drivers={driver: DriverState(classic=True, handle=handle)},
-        allocation=(driver,), class_name=claim.spec.resource_class_name,
-    )  # fmt: skip
+        allocation=(driver,),
+        class_name=claim.spec.resource_class_name,
+    )

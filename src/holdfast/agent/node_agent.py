@@ -77,8 +77,9 @@ class NodeAgent:
     """One node with its pods. The client is that of the node's own user.
 
     Raises BadConfiguration if a checkpoint of prepared devices is damaged, unless it is to be
-    reset. A node with the annotation ``holdfast.dev/failed`` reports nothing and leaves its
-    containers alone until the annotation is removed.
+    reset. Without ``with_claims`` pods that have resource claims are rejected. A node with the
+    annotation ``holdfast.dev/failed`` reports nothing and leaves its containers alone until the
+    annotation is removed.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class NodeAgent:
         runtimes: Runtimes,
         *,
         reset_checkpoint: bool = False,
+        with_claims: bool = True,
     ) -> None:
         self.name = identity.name
         self._identity = identity
@@ -122,6 +124,7 @@ class NodeAgent:
             _pod_addresses(self.name), ADDRESS,
             node=lambda: self._nodes.cache.get(self.name),
             active_pods=lambda: [w.pod for w in self._workers.values() if w.admitted],
+            with_claims=with_claims,
         )  # fmt: skip
 
     @property

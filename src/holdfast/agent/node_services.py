@@ -9,7 +9,7 @@ from holdfast.agent.addresses import AddressPool
 from holdfast.agent.device_edits import DeviceEdits, resolve_devices
 from holdfast.agent.node_pod import Data, NodePod
 from holdfast.agent.objects import AgentNode
-from holdfast.agent.pod_admission import Rejection, admit
+from holdfast.agent.pod_admission import Rejection, admit, unsupported_claims
 from holdfast.agent.pod_devices import PodDevices
 from holdfast.agent.runtime import Runtime
 from holdfast.agent.simulated_pod import RUNTIME
@@ -69,12 +69,16 @@ class NodeServices:
     node: Callable[[], AgentNode | None]
     active_pods: Callable[[], Iterable[NodePod]]
     """The pods that the node has admitted and that have not ended."""
+    with_claims: bool = True
+    """Whether pods may have resource claims."""
 
     def admit(self, pod: NodePod) -> Rejection | None:
         """Return why the node does not take a pod; None: it does."""
         node = self.node()
         if node is None:
             return Rejection("NodeNotFound", f"node {pod.spec.node_name} is not registered")
+        if not self.with_claims and (rejection := unsupported_claims(pod)) is not None:
+            return rejection
         return admit(pod, node, (p for p in self.active_pods() if p.uid != pod.uid))
 
     def event(self, pod: NodePod, type_: str, reason: str, message: str) -> None:

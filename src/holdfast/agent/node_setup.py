@@ -16,6 +16,7 @@ from holdfast.agent.simulated_runtime import SimulatedRuntime
 from holdfast.api.node_names import NODE_USER
 from holdfast.client.client import Client
 from holdfast.clock import Clock
+from holdfast.feature_gates import Feature
 from holdfast.settings import NodeSettings
 
 
@@ -54,7 +55,14 @@ def make_agent(
 ) -> NodeAgent:
     """Return the agent of one node."""
     runtimes = make_runtimes(identity.directory, clock, settings)
-    return NodeAgent(identity, client, clock, runtimes, reset_checkpoint=settings.reset_checkpoint)
+    return NodeAgent(
+        identity,
+        client,
+        clock,
+        runtimes,
+        reset_checkpoint=settings.reset_checkpoint,
+        with_claims=settings.feature_gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION),
+    )
 
 
 def make_runtimes(directory: Path, clock: Clock, settings: NodeSettings) -> Runtimes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.node import Node
 from holdfast.api.node_selection import required_nodes
 from holdfast.api.pod import Pod
@@ -39,6 +40,18 @@ def admit(pod: Pod, node: Node, others: Iterable[Pod]) -> Rejection | None:
         or _unwanted_node(pod, node)
         or _used_ports(pod, running)
         or _untolerated(pod, node)
+    )
+
+
+def unsupported_claims(pod: Pod) -> Rejection | None:
+    """Return why a node without ``DynamicResourceAllocation`` does not take a pod."""
+    special = pod.status.extended_resource_claim_status
+    if not pod.spec.resource_claims and POD_CLAIMS not in pod.metadata.annotations and not special:
+        return None
+    return Rejection(
+        "PodFeatureUnsupported",
+        "the pod has resource claims, but the feature gate DynamicResourceAllocation is off on "
+        "this node",
     )
 
 

@@ -115,6 +115,7 @@ def up(
             runtime=runtime.value,
             allow_process_runtime=allow_process_runtime,
             reset_checkpoint=reset_checkpoint,
+            feature_gates=gates,
         ),
         health_port=health_port,
         scheduler=SchedulerSettings(
@@ -248,6 +249,7 @@ def agent(
             "port; default: not served.",
         ),
     ] = None,
+    feature_gates: Gates = "",
 ) -> None:
     """Run the agent of one node against any API server, until SIGINT or SIGTERM.
 
@@ -263,6 +265,7 @@ def agent(
             runtime=runtime.value,
             allow_process_runtime=allow_process_runtime,
             reset_checkpoint=reset_checkpoint,
+            feature_gates=FeatureGates.parse(feature_gates),
         ),
     )
     run_agent(kubeconfig.expanduser().absolute(), health_port, settings)
