@@ -7,7 +7,7 @@ import pytest
 
 from agent.driver_server import DriverServer
 from holdfast.agent import plugin_registry
-from holdfast.agent.dra_plugins import DraPlugins, NotRegistered, chosen_service
+from holdfast.agent.dra_plugins import DraPlugins, NotRegistered, chosen_services
 from holdfast.agent.plugin_registry import PluginInfo, PluginRegistry, RegistrationRefused
 from holdfast.clock import SystemClock
 from holdfast.kubelet_api import CLASSIC_PLUGIN, DRA_PLUGIN, DRA_V1, DRA_V1BETA1
@@ -85,12 +85,13 @@ async def test_two_endpoints_newest_connected_wins(node):
 @pytest.mark.parametrize(
     ("type_", "versions", "chosen"),
     [
-        (DRA_PLUGIN, (DRA_V1, DRA_V1BETA1), DRA_V1),
-        (DRA_PLUGIN, ("v9.DRAPlugin", DRA_V1BETA1, DRA_V1), DRA_V1BETA1),
-        (DRA_PLUGIN, ("v1alpha1.DRAResourceHealth", DRA_V1), DRA_V1),
-        (DRA_PLUGIN, ("1.0.0",), "v1alpha1.Node"),
-        (CLASSIC_PLUGIN, ("1.2",), "v1alpha1.Node"),
-        (CLASSIC_PLUGIN, ("v1.0.0",), "v1alpha1.Node"),
+        (DRA_PLUGIN, (DRA_V1, DRA_V1BETA1), (DRA_V1,)),
+        (DRA_PLUGIN, ("v9.DRAPlugin", DRA_V1BETA1, DRA_V1), (DRA_V1BETA1,)),
+        (DRA_PLUGIN, ("v1alpha1.DRAResourceHealth", DRA_V1), (DRA_V1,)),
+        (DRA_PLUGIN, ("1.0.0",), ("v1alpha1.Node",)),
+        (DRA_PLUGIN, ("1.0.0", DRA_V1), (DRA_V1, "v1alpha1.Node")),
+        (CLASSIC_PLUGIN, ("1.2", DRA_V1), ("v1alpha1.Node",)),
+        (CLASSIC_PLUGIN, ("v1.0.0",), ("v1alpha1.Node",)),
         (CLASSIC_PLUGIN, (DRA_V1,), None),
         (DRA_PLUGIN, ("v9.DRAPlugin", "2.0.0", "10.0", "1.x", "", "v1alpha3.Node"), None),
         (DRA_PLUGIN, (), None),
@@ -100,9 +101,9 @@ def test_the_service_is_the_first_known_in_the_plugins_order(type_, versions, ch
     plugin = PluginInfo(type_, "d", "/d", versions)
     if chosen is None:
         with pytest.raises(RegistrationRefused):
-            chosen_service(plugin)
+            chosen_services(plugin)
     else:
-        assert chosen_service(plugin) == chosen
+        assert chosen_services(plugin) == chosen
 
 
 async def test_refused_plugins_are_told_why_and_may_try_again(node):

@@ -143,6 +143,7 @@ class DriverEndpoint:
     def __init__(self, driver: str, path: str, service: str, seconds: float = CALL_SECONDS) -> None:
         self.driver = driver
         self.path = path
+        self.classic = service == CLASSIC
         self.channel = open_channel(path)
         self.connected = False
         self.calls = 0

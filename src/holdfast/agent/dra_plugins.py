@@ -59,35 +59,41 @@ class DraPlugins:
         """Connect to a driver; raise RegistrationRefused."""
         if causes := list(check_driver(plugin.name, "name")):
             raise RegistrationRefused(f"the name of the driver: {causes[0].message}")
-        service = chosen_service(plugin)
-        classic = service == CLASSIC
-        endpoints = self._drivers.get((plugin.name, classic), [])
-        if any(each.path == plugin.endpoint for each in endpoints):
+        services = chosen_services(plugin)
+        known = self._drivers.get((plugin.name, False), ())
+        if any(each.path == plugin.endpoint for each in known) and services != (CLASSIC,):
             raise RegistrationRefused(
                 f"endpoint {plugin.endpoint} is already registered for DRA driver {plugin.name}"
             )
-        endpoint = DriverEndpoint(plugin.name, plugin.endpoint, service, self._call_seconds)
-        self._drivers[plugin.name, classic] = [*endpoints, endpoint]
+        for service in services:
+            self._add(DriverEndpoint(plugin.name, plugin.endpoint, service, self._call_seconds))
+
+    def _add(self, endpoint: DriverEndpoint) -> None:
+        key = endpoint.driver, endpoint.classic
+        self._drivers[key] = [*self._drivers.get(key, ()), endpoint]
         self._tasks[endpoint] = asyncio.create_task(
-            self._follow(endpoint, classic=classic), name=f"driver {plugin.name}"
+            self._follow(endpoint), name=f"driver {endpoint.driver}"
         )
-        self._tell(plugin.name, classic=classic)
+        self._tell(endpoint)
 
     def deregister(self, plugin: PluginInfo) -> None:
         """Use an endpoint no longer; calls under way are not cut off."""
-        classic = chosen_service(plugin) == CLASSIC
-        endpoints = self._drivers.get((plugin.name, classic), [])
-        endpoint = next((each for each in endpoints if each.path == plugin.endpoint), None)
-        if endpoint is None:
-            return
+        for service in chosen_services(plugin):
+            endpoints = self._drivers.get((plugin.name, service == CLASSIC), ())
+            # A restarted classic driver may have registered the same path again: the first goes.
+            if found := next((each for each in endpoints if each.path == plugin.endpoint), None):
+                self._remove(found)
+
+    def _remove(self, endpoint: DriverEndpoint) -> None:
+        endpoints = self._drivers[endpoint.driver, endpoint.classic]
         endpoints.remove(endpoint)
         if not endpoints:
-            del self._drivers[plugin.name, classic]
+            del self._drivers[endpoint.driver, endpoint.classic]
         self._tasks.pop(endpoint).cancel()
         closing = asyncio.create_task(endpoint.channel.close(self._call_seconds))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
-        self._tell(plugin.name, classic=classic)
+        self._tell(endpoint)
 
     async def close(self) -> None:
         """Close all channels; calls under way fail."""
@@ -100,7 +106,7 @@ class DraPlugins:
         self._tasks.clear()
         await asyncio.gather(*(channel.close() for channel in channels))
 
-    async def _follow(self, endpoint: DriverEndpoint, *, classic: bool) -> None:
+    async def _follow(self, endpoint: DriverEndpoint) -> None:
         """Keep an endpoint connected and record whether it is."""
         while True:
             state = endpoint.channel.get_state(try_to_connect=True)
@@ -109,29 +115,29 @@ class DraPlugins:
                 endpoint.connected = connected
                 word = "connected" if connected else "disconnected"
                 log.info("driver %s at %s %s", endpoint.driver, endpoint.path, word)
-                self._tell(endpoint.driver, classic=classic)
+                self._tell(endpoint)
             await endpoint.channel.wait_for_state_change(state)
 
-    def _tell(self, driver: str, *, classic: bool) -> None:
-        if not classic:
-            endpoints = self._drivers.get((driver, False), ())
-            self._usable_changed(driver, any(each.connected for each in endpoints))
+    def _tell(self, changed: DriverEndpoint) -> None:
+        if not changed.classic:
+            endpoints = self._drivers.get((changed.driver, False), ())
+            self._usable_changed(changed.driver, any(each.connected for each in endpoints))
 
 
-def chosen_service(plugin: PluginInfo) -> str:
-    """Return the first service in the plugin's order that the agent knows.
+def chosen_services(plugin: PluginInfo) -> tuple[str, ...]:
+    """Return the first service in the plugin's order that the agent knows, and the classic one.
 
     Classic drivers name versions of registration rather than services: any 1.x.
     """
     versions = plugin.versions
     if not versions:
         raise RegistrationRefused(f"DRA driver {plugin.name} lists no supported versions")
-    if plugin.type != CLASSIC_PLUGIN:
-        for version in versions:
-            if version in (DRA_V1, DRA_V1BETA1):
-                return version
-    if any(_CLASSIC_VERSION.fullmatch(version) for version in versions):
-        return CLASSIC
+    structured = [v for v in versions if v in (DRA_V1, DRA_V1BETA1)][:1]
+    if plugin.type == CLASSIC_PLUGIN:
+        structured = []
+    classic = [CLASSIC] if any(_CLASSIC_VERSION.fullmatch(v) for v in versions) else []
+    if structured or classic:
+        return (*structured, *classic)
     raise RegistrationRefused(
         f"none of the versions of DRA driver {plugin.name} ({', '.join(versions)}) is supported: "
         f"{DRA_V1}, {DRA_V1BETA1}, or 1.x of a classic driver"
