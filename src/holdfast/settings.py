@@ -170,6 +170,14 @@ class NodeLifecycleSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassicClaimSettings:
+    """The claim controller of classic DRA."""
+
+    deallocate_unused: bool = False
+    """Whether a claim that waits for its first consumer is deallocated after its last one."""
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """The settings of the controllers: arguments of the scheduler's plugins, and the gates."""
 
@@ -177,6 +185,7 @@ class ControllerSettings:
     resource_policies: ResourcePolicySettings = field(default_factory=ResourcePolicySettings)
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     nodes: NodeLifecycleSettings = field(default_factory=NodeLifecycleSettings)
+    classic_claims: ClassicClaimSettings = field(default_factory=ClassicClaimSettings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,3 +70,17 @@ async def test_retries_count_failed_and_delayed_keys():
     await working
     seen.queue.add_after("b", 5)
     assert seen("retries", "_total") == 3, "a closed queue accepts nothing"
+
+
+async def test_queues_of_one_name_are_counted_together():
+    seen = Observed()
+    other = WorkQueue(seen.clock, observer=seen.metrics.queue("q"))
+    for queue in (seen.queue, other):
+        queue.add("a")
+    assert (seen("adds", "_total"), seen("depth")) == (2, 2)
+    await seen.queue.get()
+    await seen.clock.advance(2)
+    await other.get()
+    await seen.clock.advance(1)
+    assert (seen("depth"), seen("unfinished_work_seconds")) == (0, 4)
+    assert seen("longest_running_processor_seconds") == 3

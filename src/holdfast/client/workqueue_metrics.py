@@ -23,7 +23,7 @@ class WorkQueueMetrics(Collector):
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._queues: dict[str, NamedQueue] = {}
+        self._queues: dict[str, list[NamedQueue]] = {}
         label = ("name",)
         self.adds = CounterMetric("workqueue_adds_total", "Keys added to a work queue.", label)
         self.retries = CounterMetric(
@@ -46,34 +46,36 @@ class WorkQueueMetrics(Collector):
                 "workqueue_depth",
                 "Keys that wait for a worker.",
                 label,
-                self._read(lambda queue: len(queue.waiting)),
+                self._read(sum, lambda queue: len(queue.waiting)),
             ),
             CallbackMetric(
                 "workqueue_unfinished_work_seconds",
                 "How long all keys in processing have been processed, in sum.",
                 label,
-                self._read(lambda queue: sum(queue.running_seconds(self._now()))),
+                self._read(sum, lambda queue: sum(queue.running_seconds(self._now()))),
             ),
             CallbackMetric(
                 "workqueue_longest_running_processor_seconds",
                 "How long the longest processing of a key has been running.",
                 label,
-                self._read(lambda queue: max(queue.running_seconds(self._now()), default=0.0)),
+                self._read(max, lambda queue: max(queue.running_seconds(self._now()), default=0.0)),
             ),
         )
 
     def queue(self, name: str) -> NamedQueue:
-        """Return the observer of the queue of this name."""
-        if name not in self._queues:
-            self._queues[name] = NamedQueue(self, name)
-        return self._queues[name]
+        """Return the observer of a new queue; queues of the same name are counted together."""
+        observer = NamedQueue(self, name)
+        self._queues.setdefault(name, []).append(observer)
+        return observer
 
     def collect(self) -> Iterable[Metric]:
         """Return the metric families of all metrics."""
         return collect_all((self.adds, self.retries, self.waited, self.worked, *self._callbacks))
 
-    def _read(self, value: Callable[[NamedQueue], float]) -> Callable[[], Mapping[str, float]]:
-        return lambda: {name: value(queue) for name, queue in self._queues.items()}
+    def _read(
+        self, combine: Callable[[Iterable[float]], float], value: Callable[[NamedQueue], float]
+    ) -> Callable[[], Mapping[str, float]]:
+        return lambda: {name: combine(map(value, queues)) for name, queues in self._queues.items()}
 
 
 class NamedQueue:

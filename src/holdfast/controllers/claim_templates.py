@@ -13,6 +13,7 @@ from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from holdfast.client.client import PatchType
+from holdfast.controllers.claim_consumers import pod_consumer, raw_consumers, reserved_for_patch
 from holdfast.controllers.ownership import owner_reference
 from holdfast.controllers.planned_writes import Create, Patch
 from holdfast.devices.claims import is_reserved_for
@@ -111,25 +112,9 @@ def plan_reserved_for(pod: Pod, claim_of: Lookup[ResourceClaim]) -> tuple[Patch,
             generated and not is_controlled_by(claim, pod)
         ):
             continue
-        patches.append(reserved_for_patch(claim, [*raw_consumers(claim), _consumer(pod)]))
+        consumers = [*raw_consumers(claim.status.reserved_for), pod_consumer(pod)]
+        patches.append(reserved_for_patch(RESOURCE_CLAIMS, claim, consumers))
     return tuple(patches)
-
-
-def raw_consumers(claim: ResourceClaim) -> list[dict[str, str]]:
-    """Return the consumers of a claim in raw form."""
-    return [
-        {k: v for k, v in (("apiGroup", c.api_group), ("resource", c.resource), ("name", c.name),
-                           ("uid", c.uid)) if v}
-        for c in claim.status.reserved_for
-    ]  # fmt: skip
-
-
-def reserved_for_patch(claim: ResourceClaim, entries: list[dict[str, str]], **more: Any) -> Patch:
-    """Return a patch that replaces the consumers of a claim of this resource version."""
-    guard = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
-    status = {"reservedFor": entries or None, **more}
-    patch = {"metadata": guard, "status": status}
-    return Patch(RESOURCE_CLAIMS, claim.name, patch, claim.namespace, "status")
 
 
 def new_claim(pod: Pod, entry: str, template: RawTemplate) -> dict[str, Any]:
@@ -178,7 +163,3 @@ def _unrecorded_claim(
         ),
         None,
     )
-
-
-def _consumer(pod: Pod) -> dict[str, str]:
-    return {"resource": "pods", "name": pod.name, "uid": pod.uid}

@@ -10,6 +10,10 @@ from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
+from holdfast.controllers.classic_claim import (
+    ClassicClaimController,
+    InstalledClassicClaimController,
+)
 from holdfast.controllers.deployment import DeploymentController
 from holdfast.controllers.device_taint_eviction import DeviceTaintEvictionController
 from holdfast.controllers.discovery import ServedResources, discover
@@ -39,12 +43,17 @@ CONTROLLERS: tuple[type[Reconciler], ...] = (
     DisruptionController,
     PodGarbageCollector,
     ResourceClaimController,
+    ClassicClaimController,
     DeviceTaintEvictionController,
     ResourceQuotaController,
     ReservationController,
     ResourcePolicyController,
 )
-BESIDE_KUBERNETES: tuple[type[Reconciler], ...] = (ReservationController, ResourcePolicyController)
+BESIDE_KUBERNETES: tuple[type[Reconciler], ...] = (
+    ReservationController,
+    ResourcePolicyController,
+    InstalledClassicClaimController,
+)
 """The controllers to run on a cluster that has its own kube-controller-manager."""
 REDISCOVER_SECONDS = 30.0
 DISCOVERY_BACKOFF = Backoff(first=1.0, limit=1.0)
@@ -190,7 +199,8 @@ class ControllerManager:
     async def _rediscover_forever(self) -> None:
         """Start the controllers of custom resources that are installed later."""
         for kind in self._not_started:
-            log.warning(
+            log.log(
+                logging.DEBUG if kind.optional else logging.WARNING,
                 "the %s waits until %s are served here: install deploy/crds",
                 kind.name,
                 " and ".join(resource.plural for resource in kind.required_resources),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Generic, TypeVar
 
 from holdfast.api.meta import Object, controller_of
@@ -30,6 +30,30 @@ class ObjectIndex(Generic[T]):
     def of(self, group: str) -> tuple[T, ...]:
         """Return the objects with this key."""
         return tuple(self._groups.get(group, {}).values())
+
+
+class KeyIndex(Generic[T]):
+    """The keys of the objects of a collection by the terms that each object has."""
+
+    def __init__(self, terms_of: Callable[[T], Collection[str]]) -> None:
+        self._terms_of = terms_of
+        self._keys: dict[str, set[str]] = {}
+
+    def on_change(self, kind: ChangeType, old: T | None, new: T | None) -> None:
+        """Update the index; add this handler before those that use the index."""
+        if old is not None:
+            for term in self._terms_of(old):
+                keys = self._keys.get(term, set())
+                keys.discard(old.key)
+                if not keys:
+                    self._keys.pop(term, None)
+        if new is not None:
+            for term in self._terms_of(new):
+                self._keys.setdefault(term, set()).add(new.key)
+
+    def of(self, term: str) -> tuple[str, ...]:
+        """Return the keys of the objects with this term, sorted."""
+        return tuple(sorted(self._keys.get(term, ())))
 
 
 class ControllerIndex(Generic[T]):

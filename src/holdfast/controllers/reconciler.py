@@ -47,6 +47,8 @@ class Reconciler:
     queue_name = ""
     """The name of the work queue in metrics, if upstream's is not the name of the controller."""
     required_resources: tuple[Resource[Any], ...] = ()
+    optional = False
+    """Whether most clusters do without its resources: it then waits for them without a warning."""
     workers = 2
 
     def __init__(self, context: ControllerContext) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +12,13 @@ from holdfast.api.meta import Object, controller_of
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.client.informer_cache import ChangeType
+from holdfast.controllers.claim_consumers import (
+    DeletedUids,
+    is_done,
+    is_stale,
+    raw_consumers,
+    reserved_for_patch,
+)
 from holdfast.controllers.claim_metrics import ClaimMetrics
 from holdfast.controllers.claim_templates import (
     TEMPLATES,
@@ -19,8 +26,6 @@ from holdfast.controllers.claim_templates import (
     claim_statuses_patch,
     plan_pod_claims,
     plan_reserved_for,
-    raw_consumers,
-    reserved_for_patch,
 )
 from holdfast.controllers.object_index import ControllerIndex
 from holdfast.controllers.planned_writes import (
@@ -51,32 +56,24 @@ def plan_claim(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> tuple[Wr
     writes: list[Write] = []
     protected = CLAIM_FINALIZER in claim.metadata.finalizers
     if len(kept) < len(claim.status.reserved_for):
-        uids = {c.uid for c in kept}
-        entries = [e for e in raw_consumers(claim) if e.get("uid", "") in uids]
         clear: dict[str, Any] = {"allocation": None} if protected and not kept else {}
-        writes.append(reserved_for_patch(claim, entries, **clear))
+        writes.append(reserved_for_patch(RESOURCE_CLAIMS, claim, raw_consumers(kept), **clear))
         if clear:
             writes.append(_remove_finalizer(claim))
     elif protected and claim.metadata.deletion_timestamp is not None and not kept:
         if claim.status.allocation is not None:
-            writes.append(reserved_for_patch(claim, [], allocation=None))
+            writes.append(reserved_for_patch(RESOURCE_CLAIMS, claim, [], allocation=None))
         writes.append(_remove_finalizer(claim))
     if not kept and claim.metadata.deletion_timestamp is None and _owner_is_done(claim, pods):
         writes.append(Delete(RESOURCE_CLAIMS, claim.name, claim.namespace, claim.uid))
     return tuple(writes)
 
 
-def is_done(pod: Pod) -> bool:
-    """Return whether a pod will not use its claims any more."""
-    return pod.finished or (pod.terminating and not pod.spec.node_name)
-
-
 def _is_finished(consumer: ClaimConsumer, pods: Mapping[str, Pod | None]) -> bool:
     """Return whether a consumer is a pod that was deleted, replaced or is done."""
     if not consumer.is_pod or consumer.name not in pods:
         return False
-    pod = pods[consumer.name]
-    return pod is None or pod.uid != consumer.uid or is_done(pod)
+    return is_stale(consumer, pods[consumer.name])
 
 
 def _owner_is_done(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> bool:
@@ -113,8 +110,8 @@ class ResourceClaimController(Reconciler):
         self._owned: ControllerIndex[ResourceClaim] = ControllerIndex()
         self._own_creations: dict[str, dict[str, ResourceClaim]] = defaultdict(dict)
         self._waiting_for_template: dict[str, set[str]] = defaultdict(set)
-        self._deleted_uids: OrderedDict[str, None] = OrderedDict()
-        """Uids of pods and claims; the oldest are forgotten."""
+        self._deleted_uids = DeletedUids(MAX_DELETED_UIDS)
+        """Uids of pods and claims."""
         self._claims.add_handler(self._owned.on_change)
         self._claims.add_handler(self._on_claim)
         self._templates.add_handler(self._on_template)
@@ -135,7 +132,7 @@ class ResourceClaimController(Reconciler):
             return
         if new is None:
             self._own_creations.pop(pod.uid, None)
-            self._note_deleted(pod)
+            self._deleted_uids.add(pod.uid)
             self._stop_waiting_for_templates(pod)
         if new is None or is_done(new):
             names = {*claim_names(pod)} | {c.name for c in self._owned.of(pod.uid)}
@@ -158,7 +155,7 @@ class ResourceClaimController(Reconciler):
         claim = new or old
         assert claim is not None
         if new is None:
-            self._note_deleted(claim)
+            self._deleted_uids.add(claim.uid)
         self.queue.add(_CLAIM + claim.key)
         owner = controller_of(claim)
         if owner is not None and owner.kind == "Pod":
@@ -166,11 +163,6 @@ class ResourceClaimController(Reconciler):
             if own_creations.pop(claim.name, None) is not None and not own_creations:
                 del self._own_creations[owner.uid]
             self.queue.add(f"{_POD}{claim.namespace}/{owner.name}")
-
-    def _note_deleted(self, obj: Object) -> None:
-        self._deleted_uids[obj.uid] = None
-        if len(self._deleted_uids) > MAX_DELETED_UIDS:
-            self._deleted_uids.popitem(last=False)
 
     def _on_template(
         self, kind: ChangeType, old: RawTemplate | None, new: RawTemplate | None
@@ -246,7 +238,9 @@ class ResourceClaimController(Reconciler):
             if not consumer.is_pod:
                 continue
             pod = self._pods.cache.get(f"{claim.namespace}/{consumer.name}")
-            if pod is None and consumer.uid not in self._deleted_uids:
+            # The cache may be older than the claim: a consumer of another uid may be its new pod.
+            unknown = pod is None or pod.uid != consumer.uid
+            if unknown and consumer.uid not in self._deleted_uids:
                 try:
                     pod = await self.client.get(PODS, consumer.name, claim.namespace)
                 except NotFound:

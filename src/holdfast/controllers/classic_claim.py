@@ -1,0 +1,257 @@
+"""The claim controller of classic DRA: create the claims of pods, and release and delete them.
+
+A consumer in ``reservedFor`` that is not a pod is looked up with the rights of the controllers:
+without the right to get its kind it stays in the claim, with an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.api.classic import ClassicClaim, ClassicResources, classic_resources
+from holdfast.api.classic_claims import ClassicEntry, InvalidEntries
+from holdfast.api.classic_names import OWN_GROUP, POD_CLAIMS, SEED_GROUP
+from holdfast.api.meta import Object, controller_of, is_controlled_by
+from holdfast.api.pod import Pod
+from holdfast.api.resource_quota import ResourceQuota
+from holdfast.api.scheme import PODS, RESOURCE_QUOTAS
+from holdfast.client.informer_cache import ChangeType
+from holdfast.controllers.claim_consumers import is_done
+from holdfast.controllers.classic_claim_consumers import POLL_SECONDS, ConsumerLookup
+from holdfast.controllers.classic_claim_plan import (
+    inline_entries,
+    owning_pod_uid,
+    plan_inline_claims,
+    plan_release,
+)
+from holdfast.controllers.object_index import KeyIndex
+from holdfast.controllers.planned_writes import Create, execute_chained_writes, execute_write
+from holdfast.controllers.quota_waiters import QuotaWaiters
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
+from holdfast.errors import AlreadyExists, Conflict, Forbidden, HoldfastError, NotFound, Retryable
+from holdfast.feature_gates import Feature
+from holdfast.metric_types import CounterMetric
+from holdfast.quota.amounts import growth, parse_amounts
+
+MAX_CACHE_MISSES = 8
+"""Failures of a pod, in about a second, after which an existing claim should be in the cache."""
+_POD, _CLAIM = "pod:", "claim:"
+_KEP = classic_resources(SEED_GROUP)
+_INSTALLED = classic_resources(OWN_GROUP)
+
+
+class ClassicClaimController(Reconciler):
+    """Watch pods and claims; keys are ``pod:`` or ``claim:`` and namespace/name."""
+
+    name = "classic-resourceclaim-controller"
+    feature = Feature.DYNAMIC_RESOURCE_ALLOCATION
+    queue_name = "resource_claim"
+    resources: ClassicResources = _KEP
+    required_resources = (_KEP.claims, _KEP.classes, PODS, RESOURCE_QUOTAS)
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._settings = context.settings.classic_claims
+        self._pods = context.informers.get(PODS)
+        self._claims = context.informers.get(self.resources.claims)
+        self._classes = context.informers.get(self.resources.classes)
+        self._consumers = ConsumerLookup(context.client, context.clock, self._pods)
+        self._pods_of_claim: KeyIndex[Pod] = KeyIndex(_names_of_inline_claims)
+        self._claims_of_uid: KeyIndex[ClassicClaim] = KeyIndex(_uids_of_pods)
+        self._waiters = QuotaWaiters()
+        self._metrics_of_creations = _CreationMetrics()
+        context.metrics.add(*self._metrics_of_creations.all)
+        self._claims.add_handler(self._claims_of_uid.on_change)
+        self._claims.add_handler(self._on_claim)
+        self._pods.add_handler(self._pods_of_claim.on_change)
+        self._pods.add_handler(self._on_pod)
+        context.informers.get(RESOURCE_QUOTAS).add_handler(self._on_quota)
+
+    # --- events
+
+    def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        assert pod is not None
+        if new is None:
+            self._consumers.deleted_pods.add(pod.uid)
+        if new is None or is_done(new):
+            for claim in self._claims_of_uid.of(pod.uid):
+                self.queue.add(_CLAIM + claim)
+        if new is None or new.terminating or new.finished:
+            self._enqueue_pods(self._waiters.leave_all(pod.namespace, pod.key))
+        elif any(_claim_fields(new)) and (old is None or _claim_fields(old) != _claim_fields(new)):
+            self.queue.add(_POD + new.key)
+
+    def _on_claim(
+        self, kind: ChangeType, old: ClassicClaim | None, new: ClassicClaim | None
+    ) -> None:
+        claim = new or old
+        assert claim is not None
+        if new is not None:
+            self.queue.add(_CLAIM + claim.key)
+        else:
+            self._enqueue_pods(self._waiters.first(claim.namespace))
+        if old is None or new is None or controller_of(old) != controller_of(new):
+            for pod in self._pods_of_claim.of(claim.key):
+                self.queue.forget(_POD + pod)  # what it has failed for may be over
+                self.queue.add(_POD + pod)
+
+    def _on_quota(
+        self, kind: ChangeType, old: ResourceQuota | None, new: ResourceQuota | None
+    ) -> None:
+        quota = new or old
+        assert quota is not None
+        if old is None or new is None or _may_have_room(old, new):
+            self._enqueue_pods(self._waiters.first(quota.namespace))
+
+    def _enqueue_pods(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.queue.add(_POD + key)
+
+    def object_for_key(self, key: str) -> Object | None:
+        """Return the pod or the claim of a key."""
+        if key.startswith(_POD):
+            return self._pods.cache.get(key.removeprefix(_POD))
+        return self._claims.cache.get(key.removeprefix(_CLAIM))
+
+    # --- reconciling
+
+    async def reconcile(self, key: str) -> None:
+        """Create the missing claims of a pod, or release a claim."""
+        if key.startswith(_POD):
+            pod = self._pods.cache.get(key.removeprefix(_POD))
+            if pod is not None:
+                await self._reconcile_pod(pod)
+            return
+        claim = self._claims.cache.get(key.removeprefix(_CLAIM))
+        if claim is not None:
+            await self._reconcile_claim(claim)
+
+    async def _reconcile_pod(self, pod: Pod) -> None:
+        def claim_of(name: str) -> ClassicClaim | None:
+            return self._claims.cache.get(f"{pod.namespace}/{name}")
+
+        try:
+            plan = plan_inline_claims(pod, self.resources, claim_of)
+        except InvalidEntries as failure:
+            self.record_event(pod, "Warning", "FailedResourceClaimCreation", str(failure))
+            return
+        problems = dict(plan.problems)
+        for entry, creation in plan.creations.items():
+            if problem := await self._create(pod, entry, creation):
+                problems[entry] = problem
+        for entry, problem in problems.items():
+            message = f"PodResourceClaim {entry}: {problem}"
+            self.record_event(pod, "Warning", "FailedResourceClaimCreation", message)
+        if problems:
+            raise Retryable("; ".join(problems.values()))
+
+    async def _create(self, pod: Pod, entry: str, creation: Create) -> str:
+        """Create a claim and return "", or why this failed."""
+        class_name = creation.body["spec"].get("resourceClassName", "")
+        problem, refused = "", False
+        try:
+            await execute_write(self.client, creation)
+        except AlreadyExists as failure:
+            if self.queue.failures(_POD + pod.key) < MAX_CACHE_MISSES:
+                raise Conflict(str(failure)) from failure  # the cache does not show it yet
+            problem = str(failure)
+        except HoldfastError as failure:
+            problem, refused = f"create ResourceClaim: {failure}", isinstance(failure, Forbidden)
+        self._metrics_of_creations.count(failed=bool(problem))
+        if refused:
+            self._waiters.wait(pod.namespace, class_name, pod.key)
+        else:
+            self._enqueue_pods(self._waiters.leave(pod.namespace, class_name, pod.key))
+        if not problem and not await self._class_exists(class_name):
+            message = f'PodResourceClaim {entry}: ResourceClass "{class_name}" not found'
+            self.record_event(pod, "Warning", "ResourceClassNotFound", message)
+        return problem
+
+    async def _class_exists(self, name: str) -> bool:
+        if name in self._classes.cache:
+            return True
+        try:
+            await self.client.get(self.resources.classes, name)
+        except NotFound:
+            return False
+        except HoldfastError:
+            pass  # this only decides about an event
+        return True
+
+    async def _reconcile_claim(self, claim: ClassicClaim) -> None:
+        check = await self._consumers.check(claim)
+        owner = controller_of(claim)
+        pod = self._pods.cache.get(f"{claim.namespace}/{owner.name}") if owner is not None else None
+        writes = plan_release(
+            claim,
+            self.resources,
+            check.stale,
+            pod if pod is not None and is_controlled_by(claim, pod) else None,
+            deallocate_unused=self._settings.deallocate_unused,
+        )
+        await execute_chained_writes(self.client, writes)
+        for problem in check.problems:
+            self.record_event(claim, "Warning", "FailedConsumerCheck", problem)
+        if check.failure is not None:
+            raise check.failure
+        if check.polled:
+            self.queue.add_after(_CLAIM + claim.key, POLL_SECONDS)
+
+
+class InstalledClassicClaimController(ClassicClaimController):
+    """The same for a cluster that has the kinds as custom resources."""
+
+    optional = True
+    resources = _INSTALLED
+    required_resources = (_INSTALLED.claims, _INSTALLED.classes, PODS, RESOURCE_QUOTAS)
+
+
+class _CreationMetrics:
+    """Attempts to create claims, and those that failed, under the names of KEP and upstream."""
+
+    def __init__(self) -> None:
+        attempts = "Attempts to create the classic ResourceClaim of a pod."
+        failures = "Attempts to create the classic ResourceClaim of a pod that failed."
+        self._attempts = (
+            CounterMetric("resource_controller_create_total", attempts),
+            CounterMetric("resourceclaim_controller_create_attempts_total", attempts),
+        )
+        self._failures = (
+            CounterMetric("resource_controller_create_failures_total", failures),
+            CounterMetric("resourceclaim_controller_create_failures_total", failures),
+        )
+        self.all = (*self._attempts, *self._failures)
+
+    def count(self, *, failed: bool) -> None:
+        """Count an attempt."""
+        for metric in (*self._attempts, *(self._failures if failed else ())):
+            metric.add()
+
+
+def _claim_fields(pod: Pod) -> tuple[object, str]:
+    """Return what the classic claims of a pod depend on."""
+    return pod.spec.resource_claims, pod.metadata.annotations.get(POD_CLAIMS, "")
+
+
+def _readable_entries(pod: Pod) -> tuple[ClassicEntry, ...]:
+    try:
+        return inline_entries(pod)
+    except InvalidEntries:
+        return ()
+
+
+def _names_of_inline_claims(pod: Pod) -> list[str]:
+    return [f"{pod.namespace}/{entry.claim_name}" for entry in _readable_entries(pod)]
+
+
+def _uids_of_pods(claim: ClassicClaim) -> set[str]:
+    """Return the uids of the pods whose end may concern a claim."""
+    return {owning_pod_uid(claim), *(c.uid for c in claim.status.reserved_for)} - {""}
+
+
+def _may_have_room(old: ResourceQuota, new: ResourceQuota) -> bool:
+    """Return whether a quota has other limits than before, or less of them is used."""
+    if (old.spec, old.status.hard) != (new.spec, new.status.hard):
+        return True
+    return bool(growth(parse_amounts(old.status.used), parse_amounts(new.status.used)))
