@@ -56,6 +56,9 @@ _REQUEST = {"request": _certificate_request(), "signerName": "example.com/signer
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _NET = "networking.k8s.io/v1"
 
+_POD_OWNER = {
+    "apiVersion": "v1", "kind": "Pod", "name": "sample", "controller": True, "uid": "1-2-3",
+}  # fmt: skip
 _ROWS: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
     ("v1", "ConfigMap", {"data": {"a": "1"}}, {"data": {"a": "2"}}),
     ("v1", "Endpoints", {"subsets": [{"addresses": [{"ip": "10.0.0.9"}]}]},
@@ -154,6 +157,12 @@ _ROWS: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
     ("resource.k8s.io/v1", "ResourceClaimTemplate", {"spec": {"spec": _CLAIM}}, {}),
     ("resource.k8s.io/v1", "ResourceSlice", {"spec": _SLICE},
      {"spec": {"devices": [{"name": "gpu-0"}, {"name": "gpu-1"}]}}),
+    ("core.k8s.io/v1alpha1", "ResourceClass", {"driverName": "gpu.example.com"},
+     {"driverName": "other.example.com"}),
+    ("core.k8s.io/v1alpha1", "ResourceClaim", {"spec": {"resourceClassName": "gpu"}}, {}),
+    ("core.k8s.io/v1alpha1", "PodScheduling",
+     {"metadata": {"name": "sample", "ownerReferences": [_POD_OWNER]},
+      "spec": {"selectedNode": "n1"}}, {"spec": {"selectedNode": "n2"}}),
     ("scheduling.koordinator.sh/v1alpha1", "Reservation", {"spec": _OWNER},
      {"spec": {"ttl": "2h"}}),
     ("scheduling.sigs.x-k8s.io/v1alpha1", "ResourcePolicy", {"spec": {

@@ -72,6 +72,7 @@ _BASIC_SLICE: Raw = {
     "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
     "devices": [{"name": "gpu-0", "basic": {"attributes": {"model": {"string": "a"}}}}],
 }
+ALIAS = ("core.k8s.io", "v1")
 _MORE: tuple[tuple[str, str, Raw, Raw], ...] = (
     ("two.example.com/v1", "Gadget", _GADGET, {"spec": {"size": 4}}),
     ("two.example.com/v1beta1", "Gadget", _GADGET, {"spec": {"size": 5}}),
@@ -108,15 +109,15 @@ def _samples() -> dict[tuple[str, str], tuple[Raw, Raw]]:
 
 
 async def read_kinds(api: RunningServer) -> list[Kind]:
-    """Return all kinds in discovery that can be listed."""
+    """Return all kinds in discovery that can be listed, without aliases of versions."""
     samples = _samples()
     kinds = []
     for path in ("/api", "/apis"):
         for group in (await api.call("GET", path, headers=AGGREGATED)).json["items"]:
             for version in group["versions"]:
                 for one in version["resources"]:
-                    if "list" in one["verbs"]:
-                        name = group["metadata"].get("name", "")
+                    name = group["metadata"].get("name", "")
+                    if "list" in one["verbs"] and (name, version["version"]) != ALIAS:
                         kinds.append(_kind(name, version["version"], one, samples))
     return kinds
 

@@ -23,7 +23,8 @@ def labelled(obj, step):
 
 
 def is_custom(obj):
-    return obj["apiVersion"].partition("/")[0] in CUSTOM_GROUPS
+    """Return whether the kind has a structural schema, and so no strategic merge."""
+    return obj["apiVersion"].partition("/")[0] in {*CUSTOM_GROUPS, "core.k8s.io"}
 
 
 def listing(objects):

@@ -13,6 +13,7 @@ import msgspec
 from holdfast.api.decode import JsonObject
 from holdfast.api.workloads import SYSTEM_PRIORITIES
 from holdfast.apiserver.access.bootstrap_roles import BINDINGS, ROLES
+from holdfast.apiserver.kinds.core_k8s_io import CRD_NAMES
 from holdfast.apiserver.schema.structural import shipped_crds
 from holdfast.apiserver.user import ADMIN, User
 from holdfast.apiserver.wire.responses import ServerResponse
@@ -59,7 +60,8 @@ def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
     for binding in BINDINGS:
         yield f"{_RBAC}/clusterrolebindings", binding
     for definition in shipped_crds():
-        yield _DEFINITIONS, definition
+        if definition["metadata"]["name"] not in CRD_NAMES:
+            yield _DEFINITIONS, definition
 
 
 async def create_bootstrap_objects(server: RequestHandler) -> None:

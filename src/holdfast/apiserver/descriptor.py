@@ -165,6 +165,8 @@ class KindDescriptor:
     """The feature without which the kind is not served."""
     deprecation: str = ""
     """The warning that every response gets, for a deprecated version."""
+    is_alias: bool = False
+    """Whether the version is another name of the storage version, in which writes are answered."""
     crd_name: str = ""
     """The name of its CustomResourceDefinition; empty for a built-in kind."""
 
@@ -175,6 +177,8 @@ class KindDescriptor:
     object_schema: ObjectSchema = field(init=False)
     storage_schema: ObjectSchema = field(init=False)
 
+    pod_spec: tuple[str, ...] = ()
+    """The path of the spec of a pod in its objects; empty: they have none."""
     name_check: names.NameCheck = names.dns_subdomain
     list_limits: Tree = field(default_factory=lambda: ANY_TREE)
     """The limits on the lengths of lists and maps."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from holdfast.apiserver.crd_registration import CrdRegistration
 from holdfast.apiserver.discovery import Discovery
+from holdfast.apiserver.kinds.core_k8s_io import DEFINITIONS
 from holdfast.apiserver.metrics import RequestMetrics
 from holdfast.apiserver.operation import ServerContext
 from holdfast.apiserver.schema import openapi, openapi_v2
@@ -89,7 +90,7 @@ class NonResourcePaths:
 
     def _openapi(self, path: str, headers: Mapping[str, str]) -> Response:
         resources = [descriptor.resource for descriptor in self._context.registry]
-        crds = self._crds.served_crds()
+        crds = [*self._crds.served_crds(), *DEFINITIONS]
         if path == openapi_v2.PATH:
             return openapi_v2.response(headers)
         if path == "/openapi/v3":

@@ -69,10 +69,17 @@ class Registry:
         for descriptor in self:
             r = descriptor.resource
             tree.setdefault(r.group, {}).setdefault(r.version, []).append(descriptor)
-        return {group: dict(sorted(found.items(), key=_rank)) for group, found in tree.items()}
+        return {
+            group: dict(sorted(found.items(), key=_preference)) for group, found in tree.items()
+        }
 
     def __iter__(self) -> Iterator[KindDescriptor]:
         return iter(self._descriptor.values())
+
+
+def _preference(entry: tuple[str, list[KindDescriptor]]) -> tuple[bool, tuple[int, int, int, str]]:
+    """Return the sort key of a version with its kinds; aliases are last."""
+    return all(kind.is_alias for kind in entry[1]), _rank(entry)
 
 
 _VERSION = re.compile(r"v([1-9]\d{0,8})(?:(alpha|beta)([1-9]\d{0,8}))?")

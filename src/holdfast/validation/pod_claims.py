@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.api import field_errors
 from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
 from holdfast.errors import Cause
+from holdfast.validation.classic_entries import check_classic_source, check_entry_count
 from holdfast.validation.names import check_label, check_subdomain
 from holdfast.validation.ratcheting import ratcheting
 
@@ -25,7 +26,10 @@ def check_pod_claims(spec: Raw, path: str, *, is_static: bool = False) -> Iterat
             yield field_errors.forbidden("", "static pods do not support resource claims")
         else:
             yield from _check_claim(claim, seen, f"{path}.resourceClaims[{i}]")
-    known = sorted({name for claim in claims if (name := text_at(claim, "name"))})
+    yield from check_entry_count(spec, path)
+    known = {
+        name: claim.get("claim") is not None for claim in claims if (name := text_at(claim, "name"))
+    }
     for part in ("initContainers", "containers"):
         for i, container in enumerate(maps_at(spec, part)):
             if isinstance(container, dict) and (resources := container.get("resources")):
@@ -45,7 +49,12 @@ def _check_claim(claim: Raw, seen: set[str], path: str) -> Iterator[Cause]:
         seen.add(name)
         yield from check_label(name, f"{path}.name")
     given = [key for key in (_CLAIM, _TEMPLATE) if claim.get(key) is not None]
-    if len(given) == 2:
+    if claim.get("claim") is not None:
+        if given:
+            message = f"`claim` may not be specified together with `{given[0]}`"
+            yield field_errors.invalid(path, claim, message)
+        yield from check_classic_source(map_at(claim, "claim"), f"{path}.claim")
+    elif len(given) == 2:
         message = f"at most one of `{_CLAIM}` or `{_TEMPLATE}` may be specified"
         yield field_errors.invalid(path, claim, message)
     elif not given:
@@ -55,8 +64,11 @@ def _check_claim(claim: Raw, seen: set[str], path: str) -> Iterator[Cause]:
         yield from check_subdomain(claim[key], f"{path}.{key}")
 
 
-def _check_uses(uses: Sequence[Any], known: Sequence[str], path: str) -> Iterator[Cause]:
-    """Check the claims of a container: a request is used once, alone or with its claim."""
+def _check_uses(uses: Sequence[Any], known: Mapping[str, bool], path: str) -> Iterator[Cause]:
+    """Check the claims of a container: a request is used once, alone or with its claim.
+
+    ``known`` says of each claim whether it is a classic one, which has no requests.
+    """
     whole: set[str] = set()
     requests: dict[str, set[str]] = {}
     for i, use in enumerate(uses):
@@ -77,8 +89,10 @@ def _check_uses(uses: Sequence[Any], known: Sequence[str], path: str) -> Iterato
                 yield field_errors.duplicate(at, name)
             whole.add(name)
         if name not in known:
-            listed = f": {', '.join(known)}" if known else " which is empty"
+            listed = f": {', '.join(sorted(known))}" if known else " which is empty"
             yield field_errors.not_found(at, name, _NOT_IN_SPEC + listed)
+        elif request and known[name]:
+            yield field_errors.forbidden(f"{at}.request", "a classic claim has no requests")
 
 
 def _check_status(pod: Raw) -> Iterator[Cause]:

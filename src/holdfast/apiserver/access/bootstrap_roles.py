@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.user import CONTROLLER_MANAGER, SCHEDULER, SIMULATED_NODES
 
@@ -20,6 +21,7 @@ _WORKLOADS: _Resources = (
     ("networking.k8s.io", ("ingresses", "networkpolicies")),
     ("policy", ("poddisruptionbudgets",)),
     ("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates")),
+    (SEED_GROUP, ("resourceclaims",)),
 )  # fmt: skip
 # Resources that the users of a namespace may read but not write.
 _READ_ONLY: _Resources = (
@@ -27,6 +29,7 @@ _READ_ONLY: _Resources = (
           "resourcequotas")),
     ("apps", ("controllerrevisions",)),
     ("discovery.k8s.io", ("endpointslices",)),
+    (SEED_GROUP, ("podschedulings",)),
 )  # fmt: skip
 
 
@@ -89,6 +92,9 @@ def _scheduler() -> list[JsonObject]:
         _rule("resource.k8s.io", ["deviceclasses", "devicetaintrules", "resourceslices"], _READ),
         _rule("resource.k8s.io", ["resourceclaims"], [*_READ, *changes, "create", "delete"]),
         _rule("resource.k8s.io", ["resourceclaims/status", "resourceclaims/binding"], changes),
+        _rule(SEED_GROUP, ["resourceclaims", "resourceclasses"], _READ),
+        _rule(SEED_GROUP, ["resourceclaims/status"], changes),
+        _rule(SEED_GROUP, ["podschedulings"], [*_READ, *changes, "create", "delete"]),
         _rule(_RESERVATIONS, ["*"], [*_READ, *changes, "delete"]),
         _rule(_POLICIES, ["*"], [*_READ, *changes]),
     ]
@@ -106,6 +112,23 @@ def _controllers() -> list[JsonObject]:
         _rule("", ["namespaces/finalize"], ["update"]),
         _rule("apps", ["replicasets"], ["create"]),
         _rule("resource.k8s.io", ["resourceclaims"], ["create"]),
+        _rule(SEED_GROUP, ["resourceclaims"], ["create"]),
+        _rule(SEED_GROUP, ["resourceclaims/status"], ["update"]),
+    ]
+
+
+def _classic_driver() -> list[JsonObject]:
+    """Return the rights of the controller of a classic driver, but for its own parameters."""
+    changes = ["patch", "update"]
+    return [
+        _rule(SEED_GROUP, ["podschedulings", "resourceclasses"], _READ),
+        _rule(SEED_GROUP, ["resourceclaims"], [*_READ, *changes]),
+        _rule(SEED_GROUP, ["podschedulings/status", "resourceclaims/status"], changes),
+        _rule(OWN_GROUP, ["nodeinventories"], [*_READ, *changes, "create", "delete"]),
+        _rule(OWN_GROUP, ["nodeinventories/status"], changes),
+        _rule("", ["nodes", "pods"], _READ),
+        _rule("", ["events"], ["create", "patch"]),
+        _rule("coordination.k8s.io", ["leases"], ["create", "get", "update"]),
     ]
 
 
@@ -140,6 +163,8 @@ def _node_rules() -> list[JsonObject]:
         _rule("node.k8s.io", ["runtimeclasses"], _READ),
         _rule("resource.k8s.io", ["resourceclaims"], ["get"]),
         _rule("resource.k8s.io", ["resourceslices"], ["deletecollection"]),
+        _rule(SEED_GROUP, ["resourceclaims"], ["get"]),
+        _rule(OWN_GROUP, ["nodeinventories"], ["get", "create", *changes]),
     ]
 
 
@@ -156,6 +181,7 @@ def _simulated_nodes() -> list[JsonObject]:
     return [
         _rule("", ["nodes", "pods"], ["list", "watch"]),
         _rule("resource.k8s.io", ["resourceclaims"], ["list", "watch"]),
+        _rule(SEED_GROUP, ["resourceclaims"], ["list", "watch"]),
         _rule("coordination.k8s.io", ["leases"], ["list"]),
         _rule("", ["events"], ["create", "patch"]),
         _rule("authentication.k8s.io", ["nodes"], ["impersonate:arbitrary-node"]),
@@ -193,6 +219,7 @@ ROLES = (
     _role("system:kube-controller-manager", _controllers()),
     _role("system:node", NODE_RULES),
     _role(SIMULATED_NODES.name, _simulated_nodes()),
+    _role("holdfast:classic-dra-driver", _classic_driver()),
     _role("system:basic-user", _self_reviews()),
     _role("system:discovery", [_paths(*_DISCOVERY)]),
 )

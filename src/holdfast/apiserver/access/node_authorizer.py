@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.api import fields
+from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP
 from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.apiserver.access.bootstrap_roles import NODE_RULES
 from holdfast.apiserver.access.node_graph import NodeGraph
+from holdfast.apiserver.access.node_references import CLASSIC_CLAIMS
 from holdfast.apiserver.access.rbac import rule_allows
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.errors import BadRequest
@@ -46,6 +48,8 @@ class NodeAuthorizer:
             ("", "persistentvolumeclaims"): self._volume_claim,
             ("", "persistentvolumes"): self._get,
             ("resource.k8s.io", "resourceclaims"): self._get,
+            (SEED_GROUP, "resourceclaims"): self._classic_claim,
+            (OWN_GROUP, "nodeinventories"): _inventory,
             ("storage.k8s.io", "volumeattachments"): self._get,
             ("", "serviceaccounts"): self._service_account,
             ("coordination.k8s.io", "leases"): _lease,
@@ -65,10 +69,10 @@ class NodeAuthorizer:
             return rule(node, info)
         return _ALLOWED if any(rule_allows(rule, info) for rule in NODE_RULES) else ""
 
-    def _related(self, node: str, info: RequestInfo) -> str | None:
+    def _related(self, node: str, info: RequestInfo, plural: str = "") -> str | None:
         if not info.name:
             return "No Object name found"
-        if self._graph.relates(node, info.plural, info.namespace, info.name):
+        if self._graph.relates(node, plural or info.plural, info.namespace, info.name):
             return _ALLOWED
         return f"no relationship found between node '{node}' and this object"
 
@@ -81,12 +85,15 @@ class NodeAuthorizer:
             return "can only read namespaced object of this type"
         return self._related(node, info)
 
-    def _get(self, node: str, info: RequestInfo) -> str | None:
+    def _get(self, node: str, info: RequestInfo, plural: str = "") -> str | None:
         if info.verb != "get":
             return "can only get individual resources of this type"
         if info.subresource:
             return "cannot get subresource"
-        return self._related(node, info)
+        return self._related(node, info, plural)
+
+    def _classic_claim(self, node: str, info: RequestInfo) -> str | None:
+        return self._get(node, info, CLASSIC_CLAIMS)
 
     def _volume_claim(self, node: str, info: RequestInfo) -> str | None:
         if info.subresource != "status":
@@ -157,6 +164,16 @@ def _lease(node: str, info: RequestInfo) -> str | None:
         return f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
     if info.verb != "create" and info.name != node:
         return "can only access node lease with the same name as the requesting node"
+    return _ALLOWED
+
+
+def _inventory(node: str, info: RequestInfo) -> str | None:
+    if info.verb not in ("get", "create", "update", "patch"):
+        return "can only get, create, update, or patch a NodeInventory"
+    if info.subresource:
+        return "cannot write NodeInventory subresources"
+    if info.verb != "create" and info.name != node:
+        return "can only access NodeInventory with the same name as the requesting node"
     return _ALLOWED
 
 

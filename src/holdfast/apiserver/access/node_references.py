@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
+import msgspec
+
+from holdfast.api.classic_claims import InvalidEntries, classic_entries
+from holdfast.api.classic_names import POD_CLAIMS, SEED_GROUP
+from holdfast.api.decode import convert_object
 from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
+from holdfast.api.pod import Pod
+from holdfast.errors import BadRequest
 
 Reference = tuple[str, str, str]
-"""The plural, namespace and name of an object; plurals of these resources are unique."""
+"""The plural, namespace and name of an object; classic claims have a plural with their group."""
 SECRETS, CONFIG_MAPS, ACCOUNTS = "secrets", "configmaps", "serviceaccounts"
 VOLUME_CLAIMS, CLAIMS = "persistentvolumeclaims", "resourceclaims"
+CLASSIC_CLAIMS = f"{CLAIMS}.{SEED_GROUP}"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 # Volume sources with a reference to a secret, and the field that has it.
@@ -89,6 +98,7 @@ def pod_references(pod: Raw) -> frozenset[Reference]:
         return frozenset()
     namespace = text_at(map_at(pod, "metadata"), "namespace")
     found = [*_in_spec(pod), *((CLAIMS, name) for name in _claims(pod))]
+    found += [(CLASSIC_CLAIMS, name) for name in _classic_claims(pod)]
     return frozenset((plural, namespace, name) for plural, name in found if name)
 
 
@@ -143,9 +153,21 @@ def _claims(pod: Raw) -> Iterator[str]:
         for entry in maps_at(status, "resourceClaimStatuses")
     }
     for entry in maps_at(map_at(pod, "spec"), "resourceClaims"):
+        if "claim" in entry:
+            continue
         named = text_at(entry, "resourceClaimName")
         yield named or created.get(text_at(entry, "name"), "")
     yield text_at(map_at(status, "extendedResourceClaimStatus"), "resourceClaimName")
+
+
+def _classic_claims(pod: Raw) -> Iterator[str]:
+    """Yield the names of the pod's classic claims, those that are created for it included."""
+    entries = maps_at(map_at(pod, "spec"), "resourceClaims")
+    annotations = map_at(map_at(pod, "metadata"), "annotations")
+    if POD_CLAIMS in annotations or any("claim" in entry for entry in entries):
+        with suppress(BadRequest, InvalidEntries, msgspec.ValidationError):
+            for entry in classic_entries(convert_object(dict(pod), Pod)):
+                yield entry.claim_name
 
 
 def volume_secrets(volume: Raw) -> frozenset[tuple[str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any
 
 import msgspec
@@ -32,9 +33,16 @@ def load(name: str) -> Any:
 
 def crds() -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions that Holdfast ships, sorted by file name."""
-    folder = resources.files(__name__).joinpath("crds")
-    files = sorted(
-        (entry for entry in folder.iterdir() if entry.name.endswith(".yaml")),
-        key=lambda entry: entry.name,
-    )
-    return [yaml.load(entry.read_bytes(), yaml.CSafeLoader) for entry in files]
+    files = sorted(entry.name for entry in _crd_folder().iterdir())
+    return [crd(name.removesuffix(".yaml")) for name in files if name.endswith(".yaml")]
+
+
+def crd(name: str) -> dict[str, Any]:
+    """Return one CustomResourceDefinition that Holdfast ships."""
+    file = _crd_folder().joinpath(f"{name}.yaml")
+    definition: dict[str, Any] = yaml.load(file.read_bytes(), yaml.CSafeLoader)
+    return definition
+
+
+def _crd_folder() -> Traversable:
+    return resources.files(__name__).joinpath("crds")

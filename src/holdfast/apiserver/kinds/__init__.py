@@ -19,6 +19,7 @@ from holdfast.apiserver.kinds import (
     certificates,
     coordination,
     core,
+    core_k8s_io,
     discovery,
     events,
     networking,
@@ -51,8 +52,9 @@ BUILT_IN: tuple[KindDescriptor, ...] = (
     *node.KINDS,
     *discovery.KINDS,
     *resource.KINDS,
+    *core_k8s_io.KINDS,
 )
-"""All built-in kinds, in the order of discovery.
+"""All built-in kinds, in the order of discovery: of kinds of one name, kubectl takes the first.
 
 Left out on purpose: beta versions but those of ``resource.k8s.io``, ``componentstatuses``, which
 are not stored, and API priority and fairness, which nothing would enforce.

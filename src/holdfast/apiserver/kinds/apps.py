@@ -97,6 +97,7 @@ def _check_selector(selector: Any, labels: dict[str, str]) -> Iterable[Cause]:
         yield field_errors.invalid("spec.template.metadata.labels", labels, message)
 
 
+_POD_SPEC = ("spec", "template", "spec")
 _LISTS = tree_of(list_limits.WORKLOAD)
 _CHECKS = (ratcheting(check_workload),)
 _TEMPLATE = UnimplementedFeatures(fields=TEMPLATE_FIELDS)
@@ -110,6 +111,7 @@ KINDS = (
         untyped_resource(
             "apps", "daemonsets", "DaemonSet", short=("ds",), categories=("all",), parts=("status",)
         ),
+        pod_spec=_POD_SPEC,
         list_limits=_LISTS,
         admission_plugins=(gated_fields.WORKLOAD,),
         checks=_CHECKS,
@@ -121,6 +123,7 @@ KINDS = (
     ),
     KindDescriptor(
         scheme.DEPLOYMENTS,
+        pod_spec=_POD_SPEC,
         list_limits=_LISTS,
         admission_plugins=(gated_fields.WORKLOAD,),
         checks=_CHECKS,
@@ -131,6 +134,7 @@ KINDS = (
     ),
     KindDescriptor(
         scheme.REPLICASETS,
+        pod_spec=_POD_SPEC,
         list_limits=_LISTS,
         admission_plugins=(gated_fields.WORKLOAD,),
         checks=_CHECKS,
@@ -142,6 +146,7 @@ KINDS = (
     ),
     KindDescriptor(
         scheme.STATEFULSETS,
+        pod_spec=_POD_SPEC,
         list_limits=_LISTS,
         admission_plugins=(gated_fields.WORKLOAD,),
         checks=_CHECKS,

@@ -60,6 +60,7 @@ KINDS = (
         untyped_resource(
             "batch", "cronjobs", "CronJob", short=("cj",), categories=("all",), parts=("status",)
         ),
+        pod_spec=("spec", "jobTemplate", "spec", "template", "spec"),
         list_limits=tree_of(list_limits.CRON_JOB),
         admission_plugins=(gated_fields.CRON_JOB,),
         checks=(ratcheting(check_cron_job),),
@@ -71,6 +72,7 @@ KINDS = (
     ),
     KindDescriptor(
         untyped_resource("batch", "jobs", "Job", categories=("all",), parts=("status",)),
+        pod_spec=("spec", "template", "spec"),
         list_limits=tree_of(list_limits.WORKLOAD),
         admission_plugins=(gated_fields.WORKLOAD,),
         checks=(ratcheting(check_job),),

@@ -226,6 +226,7 @@ KINDS = (
     ),
     KindDescriptor(
         scheme.PODS,
+        pod_spec=("spec",),
         list_limits=tree_of(list_limits.POD),
         checks=(check_pod_write,),
         request_checks=(check_pod_status,),
@@ -239,6 +240,7 @@ KINDS = (
     ),
     KindDescriptor(
         untyped_resource("", "podtemplates", "PodTemplate"),
+        pod_spec=("template", "spec"),
         list_limits=tree_of(list_limits.POD_TEMPLATE),
         admission_plugins=(gated_fields.POD_TEMPLATE,),
         printer=pods.POD_TEMPLATE,
@@ -247,6 +249,7 @@ KINDS = (
     ),
     KindDescriptor(
         scheme.REPLICATION_CONTROLLERS,
+        pod_spec=("spec", "template", "spec"),
         list_limits=tree_of(list_limits.REPLICATION_CONTROLLER),
         admission_plugins=(gated_fields.WORKLOAD,),
         printer=workloads.REPLICATION_CONTROLLER,

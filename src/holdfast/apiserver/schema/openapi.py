@@ -16,9 +16,10 @@ import msgspec
 
 from holdfast.api.resource import Resource
 from holdfast.apiserver import data
+from holdfast.apiserver.schema import classic_fields
 from holdfast.apiserver.schema.fields import type_of
 
-_REF = "#/components/schemas/"
+_REF = classic_fields.REF
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _GVK = "x-kubernetes-group-version-kind"
 _PATCHES = (
@@ -90,7 +91,7 @@ def fingerprint(group: str, version: str, crds: Iterable[Mapping[str, Any]] = ()
 @cache
 def _data_digest() -> str:
     # The hash also covers the output of _paths: kubectl caches documents by hash.
-    shape = repr((_PATCHES, _STRATEGIC, _PARAMETERS)).encode()
+    shape = repr((_PATCHES, _STRATEGIC, _PARAMETERS, classic_fields.PROPERTIES)).encode()
     return hashlib.sha256(data.packed("openapi") + shape).hexdigest()
 
 
@@ -100,6 +101,7 @@ def _compose(
     schemas = dict(custom)
     # Not cached: decoding takes 10 ms, the decoded data 15 MB.
     known: dict[str, OpenApiSchema] = data.unpack("openapi")
+    classic_fields.add_schemas(known)
     names = {s[_GVK][0]["kind"]: name for name, s in custom.items()}
     for resource in resources:
         name = names.get(resource.kind) or type_of(resource)

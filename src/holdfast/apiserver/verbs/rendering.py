@@ -65,6 +65,8 @@ def render_object(op: Operation, value: bytes) -> bytes:
         return as_table(op, [value])
     if op.response_format.is_metadata:
         return partial_metadata(value, op.response_format.version)
+    if op.descriptor.is_alias and op.request_info.verb not in ("get", "list", "watch"):
+        return value
     return to_requested_version(op.descriptor, value)
 
 

@@ -9,6 +9,7 @@ from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema import field_validation
 from holdfast.apiserver.schema.fields import Gvk
 from holdfast.apiserver.verbs.conversion import to_storage_version
+from holdfast.apiserver.verbs.pod_specs import with_typed_pod_claims
 from holdfast.apiserver.wire.body import read_object
 from holdfast.apiserver.wire.negotiation import PROTOBUF, YAML
 from holdfast.apiserver.wire.query_options import field_validation_level
@@ -95,7 +96,11 @@ def _cannot_be_handled(
 
 
 def apply_field_validation(op: Operation, obj: JsonObject, body: bytes = b"") -> JsonObject:
-    """Drop unknown fields; warn of them or raise BadRequest, by ``fieldValidation``."""
+    """Drop unknown fields; warn of them or raise BadRequest, by ``fieldValidation``.
+
+    Claims of pods get their stored form before, because other forms have unknown fields.
+    """
+    obj = with_typed_pod_claims(op.descriptor, obj)
     level = field_validation_level(op.request_info.verb, op.request.query)
     try:
         obj, unknown = op.descriptor.object_schema.prune(obj)

@@ -20,6 +20,7 @@ from holdfast.apiserver.verbs.object_encoding import (
     object_response,
     with_type_first,
 )
+from holdfast.apiserver.verbs.pod_specs import with_stored_pod_claims
 from holdfast.apiserver.verbs.request_object import read_body
 from holdfast.apiserver.verbs.storing import commit
 from holdfast.client.transport import Response
@@ -63,7 +64,7 @@ async def update_object(
     merged = (
         _status_only(op, new, old)
         if op.request_info.subresource == "status"
-        else _without_status_change(op, new, old)
+        else _without_status_change(op, with_stored_pod_claims(op.descriptor, new, old), old)
     )
     merged["metadata"] = updated_metadata(merged, old, op.descriptor)
     merged = await admit(op, merged, old)

@@ -14,6 +14,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from holdfast.api.classic_names import OWN_GROUP
 from holdfast.api.decode import JsonObject
 from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
 from holdfast.api.node_names import LEASE_NAMESPACE, NODE_USER
@@ -218,6 +219,12 @@ def _check_csi_node(op: Operation, node: str, new: JsonObject, old: JsonObject |
     return ""
 
 
+def _check_inventory(op: Operation, node: str, new: JsonObject, old: JsonObject | None) -> str:
+    if (new["metadata"].get("name"), map_at(new, "spec").get("nodeName")) != (node, node):
+        return "can only access NodeInventory with the same name as the requesting node"
+    return ""
+
+
 def _check_slice(op: Operation, node: str, new: JsonObject, old: JsonObject | None) -> str:
     if old is None and map_at(new, "spec").get("nodeName") != node:
         return "can only create ResourceSlice with the same NodeName as the requesting node"
@@ -266,6 +273,7 @@ _WRITES: dict[tuple[str, str], Callable[[Operation, str, JsonObject, JsonObject 
     ("coordination.k8s.io", "leases"): _check_lease,
     ("storage.k8s.io", "csinodes"): _check_csi_node,
     ("resource.k8s.io", "resourceslices"): _check_slice,
+    (OWN_GROUP, "nodeinventories"): _check_inventory,
     ("certificates.k8s.io", "certificatesigningrequests"): _check_signing_request,
 }
 """Return why a node may not write an object of a resource, or ""."""

@@ -20,6 +20,7 @@ from holdfast.apiserver.kinds.validation.container_resources import (
 )
 from holdfast.apiserver.operation import Operation
 from holdfast.errors import BadRequest, Cause
+from holdfast.validation.classic_entries import check_inline_names
 from holdfast.validation.pod_claims import MIRROR_POD, check_pod_claim_status, check_pod_claims
 from holdfast.validation.template import EFFECTS, OPERATORS
 
@@ -44,6 +45,7 @@ def check_pod(pod: JsonObject) -> Iterable[Cause]:
     yield from _check_deletion_cost(pod)
     is_static = MIRROR_POD in (pod["metadata"].get("annotations") or {})
     yield from check_pod_spec(pod.get("spec"), "spec", is_static=is_static)
+    yield from check_inline_names(pod)
 
 
 def _check_not_reserve_pod(pod: JsonObject) -> Iterable[Cause]:

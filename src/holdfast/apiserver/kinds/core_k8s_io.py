@@ -1,0 +1,69 @@
+"""The kinds of classic DRA in the group of its KEP, ``core.k8s.io``.
+
+They are built from the CRDs that real clusters get in the group ``dra.holdfast.dev``. The KEP also
+writes ``core.k8s.io/v1``: that version is accepted, but no object is returned in it after a write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP, VERSION
+from holdfast.apiserver import data
+from holdfast.apiserver.descriptor import KindDescriptor, ObjectCheck
+from holdfast.apiserver.kinds.custom_resources import descriptors_of_crd
+from holdfast.feature_gates import Feature
+from holdfast.validation.classic import check_claim, check_class, check_pod_scheduling
+
+_CHECKS: dict[str, ObjectCheck] = {
+    "resourceclasses": check_class,
+    "resourceclaims": check_claim,
+    "podschedulings": check_pod_scheduling,
+}
+_ALIAS = "v1"
+"""The version in the examples of the KEP."""
+CRD_NAMES = frozenset(f"{plural}.{OWN_GROUP}" for plural in _CHECKS)
+"""The CRDs that this server does not store, because it serves their kinds in the KEP's group."""
+
+
+def _definition(plural: str) -> dict[str, Any]:
+    """Return a CRD in the group of the KEP, with the version of the KEP's examples."""
+    definition = data.crd(f"{plural}.{OWN_GROUP}")
+    spec = definition["spec"]
+    version = spec["versions"][0]
+    versions = [version, {**version, "name": _ALIAS, "storage": False}]
+    meta = {"name": f"{plural}.{SEED_GROUP}"}
+    return {
+        **definition,
+        "metadata": meta,
+        "spec": {**spec, "group": SEED_GROUP, "versions": versions},
+    }
+
+
+DEFINITIONS = tuple(map(_definition, _CHECKS))
+"""The schemas of the kinds as CRDs, for OpenAPI documents."""
+
+
+def _kinds() -> Iterator[KindDescriptor]:
+    for definition in DEFINITIONS:
+        for found in descriptors_of_crd(definition):
+            resource = found.resource
+            kind = replace(
+                found,
+                crd_name="",
+                feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
+                checks=(_CHECKS[resource.plural],),
+            )
+            if resource.version == _ALIAS:
+                kind = replace(
+                    kind,
+                    is_alias=True,
+                    deprecation=f"{resource.api_version} {resource.kind} is stored and returned as "
+                    f"{SEED_GROUP}/{VERSION}",
+                )
+            yield kind
+
+
+KINDS = tuple(_kinds())
