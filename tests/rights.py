@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP
 from holdfast.apiserver.wire.request_info import parse_request_info
 from holdfast.client.transport import Response
 
@@ -48,12 +49,16 @@ def rights_of_role(name):
 
 
 def right_of(request):
-    """Return the right that a request needs; None if the path is not that of a resource."""
+    """Return the right that a request needs; None if the path is not that of a resource.
+
+    The kinds of classic DRA have another group on a real cluster.
+    """
     info = parse_request_info(request.method, request.path, request.query)
     if not info.is_resource:
         return None
     resource = f"{info.plural}/{info.subresource}" if info.subresource else info.plural
-    return info.group, resource, info.verb
+    group = OWN_GROUP if info.group == SEED_GROUP else info.group
+    return group, resource, info.verb
 
 
 class RestrictedTransport:
