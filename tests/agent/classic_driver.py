@@ -1,4 +1,4 @@
-"""The node part of a classic driver on real sockets, for tests: writes a CDI file for each claim."""
+"""The node part of a classic driver on real sockets, for tests; each claim gets a CDI file."""
 
 import grpc
 

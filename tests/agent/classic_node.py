@@ -18,8 +18,16 @@ from holdfast.client.client import Client
 from holdfast.errors import NotFound
 from holdfast.settings import NodeSettings
 from holdfast.testing.builders import a_pod
+from holdfast.testing.faults import FaultyTransport
 
 CLASSIC = classic_resources()
+
+
+def a_container(name, script, claims):
+    """A container that uses claims."""
+    listed = [{"name": each} for each in claims]
+    command = {"command": ["sh", "-c", script, name]} if script else {}
+    return {"name": name, "image": "none", "resources": {"claims": listed}, **command}
 
 
 class ClassicNode:
@@ -33,7 +41,9 @@ class ClassicNode:
     @asynccontextmanager
     async def running_agent(self, **settings):
         """Run the agent until the end of the block; what it wrote stays."""
-        client = Client(InProcessTransport(self.cluster.server, own_user("system:node:n")), "agent")
+        user = own_user("system:node:n")
+        self.faults = FaultyTransport(InProcessTransport(self.cluster.server, user))
+        client = Client(self.faults, "agent")
         identity = NodeIdentity("n", self.directory, agent=STANDALONE)
         clock = self.cluster.clock
         self.agent = make_agent(identity, client, clock, NodeSettings(0, **settings))
@@ -92,14 +102,13 @@ class ClassicNode:
         await self.reserve(name)
         await self.client.delete(CLASSIC.claims, name, "default")
 
-    async def create(self, name, *claims, uses=None, **fields):
+    async def create(self, name, *claims, uses=None, script="", **fields):
         """Create a pod of no node; ``uses`` are the claims of its containers, by name."""
         entries = [{"name": each, "claim": {"resourceClaimName": each}} for each in claims]
         pod = a_pod(name, schedulerName="none", **fields)
         pod["spec"]["resourceClaims"] = entries
         pod["spec"]["containers"] = [
-            {"name": each, "image": "i", "resources": {"claims": [{"name": n} for n in used]}}
-            for each, used in (uses or {"main": claims}).items()
+            a_container(each, script, used) for each, used in (uses or {"main": claims}).items()
         ]
         return await self.client.create(NODE_PODS, pod, "default")
 

@@ -26,7 +26,7 @@ from holdfast.agent.claims import AnyClaim, ClaimKey, NeededClaim, container_cla
 from holdfast.agent.dra_calls import CALL_SECONDS, DriverEndpoint
 from holdfast.agent.dra_plugins import DraPlugins, NotRegistered
 from holdfast.agent.driver_slices import DriverSlices
-from holdfast.agent.live_claims import LiveClaims, NeverUsable, NotUsable, state_of
+from holdfast.agent.live_claims import LiveClaims, NeverUsable, NotUsable, not_prepared, state_of
 from holdfast.agent.plugin_registry import PluginHandler
 from holdfast.agent.plugin_sockets import CallFailed
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared
@@ -116,11 +116,8 @@ class ClaimManager:
                 return
             async with self._held(each.key(pod) for each in needed):
                 await self._prepare(pod, needed)
-        except (InvalidEntries, NeverUsable) as error:
-            text = f"Failed to prepare dynamic resources: {error}"
-            raise NotPrepared(text, permanent=True) from error
-        except (HoldfastError, OSError) as error:
-            raise NotPrepared(f"Failed to prepare dynamic resources: {error}") from error
+        except (HoldfastError, OSError, InvalidEntries) as error:
+            raise not_prepared(error) from error
 
     def container_devices(self, pod: Pod, container: str) -> ContainerDevices:
         """Return the CDI names of the devices that a container requests."""
