@@ -212,7 +212,7 @@ async def test_C066_the_claim_of_a_pod_deleted_by_force_is_unprepared(
             await node.delete("p", grace=0)
             async with node.running_agent():
                 await node.registered()
-                await cluster.clock.advance(60)
+                await cluster.clock.advance(1)
         assert node.driver.sequence == ["prepare:c", "unprepare:c"]
 
 
