@@ -163,6 +163,10 @@ _ROWS: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
     ("core.k8s.io/v1alpha1", "PodScheduling",
      {"metadata": {"name": "sample", "ownerReferences": [_POD_OWNER]},
       "spec": {"selectedNode": "n1"}}, {"spec": {"selectedNode": "n2"}}),
+    ("dra.holdfast.dev/v1alpha1", "NodeInventory",
+     {"spec": {"driverName": "gpu.example.com", "nodeName": "n1", "ready": True,
+               "devices": [{"name": "gpu-0", "capacity": {"memory": {"value": "8Gi"}}}]}},
+     {"spec": {"ready": False}}),
     ("scheduling.koordinator.sh/v1alpha1", "Reservation", {"spec": _OWNER},
      {"spec": {"ttl": "2h"}}),
     ("scheduling.sigs.x-k8s.io/v1alpha1", "ResourcePolicy", {"spec": {

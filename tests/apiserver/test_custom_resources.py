@@ -178,7 +178,8 @@ async def test_an_invalid_crd_is_rejected(api):
 async def test_the_crds_of_holdfast_exist_from_the_start(api):
     names = [i["metadata"]["name"] for i in (await api.call("GET", CRDS)).json["items"]]
     assert names == [
-        "reservations.scheduling.koordinator.sh", "resourcepolicies.scheduling.sigs.x-k8s.io",
+        "nodeinventories.dra.holdfast.dev", "reservations.scheduling.koordinator.sh",
+        "resourcepolicies.scheduling.sigs.x-k8s.io",
     ]  # fmt: skip
     for path in (
         "/apis/scheduling.koordinator.sh/v1alpha1/reservations",

@@ -14,7 +14,12 @@ from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.verbs.patching import merge_patch
 from holdfast.feature_gates import FeatureGates
 
-CUSTOM_GROUPS = {"example.com", "scheduling.koordinator.sh", "scheduling.sigs.x-k8s.io"}
+CUSTOM_GROUPS = {
+    "dra.holdfast.dev",
+    "example.com",
+    "scheduling.koordinator.sh",
+    "scheduling.sigs.x-k8s.io",
+}
 DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 

@@ -16,7 +16,6 @@ from holdfast.agent.pod_containers import (
     is_initialized,
     is_restarted,
 )
-from holdfast.agent.pod_devices import FAILED_PREPARE
 from holdfast.agent.pod_status import ConditionValues, condition_patch, status_patch
 from holdfast.api.timestamps import rfc3339
 
@@ -166,7 +165,7 @@ def _conditions(
 def _sandbox(state: PodState) -> ConditionValues:
     if state.sandbox:
         return ("PodReadyToStartContainers", "True", "", "")
-    reason = FAILED_PREPARE if state.problem else ""
+    reason = "FailedPrepareDynamicResources" if state.problem else ""
     return ("PodReadyToStartContainers", "False", reason, state.problem)
 
 

@@ -1,8 +1,9 @@
 """What the author of a device driver imports: inventory, prepare, unprepare; the kit does the rest.
 
 Lives here: a driver's side of the kubelet plugin interface: registration, DRAPlugin, ResourceSlices
-published and kept, CDI files, the checkpoint of prepared claims. May not live here: the node's side
-(``agent``), allocation (``devices``), anything a driver does not need::
+published and kept, CDI files, the checkpoint of prepared claims; ``classic``: drivers that allocate
+claims themselves. May not live here: the node's side (``agent``), allocation of structured DRA
+(``devices``), anything a driver does not need::
 
     driver = Driver("gpu.example.com")
 
@@ -19,6 +20,14 @@ published and kept, CDI files, the checkpoint of prepared claims. May not live h
 
 from holdfast.driverkit.cdi_edits import Cdi
 from holdfast.driverkit.claims import AllocatedDevice, Claim, DriverError
+from holdfast.driverkit.classic.fitting import (
+    Choice,
+    Count,
+    FreeDevice,
+    Retry,
+    Share,
+    Unsuitable,
+)
 from holdfast.driverkit.driver import Driver, Unhealthy
 from holdfast.driverkit.inventory import (
     Capacity,
@@ -33,13 +42,19 @@ __all__ = [
     "AllocatedDevice",
     "Capacity",
     "Cdi",
+    "Choice",
     "Claim",
+    "Count",
     "CounterSet",
     "Device",
     "Driver",
     "DriverError",
+    "FreeDevice",
     "InvalidInventory",
+    "Retry",
+    "Share",
     "Taint",
     "Unhealthy",
+    "Unsuitable",
     "Version",
 ]

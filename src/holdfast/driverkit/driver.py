@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.driverkit.claims import Claim, Prepared
+from holdfast.driverkit.classic.functions import ClassicFunctions
 from holdfast.driverkit.handlers import F, Handler
 from holdfast.driverkit.inventory import Device, InvalidInventory, Item, Taint, pools_of
 from holdfast.errors import BadConfiguration
@@ -28,9 +29,22 @@ class Driver:
 
     Functions may be sync (they run in a thread, one at a time) or async. ``prepare`` may be called
     again for a claim if the process was killed; afterwards its result is remembered.
+
+    With ``fits`` (or ``handlers``) it is a driver of classic DRA: it allocates claims itself, by
+    parameters of the types ``params`` and ``class_params``. Its NodeInventories and its lease are
+    in ``namespace``, by default one with the name of the driver.
     """
 
-    def __init__(self, name: str, *, refresh_seconds: float = REFRESH_SECONDS) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        params: type | None = None,
+        class_params: type | None = None,
+        handle: type | None = None,
+        namespace: str = "",
+        refresh_seconds: float = REFRESH_SECONDS,
+    ) -> None:
         if causes := [cause.message for cause in check_driver(name, "name")]:
             raise BadConfiguration(f"the name of the driver, {name!r}: {'; '.join(causes)}")
         if not refresh_seconds > 0:
@@ -38,6 +52,9 @@ class Driver:
         self.name = name
         self.refresh_seconds = refresh_seconds
         """How often inventory and health are asked."""
+        self.namespace = namespace or name.replace(".", "-")
+        self.classic = ClassicFunctions(name, params, class_params, handle)
+        """What a driver of classic DRA has besides."""
         self._handlers: dict[str, Handler] = {}
 
     def inventory(self, function: F) -> F:
@@ -56,9 +73,38 @@ class Driver:
         """Decorate ``() -> {device name: reason or Unhealthy}`` of the devices to be tainted."""
         return self._add("health", function)
 
+    def fits(self, function: F) -> F:
+        """Decorate ``(free, request, class_params) -> Choice | None``, which allocates claims.
+
+        It is called often, in the event loop: it must neither wait nor have effects.
+        """
+        return self.classic.add("fits", function)
+
+    def allocate(self, function: F) -> F:
+        """Decorate ``(request, choice, class_params, claim) -> data``, which may be slow."""
+        return self.classic.add("allocate", function)
+
+    def release(self, function: F) -> F:
+        """Decorate ``(handle)``, which undoes ``allocate``; it may be called twice."""
+        return self.classic.add("release", function)
+
+    def quota(self, function: F) -> F:
+        """Decorate ``(namespace, usage, request, class_params) -> reason of a refusal | None``."""
+        return self.classic.add("quota", function)
+
+    def network_inventory(self, function: F) -> F:
+        """Decorate ``() -> [Device(...), …]`` of devices that every node can use."""
+        return self.classic.add("network_inventory", function)
+
+    def handlers(self, factory: F) -> F:
+        """Decorate ``(client, clock) -> ClassicHandlers``, for authors who need no ``fits``."""
+        return self.classic.add("handlers", factory)
+
     def check(self) -> None:
         """Raise BadConfiguration if a function that every driver needs is missing."""
-        for name in ("inventory", "prepare"):
+        self.classic.check("inventory" in self._handlers)
+        needed = ("prepare",) if self.classic.needs_no_inventory else ("inventory", "prepare")
+        for name in needed:
             if name not in self._handlers:
                 raise BadConfiguration(f"driver {self.name} has no function for @driver.{name}")
 
@@ -70,6 +116,8 @@ class Driver:
 
     async def pools(self, node: str) -> dict[str, list[Item]]:
         """Ask for the inventory, with a taint on each device that is not healthy."""
+        if "inventory" not in self._handlers:
+            return {node: []}
         pools = pools_of(await self._handlers["inventory"](node), node)
         if "health" not in self._handlers:
             return pools

@@ -34,6 +34,14 @@ class Handler:
         return list(found) if inspect.isgenerator(found) else found
 
 
+def plain(function: Callable[..., Any], name: str, *offered: str) -> Callable[..., Any]:
+    """Return a function of the author that is called in the event loop: it must not wait."""
+    if inspect.iscoroutinefunction(function):
+        raise BadConfiguration(f"the function of @driver.{name} must not be async")
+    count = _taken(function, name, offered)
+    return lambda *arguments: function(*arguments[:count])
+
+
 def _taken(function: Any, name: str, offered: tuple[str, ...]) -> int:
     """Return how many of the offered arguments a function takes; raises BadConfiguration."""
     shown = ", ".join(offered)

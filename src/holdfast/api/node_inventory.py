@@ -1,0 +1,70 @@
+"""NodeInventory: the devices of a node that a classic driver has, and which claims have them.
+
+The node part of the driver writes ``spec``, its controller writes ``status``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.api.classic_names import OWN_GROUP, VERSION
+from holdfast.api.devices import Device
+from holdfast.api.meta import Object, Struct
+from holdfast.api.quantity import AmountText
+from holdfast.api.resource import Resource
+
+
+class NodeInventorySpec(Struct, frozen=True):
+    """The devices, as the driver's node part knows them."""
+
+    driver_name: str = ""
+    node_name: str = ""
+    """Empty for devices that every node can use."""
+    ready: bool = False
+    devices: tuple[Device, ...] = ()
+
+
+class BookedShare(Struct, frozen=True):
+    """A part of a device."""
+
+    device: str = ""
+    capacity: dict[str, AmountText] = {}
+
+
+class BookedClaim(Struct, frozen=True):
+    """What one claim has of the devices."""
+
+    namespace: str = ""
+    name: str = ""
+    devices: tuple[str, ...] = ()
+    """Devices that no other claim may have a part of."""
+    shares: tuple[BookedShare, ...] = ()
+    shared: bool = False
+    """Whether several pods may use the claim at a time."""
+    granted: int | None = None
+    data: Any = None
+    """What the driver chose besides."""
+
+
+class NodeInventoryStatus(Struct, frozen=True):
+    """The claims that have devices, by uid."""
+
+    allocated: dict[str, BookedClaim] = {}
+
+
+class NodeInventory(Object, frozen=True):
+    """The devices of one driver on a node, whose name it has, or of the network."""
+
+    spec: NodeInventorySpec = NodeInventorySpec()
+    status: NodeInventoryStatus = NodeInventoryStatus()
+
+
+NODE_INVENTORIES: Resource[NodeInventory] = Resource(
+    OWN_GROUP,
+    VERSION,
+    "nodeinventories",
+    "NodeInventory",
+    NodeInventory,
+    categories=("classic-dra",),
+    subresources=("status",),
+)

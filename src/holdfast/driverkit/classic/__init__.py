@@ -1,0 +1,1 @@
+"""Classic DRA for the author of a driver: the driver's controller, its devices, its handles."""

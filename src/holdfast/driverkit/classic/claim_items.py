@@ -1,0 +1,85 @@
+"""The claims of a pod that a driver is to allocate, with class and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.api.classic import ClassicClaim, ClassicClass
+from holdfast.api.classic_claims import InvalidEntries, classic_entries, may_use
+from holdfast.api.pod import Pod
+from holdfast.driverkit.classic.handlers import ClaimItem, ClassicHandlers
+from holdfast.driverkit.classic.written_objects import WrittenObjects
+from holdfast.errors import HoldfastError, Retryable
+
+PendingClaim = tuple[ClassicClaim, ClassicClass, tuple[str, ...]]
+"""A claim, its class, and its names in the pod's spec."""
+
+
+class NotYet(Retryable):
+    """Another object is not there yet; no event is recorded."""
+
+
+class ClaimError(Retryable):
+    """A claim cannot be allocated; an event is recorded for it."""
+
+    def __init__(self, claim: ClassicClaim, cause: Exception) -> None:
+        known = isinstance(cause, HoldfastError)
+        text = str(cause) if known else f"{type(cause).__name__}: {cause}"
+        after = cause.after if isinstance(cause, Retryable) else None
+        super().__init__(f"claim {claim.name}: {text}", after=after)
+        self.claim = claim
+        self.__cause__ = cause
+
+
+class ClaimItems:
+    """Reads claims for one driver."""
+
+    def __init__(
+        self,
+        driver: str,
+        handlers: ClassicHandlers,
+        classes: Mapping[str, ClassicClass],
+        claims: WrittenObjects[ClassicClaim],
+    ) -> None:
+        self._driver = driver
+        self._handlers = handlers
+        self._classes = classes
+        self._claims = claims
+
+    def pending_of(self, pod: Pod) -> list[PendingClaim]:
+        """Return the claims of a pod that the driver is to allocate, in the order of their uids.
+
+        Raises NotYet for a missing claim, ClaimError for a missing class.
+        """
+        found: dict[str, PendingClaim] = {}
+        try:
+            entries = classic_entries(pod)
+        except InvalidEntries as error:
+            raise HoldfastError(f"pod {pod.name}: {error}") from error
+        for entry in entries:
+            claim = self._claims.get(f"{pod.namespace}/{entry.claim_name}")
+            if claim is None:
+                raise NotYet(f"there is no claim {entry.claim_name} of pod {pod.key} yet")
+            if not may_use(pod, entry, claim):
+                raise HoldfastError(f"claim {claim.name} was not created for pod {pod.name}")
+            if claim.is_immediate or claim.is_allocated or claim.is_deleted:
+                continue
+            resource_class = self._classes.get(claim.spec.resource_class_name)
+            if resource_class is None:
+                name = claim.spec.resource_class_name
+                raise ClaimError(claim, HoldfastError(f"there is no ResourceClass {name}"))
+            if resource_class.driver_name == self._driver:
+                names = found.get(claim.uid, (claim, resource_class, ()))[2]
+                found[claim.uid] = (claim, resource_class, (*names, entry.name))
+        return [found[uid] for uid in sorted(found)]
+
+    async def read(
+        self, claim: ClassicClaim, resource_class: ClassicClass, entries: tuple[str, ...]
+    ) -> ClaimItem:
+        """Add the parameters of a claim and of its class; raises ClaimError."""
+        try:
+            of_class = await self._handlers.class_parameters(resource_class)
+            of_claim = await self._handlers.claim_parameters(claim, resource_class, of_class)
+        except Exception as error:
+            raise ClaimError(claim, error) from error
+        return ClaimItem(claim, resource_class, of_class, of_claim, entries)

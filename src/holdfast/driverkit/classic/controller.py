@@ -1,0 +1,363 @@
+"""The controller of a classic driver: claims and PodSchedulings in, allocations out.
+
+Every step of an allocation is stored before the next one begins: the finalizer, what the driver
+itself records, the status. So a killed controller finishes or undoes what it finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from holdfast.api.classic import (
+    ClassicClaim,
+    ClassicClass,
+    PodScheduling,
+    PodSchedulingSpec,
+    classic_resources,
+)
+from holdfast.api.classic_names import SEED_GROUP
+from holdfast.api.meta import Object, is_controlled_by
+from holdfast.api.pod import Pod
+from holdfast.api.scheme import PODS
+from holdfast.client.backoff import Backoff
+from holdfast.client.client import Client
+from holdfast.client.events import EventRecorder
+from holdfast.client.informer_set import InformerSet
+from holdfast.client.workqueue import WorkQueue, run_workers
+from holdfast.clock import Clock
+from holdfast.driverkit.classic.claim_items import ClaimError, ClaimItems, NotYet
+from holdfast.driverkit.classic.claim_locks import ClaimLocks
+from holdfast.driverkit.classic.claim_writes import ClaimWrites
+from holdfast.driverkit.classic.fitting import Unsuitable
+from holdfast.driverkit.classic.handlers import Allocated, ClaimItem, ClassicHandlers
+from holdfast.driverkit.classic.negotiation import (
+    ClaimStep,
+    answer,
+    changed_claims,
+    claim_step,
+    nodes_to_check,
+)
+from holdfast.driverkit.classic.written_objects import WrittenObjects
+from holdfast.errors import Conflict, HoldfastError, NotFound
+
+WORKERS = 10
+RECHECK_SECONDS = 30.0
+ABORT_SECONDS = 60.0
+"""How long after its beginning an allocation that does not go on is undone."""
+RECHECK_SPACING = 0.01
+"""Waiting pods are looked at again at once after a change, but no more than 100 a second."""
+FAILED = "Failed"
+_BACKOFF = Backoff(first=0.005, limit=1000.0)
+_CLAIM, _SCHEDULING = "claim:", "podscheduling:"
+log = logging.getLogger(__name__)
+
+
+class DriverController:
+    """Allocates and deallocates the claims of one driver by the functions of its author."""
+
+    def __init__(
+        self,
+        name: str,
+        handlers: ClassicHandlers,
+        client: Client,
+        clock: Clock,
+        *,
+        recorder: EventRecorder,
+        informers: InformerSet | None = None,
+        group: str = SEED_GROUP,
+    ) -> None:
+        self.name = name
+        self._handlers = handlers
+        self._client = client
+        self._clock = clock
+        self._recorder = recorder
+        self._resources = classic_resources(group)
+        self.informers = informers or InformerSet(client, clock=clock)
+        self._classes = self.informers.get(self._resources.classes)
+        claims = self.informers.get(self._resources.claims)
+        schedulings = self.informers.get(self._resources.pod_scheduling)
+        self.claims = WrittenObjects(claims)
+        """All claims, with the controller's own writes."""
+        self._schedulings = WrittenObjects(schedulings)
+        self._writes = ClaimWrites(name, client, self._resources.claims, self.claims)
+        self.queue = WorkQueue(clock, backoff=_BACKOFF)
+        self.synced = asyncio.Event()
+        """Set when all caches are filled."""
+        self._locks = ClaimLocks(self.claims)
+        self._items = ClaimItems(name, handlers, self._classes.cache, self.claims)
+        self._begun: dict[str, float] = {}
+        self._waiting: set[str] = set()
+        """Keys of claims and PodSchedulings that wait for something to become free."""
+        self._classes.add_handler(self._on_class)
+        claims.add_handler(self._on_claim)
+        schedulings.add_handler(self._on_scheduling)
+
+    async def run(self) -> None:
+        """Work until cancelled; starts when all caches are filled."""
+        async with self.informers:
+            self.synced.set()
+            try:
+                await run_workers(
+                    self.queue,
+                    self._sync,
+                    workers=WORKERS,
+                    name=self.name,
+                    failed=self._record_failure,
+                )
+            finally:
+                self.queue.shutdown()
+
+    def recheck_waiting(self) -> None:
+        """Look at everything that waits again, soon: something has become free, or is taken."""
+        delay = RECHECK_SPACING * len(self._waiting)
+        for key in self._waiting:
+            self.queue.add_after(key, delay)
+
+    def _on_claim(self, kind: str, old: ClassicClaim | None, new: ClassicClaim | None) -> None:
+        claim = new or old
+        assert claim is not None
+        key = _CLAIM + claim.key
+        step = ClaimStep.NOTHING if new is None else claim_step(new, self.name)
+        if step is not ClaimStep.ABORT:
+            self._begun.pop(claim.uid, None)
+        if new is None:
+            self.queue.forget(key)
+            self._waiting.discard(key)
+        elif step is ClaimStep.ABORT:
+            self._begun.setdefault(claim.uid, self._clock.monotonic())
+            self.queue.add_after(key, ABORT_SECONDS)
+        elif step is not ClaimStep.NOTHING:
+            self.queue.add(key)
+
+    def _on_scheduling(
+        self, kind: str, old: PodScheduling | None, new: PodScheduling | None
+    ) -> None:
+        seen = new or old
+        assert seen is not None
+        key = _SCHEDULING + seen.key
+        if new is None:
+            self.queue.forget(key)
+            self._waiting.discard(key)
+        elif old is None or old.spec != new.spec:
+            self.queue.add(key)
+
+    def _on_class(self, kind: str, old: ClassicClass | None, new: ClassicClass | None) -> None:
+        if new is None or new.driver_name != self.name:
+            return
+        for key in tuple(self._waiting):
+            self.queue.add(key)
+
+    async def _sync(self, key: str) -> None:
+        if key.startswith(_CLAIM):
+            await self._sync_claim(key, key.removeprefix(_CLAIM))
+        else:
+            await self._sync_scheduling(key, key.removeprefix(_SCHEDULING))
+
+    async def _sync_claim(self, key: str, name: str) -> None:
+        claim = self.claims.get(name)
+        if claim is None:
+            return
+        async with self._locks.hold([claim]) as [claim]:
+            match claim_step(claim, self.name):
+                case ClaimStep.DEALLOCATE:
+                    await self._deallocate(claim)
+                case ClaimStep.ABORT:
+                    begun = self._begun.setdefault(claim.uid, self._clock.monotonic())
+                    left = begun + ABORT_SECONDS - self._clock.monotonic()
+                    if left > 0:
+                        self.queue.add_after(key, left)
+                    else:
+                        await self._deallocate(claim)
+                case ClaimStep.ALLOCATE:
+                    self._waiting.add(key)
+                    self.queue.add_after(key, RECHECK_SECONDS)
+                    if await self._allocate_immediately(claim):
+                        self._waiting.discard(key)
+                case ClaimStep.NOTHING:
+                    self._waiting.discard(key)
+
+    async def _deallocate(self, claim: ClassicClaim) -> None:
+        await self._handlers.deallocate(claim)
+        await self._writes.release(claim)
+        self._begun.pop(claim.uid, None)
+        self.recheck_waiting()
+
+    async def _allocate_immediately(self, claim: ClassicClaim) -> bool:
+        """Allocate an immediate claim; return False if its class is missing or another driver's."""
+        resource_class = self._classes.cache.get(claim.spec.resource_class_name)
+        if resource_class is None or resource_class.driver_name != self.name:
+            return False
+        item = await self._items.read(claim, resource_class, ())
+        errors = await self._allocate([item], None, None)
+        self._raise_first(errors)
+        return True
+
+    async def _sync_scheduling(self, key: str, name: str) -> None:
+        scheduling = self._schedulings.get(name)
+        if scheduling is None or scheduling.metadata.deletion_timestamp is not None:
+            return
+        spec = scheduling.spec
+        if not spec.selected_node and not spec.potential_nodes:
+            return
+        pod = await self._pod_of(scheduling)
+        if pod is None:
+            return
+        self._waiting.add(key)
+        self.queue.add_after(key, RECHECK_SECONDS)
+        claims = self._items.pending_of(pod)
+        async with self._locks.hold([claim for claim, _, _ in claims]) as current:
+            items = [
+                await self._items.read(claim, resource_class, entries)
+                for claim, (_, resource_class, entries) in zip(current, claims, strict=True)
+                if not claim.is_allocated and not claim.is_deleted
+            ]
+            if not items:
+                self._waiting.discard(key)
+                return
+            await self._negotiate(pod, scheduling, items)
+            if all(self._is_allocated(item.claim) for item in items):
+                self._waiting.discard(key)
+
+    async def _negotiate(
+        self, pod: Pod, scheduling: PodScheduling, items: Sequence[ClaimItem]
+    ) -> None:
+        """Allocate on the selected node if all items fit there, else answer about the nodes."""
+        asked = scheduling.spec
+        selected = asked.selected_node
+        errors: list[Exception] = []
+        found = await self._unsuitable(pod, items, scheduling, asked)
+        if selected and not any(selected in nodes for nodes in found.values()):
+            errors = await self._allocate(items, pod, selected)
+            if not errors:
+                return
+            items = [item for item in items if not self._is_allocated(item.claim)]
+            asked = msgspec.structs.replace(asked, selected_node="")
+            found = await self._unsuitable(pod, items, scheduling, asked)
+        refused = {selected} if any(isinstance(e.__cause__, Unsuitable) for e in errors) else set()
+        answers = {
+            entry: answer({*found[item.claim.uid], *refused}, selected)
+            for item in items
+            for entry in item.entries
+        }
+        # Before the error: without the answer the scheduler would ask for the same node again.
+        await self._publish(scheduling, answers)
+        self._raise_first(errors)
+
+    async def _unsuitable(
+        self,
+        pod: Pod,
+        items: Sequence[ClaimItem],
+        scheduling: PodScheduling,
+        asked: PodSchedulingSpec,
+    ) -> dict[str, Collection[str]]:
+        """Return the unsuitable nodes by uid of the claim."""
+        nodes = nodes_to_check(scheduling, {name for item in items for name in item.entries})
+        try:
+            found = await self._handlers.unsuitable_nodes(pod, items, nodes, asked)
+        except Exception as error:
+            raise ClaimError(items[0].claim, error) from error
+        if isinstance(found, Mapping):
+            return {item.claim.uid: found.get(item.claim.uid, ()) for item in items}
+        return {item.claim.uid: found for item in items}
+
+    async def _publish(self, scheduling: PodScheduling, answers: dict[str, list[str]]) -> None:
+        claims = changed_claims(scheduling, answers)
+        if claims is None:
+            return
+        meta = scheduling.metadata
+        guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        try:
+            written = await self._client.patch(
+                self._resources.pod_scheduling,
+                meta.name,
+                {"metadata": guard, "status": {"claims": claims}},
+                meta.namespace,
+                subresource="status",
+            )
+        except NotFound:
+            return
+        self._schedulings.put(written)
+
+    async def _allocate(
+        self, items: Sequence[ClaimItem], pod: Pod | None, node: str | None
+    ) -> list[Exception]:
+        """Add finalizers, allocate and write the results; return the errors of the items."""
+        errors: list[Exception] = []
+        protected = []
+        for item in items:
+            try:
+                claim = await self._writes.protect(item.claim)
+            except (Conflict, NotFound) as error:
+                errors.append(error)
+            else:
+                protected.append((item, claim))
+        if not protected:
+            return errors
+        current = [_with_claim(item, claim) for item, claim in protected]
+        results = await self._results(current, node)
+        for item, result in zip(current, results, strict=True):
+            try:
+                if isinstance(result, Exception):
+                    if isinstance(result, Unsuitable):
+                        await self._writes.release(item.claim)
+                    raise ClaimError(item.claim, result)
+                await self._writes.set_allocation(item.claim, result, pod)
+            except HoldfastError as error:
+                errors.append(error)
+        self.recheck_waiting()
+        return errors
+
+    async def _results(self, items: Sequence[ClaimItem], node: str | None) -> Sequence[Allocated]:
+        """Call the author's ``allocate``; an exception is the result of every item."""
+        try:
+            results = await self._handlers.allocate(items, node)
+            if len(results) == len(items):
+                return results
+            error: Exception = HoldfastError(f"allocate returned {len(results)} results")
+        except Exception as raised:
+            error = raised
+        return [error] * len(items)
+
+    def _is_allocated(self, claim: ClassicClaim) -> bool:
+        now = self.claims.get(claim.key)
+        return now is not None and now.uid == claim.uid and now.is_allocated
+
+    async def _pod_of(self, scheduling: PodScheduling) -> Pod | None:
+        """Return the pod of a PodScheduling if it is alive and its owner."""
+        try:
+            pod = await self._client.get(PODS, scheduling.name, scheduling.namespace)
+        except NotFound:
+            return None
+        gone = pod.metadata.deletion_timestamp is not None
+        return None if gone or not is_controlled_by(scheduling, pod) else pod
+
+    @staticmethod
+    def _raise_first(errors: Sequence[Exception]) -> None:
+        """Raise one of several errors, one that is worth an event if there is one."""
+        ranked = sorted(errors, key=lambda error: not isinstance(error, ClaimError))
+        if ranked:
+            raise ranked[0]
+
+    def _record_failure(self, key: str, failure: Exception, failures: int) -> None:
+        """Record an event about an object that fails, and about the claim that is the cause."""
+        if isinstance(failure, NotYet | Conflict | NotFound):
+            return
+        about: Object | None
+        if key.startswith(_CLAIM):
+            about = self.claims.get(key.removeprefix(_CLAIM))
+        else:
+            about = self._schedulings.get(key.removeprefix(_SCHEDULING))
+        claim = failure.claim if isinstance(failure, ClaimError) else None
+        known = isinstance(failure, HoldfastError)
+        text = str(failure) if known else f"{type(failure).__name__}: {failure}"
+        for each in {obj.uid: obj for obj in (about, claim) if obj is not None}.values():
+            self._recorder.record(each, "Warning", FAILED, text[:1024])
+
+
+def _with_claim(item: ClaimItem, claim: ClassicClaim) -> ClaimItem:
+    return dataclasses.replace(item, claim=claim)

@@ -1,0 +1,134 @@
+"""The controller of a classic driver with all its parts, and the leader election around it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from holdfast.api.classic_names import SEED_GROUP
+from holdfast.api.scheme import NAMESPACES
+from holdfast.client.client import Client
+from holdfast.client.events import EventRecorder
+from holdfast.client.informer_set import InformerSet
+from holdfast.clock import Clock
+from holdfast.driverkit.classic.bookings import Booking
+from holdfast.driverkit.classic.controller import RECHECK_SECONDS, DriverController
+from holdfast.driverkit.classic.fit_handlers import FitHandlers
+from holdfast.driverkit.classic.handlers import ClassicHandlers
+from holdfast.driverkit.classic.inventory_publisher import InventoryPublisher
+from holdfast.driverkit.classic.inventory_store import InventoryStore
+from holdfast.driverkit.driver import Driver
+from holdfast.errors import AlreadyExists, BadConfiguration, Forbidden, HoldfastError, NotFound
+
+log = logging.getLogger(__name__)
+
+
+class ControllerProcess:
+    """Builds and runs the controller of one driver; without leader election."""
+
+    def __init__(
+        self, driver: Driver, client: Client, clock: Clock, *, group: str = SEED_GROUP
+    ) -> None:
+        if not driver.classic:
+            raise BadConfiguration(
+                f"driver {driver.name} has no controller: its claims are allocated by the "
+                "scheduler. A driver of classic DRA has a function for @driver.fits"
+            )
+        self._driver = driver
+        self._client = client
+        self._clock = clock
+        self._recorder = EventRecorder(client, clock, component=driver.name)
+        self._informers = InformerSet(client, clock=clock)
+        self._fit_handlers: FitHandlers | None = None
+        self.controller = DriverController(
+            driver.name,
+            self._handlers(),
+            client,
+            clock,
+            recorder=self._recorder,
+            informers=self._informers,
+            group=group,
+        )
+        if (handlers := self._fit_handlers) is not None:
+            handlers.store.on_change = self.controller.recheck_waiting
+            self.controller.claims.informer.add_handler(
+                lambda _kind, old, new: handlers.claim_changed(old, new)
+            )
+
+    def _handlers(self) -> ClassicHandlers:
+        """Return the author's own handlers, or those derived from ``fits``."""
+        driver, client, clock = self._driver, self._client, self._clock
+        if driver.classic.factory is not None:
+            own: ClassicHandlers = driver.classic.factory(client, clock)
+            return own
+        store = InventoryStore(driver.name, driver.namespace, client, clock, self._informers)
+        functions = driver.classic.fit_functions()
+        self._fit_handlers = FitHandlers(functions, client, clock, store)
+        return self._fit_handlers
+
+    async def run(self) -> None:
+        """Work until cancelled; raises the error of a part that fails."""
+        await self._create_namespace()
+        self._recorder.start()
+        parts = [self.controller.run()]
+        if self._fit_handlers is not None:
+            parts.append(self._keep_dropping_lost(self._fit_handlers))
+        if self._driver.classic.has_network_inventory:
+            parts.append(self._publish_network())
+        tasks = [asyncio.create_task(part) for part in parts]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._recorder.stop()
+
+    async def _create_namespace(self) -> None:
+        """Create the namespace of the inventories, unless there is one or an admin must do it."""
+        name = self._driver.namespace
+        with suppress(AlreadyExists, Forbidden):
+            await self._client.create(NAMESPACES, {"metadata": {"name": name}})
+
+    async def _keep_dropping_lost(self, handlers: FitHandlers) -> None:
+        """Free, again and again, what claims have that were removed by force."""
+        await self.controller.synced.wait()
+        while True:
+            try:
+                if await handlers.drop_lost(self._is_alive):
+                    self.controller.recheck_waiting()
+            except HoldfastError as error:
+                log.warning("%s: lost claims cannot be found: %s", self._driver.name, error)
+            await self._clock.sleep(RECHECK_SECONDS)
+
+    async def _is_alive(self, booking: Booking) -> bool:
+        claims = self.controller.claims
+        claim = claims.get(f"{booking.claim.namespace}/{booking.claim.name}")
+        if claim is None or claim.uid != booking.uid:
+            try:
+                claim = await self._client.get(
+                    claims.informer.resource, booking.claim.name, booking.claim.namespace
+                )
+            except NotFound:
+                return False
+        return claim.uid == booking.uid
+
+    async def _publish_network(self) -> None:
+        publisher = InventoryPublisher(
+            self._client, self._clock, self._driver.name, self._driver.namespace, ""
+        )
+        publishing = asyncio.create_task(publisher.run())
+        try:
+            while True:
+                try:
+                    publisher.publish_devices(await self._driver.classic.network_devices())
+                except Exception as error:
+                    # The author's code: the last inventory stays published.
+                    log.error("the inventory of %s cannot be read: %s", self._driver.name, error)
+                await self._clock.sleep(self._driver.refresh_seconds)
+        finally:
+            publishing.cancel()
+            await asyncio.gather(publishing, return_exceptions=True)

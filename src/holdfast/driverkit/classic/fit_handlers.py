@@ -1,0 +1,337 @@
+"""The five functions of a classic driver, derived from the author's ``fits``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from holdfast.api.classic import ClassicAllocation, ClassicClaim, ClassicClass, PodSchedulingSpec
+from holdfast.api.meta import Requirement
+from holdfast.api.node_selection import compile_selector
+from holdfast.api.pod import NodeSelector, NodeSelectorTerm, Pod
+from holdfast.api.quantity import Quantity
+from holdfast.api.scheme import NODES
+from holdfast.client.client import Client
+from holdfast.clock import Clock
+from holdfast.driverkit.classic.bookings import Booking, Bookings
+from holdfast.driverkit.classic.fitting import (
+    Choice,
+    ClaimRequest,
+    Fits,
+    Unsuitable,
+    is_optional,
+    less_preferred,
+    quantity,
+)
+from holdfast.driverkit.classic.handle import (
+    booking_of,
+    decode_handle,
+    encode_handle,
+    handle_of,
+)
+from holdfast.driverkit.classic.handlers import Allocated, ClaimItem
+from holdfast.driverkit.classic.inventory_objects import booked, choice_of
+from holdfast.driverkit.classic.inventory_store import InventoryStore
+from holdfast.driverkit.classic.parameters import (
+    ParameterReader,
+    default_parameters,
+    parameters_of,
+)
+from holdfast.errors import HoldfastError, NotFound
+
+CLASS_PARAMETERS_SECONDS = 5.0
+"""How long the parameters of a class are remembered."""
+log = logging.getLogger(__name__)
+
+Call = Callable[..., Awaitable[Any]]
+
+
+class QuotaExceeded(HoldfastError):
+    """The driver's own quota refuses a claim; the message is shown in an event."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """What the claims of a namespace have of a driver's devices."""
+
+    claims: int = 0
+    devices: int = 0
+    capacity: dict[str, Quantity] = field(default_factory=dict)
+    """Sums of shares; a device taken whole counts in ``devices`` only."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitFunctions:
+    """The author's functions and types; those that are missing are None."""
+
+    fits: Fits
+    allocate: Call | None = None
+    """``(request, choice, class parameters, claim) -> data of the handle``."""
+    release: Call | None = None
+    """``(handle)``."""
+    quota: Callable[[str, Usage, Any, Any], str | None] | None = None
+    """``(namespace, usage, request, class parameters) -> reason of a refusal, or None``."""
+    parameters: Any = None
+    class_parameters: Any = None
+    handle: Any = None
+    """Types of the parameters and of the handle's data."""
+    network: bool = False
+    """Whether every node can use the devices."""
+
+
+class FitHandlers:
+    """Implements ``ClassicHandlers``: devices are booked in NodeInventories."""
+
+    def __init__(
+        self, functions: FitFunctions, client: Client, clock: Clock, store: InventoryStore
+    ) -> None:
+        self._functions = functions
+        self._client = client
+        self._clock = clock
+        self.store = store
+        self.bookings: Bookings = store.bookings
+        self._reader = ParameterReader(client)
+        self._classes: dict[tuple[str, str], tuple[float, Any]] = {}
+
+    async def class_parameters(self, resource_class: ClassicClass) -> Any:
+        """Read the parameters of a class; they are remembered for some seconds."""
+        reference = resource_class.parameters_ref
+        wanted = self._functions.class_parameters
+        if reference is None:
+            return default_parameters(wanted, f"ResourceClass {resource_class.name}")
+        key = resource_class.uid, resource_class.metadata.resource_version
+        until, found = self._classes.get(key, (0.0, None))
+        if until <= self._clock.monotonic():
+            raw = await self._reader.read(reference, reference.namespace)
+            found = parameters_of(raw, wanted)
+            until = self._clock.monotonic() + CLASS_PARAMETERS_SECONDS
+            self._classes = {key: (until, found)}
+        return found
+
+    async def claim_parameters(
+        self, claim: ClassicClaim, resource_class: ClassicClass, class_parameters: Any
+    ) -> Any:
+        """Read the parameters of a claim."""
+        reference, wanted = claim.spec.parameters_ref, self._functions.parameters
+        if reference is None:
+            return default_parameters(wanted, f"ResourceClaim {claim.name}")
+        return parameters_of(await self._reader.read(reference, claim.namespace), wanted)
+
+    async def unsuitable_nodes(
+        self,
+        pod: Pod,
+        items: Sequence[ClaimItem],
+        nodes: Sequence[str],
+        asked: PodSchedulingSpec,
+    ) -> Mapping[str, set[str]]:
+        """Ask ``fits`` about the nodes; on a suitable selected node the devices are held.
+
+        If the selected node gives everything, no other node is looked at.
+        """
+        selected = asked.selected_node
+        if selected:
+            choices = self._choose(items, self._pool(selected))
+            if not isinstance(choices, str) and all(_gives(i, choices) for i in items):
+                self._hold(items, self._pool(selected), choices)
+                return {}
+        found = {node: self._choose(items, self._pool(node)) for node in nodes}
+        unsuitable = {node for node, choices in found.items() if isinstance(choices, str)}
+        potential = {*asked.potential_nodes, selected}
+        by_claim = {item.claim.uid: set(unsuitable) for item in items}
+        for item in items:
+            if is_optional(item.claim_parameters):
+                granted = {
+                    node: choices[item.claim.uid].amount
+                    for node, choices in found.items()
+                    if not isinstance(choices, str)
+                }
+                by_claim[item.claim.uid] |= less_preferred(granted, potential)
+        if selected and not any(selected in each for each in by_claim.values()):
+            choices = found[selected]
+            assert not isinstance(choices, str)
+            self._hold(items, self._pool(selected), choices)
+        return by_claim
+
+    async def allocate(
+        self, items: Sequence[ClaimItem], selected_node: str | None
+    ) -> Sequence[Allocated]:
+        """Book devices, store the bookings, then call the author's ``allocate``."""
+        pool = await self._any_pool(items) if selected_node is None else self._pool(selected_node)
+        for item in items:
+            for booking in self.bookings.find(item.claim.uid):
+                if booking.pool != pool:  # of an allocation that was interrupted
+                    await self._release(booking, begun=self.bookings.is_stored(booking))
+        choices = self._choose(items, pool)
+        if isinstance(choices, str):
+            error = Unsuitable(f"{f'node {pool}' if pool else 'the network'}: {choices}")
+            return [error for _ in items]
+        self._hold(items, pool, choices)
+        uids = {item.claim.uid for item in items}
+        await self.store.write(pool, uids)
+        mine = self.bookings.on_pool(pool)
+        return [await self._allocated(item, mine[item.claim.uid]) for item in items]
+
+    async def deallocate(self, claim: ClassicClaim) -> None:
+        """Call the author's ``release``, then free the devices."""
+        bookings = self.bookings.find(claim.uid)
+        proved = self._booking_of(claim)
+        for booking in bookings or ([proved] if proved else []):
+            await self._release(booking)
+
+    def claim_changed(self, old: ClassicClaim | None, new: ClassicClaim | None) -> None:
+        """Count what the handle of an allocated claim says, whatever the inventory says."""
+        claim = new or old
+        if claim is None:
+            return
+        booking = self._booking_of(new) if new is not None else None
+        if booking is not None:
+            self.bookings.set_claim(booking)
+        elif new is not None:
+            self.bookings.unset_claim(claim.uid)
+
+    async def drop_lost(self, is_alive: Callable[[Booking], Awaitable[bool]]) -> bool:
+        """Free what claims have that no longer exist; return whether there was any."""
+        lost = [each for each in self.bookings.all() if not await is_alive(each)]
+        for booking in lost:
+            await self._release(booking)
+        return bool(lost)
+
+    def _pool(self, node: str) -> str:
+        return "" if self._functions.network else node
+
+    def _choose(self, items: Sequence[ClaimItem], pool: str) -> dict[str, Choice] | str:
+        """Return a choice for each item by uid, or why not all fit; booked items keep theirs."""
+        known = self.bookings.on_pool(pool)
+        found = {
+            item.claim.uid: choice_of(known[item.claim.uid].claim)
+            for item in items
+            if item.claim.uid in known
+        }
+        missing = [item for item in items if item.claim.uid not in found]
+        if missing:
+            requests = [ClaimRequest(i.claim_parameters, i.class_parameters) for i in missing]
+            key = msgspec.json.encode([[r.parameters, r.class_parameters] for r in requests])
+            choices = self.bookings.choose(pool, self._functions.fits, requests, key)
+            if isinstance(choices, str):
+                return choices
+            found |= {i.claim.uid: one for i, one in zip(missing, choices, strict=True)}
+        return found
+
+    def _hold(self, items: Sequence[ClaimItem], pool: str, choices: Mapping[str, Choice]) -> None:
+        known = self.bookings.on_pool(pool)
+        self._check_quota([item for item in items if item.claim.uid not in known])
+        for item in items:
+            claim = item.claim
+            if claim.uid not in known:
+                choice = booked(claim.namespace, claim.name, choices[claim.uid])
+                self.bookings.hold(Booking(claim.uid, pool, choice))
+
+    async def _allocated(self, item: ClaimItem, booking: Booking) -> Allocated:
+        data = None
+        try:
+            if self._functions.allocate is not None:
+                data = await self._functions.allocate(
+                    item.claim_parameters,
+                    choice_of(booking.claim),
+                    item.class_parameters,
+                    item.claim,
+                )
+            handle = encode_handle(handle_of(booking, data))
+        except Unsuitable as error:
+            await self._release(booking)
+            return error
+        except HoldfastError as error:
+            return error
+        except Exception as error:
+            log.exception("allocate of claim %s failed", item.claim.key)
+            return error
+        nodes = _only(booking.pool) if booking.pool else item.resource_class.suitable_nodes
+        return ClassicAllocation(
+            resource_handle=handle,
+            available_on_nodes=nodes,
+            shared_resource=booking.claim.shared,
+        )
+
+    async def _release(self, booking: Booking, *, begun: bool = True) -> None:
+        if begun and self._functions.release is not None:
+            handle = handle_of(booking)
+            if self._functions.handle is not None and handle.data is not None:
+                typed = decode_handle(encode_handle(handle), self._functions.handle)
+                handle = typed or handle
+            await self._functions.release(handle)
+        await self.store.remove(booking)
+
+    def _booking_of(self, claim: ClassicClaim) -> Booking | None:
+        """Return the booking of an allocated claim, if this driver has allocated it."""
+        allocation = claim.status.allocation
+        if allocation is None or claim.status.driver_name != self.store.driver:
+            return None
+        handle = decode_handle(allocation.resource_handle)
+        if handle is None:
+            return None
+        return booking_of(claim.uid, claim.namespace, claim.name, handle)
+
+    async def _any_pool(self, items: Sequence[ClaimItem]) -> str:
+        """Return where to allocate immediately: the node with most free devices that fits."""
+        if self._functions.network:
+            return ""
+        for item in items:
+            for booking in self.bookings.find(item.claim.uid):
+                return booking.pool
+        free = {pool: len(self.bookings.free(pool) or ()) for pool in self.bookings.pools()}
+        for pool in sorted(free, key=lambda name: (-free[name], name)):
+            fits = not isinstance(self._choose(items, pool), str)
+            if fits and all([await self._is_suitable(item, pool) for item in items]):
+                return pool
+        raise Unsuitable("no node has what the claim needs")
+
+    async def _is_suitable(self, item: ClaimItem, node: str) -> bool:
+        selector = item.resource_class.suitable_nodes
+        if selector is None:
+            return True
+        try:
+            found = await self._client.get(NODES, node)
+        except NotFound:
+            return False
+        return compile_selector(selector).matches(found.metadata.labels, node)
+
+    def _check_quota(self, items: Sequence[ClaimItem]) -> None:
+        """Raise QuotaExceeded if the author's quota refuses one of several new claims."""
+        if self._functions.quota is None or not items:
+            return
+        namespace = items[0].claim.namespace
+        usage = usage_of(self.bookings.all(), namespace)
+        for item in items:
+            reason = self._functions.quota(
+                namespace, usage, item.claim_parameters, item.class_parameters
+            )
+            if reason:
+                raise QuotaExceeded(f"quota of driver {self.store.driver}: {reason}")
+
+
+def _gives(item: ClaimItem, choices: Mapping[str, Choice]) -> bool:
+    """Return whether a choice needs no comparison with other nodes."""
+    return not is_optional(item.claim_parameters) or choices[item.claim.uid].amount > 0
+
+
+def usage_of(bookings: Iterable[Booking], namespace: str) -> Usage:
+    """Return what the claims of a namespace have."""
+    usage = Usage()
+    for booking in bookings:
+        if booking.claim.namespace != namespace:
+            continue
+        usage.claims += 1
+        usage.devices += len(booking.claim.devices)
+        for share in booking.claim.shares:
+            for key, amount in share.capacity.items():
+                usage.capacity[key] = usage.capacity.get(key, Quantity(0)) + quantity(amount)
+    return usage
+
+
+def _only(node: str) -> NodeSelector:
+    field_is = Requirement(key="metadata.name", operator="In", values=(node,))
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(field_is,)),))

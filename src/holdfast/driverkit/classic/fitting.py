@@ -1,0 +1,204 @@
+"""What is free on a node, and whether the requests of claims fit: pure, around ``fits``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from holdfast.api.quantity import AmountText, Quantity
+from holdfast.errors import BadRequest, HoldfastError, Retryable
+
+Attribute = bool | int | str | tuple[bool | int | str, ...]
+_ZERO = Quantity(0)
+
+
+class Unsuitable(HoldfastError):
+    """A claim cannot be allocated on a node; the message is shown in an event."""
+
+
+class Retry(Retryable):
+    """A function cannot do its work now; the kit calls it again after some seconds."""
+
+    def __init__(self, after: float, message: str = "not now") -> None:
+        super().__init__(f"{message}; trying again in {after:g} s", after=after)
+
+
+class WrongChoice(HoldfastError):
+    """The function ``fits`` chose what is not free: a defect of the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreeDevice:
+    """A device of a node, or what is left of one that claims share."""
+
+    name: str
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    capacity: Mapping[str, Quantity] = field(default_factory=dict)
+    """What is left."""
+    in_use: bool = False
+    """Whether claims have shares of it: it cannot be taken whole."""
+
+    def has(self, amounts: Mapping[str, AmountText] | None = None, /, **more: AmountText) -> bool:
+        """Return whether at least these amounts are left.
+
+        >>> FreeDevice("gpu-0", capacity={"memory": quantity("4Gi")}).has(memory="2Gi")
+        True
+        """
+        wanted = {**(amounts or {}), **more}
+        return all(quantity(value) <= self.capacity.get(k, _ZERO) for k, value in wanted.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a device: amounts of its capacity."""
+
+    device: str
+    capacity: Mapping[str, AmountText]
+
+
+Chosen = str | FreeDevice | Share
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Devices for a claim: a name or a ``FreeDevice`` is taken whole, a ``Share`` in part."""
+
+    devices: Sequence[Chosen] = ()
+    data: Any = None
+    """For the handle, if the driver has no ``allocate``: a dataclass, or what JSON can express."""
+    shared: bool = False
+    """Whether several pods may use the claim at a time."""
+    granted: int | None = None
+    """What an optional claim got; by default the number of devices and shares."""
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """Names of the devices that are taken whole."""
+        return tuple(_name(one) for one in self.devices if not isinstance(one, Share))
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """The parts of devices."""
+        return tuple(one for one in self.devices if isinstance(one, Share))
+
+    @property
+    def amount(self) -> int:
+        """What the claim got, in the driver's unit."""
+        return len(self.devices) if self.granted is None else self.granted
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """The parameters of a claim and of its class."""
+
+    parameters: Any = None
+    class_parameters: Any = None
+
+
+Fits = Callable[[Sequence[FreeDevice], Any, Any], Choice | None]
+"""The author's function: free devices, parameters of the claim, parameters of the class."""
+
+
+@lru_cache(maxsize=65536)
+def quantity(value: AmountText) -> Quantity:
+    """Parse an amount; raises WrongChoice."""
+    try:
+        return Quantity.parse(value)
+    except BadRequest as error:
+        raise WrongChoice(f"{value!r} is not an amount: {error}") from error
+
+
+def without(free: Sequence[FreeDevice], choice: Choice) -> list[FreeDevice]:
+    """Return what is left after a choice; raises WrongChoice if it is not free."""
+    left = {device.name: device for device in free}
+    for name in choice.whole:
+        device = left.pop(name, None)
+        if device is None or device.in_use:
+            raise WrongChoice(f"fits chose device {name}, which is not free")
+    for share in choice.shares:
+        device = left.get(share.device)
+        if device is None or not device.has(share.capacity):
+            raise WrongChoice(f"fits chose a share of device {share.device} that is not free")
+        left[share.device] = _reduced(device, share)
+    return list(left.values())
+
+
+def remaining(devices: Iterable[FreeDevice], bookings: Iterable[Choice]) -> list[FreeDevice]:
+    """Return what bookings leave of devices; those of devices that are gone leave the rest."""
+    left = {device.name: device for device in devices}
+    for booking in bookings:
+        for name in booking.whole:
+            left.pop(name, None)
+        for share in booking.shares:
+            if share.device in left:
+                left[share.device] = _reduced(left[share.device], share)
+    return list(left.values())
+
+
+def choose(
+    fits: Fits, free: Sequence[FreeDevice], requests: Sequence[ClaimRequest]
+) -> tuple[Choice, ...] | str:
+    """Return a choice for each request such that all fit together, or why one does not fit.
+
+    An optional request that does not fit gets an empty choice.
+    """
+    choices = []
+    for request in requests:
+        try:
+            choice = fits(free, request.parameters, request.class_parameters)
+            reason = "no free device fits"
+        except Unsuitable as unsuitable:
+            choice, reason = None, str(unsuitable)
+        if choice is None:
+            if not is_optional(request.parameters):
+                return reason
+            choice = Choice(granted=0)
+        if not isinstance(choice, Choice):
+            raise WrongChoice(f"fits must return a Choice or None, not {choice!r}")
+        free = without(free, choice)
+        choices.append(replace(choice, devices=tuple(choice.devices)))
+    return tuple(choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many a claim wants; with ``min`` 0 it is allocated even if nothing is free."""
+
+    min: int = 1
+    max: int = 1
+
+
+def is_optional(request: Any) -> bool:
+    """Return whether a claim is allocated even if nothing is free.
+
+    >>> is_optional({"count": {"min": 0, "max": 2}}), is_optional({"optional": False})
+    (True, False)
+    """
+    count = _field(request, "count")
+    return _field(request, "optional") is True or _field(count, "min") == 0
+
+
+def less_preferred(granted: Mapping[str, int], potential: Iterable[str]) -> set[str]:
+    """Return the nodes that give nothing to an optional claim, if a potential node gives some."""
+    if any(granted.get(node, 0) > 0 for node in potential):
+        return {node for node, amount in granted.items() if amount == 0}
+    return set()
+
+
+def _field(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _name(chosen: Chosen) -> str:
+    if isinstance(chosen, Share):
+        return chosen.device
+    return chosen if isinstance(chosen, str) else chosen.name
+
+
+def _reduced(device: FreeDevice, share: Share) -> FreeDevice:
+    left = dict(device.capacity)
+    for key, amount in share.capacity.items():
+        left[key] = left.get(key, _ZERO) - quantity(amount)
+    return replace(device, capacity=left, in_use=True)

@@ -1,0 +1,93 @@
+"""The functions with which an author makes a driver one of classic DRA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.driverkit.classic.fit_handlers import FitFunctions
+from holdfast.driverkit.handlers import F, Handler, plain
+from holdfast.driverkit.inventory import Item, pools_of
+from holdfast.errors import BadConfiguration
+
+_OFFERED = {
+    "fits": ("free", "request", "class_params"),
+    "allocate": ("request", "choice", "class_params", "claim"),
+    "release": ("handle",),
+    "quota": ("namespace", "usage", "request", "class_params"),
+    "network_inventory": (),
+    "handlers": ("client", "clock"),
+}
+_PLAIN = ("fits", "quota", "handlers")
+
+
+class ClassicFunctions:
+    """Decorated functions and the types of parameters and handles."""
+
+    def __init__(self, driver: str, params: Any, class_params: Any, handle: Any) -> None:
+        self._driver = driver
+        self.params = params
+        self.class_params = class_params
+        self.handle = handle
+        self._functions: dict[str, Callable[..., Any]] = {}
+
+    def __bool__(self) -> bool:
+        """Return whether the driver is one of classic DRA."""
+        return "fits" in self._functions or "handlers" in self._functions
+
+    @property
+    def needs_no_inventory(self) -> bool:
+        """Whether the driver's devices are not those of nodes, or not known to the kit."""
+        return "network_inventory" in self._functions or "handlers" in self._functions
+
+    @property
+    def has_network_inventory(self) -> bool:
+        """Whether every node can use the devices."""
+        return "network_inventory" in self._functions
+
+    @property
+    def factory(self) -> Callable[..., Any] | None:
+        """The author's own handlers, instead of ``fits``."""
+        return self._functions.get("handlers")
+
+    def add(self, name: str, function: F) -> F:
+        """Add a function; raises BadConfiguration."""
+        if name in self._functions:
+            raise BadConfiguration(f"driver {self._driver} has two functions for @driver.{name}")
+        offered = _OFFERED[name]
+        make = plain if name in _PLAIN else Handler
+        self._functions[name] = make(function, name, *offered)
+        return function
+
+    def check(self, has_inventory: bool) -> None:
+        """Raise BadConfiguration for functions that do not go together."""
+        given = self._functions
+        if given and not self:
+            names = ", ".join(f"@driver.{name}" for name in given)
+            raise BadConfiguration(f"driver {self._driver} has {names} but no @driver.fits")
+        if "handlers" in given and len(given) > 1:
+            raise BadConfiguration(
+                f"driver {self._driver} has @driver.handlers, which replaces all others"
+            )
+        if "network_inventory" in given and has_inventory:
+            raise BadConfiguration(
+                f"driver {self._driver} has devices of nodes and of the network: divide it into two"
+            )
+
+    def fit_functions(self) -> FitFunctions:
+        """Return the functions from which handlers are derived."""
+        given = self._functions
+        return FitFunctions(
+            fits=given["fits"],
+            allocate=given.get("allocate"),
+            release=given.get("release"),
+            quota=given.get("quota"),
+            parameters=self.params,
+            class_parameters=self.class_params,
+            handle=self.handle,
+            network=self.has_network_inventory,
+        )
+
+    async def network_devices(self) -> list[Item]:
+        """Ask for the devices of the network."""
+        return pools_of(await self._functions["network_inventory"](), "")[""]

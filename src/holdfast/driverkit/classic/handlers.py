@@ -1,0 +1,74 @@
+"""What the author of a classic driver implements: five functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from holdfast.api.classic import ClassicAllocation, ClassicClaim, ClassicClass, PodSchedulingSpec
+from holdfast.api.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimItem:
+    """A claim to be allocated, with its class and their parameters."""
+
+    claim: ClassicClaim
+    resource_class: ClassicClass
+    class_parameters: Any = None
+    claim_parameters: Any = None
+    entries: tuple[str, ...] = ()
+    """The names of the claim in the pod's spec; none for an immediate allocation."""
+
+
+Allocated = ClassicAllocation | Exception
+UnsuitableNodes = Collection[str] | Mapping[str, Collection[str]]
+"""Nodes for all items, or nodes by uid of the claim."""
+
+
+class ClassicHandlers(Protocol):
+    """The functions of a classic driver; ``allocate`` and ``deallocate`` may be called again.
+
+    A claim is the same claim only if its uid is the same.
+    """
+
+    async def class_parameters(self, resource_class: ClassicClass) -> Any:
+        """Fetch and check the parameters of a class."""
+        ...
+
+    async def claim_parameters(
+        self, claim: ClassicClaim, resource_class: ClassicClass, class_parameters: Any
+    ) -> Any:
+        """Fetch and check the parameters of a claim."""
+        ...
+
+    async def allocate(
+        self, items: Sequence[ClaimItem], selected_node: str | None
+    ) -> Sequence[Allocated]:
+        """Allocate claims and return an allocation or an error for each.
+
+        They are all pending claims of one pod for this driver, for the selected node; or one claim
+        that is allocated immediately, for None. Check again what is free: nothing has reserved it.
+        ``Unsuitable`` says that the node cannot be used.
+        """
+        ...
+
+    async def deallocate(self, claim: ClassicClaim) -> None:
+        """Free what a claim has; also if its allocation was only begun, or there is nothing."""
+        ...
+
+    async def unsuitable_nodes(
+        self,
+        pod: Pod,
+        items: Sequence[ClaimItem],
+        nodes: Sequence[str],
+        asked: PodSchedulingSpec,
+    ) -> UnsuitableNodes:
+        """Return the nodes on which not all items can be allocated together.
+
+        ``nodes`` are those that the scheduler asks about and those of earlier answers. If the
+        selected node of ``asked`` is suitable, ``allocate`` follows; then the other nodes need not
+        be right.
+        """
+        ...

@@ -1,0 +1,71 @@
+"""Devices and choices in the form of a NodeInventory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.api.devices import Device as ApiDevice
+from holdfast.api.devices import DeviceAttribute
+from holdfast.api.node_inventory import BookedClaim, BookedShare, NodeInventory
+from holdfast.driverkit.classic.fitting import Attribute, Choice, FreeDevice, Share, quantity
+from holdfast.driverkit.inventory import Device, InvalidInventory, Item, raw_device
+
+
+def booked(namespace: str, name: str, choice: Choice) -> BookedClaim:
+    """Return what a claim has in the form of the API."""
+    shares = (BookedShare(device=one.device, capacity=dict(one.capacity)) for one in choice.shares)
+    return BookedClaim(
+        namespace=namespace,
+        name=name,
+        devices=choice.whole,
+        shares=tuple(shares),
+        data=msgspec.to_builtins(choice.data),
+        shared=choice.shared,
+        granted=choice.granted,
+    )
+
+
+def choice_of(claim: BookedClaim) -> Choice:
+    """Return what a claim has as ``fits`` chose it."""
+    shares = (Share(one.device, one.capacity) for one in claim.shares)
+    return Choice((*claim.devices, *shares), claim.data, claim.shared, claim.granted)
+
+
+def devices_of(inventory: NodeInventory) -> list[FreeDevice]:
+    """Return the devices of an inventory that can be used, as if none were booked."""
+    return [_free(device) for device in inventory.spec.devices if not device.taints]
+
+
+def raw_spec(driver: str, node: str, items: Iterable[Item], *, ready: bool) -> dict[str, Any]:
+    """Return the spec of an inventory; raises InvalidInventory."""
+    devices: dict[str, Any] = {}
+    for item in items:
+        if not isinstance(item, Device) or item.consumes:
+            raise InvalidInventory(
+                f"{item.name}: a driver with @driver.fits has no counter sets: let fits divide "
+                "devices into shares"
+            )
+        if item.name in devices:
+            raise InvalidInventory(f'two have the name of device "{item.name}"')
+        devices[item.name] = raw_device(item)
+    return {
+        "driverName": driver,
+        "nodeName": node,
+        "ready": ready,
+        "devices": list(devices.values()),
+    }
+
+
+def _free(device: ApiDevice) -> FreeDevice:
+    attributes = {key: _plain(value) for key, value in device.attributes.items()}
+    capacity = {key: quantity(value.value) for key, value in device.capacity.items()}
+    return FreeDevice(device.name, attributes, capacity)
+
+
+def _plain(value: DeviceAttribute) -> Attribute:
+    found = (getattr(value, name) for name in value.__struct_fields__)
+    one: Attribute = next((each for each in found if each is not None), "")
+    return one

@@ -1,0 +1,139 @@
+"""Keep the NodeInventory of a node, or of the network, as the driver's inventory says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from holdfast.api.node_inventory import NODE_INVENTORIES
+from holdfast.api.resource import Resource, Untyped
+from holdfast.api.scheme import NODES
+from holdfast.client.backoff import Backoff
+from holdfast.client.client import Client
+from holdfast.clock import Clock
+from holdfast.driverkit.classic.inventory_objects import raw_spec
+from holdfast.driverkit.inventory import InvalidInventory, Item
+from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Refused
+from holdfast.repeated_log import Repeats
+
+RESYNC_SECONDS = 60.0
+"""How often the stored inventory is compared with the wanted one."""
+_BACKOFF = Backoff(first=0.2, limit=30.0)
+_RAW: Untyped = Resource(
+    NODE_INVENTORIES.group,
+    NODE_INVENTORIES.version,
+    NODE_INVENTORIES.plural,
+    NODE_INVENTORIES.kind,
+    dict,
+)
+log = logging.getLogger(__name__)
+
+
+class InventoryPublisher:
+    """Publishes the devices of one node (or of the network) as a NodeInventory."""
+
+    def __init__(
+        self, client: Client, clock: Clock, driver: str, namespace: str, node: str
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._driver = driver
+        self._namespace = namespace
+        self._node = node
+        self._wanted: dict[str, Any] | None = None
+        self._again = asyncio.Event()
+        self._repeats = Repeats(now=clock.monotonic)
+        self.problem = "the NodeInventory is not published yet"
+        self.published = asyncio.Event()
+        """Set while the stored inventory is, as far as known, the wanted one."""
+
+    def publish(self, pools: Mapping[str, Sequence[Item]]) -> bool:
+        """Publish devices from now on and return whether they changed; raises InvalidInventory."""
+        if set(pools) - {self._node}:
+            raise InvalidInventory("a driver with @driver.fits has no pools: return one list")
+        return self.publish_devices(pools.get(self._node, ()))
+
+    def publish_devices(self, items: Iterable[Item]) -> bool:
+        """Do the same with a plain list."""
+        wanted = raw_spec(self._driver, self._node, items, ready=True)
+        if wanted == self._wanted:
+            return False
+        self._wanted = wanted
+        self.published.clear()
+        self._again.set()
+        return True
+
+    def resync(self) -> None:
+        """Compare the stored inventory with the wanted one now."""
+        self._again.set()
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        failures = 0
+        while True:
+            self._again.clear()
+            delay = RESYNC_SECONDS
+            if self._wanted is not None:
+                try:
+                    await self._sync(self._wanted)
+                    failures, self.problem = 0, ""
+                    self.published.set()
+                except HoldfastError as error:
+                    failures += 1
+                    delay = _BACKOFF.delay(failures)
+                    self.problem = f"the NodeInventory cannot be published: {error}"
+                    self._repeats.log(log, logging.WARNING, self.problem)
+            await self._wait(delay)
+
+    async def _wait(self, seconds: float) -> None:
+        tasks: set[asyncio.Task[object]] = {
+            asyncio.create_task(self._again.wait()),
+            asyncio.create_task(self._clock.sleep(seconds)),
+        }
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _sync(self, wanted: dict[str, Any]) -> None:
+        name = self._node or self._driver
+        try:
+            stored = await self._client.get(_RAW, name, self._namespace)
+        except NotFound:
+            await self._create(name, wanted)
+            return
+        found = stored["spec"]
+        if found.get("driverName") != self._driver:
+            raise Refused(
+                f"NodeInventory {self._namespace}/{name} belongs to driver "
+                f"{found.get('driverName')}: give each driver a namespace of its own"
+            )
+        kept = {key: value for key, value in wanted.items() if value or key != "nodeName"}
+        if {key: found.get(key) for key in kept} != kept:
+            meta = stored["metadata"]
+            await self._client.patch(
+                _RAW,
+                name,
+                {"metadata": {"uid": meta["uid"]}, "spec": wanted},
+                self._namespace,
+            )
+
+    async def _create(self, name: str, wanted: dict[str, Any]) -> None:
+        meta: dict[str, Any] = {"name": name, "namespace": self._namespace}
+        if self._node:
+            node = await self._client.get(NODES, self._node)
+            owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": node.uid}
+            meta["ownerReferences"] = [owner]
+        raw = {
+            "apiVersion": NODE_INVENTORIES.api_version,
+            "kind": NODE_INVENTORIES.kind,
+            "metadata": meta,
+            "spec": wanted,
+        }
+        try:
+            await self._client.create(_RAW, raw, self._namespace)
+        except AlreadyExists:
+            self._again.set()

@@ -1,0 +1,125 @@
+"""NodeInventories of one driver: followed by an informer, and their bookings written.
+
+The writes of one node are made one after the other, each for all bookings that wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Any
+
+import msgspec
+
+from holdfast.api.node_inventory import NODE_INVENTORIES, NodeInventory
+from holdfast.client.client import Client
+from holdfast.client.informer_set import InformerSet
+from holdfast.clock import Clock
+from holdfast.driverkit.classic.bookings import Booking, Bookings
+from holdfast.driverkit.classic.fitting import Unsuitable
+from holdfast.driverkit.classic.written_objects import WrittenObjects
+from holdfast.errors import Conflict, NotFound
+
+_MOST_ATTEMPTS = 5
+
+
+class InventoryStore:
+    """Keeps ``bookings`` as the NodeInventories of a namespace say, and writes to them."""
+
+    def __init__(
+        self,
+        driver: str,
+        namespace: str,
+        client: Client,
+        clock: Clock,
+        informers: InformerSet,
+    ) -> None:
+        self.driver = driver
+        self.namespace = namespace
+        self.bookings = Bookings(clock.monotonic)
+        self._client = client
+        self._locks: dict[str, asyncio.Lock] = {}
+        informer = informers.get(NODE_INVENTORIES, namespace=namespace)
+        self._known = WrittenObjects(informer)
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when devices, or the readiness of an inventory, have changed."""
+        informer.add_handler(self._on_event)
+
+    def object_name(self, pool: str) -> str:
+        """Return the name of an inventory: that of the node, or of the driver."""
+        return pool or self.driver
+
+    async def write(self, pool: str, uids: Collection[str]) -> None:
+        """Store the bookings of claims on a node; raises Unsuitable if it has no inventory."""
+        async with self._locks.setdefault(pool, asyncio.Lock()):
+            for _ in range(_MOST_ATTEMPTS):
+                wanted = [b for b in self.bookings.on_pool(pool).values() if self._is_missing(b)]
+                if not any(booking.uid in uids for booking in wanted):
+                    return
+                claims = {each.uid: msgspec.to_builtins(each.claim) for each in wanted}
+                if await self._patch(pool, claims):
+                    return
+        raise Conflict(f"the NodeInventory of {self.object_name(pool)} changes all the time")
+
+    async def remove(self, booking: Booking) -> None:
+        """Remove the booking of a claim from memory and from the inventory."""
+        async with self._locks.setdefault(booking.pool, asyncio.Lock()):
+            for _ in range(_MOST_ATTEMPTS):
+                inventory = self.bookings.inventory(booking.pool)
+                if inventory is None or booking.uid not in inventory.status.allocated:
+                    break
+                if await self._patch(booking.pool, {booking.uid: None}):
+                    break
+            else:
+                name = self.object_name(booking.pool)
+                raise Conflict(f"the NodeInventory of {name} changes all the time")
+            self.bookings.drop(booking.uid)
+
+    def _is_missing(self, booking: Booking) -> bool:
+        claim = booking.claim
+        return bool(claim.devices or claim.shares) and not self.bookings.is_stored(booking)
+
+    async def _patch(self, pool: str, allocated: dict[str, Any]) -> bool:
+        """Write bookings; return False if the inventory was changed meanwhile and is read again."""
+        inventory = self.bookings.inventory(pool)
+        if inventory is None:
+            raise Unsuitable(f"there is no NodeInventory {self.object_name(pool)}")
+        meta = inventory.metadata
+        body = {
+            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "status": {"allocated": allocated},
+        }
+        try:
+            written = await self._client.patch(
+                NODE_INVENTORIES, meta.name, body, meta.namespace, subresource="status"
+            )
+        except Conflict:
+            await self._read(pool, meta.name)
+            return False
+        except NotFound:
+            self.bookings.remove_inventory(pool)
+            return False
+        self._set(written)
+        return True
+
+    async def _read(self, pool: str, name: str) -> None:
+        try:
+            self._set(await self._client.get(NODE_INVENTORIES, name, self.namespace))
+        except NotFound:
+            self.bookings.remove_inventory(pool)
+
+    def _set(self, inventory: NodeInventory) -> None:
+        self.bookings.set_inventory(self._known.put(inventory))
+
+    def _on_event(self, kind: str, old: NodeInventory | None, new: NodeInventory | None) -> None:
+        seen = new or old
+        assert seen is not None
+        if seen.spec.driver_name != self.driver:
+            return
+        now = self._known.get(seen.key)
+        if now is None:
+            self.bookings.remove_inventory(seen.spec.node_name)
+        else:
+            self.bookings.set_inventory(now)
+        if old is None or new is None or old.spec != new.spec:
+            self.on_change()

@@ -1,0 +1,75 @@
+"""What a driver does with a claim and answers in a PodScheduling: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from holdfast.api.classic import ClassicClaim, PodScheduling
+from holdfast.api.classic_names import MAX_NODES
+from holdfast.classic_dra.claim_state import is_protected
+
+
+class ClaimStep(Enum):
+    """What a claim needs of its driver, apart from the negotiation about pods."""
+
+    NOTHING = "nothing"
+    ALLOCATE = "allocate at once"
+    DEALLOCATE = "deallocate"
+    ABORT = "undo an allocation that was begun, unless it goes on"
+
+
+def claim_step(claim: ClassicClaim, driver: str) -> ClaimStep:
+    """Return what a claim needs; the finalizer proves that it is the driver's."""
+    status = claim.status
+    if status.reserved_for:
+        return ClaimStep.NOTHING
+    ours = is_protected(claim, driver)
+    if claim.is_deleted or status.deallocation_requested:
+        return ClaimStep.DEALLOCATE if ours else ClaimStep.NOTHING
+    if claim.is_allocated:
+        return ClaimStep.NOTHING
+    if claim.is_immediate:
+        return ClaimStep.ALLOCATE
+    return ClaimStep.ABORT if ours else ClaimStep.NOTHING
+
+
+def nodes_to_check(scheduling: PodScheduling, entries: Collection[str]) -> list[str]:
+    """Return the nodes to answer about, sorted: asked ones, and those answered before."""
+    found = set(scheduling.spec.potential_nodes)
+    if scheduling.spec.selected_node:
+        found.add(scheduling.spec.selected_node)
+    for claim in scheduling.status.claims:
+        if claim.pod_resource_claim_name in entries:
+            found.update(claim.unsuitable_nodes)
+    return sorted(found)
+
+
+def answer(nodes: Collection[str], selected: str) -> list[str]:
+    """Return unsuitable nodes for the API: sorted, at most 256, the selected node among them.
+
+    >>> answer({"b", "a"}, "b")
+    ['a', 'b']
+    """
+    found = sorted(set(nodes))
+    if len(found) <= MAX_NODES:
+        return found
+    kept = found[:MAX_NODES]
+    return kept if selected not in found or selected in kept else [*kept[:-1], selected]
+
+
+def changed_claims(
+    scheduling: PodScheduling, answers: Mapping[str, Sequence[str]]
+) -> list[dict[str, Any]] | None:
+    """Return ``status.claims`` with the answers by entry, or None if it has them already.
+
+    Entries of other drivers stay as they are.
+    """
+    found = {
+        one.pod_resource_claim_name: list(one.unsuitable_nodes) for one in scheduling.status.claims
+    }
+    new = found | {name: list(nodes) for name, nodes in answers.items()}
+    if new == found:
+        return None
+    return [{"podResourceClaimName": name, "unsuitableNodes": new[name]} for name in new]
