@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from holdfast.api.classic import classic_resources
 from holdfast.api.devices import DeviceClass, ResourceClaim
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
@@ -60,6 +61,8 @@ _TYPED: Mapping[GroupResource, Resource[Any]] = {
     (r.group, r.plural): r
     for r in (PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, RESOURCE_QUOTAS)
 }
+
+_CLASSIC = classic_resources().claims
 
 
 class ListedObjects:
@@ -285,12 +288,14 @@ class ResourceQuotaController(Reconciler):
             wanted |= {_PODS: None}
         if not self._gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION):
             wanted.pop(_CLAIMS, None)
+            wanted.pop((_CLASSIC.group, _CLASSIC.plural), None)
         counted = [resource for resource in wanted if resource not in _TYPED]
         served = await self._counted.follow(quota.key, counted)
         objects: dict[GroupResource, tuple[Any, ...]] = {}
         for resource in wanted:
             known = _TYPED.get(resource) or served.get(resource)
             if known is not None:
+                known = _CLASSIC if resource == (_CLASSIC.group, _CLASSIC.plural) else known
                 objects[resource] = await list_all(self.client, known, quota.namespace)
         now = self.clock.now()
         classes = self._classes if self._gates.enabled(Feature.EXTENDED_RESOURCE) else None

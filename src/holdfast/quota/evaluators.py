@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+from holdfast.api.classic import ClassicClaim
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
@@ -16,6 +17,7 @@ from holdfast.api.workloads import Service
 from holdfast.quota import scopes
 from holdfast.quota.amounts import ONE, Usage
 from holdfast.quota.standard_keys import (
+    CLASSIC_CLAIMS,
     CPU_AND_MEMORY,
     PLAIN_COUNTS,
     POD_AMOUNTS,
@@ -28,9 +30,11 @@ from holdfast.quota.standard_keys import (
 from holdfast.quota.usage import (
     IMPLICIT_REQUESTS,
     PER_DEVICE_CLASS,
+    PER_RESOURCE_CLASS,
     PER_STORAGE_CLASS,
     Lookups,
     claim_usage,
+    classic_claim_usage,
     container_keys,
     count_key,
     pod_usage,
@@ -169,6 +173,18 @@ class ResourceClaimEvaluator(Evaluator[ResourceClaim]):
         return claim_usage(obj, lookups)
 
 
+class ClassicClaimEvaluator(Evaluator[ClassicClaim]):
+    """Claims of classic DRA, in all and by resource class."""
+
+    def tracks(self, key: str) -> bool:
+        """Return whether classic claims are charged on a key."""
+        return key in (self.count_key, CLASSIC_CLAIMS) or key.endswith(PER_RESOURCE_CLASS)
+
+    def usage(self, obj: ClassicClaim, lookups: Lookups) -> Usage:
+        """Return what a claim charges."""
+        return classic_claim_usage(obj)
+
+
 def is_pod_key(key: str) -> bool:
     """Return whether a key is one of the compute and extended resources of pods.
 
@@ -198,4 +214,6 @@ def evaluator_of(group: str, plural: str) -> Evaluator[Any]:
             return VolumeClaimEvaluator(group, plural, PersistentVolumeClaim)
         case "resource.k8s.io", "resourceclaims":
             return ResourceClaimEvaluator(group, plural, ResourceClaim)
+        case "core.k8s.io", "resourceclaims":
+            return ClassicClaimEvaluator(group, plural, ClassicClaim)
     return Evaluator(group, plural, Object)

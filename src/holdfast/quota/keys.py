@@ -13,6 +13,7 @@ _SPECIAL: tuple[GroupResource, ...] = (
     ("", "services"),
     ("", "persistentvolumeclaims"),
     ("resource.k8s.io", "resourceclaims"),
+    ("core.k8s.io", "resourceclaims"),
     *(("", plural) for plural in PLAIN_COUNTS),
 )
 """The resources with keys other than an object count."""

@@ -9,7 +9,9 @@ VOLUME_CLAIMS, STORAGE = "persistentvolumeclaims", "requests.storage"
 PLAIN_COUNTS = ("configmaps", "resourcequotas", "replicationcontrollers", "secrets")
 """Keys that are only another name of an object count."""
 SERVICES = ("services", "services.nodeports", "services.loadbalancers")
-COUNTS = frozenset({PODS, VOLUME_CLAIMS, *PLAIN_COUNTS, *SERVICES})
+CLASSIC_CLAIMS = "resourceclaims"
+"""The claims of classic DRA; those of ``resource.k8s.io`` have no such key."""
+COUNTS = frozenset({PODS, VOLUME_CLAIMS, CLASSIC_CLAIMS, *PLAIN_COUNTS, *SERVICES})
 
 
 def _requests_and_limits(*names: str) -> frozenset[str]:

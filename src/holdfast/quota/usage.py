@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
+from holdfast.api.classic import ClassicClaim
+from holdfast.api.classic_names import SEED_GROUP
 from holdfast.api.devices import (
     ALL,
     EXACT_COUNT,
@@ -30,11 +32,12 @@ from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.api.workloads import Service
 from holdfast.quota.amounts import ONE, ZERO, Usage, add_usage, growth, parse
-from holdfast.quota.standard_keys import LIMITS, REQUESTS, STORAGE, VOLUME_CLAIMS
+from holdfast.quota.standard_keys import CLASSIC_CLAIMS, LIMITS, REQUESTS, STORAGE, VOLUME_CLAIMS
 
 IMPLICIT_REQUESTS = REQUESTS + DEVICE_CLASS_PREFIX
 PER_DEVICE_CLASS = ".deviceclass.resource.k8s.io/devices"
 PER_STORAGE_CLASS = ".storageclass.storage.k8s.io/"
+PER_RESOURCE_CLASS = f".resourceclass.node.k8s.io/{CLASSIC_CLAIMS}"
 _COMPUTE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
@@ -188,6 +191,14 @@ def claim_usage(claim: ResourceClaim, lookups: Lookups) -> Usage:
             add_usage(extended, {REQUESTS + name: count})
     pod = _charged_pod(claim, lookups)
     usage |= growth(extended, pod_usage(pod, lookups.now) if pod is not None else {})
+    return usage
+
+
+def classic_claim_usage(claim: ClassicClaim) -> Usage:
+    """Return what a classic claim charges, in all and for its class."""
+    usage = {count_key(SEED_GROUP, CLASSIC_CLAIMS): ONE, CLASSIC_CLAIMS: ONE}
+    if name := claim.spec.resource_class_name:
+        usage[name + PER_RESOURCE_CLASS] = ONE
     return usage
 
 
