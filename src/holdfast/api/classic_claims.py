@@ -33,13 +33,15 @@ class ClassicEntry:
         return self.template is not None
 
 
-class _AnnotationEntry(Struct, frozen=True):
+class AnnotationEntry(Struct, frozen=True):
+    """An entry of the annotation; ``containers`` are the names of those that use the claim."""
+
     name: str = ""
     claim: ClassicClaimSource = ClassicClaimSource()
     containers: tuple[str, ...] = ()
 
 
-_decode = msgspec.json.Decoder(tuple[_AnnotationEntry, ...])
+_decode = msgspec.json.Decoder(tuple[AnnotationEntry, ...])
 
 
 class InvalidEntries(ValueError):

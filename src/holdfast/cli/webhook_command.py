@@ -1,0 +1,39 @@
+"""``holdfast webhook``: run the admission webhook of classic claims."""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64encode
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast import webhook_process
+from holdfast.cli import signals
+from holdfast.clock import SystemClock
+from holdfast.webhook_process import WebhookProcess, WebhookSettings
+
+
+def run_webhook(host: str, port: int, directory: Path, scheduler_name: str) -> None:
+    """Run the webhook until a stop signal."""
+    settings = WebhookSettings(host, port, directory.expanduser().absolute(), scheduler_name)
+    signals.run(_run(settings))
+
+
+def write_certificates(directory: Path, names: Sequence[str] | None) -> None:
+    """Write a certificate, and print what the configuration of the webhook needs of it."""
+    directory = directory.expanduser().absolute()
+    hosts = list(names or (webhook_process.SERVICE,))
+    webhook_process.make_certificates(directory, hosts, SystemClock().now())
+    bundle = (directory / webhook_process.AUTHORITY).read_bytes()
+    print(f"wrote tls.crt, tls.key and ca.crt for {', '.join(hosts)} into {directory}")
+    print(f"caBundle: {b64encode(bundle).decode()}")
+
+
+async def _run(settings: WebhookSettings) -> None:
+    logging.getLogger(webhook_process.__name__).setLevel(logging.INFO)
+    stop = signals.stop_event()
+    process = WebhookProcess(settings, SystemClock())
+    await process.start()
+    print(f"answering reviews at {process.url}{webhook_process.PATH}", flush=True)
+    await process.run(stop)
+    print("stopped", flush=True)
