@@ -67,7 +67,7 @@ class DriverServer:
         service = await self._listen(self.listen_at)
         dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(_V1(self), service)
         dra_v1beta1_pb2_grpc.add_DRAPluginServicer_to_server(_V1Beta1(self), service)
-        dra_classic_pb2_grpc.add_NodeServicer_to_server(_Classic(self), service)
+        dra_classic_pb2_grpc.add_NodeServicer_to_server(self.classic_service(), service)
         registration = await self._listen(self.registration)
         servicer = _Registration(self)
         plugin_registration_pb2_grpc.add_RegistrationServicer_to_server(servicer, registration)
@@ -81,6 +81,10 @@ class DriverServer:
         await asyncio.gather(*(server.stop(None) for server in servers))
         for path in (self.registration, self.listen_at):
             path.unlink(missing_ok=True)
+
+    def classic_service(self) -> dra_classic_pb2_grpc.NodeServicer:
+        """Return the service of classic DRA."""
+        return _Classic(self)
 
     async def _listen(self, path: Path) -> grpc.aio.Server:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -240,12 +240,9 @@ async def test_after_a_restart_prepare_is_called_again_and_devices_are_not_doubl
             await cluster.advance(1)
             for _ in range(2):
                 assert node.devices(pod) == devices
-                assert driver.calls == [
-                    ("prepare", ("c",)), ("prepare", ("gone",)), ("prepare", ("c",)),
-                ]  # fmt: skip
+                assert driver.calls[:2] == [("prepare", ("c",)), ("prepare", ("gone",))]
+                assert sorted(driver.calls[2:]) == [("prepare", ("c",)), ("unprepare", ("gone",))]
                 await node.claims.prepare(pod)
-            await cluster.advance(60)
-            assert driver.calls[3:] == [("unprepare", ("gone",))]
 
 
 def _enveloped(data):
@@ -290,7 +287,7 @@ async def test_a_checkpoint_of_a_kubelet_is_read(cluster, node_directory):
     async with running_node(cluster, node_directory) as node, node.driver() as driver:
         assert (await driver.statuses.get()).plugin_registered
         node.active = set()
-        await cluster.advance(60)
+        await cluster.advance(1)
         assert driver.calls == [("unprepare", ("c",))]
 
 

@@ -68,6 +68,33 @@ async def test_a_driver_registers_reconnects_and_deregisters(node):
         assert registered(node, driver) is not first
 
 
+@pytest.mark.parametrize("type_", [CLASSIC_PLUGIN, DRA_PLUGIN])
+async def test_C058_a_classic_driver_registers_again_after_a_restart_and_deregisters(node, type_):
+    def endpoint():
+        try:
+            return node.drivers.endpoint("gpu.example.com", classic=True)
+        except NotRegistered:
+            return None
+
+    first, second = (DriverServer(node.directory, suffix=each) for each in ("-1", "-2"))
+    for driver in (first, second):
+        driver.type, driver.versions = type_, ["1.0.0"]
+    async with first:
+        assert (await first.statuses.get()).plugin_registered
+        await until(lambda: endpoint().connected)
+        # The next process of the same version has another socket for its registration only; that
+        # of the first is still there, as after a kill.
+        second.endpoint = second.listen_at = first.endpoint
+        async with second:
+            assert (await second.statuses.get()).plugin_registered
+            first.registration.unlink()
+            await until(lambda: len(node.drivers._drivers["gpu.example.com", True]) == 1)
+            await until(lambda: endpoint().connected)
+            second.registration.unlink()
+            await until(lambda: endpoint() is None)
+    assert node.usable == {}  # no slices are published for it
+
+
 async def test_two_endpoints_newest_connected_wins(node):
     async with DriverServer(node.directory, suffix="-a") as old:
         await until(lambda: (found := registered(node, old)) and found.connected)

@@ -52,6 +52,17 @@ def available(kubeconfig, name):
     return with_client(kubeconfig, work)
 
 
+def keep(kubeconfig, name):
+    """Create a reservation that is queued again for its end.
+
+    One that has ended already when it is seen first is not.
+    """
+    with_client(
+        kubeconfig,
+        lambda client: client.create(RESERVATIONS, a_reservation(name, cpu="1", ttl="1h")),
+    )
+
+
 def metrics_of_work(port):
     """Return the page once a reconcile has ended and no other is queued.
 
@@ -88,6 +99,7 @@ def test_a_standby_takes_over_after_the_leader_stops(server, start):
     assert [("Leading: yes" in asked(port, "/statusz")[1]) for port in ports] == [True, False]
     assert "holdfast controllers flagz" in asked(ports[0], "/flagz")[1]
     assert available(server, "expires").conditions
+    keep(server, "lasts")
     metrics = metrics_of_work(ports[0])
     assert 'leader_election_master_status{name="holdfast-controllers"} 1.0' in metrics
     standby = asked(ports[1], "/metrics")[1]

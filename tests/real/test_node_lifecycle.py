@@ -213,14 +213,16 @@ async def test_both_controller_managers_tell_the_same_story(control_plane, tmp_p
     endpoint = await load(control_plane.kubeconfig)
     client = Client(HttpTransport(endpoint), "test")
     seen = []
-    for name, running in (("ours", ours(client)), ("stock", theirs(control_plane, tmp_path))):
-        story = Story(client, name)
-        await story.begin()
-        try:
-            async with running:
-                await story.tell()
-        finally:
-            await story.end()
-        seen.append(story.seen)
-    await client.close()
+    try:
+        for name, running in (("ours", ours(client)), ("stock", theirs(control_plane, tmp_path))):
+            story = Story(client, name)
+            await story.begin()
+            try:
+                async with running:
+                    await story.tell()
+            finally:
+                await story.end()
+            seen.append(story.seen)
+    finally:
+        await client.close()
     assert seen[0] == seen[1]

@@ -95,8 +95,8 @@ def test_a_pod_and_the_guides_reservation(cluster, scheduler):
         pod["metadata"]["annotations"]["scheduling.koordinator.sh/reservation-allocated"]
     )
     assert note == {"name": "reservation-demo", "uid": held["metadata"]["uid"]}
-    events = cluster.get("events", "--field-selector", "involvedObject.name=pod-demo-0")["items"]
-    assert "Scheduled" in {event["reason"] for event in events}
+    mine = ("--field-selector", "involvedObject.name=pod-demo-0")
+    until(lambda: "Scheduled" in {e["reason"] for e in cluster.get("events", *mine)["items"]})
     columns = cluster.kubectl("get", "reservation", "reservation-demo").splitlines()[0].split()
     assert columns == ["NAME", "PHASE", "AGE", "NODE", "TTL", "EXPIRES"]
 

@@ -13,6 +13,7 @@ from holdfast.controllers.conditions import find, is_true
 from holdfast.errors import NotFound, Refused
 from holdfast.testing import (
     Chances,
+    Fault,
     FaultyTransport,
     a_claim,
     a_deployment,
@@ -253,6 +254,24 @@ async def test_an_outage_of_the_api_server_is_no_failure_of_its_nodes(tmp_path):
         for name in ("n1", "n2"):
             assert not await taints(cluster, name)
             assert not await cluster.events(name)
+
+
+class WritesNoExecute(Fault):
+    def hits(self, request, troubles):
+        return b"NoExecute" in request.body and super().hits(request, troubles)
+
+
+async def test_a_taint_that_met_a_conflict_is_written_when_the_rate_permits(tmp_path):
+    def with_conflict(transport, clock):
+        return FaultyTransport(transport, [WritesNoExecute("conflict", "PATCH")], clock=clock)
+
+    async with Harness(tmp_path / "conflict", wrap=with_conflict) as cluster:
+        await cluster.create(a_node("n1"), a_node("n2"))
+        await fail(cluster, "n1")
+        await cluster.advance(52)
+        assert len(await taints(cluster, "n1")) == 1
+        await cluster.advance(11)  # one node in ten seconds
+        assert await taints(cluster, "n1") == UNREACHABLE
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + TIMES))

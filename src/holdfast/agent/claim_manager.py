@@ -26,7 +26,7 @@ from holdfast.agent.claims import AnyClaim, ClaimKey, NeededClaim, container_cla
 from holdfast.agent.dra_calls import CALL_SECONDS, DriverEndpoint
 from holdfast.agent.dra_plugins import DraPlugins, NotRegistered
 from holdfast.agent.driver_slices import DriverSlices
-from holdfast.agent.live_claims import LiveClaims, NeverUsable, NotUsable, state_of
+from holdfast.agent.live_claims import LiveClaims, NeverUsable, NotUsable, not_prepared, state_of
 from holdfast.agent.plugin_registry import PluginHandler
 from holdfast.agent.plugin_sockets import CallFailed
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared
@@ -116,11 +116,8 @@ class ClaimManager:
                 return
             async with self._held(each.key(pod) for each in needed):
                 await self._prepare(pod, needed)
-        except (InvalidEntries, NeverUsable) as error:
-            text = f"Failed to prepare dynamic resources: {error}"
-            raise NotPrepared(text, permanent=True) from error
-        except (HoldfastError, OSError) as error:
-            raise NotPrepared(f"Failed to prepare dynamic resources: {error}") from error
+        except (HoldfastError, OSError, InvalidEntries) as error:
+            raise not_prepared(error) from error
 
     def container_devices(self, pod: Pod, container: str) -> ContainerDevices:
         """Return the CDI names of the devices that a container requests."""
@@ -194,23 +191,26 @@ class ClaimManager:
     async def _prepare_restored(self) -> None:
         """Prepare the claims of running pods again after a restart, when their drivers are there.
 
-        The pods do not wait for it: they have their devices.
+        The pods do not wait for it: they have their devices. Claims of pods that were removed
+        meanwhile are released.
         """
         waiting = set(self._claims)
         while waiting:
             await self._clock.sleep(RESTORED_SECONDS)
-            if (active := self._active_pods()) is not None:
-                done = await asyncio.gather(*(self._restored(uid, active) for uid in waiting))
-                waiting = {uid for uid, is_done in zip(waiting, done, strict=True) if not is_done}
+            done = await asyncio.gather(*(self._restored(uid) for uid in waiting))
+            waiting = {uid for uid, is_done in zip(waiting, done, strict=True) if not is_done}
 
-    async def _restored(self, uid: str, active: Collection[str]) -> bool:
-        """Prepare a claim again; return whether it needs no further attempt."""
-        claim = self._claims.get(uid)
-        if claim is None or claim.pods.isdisjoint(active):
-            return True
+    async def _restored(self, uid: str) -> bool:
+        """Release a claim if its pods are gone, else prepare it again; return if that is done."""
+        claim, active = self._claims.get(uid), self._active_pods()
+        if claim is None or active is None:
+            return claim is None
         try:
+            for pod in sorted(claim.pods.difference(active)):
+                await self._unprepare(pod)
             async with self._held([claim.key]):
-                if claim.prepared or claim.pods.isdisjoint(active):
+                released = self._claims.get(uid) is not claim  # meanwhile
+                if released or claim.prepared or claim.pods.isdisjoint(active):
                     return True
                 endpoints = self._endpoints([claim])
                 await self._renew_handle(claim)
@@ -218,7 +218,9 @@ class ClaimManager:
         except NotRegistered:
             return False
         except (HoldfastError, OSError) as error:
-            line = f"ResourceClaim {claim.namespace}/{claim.name} is not prepared again: {error}"
+            if isinstance(error.__cause__, NotRegistered):
+                return False
+            line = f"ResourceClaim {claim.namespace}/{claim.name} of before the restart: {error}"
             self._repeats.log(log, logging.WARNING, line)
             return False
         return True

@@ -16,6 +16,7 @@ from holdfast.agent.pod_containers import (
     is_initialized,
     is_restarted,
 )
+from holdfast.agent.pod_devices import FAILED_PREPARE
 from holdfast.agent.pod_status import ConditionValues, condition_patch, status_patch
 from holdfast.api.timestamps import rfc3339
 
@@ -165,7 +166,7 @@ def _conditions(
 def _sandbox(state: PodState) -> ConditionValues:
     if state.sandbox:
         return ("PodReadyToStartContainers", "True", "", "")
-    reason = "FailedPrepareDynamicResources" if state.problem else ""
+    reason = FAILED_PREPARE if state.problem else ""
     return ("PodReadyToStartContainers", "False", reason, state.problem)
 
 

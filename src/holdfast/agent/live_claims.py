@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from holdfast.agent.claim_checkpoint import ClaimState, DriverState
 from holdfast.agent.claims import AnyClaim, NeededClaim, claim_problem, not_created
+from holdfast.agent.pod_devices import NotPrepared, failed_prepare
 from holdfast.api.classic import ClassicClaim, classic_resources
+from holdfast.api.classic_claims import InvalidEntries
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import RESOURCE_CLAIMS
@@ -19,6 +21,12 @@ class NotUsable(HoldfastError):
 
 class NeverUsable(HoldfastError):
     """A pod may not use a classic claim: it was not reserved for the pod before its binding."""
+
+
+def not_prepared(error: Exception) -> NotPrepared:
+    """Return the failure of a pod whose claims cannot be prepared."""
+    never = isinstance(error, NeverUsable | InvalidEntries)
+    return NotPrepared(failed_prepare(error), permanent=never)
 
 
 class LiveClaims:

@@ -12,6 +12,8 @@ from typing import Protocol
 from holdfast.api.pod import Pod
 from holdfast.errors import HoldfastError
 
+FAILED_PREPARE = "FailedPrepareDynamicResources"
+
 
 class NotPrepared(HoldfastError):
     """The devices of a pod are not ready; the agent tries again unless ``permanent``.
@@ -22,13 +24,18 @@ class NotPrepared(HoldfastError):
     def __init__(
         self,
         message: str,
-        reason: str = "FailedPrepareDynamicResources",
+        reason: str = FAILED_PREPARE,
         *,
         permanent: bool = False,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.permanent = permanent
+
+
+def failed_prepare(why: object) -> str:
+    """Return the message for claims that cannot be prepared."""
+    return f"Failed to prepare dynamic resources: {why}"
 
 
 @dataclass(frozen=True, slots=True)

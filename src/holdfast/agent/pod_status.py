@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.agent.pod_devices import FAILED_PREPARE
 from holdfast.api.pod import Container, Pod
 from holdfast.api.timestamps import rfc3339
 
@@ -53,7 +54,7 @@ def waiting_status(pod: Pod, host_ip: str, why: str, now: float) -> dict[str, An
     waiting = {"waiting": {"reason": "ContainerCreating"}}
     unready = f"containers with unready status: [{' '.join(c.name for c in pod.spec.containers)}]"
     condition_values = [
-        ("PodReadyToStartContainers", "False", "FailedPrepareDynamicResources", why),
+        ("PodReadyToStartContainers", "False", FAILED_PREPARE, why),
         ("Initialized", "True", "", ""),
         ("Ready", "False", "ContainersNotReady", unready),
         ("ContainersReady", "False", "ContainersNotReady", unready),
@@ -92,6 +93,17 @@ def finished_status(pod: Pod, now: float) -> dict[str, Any]:
         condition_patch(pod, condition_values, now),
         containerStatuses=[_container(pod, c, ended) for c in pod.spec.containers],
     )
+
+
+def rejected_status(pod: Pod, reason: str, message: str, now: float) -> dict[str, Any]:
+    """Return the status of a pod that its node does not take."""
+    status = {
+        "phase": "Failed",
+        "reason": reason,
+        "message": f"Pod was rejected: {message}",
+        "startTime": pod.status.start_time or rfc3339(now),
+    }
+    return {"metadata": {"uid": pod.uid}, "status": status}
 
 
 def status_patch(pod: Pod, phase: str, conditions: list[Any], **more: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from holdfast.agent.node_services import NodeServices
 from holdfast.agent.pod_admission import Rejection
 from holdfast.agent.pod_containers import ContainerRecord, Role, new_records, plan_containers
 from holdfast.agent.pod_devices import NotPrepared
+from holdfast.agent.pod_status import rejected_status
 from holdfast.agent.runtime import LOST_MESSAGE, LOST_REASON, ContainerExit, Runtime
 from holdfast.api.timestamps import rfc3339, seconds_of
 from holdfast.client.backoff import Backoff
@@ -148,12 +149,9 @@ class PodWorker:
         for runtime in self._node.runtimes.all:
             await runtime.remove(self.pod.uid)
         self._event("Warning", rejection.reason, rejection.message)
-        status = {
-            "phase": "Failed", "reason": rejection.reason,
-            "message": f"Pod was rejected: {rejection.message}",
-            "startTime": self.pod.status.start_time or rfc3339(self._node.clock.now()),
-        }  # fmt: skip
-        await self._write_until_stored({"metadata": {"uid": self.pod.uid}, "status": status})
+        now = self._node.clock.now()
+        status = rejected_status(self.pod, rejection.reason, rejection.message, now)
+        await self._write_until_stored(status)
 
     async def _find_containers(self) -> None:
         """Continue with the containers that an earlier agent started, if any."""

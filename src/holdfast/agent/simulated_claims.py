@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.agent.claims import needed_claims
-from holdfast.agent.live_claims import LiveClaims, NeverUsable, state_of
+from holdfast.agent.live_claims import LiveClaims, not_prepared, state_of
 from holdfast.agent.node_services import Runtimes
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared, PodDevices
 from holdfast.agent.runtime import Runtime
@@ -63,9 +63,7 @@ class SimulatedClaims:
         try:
             live = [await self._live.usable(pod, needed) for needed in needed_claims(pod)]
         except (HoldfastError, InvalidEntries) as error:
-            never = isinstance(error, NeverUsable | InvalidEntries)
-            text = f"Failed to prepare dynamic resources: {error}"
-            raise NotPrepared(text, permanent=never) from error
+            raise not_prepared(error) from error
         return {driver for claim in live for driver in state_of(claim).drivers}
 
     def _has_files(self, driver: str) -> bool:

@@ -8,7 +8,14 @@ from collections import defaultdict
 from contextlib import suppress
 
 from holdfast.agent.addresses import AddressPool
-from holdfast.agent.claims import unready_reason
+from holdfast.agent.claims import (
+    AnyClaim,
+    ClaimKey,
+    NeededClaim,
+    needed_claims,
+    unready_reason,
+)
+from holdfast.agent.live_claims import LiveClaims, NeverUsable
 from holdfast.agent.node_leases import NodeLeases
 from holdfast.agent.nodes import (
     NodeShape,
@@ -18,6 +25,7 @@ from holdfast.agent.nodes import (
     plan_node_status,
 )
 from holdfast.agent.objects import AGENT_NODES, AGENT_PODS, AgentNode, AgentPod
+from holdfast.agent.pod_devices import FAILED_PREPARE, failed_prepare
 from holdfast.agent.simulated_pod import (
     NO_PROCESSES,
     PodStep,
@@ -25,13 +33,15 @@ from holdfast.agent.simulated_pod import (
     needs_step,
     plan_pod,
 )
-from holdfast.api.claim_names import claim_names
-from holdfast.api.devices import ResourceClaim
+from holdfast.api.classic import ClassicClaim, classic_resources
+from holdfast.api.classic_claims import InvalidEntries
 from holdfast.api.meta import ObjectReference
 from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, STANDALONE
 from holdfast.api.scheme import RESOURCE_CLAIMS
+from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
+from holdfast.client.informer import Informer
 from holdfast.client.informer_cache import ChangeType
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.workqueue import WorkQueue, run_workers
@@ -76,12 +86,14 @@ class SimulatedNodes:
         self._nodes = self._informers.get(AGENT_NODES)
         self._pods = self._informers.get(AGENT_PODS)
         self._claims = self._informers.get(RESOURCE_CLAIMS) if claims else None
+        self._classic: Informer[ClassicClaim] | None = None
+        self._live = LiveClaims(client)
         self._node_leases = NodeLeases(client, clock)
         self._queue = WorkQueue(clock)
         self._pod_ips = AddressPool(POD_NETWORK)
         self._node_ips = AddressPool(NODE_NETWORK)
         self._pods_on_node: dict[str, dict[str, None]] = defaultdict(dict)
-        self._waiting_for_claim: dict[str, set[str]] = defaultdict(set)
+        self._waiting_for_claim: dict[ClaimKey, set[str]] = defaultdict(set)
         self._tasks: list[asyncio.Task[None]] = []
         self._nodes.add_handler(self._node_changed)
         self._pods.add_handler(self._pod_changed)
@@ -92,6 +104,9 @@ class SimulatedNodes:
         """Start the informers, wait until they have synced, and work in the background."""
         self._recorder.start()
         await self._node_leases.list_stored()
+        if self._claims is not None and (group := await find_classic_group(self._client)):
+            self._classic = self._informers.get(classic_resources(group).claims)
+            self._classic.add_handler(self._claim_changed)
         await self._informers.start()
         self._tasks = [
             asyncio.create_task(
@@ -149,12 +164,11 @@ class SimulatedNodes:
             if needs_step(new):
                 self._queue.add(_POD + new.key)
 
-    def _claim_changed(
-        self, kind: ChangeType, old: ResourceClaim | None, new: ResourceClaim | None
-    ) -> None:
+    def _claim_changed(self, kind: ChangeType, old: AnyClaim | None, new: AnyClaim | None) -> None:
         either = new or old
         assert either is not None
-        for key in self._waiting_for_claim.pop(either.key, ()):
+        changed = either.namespace, either.name, isinstance(either, ClassicClaim)
+        for key in self._waiting_for_claim.pop(changed, ()):
             self._queue.add(_POD + key)
 
     async def _reconcile(self, key: str) -> None:
@@ -200,9 +214,11 @@ class SimulatedNodes:
             return
         node = self._nodes.cache.get(pod.spec.node_name)
         host_ip = (node.internal_ip if node else "") or self._node_ips.allocate(pod.spec.node_name)
+        problem = self._problem(pod)
+        refusal = await self._refusal(pod) if problem else ""
         step = plan_pod(
             pod, pod_ip=self._pod_ips.allocate(pod.uid, pod.status.pod_ip), host_ip=host_ip,
-            problem=self._problem(pod), now=self._clock.now(),
+            problem=refusal or problem, now=self._clock.now(), refused=bool(refusal),
         )  # fmt: skip
         try:
             await self._execute(pod, step)
@@ -226,12 +242,30 @@ class SimulatedNodes:
             return NO_PROCESSES
         if self._claims is None or pod.status.phase == "Running" or pod.terminating:
             return ""
-        known = self._claims.cache
-        problem = unready_reason(pod, lambda n: known.get(f"{pod.namespace}/{n.name}"))
-        if problem:
-            for name in claim_names(pod):
-                self._waiting_for_claim[f"{pod.namespace}/{name}"].add(pod.key)
+        try:
+            problem = unready_reason(pod, lambda needed: self._known_claim(pod, needed))
+            if problem:
+                for needed in needed_claims(pod):
+                    self._waiting_for_claim[needed.key(pod)].add(pod.key)
+        except InvalidEntries as error:
+            return str(error)
         return problem
+
+    def _known_claim(self, pod: AgentPod, needed: NeededClaim) -> AnyClaim | None:
+        key = f"{pod.namespace}/{needed.name}"
+        if not needed.classic:
+            return self._claims.cache.get(key) if self._claims is not None else None
+        return self._classic.cache.get(key) if self._classic is not None else None
+
+    async def _refusal(self, pod: AgentPod) -> str:
+        """Return why a pod may never use its classic claims, by the API: the cache may be old."""
+        try:
+            for needed in needed_claims(pod):
+                if needed.classic:
+                    await self._live.usable(pod, needed)
+        except (NeverUsable, InvalidEntries) as error:
+            return str(error)
+        return ""
 
     async def _execute(self, pod: AgentPod, step: PodStep) -> None:
         client = as_node(self._client, pod.spec.node_name)
@@ -241,11 +275,9 @@ class SimulatedNodes:
                 type=PatchType.STRATEGIC, subresource="status",
             )  # fmt: skip
         if step.problem and step.status is not None:
-            reason, message = "FailedPrepareDynamicResources", step.problem
-            if message == NO_PROCESSES:
-                reason = "SimulatedNode"
-            else:
-                message = f"Failed to prepare dynamic resources: {message}"
+            reason, message = FAILED_PREPARE, failed_prepare(step.problem)
+            if step.problem == NO_PROCESSES:
+                reason, message = "SimulatedNode", step.problem
             self._recorder.record(_reference(pod), "Warning", reason, message)
         if step.remove:
             await client.delete(AGENT_PODS, pod.name, pod.namespace, grace_seconds=0, uid=pod.uid)

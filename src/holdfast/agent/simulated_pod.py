@@ -10,7 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.agent.pod_status import finished_status, ready_status, running_status, waiting_status
+from holdfast.agent.pod_devices import FAILED_PREPARE, failed_prepare
+from holdfast.agent.pod_status import (
+    finished_status,
+    ready_status,
+    rejected_status,
+    running_status,
+    waiting_status,
+)
 from holdfast.api.durations import parse_seconds
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import parse_rfc3339
@@ -43,17 +50,24 @@ class PodStep:
 NO_STEP = PodStep()
 
 
-def plan_pod(pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float) -> PodStep:
-    """Plan the next step of a pod on its node; ``problem`` says why its claims are not ready."""
+def plan_pod(
+    pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float, refused: bool = False
+) -> PodStep:
+    """Plan the next step of a pod on its node.
+
+    ``problem`` says why its claims are not ready; ``refused``: they never will be.
+    """
     if pod.terminating:
         return _stop(pod, now)
     if pod.finished:
         return NO_STEP
     if pod.status.phase == "Running":
         return _run(pod, now)
-    if problem:
-        status = waiting_status(pod, host_ip, problem, now)
+    if refused:
+        status = rejected_status(pod, FAILED_PREPARE, failed_prepare(problem), now)
         return PodStep(status=status, problem=problem)
+    if problem:
+        return PodStep(status=waiting_status(pod, host_ip, problem, now), problem=problem)
     status = running_status(pod, pod_ip, host_ip, now)
     return PodStep(status=status, requeue_after=annotated_seconds(pod, RUN_FOR))
 

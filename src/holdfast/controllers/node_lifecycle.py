@@ -232,6 +232,7 @@ class NodeLifecycleController(Reconciler):
         patch = plan_node_taints(node, self.clock.now(), evicting)
         if patch is not None:
             await execute_writes(self.client, (patch,))
+            return  # the event of the new taints continues
         if not evicting_taint(node) or (has_evicting_taint(node) and evicting is Evicting.KEEP):
             self._zones.remove_waiting(node)
         else:
@@ -263,7 +264,8 @@ class NodeLifecycleController(Reconciler):
         if self._zones.changed:
             self._update_rates()
         zone, now = self._zones.zones.get(key), self.clock.monotonic()
-        if zone is None or not zone.waiting or zone.limiter.wait(now) != 0.0:
+        if zone is None or self._zones.wait(key, now) != 0.0:
+            self._queue_zone(key)  # a failed write is tried again earlier than the rate permits
             return
         name = next(iter(zone.waiting))
         node = self._nodes.cache.get(name)
