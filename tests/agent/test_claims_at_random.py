@@ -3,13 +3,17 @@
 import asyncio
 import random
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
+from agent.classic_driver import ClassicDriver
 from agent.driver_server import DriverServer
 from holdfast.agent import plugin_registry
 from holdfast.agent.claim_manager import ClaimManager
 from holdfast.agent.plugin_registry import PluginRegistry
 from holdfast.agent.pod_devices import NotPrepared
+from holdfast.api.classic import ClassicClaim
 from holdfast.clock import SystemClock
 from holdfast.errors import Unavailable
 from holdfast.testing.builders import a_pod, typed
@@ -17,10 +21,11 @@ from holdfast.testing.device_builders import a_claim
 from soak_size import SEED, TIMES
 
 DRIVERS = ("a.example.com", "b.example.com")
+CLASSIC_DRIVER = "c.example.com"
 
 
 class Api:
-    """Claims by name; fails now and then."""
+    """Claims by name, those of classic DRA too; fails now and then."""
 
     def __init__(self, rng, claims):
         self._rng, self._claims = rng, claims
@@ -29,7 +34,14 @@ class Api:
         await asyncio.sleep(0)
         if self._rng.random() < 0.1:
             raise Unavailable("no answer")
-        return self._claims[name]
+        claim = self._claims[name]
+        assert isinstance(claim, resource.type)
+        if isinstance(claim, ClassicClaim):
+            claim = self._claims[name] = with_handle(claim, str(self._rng.randrange(3)))
+        return claim
+
+    async def raw(self, path):
+        return b'{"groups": [{"name": "core.k8s.io"}]}'
 
     async def delete_collection(self, resource, *, field_selector):
         pass
@@ -51,18 +63,41 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
+def with_handle(claim, handle):
+    allocation = replace(claim.status.allocation, resource_handle=handle)
+    return replace(claim, status=replace(claim.status, allocation=allocation))
+
+
+def a_classic_claim(name, reserved):
+    status = {
+        "driverName": CLASSIC_DRIVER,
+        "allocation": {"resourceHandle": "", "sharedResource": True},
+        "reservedFor": reserved,
+    }
+    metadata = {"name": name, "namespace": "default", "uid": f"claim-{name}"}
+    return msgspec.convert({"metadata": metadata, "status": status}, ClassicClaim)
+
+
 def claims_and_pods(rng):
     """Return claims of one or two drivers, and pods that share some of them."""
     pods = []
-    users = {f"c{number}": [] for number in range(4)}
+    users = {f"c{number}": [] for number in range(4)} | {f"k{number}": [] for number in range(2)}
     for number in range(5):
         used = rng.sample(sorted(users), rng.randint(1, 2))
-        listed = [{"name": name, "resourceClaimName": name} for name in used]
+        listed = [
+            {"name": name, "claim": {"resourceClaimName": name}}
+            if name.startswith("k")
+            else {"name": name, "resourceClaimName": name}
+            for name in used
+        ]
         pods.append(typed(a_pod(f"p{number}", claims=listed), uid=f"pod-{number}"))
         for name in used:
             users[name].append({"resource": "pods", "name": f"p{number}", "uid": f"pod-{number}"})
     claims = {}
     for name, reserved in users.items():
+        if name.startswith("k"):
+            claims[name] = a_classic_claim(name, reserved)
+            continue
         results = [
             {"request": "req-0", "driver": driver, "pool": "n", "device": name}
             for driver in rng.sample(DRIVERS, rng.randint(1, 2))
@@ -80,10 +115,11 @@ async def live(node, rng, pod, drivers):
             break
         except NotPrepared:
             await asyncio.sleep(0.005)
-    names = [entry.resource_claim_name for entry in pod.spec.resource_claims]
+    names = [entry.name for entry in pod.spec.resource_claims]
     found = node.claims.container_devices(pod, "main").cdi_devices
     assert len(found) == len(set(found))
-    assert {each.rpartition("=")[2] for each in found} == {f"claim-{name}" for name in names}
+    uids = {each.rpartition("=")[2].removeprefix("claim-") for each in found}
+    assert uids == {name if name.startswith("c") else f"claim-{name}" for name in names}
     assert any(f"claim-{name}" in driver.prepared for name in names for driver in drivers)
     await asyncio.sleep(rng.random() * 0.02)
     while True:
@@ -100,6 +136,8 @@ async def test_nothing_stays_prepared_and_nothing_is_doubled(seed, node_director
     rng = random.Random(seed)
     claims, pods = claims_and_pods(rng)
     drivers = [DriverServer(node_directory, name) for name in DRIVERS]
+    drivers.append(ClassicDriver(node_directory, CLASSIC_DRIVER))
+    drivers[-1].cdi.mkdir()
     for driver in drivers:
         driver.before_prepare = lambda: asyncio.ensure_future(asyncio.sleep(rng.random() * 0.01))
         await driver.start()
@@ -127,7 +165,8 @@ async def test_nothing_stays_prepared_and_nothing_is_doubled(seed, node_director
             elif not isinstance(result, asyncio.CancelledError):
                 raise result
         await node.kill()
-    assert [driver.prepared for driver in drivers] == [set(), set()]
+    assert [driver.prepared for driver in drivers] == [set()] * 3
+    assert list(drivers[-1].cdi.iterdir()) == []
     assert ClaimManager(None, "n", node_directory, SystemClock(), lambda: None)._claims == {}
     for driver in drivers:
         await driver.stop()

@@ -341,11 +341,14 @@ async def test_on_simulated_nodes_pods_wait_for_structured_claims_and_fail_for_c
     await node.run("ready", "ready")
     await node.claim("free")
     await node.create("refused", "free")
-    annotated = {POD_CLAIMS: "[{"}
-    await cluster.create(a_pod("unreadable", node="n", annotations=annotated))
+    structured = [{"name": "c", "resourceClaimName": "c"}]
+    for name, text in {"unreadable": "[{", "nested": '[{"x":' + "[" * 100_000}.items():
+        annotated = {POD_CLAIMS: text}
+        await cluster.create(a_pod(name, node="n", annotations=annotated, claims=structured))
     await node.bind("refused")
     assert await node.phase("ready") == "Running"
-    for name, why in {"refused": "is not allowed to use", "unreadable": POD_CLAIMS}.items():
+    refused = {"refused": "is not allowed to use", "unreadable": POD_CLAIMS, "nested": POD_CLAIMS}
+    for name, why in refused.items():
         status = (await node.pod(name)).status
         assert (status.phase, status.reason) == ("Failed", FAILED)
         assert why in status.message

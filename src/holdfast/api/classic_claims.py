@@ -62,7 +62,7 @@ def classic_entries(pod: Pod) -> tuple[ClassicEntry, ...]:
         return fields
     try:
         listed = _decode.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidEntries(f"annotation {POD_CLAIMS}: {error}") from error
     return tuple(_entry(pod, entry.name, entry.claim, entry.containers) for entry in listed)
 

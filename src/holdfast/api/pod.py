@@ -292,5 +292,5 @@ def _classic_names(text: str | None) -> frozenset[str]:
         return frozenset()
     try:
         return frozenset([entry.name for entry in _decode_names.decode(text)])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return frozenset()
