@@ -9,7 +9,6 @@ import pytest
 from holdfast.kubelet_api import (
     device_plugin_pb2,
     dra_classic_pb2,
-    dra_health_pb2,
     dra_v1_pb2,
     dra_v1beta1_pb2,
     plugin_registration_pb2,
@@ -35,7 +34,6 @@ ROOT = Path(__file__).resolve().parents[2]
             for module, version in ((dra_v1_pb2, "v1"), (dra_v1beta1_pb2, "v1beta1"))
         ),
         (dra_classic_pb2, "v1alpha1.Node", "NodePrepareResource NodeUnprepareResource"),
-        (dra_health_pb2, "v1alpha1.DRAResourceHealth", "NodeWatchResources"),
         (device_plugin_pb2, "v1beta1.Registration", "Register"),
         (
             device_plugin_pb2,
@@ -115,16 +113,6 @@ def test_services_have_upstreams_names(module, service, methods):
                 options=device_plugin_pb2.DevicePluginOptions(pre_start_required=True),
             ),
             b"\x0a\x01a\x12\x01b\x1a\x01c\x22\x02\x08\x01",
-        ),
-        (
-            dra_health_pb2.DeviceHealth(
-                device=dra_health_pb2.DeviceIdentifier(pool_name="a", device_name="b"),
-                health=dra_health_pb2.UNHEALTHY,
-                last_updated_time=3,
-                health_check_timeout_seconds=4,
-                message="m",
-            ),
-            b"\x0a\x06\x0a\x01a\x12\x01b\x10\x02\x18\x03\x20\x04\x2a\x01m",
         ),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, bytes) else "",

@@ -17,7 +17,7 @@ from holdfast.agent.pod_containers import (
     is_restarted,
 )
 from holdfast.agent.pod_devices import FAILED_PREPARE
-from holdfast.agent.pod_status import ConditionValues, condition_patch, status_patch
+from holdfast.agent.status_patches import ConditionValues, condition_patch, status_patch
 from holdfast.api.timestamps import rfc3339
 
 DEVICE_EDITS = "holdfast.dev/device-edits"

@@ -10,7 +10,7 @@ import signal
 import struct
 import termios
 import time
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -50,9 +50,11 @@ class LocalExec:
     def __init__(
         self,
         process: Process,
+        pipes: asyncio.SubprocessTransport,
         terminal: tuple[int, asyncio.StreamReader, asyncio.ReadTransport] | None = None,
     ) -> None:
         self._process = process
+        self._pipes = pipes
         self._terminal = terminal
 
     @classmethod
@@ -71,11 +73,7 @@ class LocalExec:
         try:
             if not tty:
                 source = PIPE if stdin else asyncio.subprocess.DEVNULL
-                process = await asyncio.create_subprocess_exec(
-                    *command, stdin=source, stdout=PIPE, stderr=PIPE, env=dict(env), cwd=cwd,
-                    start_new_session=True,
-                )  # fmt: skip
-                return cls(process)
+                return cls(*await _start(command, env, cwd, (source, PIPE, PIPE)))
             return await cls._with_terminal(command, env, cwd)
         except (OSError, ValueError) as error:
             words = error.strerror if isinstance(error, OSError) else error
@@ -87,10 +85,7 @@ class LocalExec:
     ) -> LocalExec:
         main, other = pty.openpty()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=other, stdout=other, stderr=other, env=dict(env), cwd=cwd,
-                start_new_session=True,
-            )  # fmt: skip
+            started = await _start(command, env, cwd, (other, other, other))
         except BaseException:
             os.close(main)
             raise
@@ -100,7 +95,7 @@ class LocalExec:
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(main), "rb")
         )
-        return cls(process, (main, reader, transport))
+        return cls(*started, (main, reader, transport))
 
     async def write(self, data: bytes) -> None:
         """Write to its standard input."""
@@ -145,13 +140,31 @@ class LocalExec:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         # asyncio closes it when all pipes have ended, which a stopping loop does not wait for.
-        if (pipes := getattr(self._process, "_transport", None)) is not None:
-            pipes.close()
+        self._pipes.close()
         if self._terminal is not None:
             main, _, transport = self._terminal
             self._terminal = None
             transport.close()
             os.close(main)
+
+
+async def _start(
+    command: tuple[str, ...], env: Mapping[str, str], cwd: Path, streams: tuple[int, int, int]
+) -> tuple[Process, asyncio.SubprocessTransport]:
+    """Start a process in a session of its own; return it with the transport of its pipes."""
+    loop = asyncio.get_running_loop()
+    stdin, stdout, stderr = streams
+    transport, protocol = await loop.subprocess_exec(
+        lambda: SubprocessStreamProtocol(CHUNK, loop),
+        *command,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=dict(env),
+        cwd=cwd,
+        start_new_session=True,
+    )
+    return Process(transport, protocol, loop), transport
 
 
 async def _write_all(descriptor: int, data: bytes) -> None:

@@ -15,8 +15,8 @@ from holdfast.agent.node_services import NodeServices
 from holdfast.agent.pod_admission import Rejection
 from holdfast.agent.pod_containers import ContainerRecord, Role, new_records, plan_containers
 from holdfast.agent.pod_devices import NotPrepared
-from holdfast.agent.pod_status import rejected_status
 from holdfast.agent.runtime import LOST_MESSAGE, LOST_REASON, ContainerExit, Runtime
+from holdfast.agent.status_patches import rejected_status
 from holdfast.api.timestamps import rfc3339, seconds_of
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import PatchType

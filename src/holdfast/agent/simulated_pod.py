@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.agent.pod_devices import FAILED_PREPARE, failed_prepare
-from holdfast.agent.pod_status import (
+from holdfast.agent.status_patches import (
     finished_status,
     ready_status,
     rejected_status,

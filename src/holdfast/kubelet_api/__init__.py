@@ -8,7 +8,6 @@ May not live here: code that calls, serves or decides (agent, driverkit).
 - ``plugin_registration``: ``pluginregistration.Registration``, in ``plugins_registry/``;
 - ``dra_v1``, ``dra_v1beta1``: ``DRAPlugin``, the drivers of structured DRA;
 - ``dra_classic``: ``v1alpha1.Node``, the drivers of classic DRA;
-- ``dra_health``: ``v1alpha1.DRAResourceHealth``, beside ``DRAPlugin`` in some drivers;
 - ``device_plugin``: ``v1beta1.Registration`` and ``v1beta1.DevicePlugin``.
 
 Importing one of them imports grpc (a tenth of a second): do so where calls are made or served.
@@ -26,8 +25,6 @@ DEVICE_PLUGIN = "DevicePlugin"
 
 DRA_V1 = "v1.DRAPlugin"
 DRA_V1BETA1 = "v1beta1.DRAPlugin"
-DRA_HEALTH = "v1alpha1.DRAResourceHealth"
-"""Version that a driver lists, beside one of DRAPlugin, when it tells the health of devices."""
 DEVICE_PLUGIN_VERSION = "v1beta1"
 
 HEALTHY = "Healthy"

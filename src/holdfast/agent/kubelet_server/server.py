@@ -21,7 +21,12 @@ from holdfast.agent.kubelet_server import channels, port_forward
 from holdfast.agent.kubelet_server.container_logs import LogOptions, read_log
 from holdfast.agent.kubelet_server.node_containers import ContainerName, NodeContainers
 from holdfast.agent.runtime import ExecProcess
-from holdfast.api.kubelet_names import API_SERVER_USER, ERROR_HEADER
+from holdfast.api.kubelet_names import (
+    API_SERVER_USER,
+    ERROR_HEADER,
+    MESSAGE_BYTES,
+    PING_SECONDS,
+)
 from holdfast.certificates import make_authority, make_server_certificate
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest, HoldfastError
@@ -29,8 +34,6 @@ from holdfast.private_files import write_private
 
 HOST = "127.0.0.1"
 _MASTERS = "system:masters"
-_MESSAGE_BYTES = 4 * 1024 * 1024
-_PING_SECONDS = 30.0
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = logging.getLogger(__name__)
 
@@ -180,7 +183,7 @@ def _check_upgrade(request: web.Request, *protocols: str) -> None:
 
 def _socket(*protocols: str) -> web.WebSocketResponse:
     return web.WebSocketResponse(
-        protocols=protocols, compress=False, max_msg_size=_MESSAGE_BYTES, heartbeat=_PING_SECONDS
+        protocols=protocols, compress=False, max_msg_size=MESSAGE_BYTES, heartbeat=PING_SECONDS
     )
 
 

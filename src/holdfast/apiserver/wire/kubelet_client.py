@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
 
-from holdfast.api.kubelet_names import ERROR_HEADER
+from holdfast.api.kubelet_names import ERROR_HEADER, MESSAGE_BYTES
 from holdfast.errors import HoldfastError, Unavailable, from_status
 
 if TYPE_CHECKING:
     import aiohttp
 
 _CONNECT_SECONDS = 10.0
-_MESSAGE_BYTES = 4 * 1024 * 1024
 Query = Sequence[tuple[str, str]]
 
 
@@ -79,7 +78,7 @@ class KubeletClient:
                 endpoint.url(path, query),
                 protocols=protocols,
                 ssl=self._context(endpoint.certificate),
-                max_msg_size=_MESSAGE_BYTES,
+                max_msg_size=MESSAGE_BYTES,
                 compress=0,
             )
         except aiohttp.WSServerHandshakeError as refused:

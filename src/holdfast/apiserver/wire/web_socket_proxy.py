@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSMsgType, web
 
+from holdfast.api.kubelet_names import MESSAGE_BYTES, PING_SECONDS
 from holdfast.apiserver.wire.responses import WebSocketProxy
 
 if TYPE_CHECKING:
     import aiohttp
-
-_MESSAGE_BYTES = 4 * 1024 * 1024
-_PING_SECONDS = 30.0
 
 
 async def connect_web_sockets(
@@ -22,7 +20,7 @@ async def connect_web_sockets(
     """Accept the client's WebSocket with the node's subprotocol; pass messages until one ends."""
     protocols = (proxy.node.protocol,) if proxy.node.protocol else ()
     client = web.WebSocketResponse(
-        protocols=protocols, compress=False, max_msg_size=_MESSAGE_BYTES, heartbeat=_PING_SECONDS
+        protocols=protocols, compress=False, max_msg_size=MESSAGE_BYTES, heartbeat=PING_SECONDS
     )
     try:
         await client.prepare(incoming)

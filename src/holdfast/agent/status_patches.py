@@ -1,4 +1,4 @@
-"""Parts of a pod's status, and the whole one of a pod on a node that is simulated with others.
+"""Patches of a pod's status: their parts, and the whole ones of pods on simulated nodes.
 
 They are strategic merge patches like a kubelet's; ``container_status`` has that of other pods.
 """
