@@ -16,6 +16,8 @@ from holdfast.testing.harness import Harness
 from rights import objects, rights_of_role
 
 ACCOUNTS = {"holdfast-scheduler", "holdfast-controllers"}
+OF_DRIVERS = {"holdfast-classic-driver", "holdfast-classic-driver-node"}
+"""Roles for the service accounts of drivers."""
 
 
 def named(*kinds):
@@ -35,7 +37,8 @@ def test_bindings_name_roles_and_accounts_that_exist():
         assert {subject["name"] for subject in binding["subjects"]} <= ACCOUNTS
     bound = {subject["name"] for binding in bindings for subject in binding["subjects"]}
     assert bound == ACCOUNTS
-    assert named("ClusterRole") == named("Role") == ACCOUNTS
+    assert named("ClusterRole") == ACCOUNTS | OF_DRIVERS
+    assert named("Role") == ACCOUNTS
 
 
 def test_the_controllers_may_list_and_watch_what_they_need():
