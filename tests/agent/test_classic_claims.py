@@ -10,6 +10,7 @@ from agent.classic_driver import NOT_FOUND, UNAVAILABLE
 from agent.classic_node import CLASSIC, ClassicNode
 from holdfast.agent.claims import container_claims, needed_claims
 from holdfast.agent.node_pod import NODE_PODS
+from holdfast.agent.pod_devices import NotPrepared
 from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.feature_gates import FeatureGates
@@ -309,6 +310,19 @@ async def test_an_outage_of_the_api_is_waited_for_not_refused(node):
     await node.cluster.clock.advance(10)
     assert await node.phase("p") == "Running"
     assert node.driver.sequence == ["prepare:c"]
+
+
+async def test_an_annotation_added_later_gives_no_devices_of_another_pod(node):
+    await node.claim()
+    await node.run("good", "c")
+    await node.cluster.create(a_pod("bad", node="n"))
+    listed = [{"name": "c", "claim": {"resourceClaimName": "c"}, "containers": ["main"]}]
+    patch = {"metadata": {"annotations": {POD_CLAIMS: json.dumps(listed)}}}
+    bad = await node.client.patch(NODE_PODS, "bad", patch, "default")
+    with pytest.raises(NotPrepared):
+        node.agent._devices.claims.container_devices(bad, "main")
+    good = await node.pod("good")
+    assert node.agent._devices.claims.container_devices(good, "main").cdi_devices
 
 
 async def test_an_agent_without_the_gate_refuses_pods_with_claims_only(cluster, node_directory):
