@@ -17,10 +17,19 @@ pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "real-clusters.md"
 STARTED = {"scheduler": "scheduling for ", "controllers": "running "}
+PODS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: classic}
+spec:
+  containers: [{name: main, image: none, resources: {claims: [gpu]}}]
+  resourceClaims: [{name: gpu, template: {resourceClassName: acme}}]
+"""
 
 
 def commands():
-    return re.findall(r"^    (.*)$", PAGE.read_text(), re.M)
+    page = re.sub(r"```.*?```", "", PAGE.read_text(), flags=re.S)  # those are manifests
+    return re.findall(r"^    (.*)$", page, re.M)
 
 
 class Shell:
@@ -43,7 +52,7 @@ class Shell:
 
     def run(self, line):
         """Run a command; return its output."""
-        if line.startswith("holdfast "):
+        if line.startswith(tuple(f"holdfast {name}" for name in STARTED)):
             return self._start(line)
         for usual, port in self._ports.items():
             line = line.replace(f"127.0.0.1:{usual}", f"127.0.0.1:{port}")
@@ -94,6 +103,7 @@ def test_every_command_of_the_page_works(plane, tmp_path):
     create_nodes(plane, a_node("n", cpu="4"))
     directory = tmp_path / "page"
     directory.mkdir()
+    (directory / "pods.yaml").write_text(PODS)
     shell = Shell(plane, directory)
     shown = {}
     try:
@@ -108,9 +118,12 @@ def test_every_command_of_the_page_works(plane, tmp_path):
     finally:
         shell.stop()
     text = "\n".join(shown.values())
-    assert "running reservation-controller, resourcepolicy-controller for https://" in text
+    assert "running reservation-controller, resourcepolicy-controller, classic-" in text
+    assert "resourceClaimName: classic-gpu-shadow" in (directory / "converted.yaml").read_text()
     assert text.count("readyz check passed") == 2
-    assert set(STARTED) <= {line.split()[1] for line in shown if line.startswith("holdfast ")}
+    assert set(STARTED) | {"convert", "webhook"} == {
+        line.split()[1] for line in shown if line.startswith("holdfast ")
+    }
     assert plane.kubectl("get", "crd", "-o", "name") == ""
     users = {
         kind: plane.kubectl(
