@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from holdfast.api.classic import classic_resources
 from holdfast.api.node_inventory import NODE_INVENTORIES
+from holdfast.api.resource import Resource
 from holdfast.api.scheme import EVENTS, NAMESPACES, PODS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
@@ -18,9 +19,19 @@ from holdfast.driverkit.classic.inventory_objects import raw_spec
 from holdfast.errors import NotFound
 from holdfast.store.store import Store
 from holdfast.testing import FaultyTransport, VirtualClock, a_pod
+from holdfast.testing.kill_points import KillTransport
 from holdfast.testing.loop_writer import LoopWriter
 
 DRIVER = "gpu.example.com"
+CRDS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    dict,
+    namespaced=False,
+)
+PARAMETERS = Resource(DRIVER, "v1", "memorys", "Memory", dict)
 RESOURCES = classic_resources()
 CLAIMS, CLASSES, SCHEDULINGS = RESOURCES.claims, RESOURCES.classes, RESOURCES.pod_scheduling
 
@@ -66,6 +77,8 @@ class DriverTest:
         await self.server.start()
         self.client = Client(InProcessTransport(self.server), "test")
         await self.client.create(NAMESPACES, {"metadata": {"name": self.driver.namespace}})
+        for crd in self.driver.crds():
+            await self.client.create(CRDS, crd)
         self.start()
         await self.clock.settle()
         return self
@@ -77,9 +90,8 @@ class DriverTest:
 
     def start(self):
         """Start the controller."""
-        self.transport = FaultyTransport(
-            InProcessTransport(self.server), self.faults, clock=self.clock
-        )
+        self.kills = KillTransport(InProcessTransport(self.server))
+        self.transport = FaultyTransport(self.kills, self.faults, clock=self.clock)
         client = Client(self.transport, DRIVER)
         self.process = ControllerProcess(self.driver, client, self.clock)
         self.task = asyncio.create_task(self.process.run())
@@ -87,11 +99,14 @@ class DriverTest:
     async def kill(self):
         """End the controller wherever it is."""
         self.transport.enabled = False
+        self.kills.killed.set()
         self.task.cancel()
+        await self.clock.advance_until(self.task.done)
         await asyncio.gather(self.task, return_exceptions=True)
 
     async def restart(self):
         """Start it again; it knows what the API server knows."""
+        await self.kill()
         self.faults = ()
         self.start()
         await self.clock.settle()
@@ -108,6 +123,18 @@ class DriverTest:
         if settle:
             await self.clock.settle()
         return found
+
+    async def create_parameters(self, name, **fields):
+        """Create parameters of claims."""
+        raw = {"metadata": {"name": name}, **fields}
+        await self.client.create(PARAMETERS, raw, "default")
+        await self.clock.settle()
+
+    async def until(self, holds):
+        """Wait for work outside of the event loop."""
+        while not holds():
+            await asyncio.sleep(0.001)
+        await self.clock.settle()
 
     async def create_node(self, name="n1", *devices, ready=True):
         """Publish the inventory of a node, as the driver's node part does."""

@@ -22,10 +22,12 @@ class PreparedClaim(msgspec.Struct, frozen=True):
     cdi_ids: tuple[tuple[str, ...], ...] = ()
     """The qualified CDI names for each device."""
     done: bool = False
+    handle: str | None = None
+    """The handle of a claim of classic DRA, as its controller wrote it."""
 
     @property
     def claim(self) -> Claim:
-        """The claim as handlers get it."""
+        """The claim as handlers get it, without the handle."""
         return Claim(self.namespace, self.name, self.uid, self.devices)
 
 

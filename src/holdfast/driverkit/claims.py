@@ -46,6 +46,11 @@ class Claim:
     name: str
     uid: str
     devices: tuple[AllocatedDevice, ...]
+    handle: Any = None
+    """What the driver's controller left for the node: a ``Handle``, or text of the author's own.
+
+    Classic DRA only.
+    """
 
 
 def claim_of(claim: ResourceClaim, driver: str) -> Claim:

@@ -11,17 +11,21 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.clock import SystemClock
+from holdfast.driverkit.classic.elected_controller import run_controller
 from holdfast.driverkit.driver import Driver
 from holdfast.driverkit.process import DriverProcess, DriverSettings
-from holdfast.errors import BadConfiguration, HoldfastError
+from holdfast.errors import BadConfiguration, HoldfastError, NotBuilt
 from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
 
 KUBELET_DIRECTORY = Path("/var/lib/kubelet")
 CDI_DIRECTORY = Path("/var/run/cdi")
+PARTS = ("plugin", "controller", "extender", "all", "crds")
 NODE_NAME = "NODE_NAME"
 """Environment variable with the name of the node, set in a DaemonSet by ``fieldRef``."""
 
@@ -38,9 +42,31 @@ def run_driver(driver: Driver, arguments: Sequence[str] | None) -> None:
 
 
 async def _run(driver: Driver, flags: argparse.Namespace) -> None:
+    part = flags.part or ("all" if driver.classic else "plugin")
+    if part == "crds":
+        print(yaml.safe_dump_all(driver.crds(), sort_keys=False), end="")
+        return
+    if part == "extender":
+        raise NotBuilt("the extender of classic drivers is not built yet")
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    works = []
+    if part in ("plugin", "all"):
+        works.append(_run_plugin(driver, flags, stop))
+    if part in ("controller", "all"):
+        works.append(run_controller(driver, flags.kubeconfig, stop))
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        stop.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _run_plugin(driver: Driver, flags: argparse.Namespace, stop: asyncio.Event) -> None:
     settings, kubeconfig = settings_of(flags)
     endpoint = await load(kubeconfig)
     client = Client(HttpTransport(endpoint), f"holdfast-driver/{driver.name}")
@@ -92,8 +118,15 @@ def settings_of(flags: argparse.Namespace) -> tuple[DriverSettings, Path | None]
 
 
 def _parser(driver: Driver) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=f"Run the DRA driver {driver.name} on a node.")
+    parser = argparse.ArgumentParser(description=f"Run the DRA driver {driver.name}.")
     add = parser.add_argument
+    add(
+        "part",
+        nargs="?",
+        choices=PARTS,
+        help="plugin: on each node; controller: allocates claims (classic DRA); all: both; crds: "
+        "print the CRDs of the parameters (default: all for a driver of classic DRA, else plugin)",
+    )
     add("--node-name", default="", help=f"name of the node (default: ${NODE_NAME})")
     add(
         "--kubelet-dir",

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.driverkit.claims import Claim, Prepared
 from holdfast.driverkit.classic.functions import ClassicFunctions
+from holdfast.driverkit.classic.parameter_schema import crd_of
 from holdfast.driverkit.handlers import F, Handler
 from holdfast.driverkit.inventory import Device, InvalidInventory, Item, Taint, pools_of
 from holdfast.errors import BadConfiguration
@@ -109,10 +110,15 @@ class Driver:
                 raise BadConfiguration(f"driver {self.name} has no function for @driver.{name}")
 
     def run(self, arguments: Sequence[str] | None = None) -> None:
-        """Run the driver on a node until SIGTERM; the flags are those of the command line."""
+        """Run the driver, or a part of it, until SIGTERM; flags are those of the command line."""
         from holdfast.driverkit.command import run_driver  # noqa: PLC0415 - imports grpc
 
         run_driver(self, arguments)
+
+    def crds(self) -> list[dict[str, Any]]:
+        """Return the CRDs of the parameters: those of claims have namespaces, of classes not."""
+        types = ((self.classic.params, True), (self.classic.class_params, False))
+        return [crd_of(kind, self.name, namespaced=named) for kind, named in types if kind]
 
     async def pools(self, node: str) -> dict[str, list[Item]]:
         """Ask for the inventory, with a taint on each device that is not healthy."""

@@ -11,6 +11,7 @@ import grpc.aio
 
 from holdfast.driverkit.checkpoint import PreparedClaim
 from holdfast.driverkit.claims import AllocatedDevice
+from holdfast.driverkit.classic.node_service import CLASSIC_VERSION, serve_classic
 from holdfast.driverkit.preparation import ClaimPreparation
 from holdfast.errors import BadConfiguration, HoldfastError
 from holdfast.kubelet_api import (
@@ -33,8 +34,11 @@ log = logging.getLogger(__name__)
 class PluginSockets:
     """The two sockets of a driver: ``dra.sock`` in its own directory and one for registration."""
 
-    def __init__(self, driver: str, registry_dir: Path, plugin_dir: Path) -> None:
+    def __init__(
+        self, driver: str, registry_dir: Path, plugin_dir: Path, *, classic: bool = False
+    ) -> None:
         self._driver = driver
+        self._classic = classic
         self._dra = (plugin_dir / "dra.sock").absolute()
         self._registration = (registry_dir / f"{driver}-reg.sock").absolute()
         self._servers: list[grpc.aio.Server] = []
@@ -54,9 +58,12 @@ class PluginSockets:
         dra_v1beta1_pb2_grpc.add_DRAPluginServicer_to_server(
             _DraPlugin(dra_v1beta1_pb2, preparation), dra
         )
+        if self._classic:
+            serve_classic(dra, preparation)
         await self._serve(dra, self._dra)
         registration = grpc.aio.server()
-        service = _Registration(self._driver, str(self._dra), on_status)
+        versions = [DRA_V1, DRA_V1BETA1, *([CLASSIC_VERSION] if self._classic else [])]
+        service = _Registration(self._driver, str(self._dra), versions, on_status)
         plugin_registration_pb2_grpc.add_RegistrationServicer_to_server(service, registration)
         await self._serve(registration, self._registration)
 
@@ -81,12 +88,18 @@ class PluginSockets:
 class _Registration(plugin_registration_pb2_grpc.RegistrationServicer):
     """Tells the kubelet what this plugin is."""
 
-    def __init__(self, driver: str, endpoint: str, on_status: Callable[[bool, str], None]) -> None:
+    def __init__(
+        self,
+        driver: str,
+        endpoint: str,
+        versions: list[str],
+        on_status: Callable[[bool, str], None],
+    ) -> None:
         self._info = plugin_registration_pb2.PluginInfo(
             type=DRA_PLUGIN,
             name=driver,
             endpoint=endpoint,
-            supported_versions=[DRA_V1, DRA_V1BETA1],
+            supported_versions=versions,
         )
         self._on_status = on_status
 

@@ -15,6 +15,7 @@ from holdfast.cdi.files import file_name, remove_spec, write_spec
 from holdfast.client.client import Client
 from holdfast.driverkit.checkpoint import Checkpoint, PreparedClaim
 from holdfast.driverkit.claims import Claim, DriverError, Prepared, cdi_spec_of, claim_of
+from holdfast.driverkit.classic.node_claims import add_granted, classic_claim, has_nothing
 from holdfast.driverkit.driver import Driver
 from holdfast.errors import HoldfastError, NotFound
 
@@ -42,6 +43,12 @@ class ClaimPreparation:
     async def prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim:
         """Prepare a claim, or return how it is prepared already; raises HoldfastError."""
         return await self._uninterrupted(self._prepare(namespace, name, uid))
+
+    async def prepare_classic(
+        self, namespace: str, name: str, uid: str, handle: str
+    ) -> PreparedClaim:
+        """Prepare a claim of classic DRA; a new handle is prepared again; raises HoldfastError."""
+        return await self._uninterrupted(self._prepare_classic(namespace, name, uid, handle))
 
     async def unprepare(self, uid: str) -> None:
         """Undo the preparation of a claim, if there is one; raises HoldfastError."""
@@ -81,6 +88,31 @@ class ClaimPreparation:
             prepared = await self._handled(self._driver.call_prepare(claim), "prepare")
             return self._store(claim, prepared)
 
+    async def _prepare_classic(
+        self, namespace: str, name: str, uid: str, handle: str
+    ) -> PreparedClaim:
+        async with self._one_at_a_time:
+            known = self._checkpoint.get(uid)
+            same = known is not None and known.done and known.handle == handle
+            if known is not None and same and self._files_exist(known):
+                return known
+            claim = classic_claim(namespace, name, uid, handle, self._driver.classic.handle)
+            entry = PreparedClaim(namespace, name, uid, claim.devices, handle=handle)
+            self._checkpoint.put(entry)
+            prepared: Prepared = None
+            if not has_nothing(claim):
+                prepared = await self._handled(self._driver.call_prepare(claim), "prepare")
+            with_amount = add_granted(self._driver.name, claim, prepared)
+            spec, _ = cdi_spec_of(self._driver.name, claim, with_amount)
+            if spec.devices:
+                write_spec(spec, self._file(uid))
+            else:
+                remove_spec(self._file(uid))
+            ids = tuple(spec.qualified(device) for device in spec.devices)
+            done = msgspec.structs.replace(entry, cdi_ids=(ids,), done=True)
+            self._checkpoint.put(done)
+            return done
+
     def _store(self, claim: Claim, prepared: Prepared) -> PreparedClaim:
         spec, names = cdi_spec_of(self._driver.name, claim, prepared)
         if spec.devices:
@@ -106,7 +138,12 @@ class ClaimPreparation:
         if known.done:
             # If the handler does not end well, the next prepare must not rely on its effect.
             self._checkpoint.put(msgspec.structs.replace(known, done=False))
-        await self._handled(self._driver.call_unprepare(known.claim), "unprepare")
+        claim = known.claim
+        if known.handle is not None:
+            parts = (known.namespace, known.name, known.uid, known.handle)
+            claim = classic_claim(*parts, self._driver.classic.handle)
+        if not has_nothing(claim):
+            await self._handled(self._driver.call_unprepare(claim), "unprepare")
         remove_spec(self._file(known.uid))
         self._checkpoint.remove(known.uid)
 

@@ -14,6 +14,11 @@ from aiohttp import web
 from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.driverkit.checkpoint import Checkpoint
+from holdfast.driverkit.classic.inventory_publisher import (
+    InventoryPublisher,
+    NothingToPublish,
+    Publisher,
+)
 from holdfast.driverkit.driver import Driver
 from holdfast.driverkit.plugin_service import STOP_SECONDS, PluginSockets
 from holdfast.driverkit.preparation import ClaimPreparation
@@ -49,8 +54,11 @@ class DriverProcess:
         self._settings = settings
         self._clock = clock
         self._directory = settings.plugins_dir / driver.name
-        self._sockets = PluginSockets(driver.name, settings.registry_dir, self._directory)
-        self.publisher = SlicePublisher(client, clock, driver.name, settings.node_name)
+        classic = bool(driver.classic)
+        self._sockets = PluginSockets(
+            driver.name, settings.registry_dir, self._directory, classic=classic
+        )
+        self.publisher = _publisher(driver, settings.node_name, client, clock)
         self._client = client
         self._preparation: ClaimPreparation | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -122,7 +130,7 @@ class DriverProcess:
         return {
             "inventory": self._inventory_problem,
             "registration": self._registration_problem,
-            "slices": self.publisher.problem,
+            "inventory object" if self._driver.classic else "slices": self.publisher.problem,
         }
 
     def _raise_failure(self) -> None:
@@ -195,3 +203,12 @@ class DriverProcess:
         checks = {part: (lambda text=text: text) for part, text in found.items()}
         status, text = page(name, checks, verbose="verbose" in request.query)
         return web.Response(status=status, text=text)
+
+
+def _publisher(driver: Driver, node: str, client: Client, clock: Clock) -> Publisher:
+    """Return what publishes the devices of a node: slices, or an inventory of classic DRA."""
+    if not driver.classic:
+        return SlicePublisher(client, clock, driver.name, node)
+    if driver.classic.needs_no_inventory:
+        return NothingToPublish()
+    return InventoryPublisher(client, clock, driver.name, driver.namespace, node)

@@ -1,5 +1,6 @@
-"""An embedded cluster whose only node runs a driver: scheduler, controllers and agent are real.
+"""An embedded cluster whose nodes run a driver: scheduler, controllers and agents are real.
 
+A driver of classic DRA has a controller, too, which can be killed between two of its writes.
 Containers are simulated; ``edits`` shows what they get. With ``FaultyDriver`` the driver fails,
 blocks or is killed while the agent calls it::
 
@@ -11,6 +12,7 @@ blocks or is killed while the agent calls it::
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
@@ -30,18 +32,20 @@ from holdfast.client.kubeconfig import load
 from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
 from holdfast.driverkit import Driver
+from holdfast.driverkit.classic.controller_process import ControllerProcess
 from holdfast.driverkit.process import DriverProcess, DriverSettings
 from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
 from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
 from holdfast.testing.builders import resource_of
+from holdfast.testing.kill_points import KillTransport
 
 NODE = "node-0001"
 
 
 class DriverCluster:
-    """A cluster of one node, and a driver on it with the node's own credential."""
+    """A cluster, and a driver on its nodes with each node's own credential."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, nodes: int = 1) -> None:
         self.driver = driver
         # Sockets have short paths, so the directory of a test is often too long.
         self._temporary = tempfile.TemporaryDirectory(prefix="hf-")
@@ -51,27 +55,31 @@ class DriverCluster:
                 data_dir=data,
                 single_process=True,
                 server=ServerSettings(port=0),
-                nodes=NodeSettings(count=1, driver_nodes=1),
+                nodes=NodeSettings(count=nodes, driver_nodes=nodes),
             ),
             SystemClock(),
         )
-        self.node_dir = data / "nodes" / NODE
-        self.settings = DriverSettings(
-            node_name=NODE,
-            registry_dir=self.node_dir / REGISTRY_DIRECTORY,
-            plugins_dir=self.node_dir / PLUGINS_DIRECTORY,
-            cdi_dir=self.node_dir / "cdi",
-        )
+        names = [f"node-{number:04}" for number in range(1, nodes + 1)]
+        self._nodes = {name: _settings(data / "nodes" / name) for name in names}
+        self.settings = self._nodes[NODE]
         self.client: Client
         self.process: DriverProcess
+        """The driver on the first node."""
+        self.processes: dict[str, DriverProcess] = {}
+        self._clients: dict[str, Client] = {}
+        self._controlling: asyncio.Task[None] | None = None
+        self._transport: KillTransport
 
     async def __aenter__(self) -> Self:
         await self._cluster.start()
         try:
             assert self._cluster.server is not None
             self.client = Client(InProcessTransport(self._cluster.server.server), "test")
-            endpoint = await load(self.node_dir / "kubeconfig")
-            self._driver_client = Client(HttpTransport(endpoint), self.driver.name)
+            for name, settings in self._nodes.items():
+                endpoint = await load(settings.registry_dir.parent / "kubeconfig")
+                self._clients[name] = Client(HttpTransport(endpoint), self.driver.name)
+            if self.driver.classic:
+                self.start_controller()
             await self.start_driver()
         except BaseException:
             await self._stop()
@@ -84,19 +92,49 @@ class DriverCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        await self.stop_controller()
         await self.stop_driver()
-        await self._driver_client.close()
         await self._stop()
 
     async def start_driver(self) -> None:
-        """Start the driver and wait until the agent has registered it and slices are published."""
-        self.process = DriverProcess(self.driver, self.settings, self._driver_client, SystemClock())
-        await self.process.start()
-        await self.process.wait_until_published()
+        """Start the driver on all nodes and wait until it is registered and has published."""
+        for name, settings in self._nodes.items():
+            client = self._clients[name]
+            process = DriverProcess(self.driver, settings, client, SystemClock())
+            self.processes[name] = process
+            await process.start()
+        self.process = self.processes[NODE]
+        for process in self.processes.values():
+            await process.wait_until_published()
 
     async def stop_driver(self) -> None:
-        """Stop the driver; calls that run are cut off."""
-        await self.process.stop(grace=0)
+        """Stop the driver on all nodes; calls that run are cut off."""
+        for process in self.processes.values():
+            await process.stop(grace=0)
+
+    def start_controller(self) -> None:
+        """Start the controller of a classic driver."""
+        assert self._cluster.server is not None
+        self._transport = KillTransport(InProcessTransport(self._cluster.server.server))
+        client = Client(self._transport, self.driver.name)
+        process = ControllerProcess(self.driver, client, SystemClock())
+        self._controlling = asyncio.create_task(process.run())
+
+    async def stop_controller(self) -> None:
+        """End the controller wherever it is."""
+        if self._controlling is not None:
+            self._transport.killed.set()
+            self._controlling.cancel()
+            await asyncio.gather(self._controlling, return_exceptions=True)
+            self._controlling = None
+
+    async def kill(self, part: str, *, after: str) -> None:
+        """Wait until the controller has made a write of ``KILL_POINTS``, and end it there."""
+        if part != "controller":
+            raise ValueError(f"only the controller can be killed, not {part}")
+        self._transport.kill(after=after)
+        await self._transport.killed.wait()
+        await self.stop_controller()
 
     async def restart_driver(self) -> None:
         """Stop the driver and start it again; after ``Kill`` that is a restart after a crash."""
@@ -147,5 +185,16 @@ class DriverCluster:
         raise AssertionError(f"the watch of pod {name} has ended")
 
     async def _stop(self) -> None:
+        for client in self._clients.values():
+            await client.close()
         await self._cluster.stop()
         self._temporary.cleanup()
+
+
+def _settings(node_dir: Path) -> DriverSettings:
+    return DriverSettings(
+        node_name=node_dir.name,
+        registry_dir=node_dir / REGISTRY_DIRECTORY,
+        plugins_dir=node_dir / PLUGINS_DIRECTORY,
+        cdi_dir=node_dir / "cdi",
+    )

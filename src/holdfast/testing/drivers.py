@@ -91,7 +91,10 @@ class FaultyDriver(Driver):
     """A driver whose next calls of ``prepare`` or ``unprepare`` have faults; counts calls."""
 
     def __init__(self, driver: Driver) -> None:
-        super().__init__(driver.name, refresh_seconds=driver.refresh_seconds)
+        super().__init__(
+            driver.name, namespace=driver.namespace, refresh_seconds=driver.refresh_seconds
+        )
+        self.classic = driver.classic
         self._driver = driver
         self._faults: dict[str, list[Fail | Kill | Block]] = {"prepare": [], "unprepare": []}
         self.calls: list[tuple[str, str]] = []

@@ -238,15 +238,17 @@ class DriverController:
             items = [item for item in items if not self._is_allocated(item.claim)]
             asked = msgspec.structs.replace(asked, selected_node="")
             found = await self._unsuitable(pod, items, scheduling, asked)
-        refused = {selected} if any(isinstance(e.__cause__, Unsuitable) for e in errors) else set()
+        refusals = [error for error in errors if isinstance(error.__cause__, Unsuitable)]
         answers = {
-            entry: answer({*found[item.claim.uid], *refused}, selected)
+            entry: answer({*found[item.claim.uid], *([selected] if refusals else ())}, selected)
             for item in items
             for entry in item.entries
         }
         # Before the error: without the answer the scheduler would ask for the same node again.
         await self._publish(scheduling, answers)
-        self._raise_first(errors)
+        for error in refusals:  # not tried again at once: the scheduler selects another node
+            self._record_failure(_SCHEDULING + scheduling.key, error, 1)
+        self._raise_first([error for error in errors if error not in refusals])
 
     async def _unsuitable(
         self,
@@ -294,6 +296,7 @@ class DriverController:
                 claim = await self._writes.protect(item.claim)
             except (Conflict, NotFound) as error:
                 errors.append(error)
+                await self._handlers.deallocate(item.claim)  # what was held for it
             else:
                 protected.append((item, claim))
         if not protected:
@@ -309,7 +312,8 @@ class DriverController:
                 await self._writes.set_allocation(item.claim, result, pod)
             except HoldfastError as error:
                 errors.append(error)
-        self.recheck_waiting()
+            else:
+                self.recheck_waiting()
         return errors
 
     async def _results(self, items: Sequence[ClaimItem], node: str | None) -> Sequence[Allocated]:

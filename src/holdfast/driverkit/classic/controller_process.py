@@ -1,4 +1,4 @@
-"""The controller of a classic driver with all its parts, and the leader election around it."""
+"""The controller of a classic driver with all its parts."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from holdfast.driverkit.classic.inventory_store import InventoryStore
 from holdfast.driverkit.driver import Driver
 from holdfast.errors import AlreadyExists, BadConfiguration, Forbidden, HoldfastError, NotFound
 
+EVENT_SECONDS = 2.0
+"""How long events are still written at the end."""
 log = logging.getLogger(__name__)
 
 
@@ -69,7 +71,7 @@ class ControllerProcess:
 
     async def run(self) -> None:
         """Work until cancelled; raises the error of a part that fails."""
-        await self._create_namespace()
+        await ensure_namespace(self._client, self._driver.namespace)
         self._recorder.start()
         parts = [self.controller.run()]
         if self._fit_handlers is not None:
@@ -85,13 +87,7 @@ class ControllerProcess:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._recorder.stop()
-
-    async def _create_namespace(self) -> None:
-        """Create the namespace of the inventories, unless there is one or an admin must do it."""
-        name = self._driver.namespace
-        with suppress(AlreadyExists, Forbidden):
-            await self._client.create(NAMESPACES, {"metadata": {"name": name}})
+            await self._recorder.stop(EVENT_SECONDS)
 
     async def _keep_dropping_lost(self, handlers: FitHandlers) -> None:
         """Free, again and again, what claims have that were removed by force."""
@@ -132,3 +128,9 @@ class ControllerProcess:
         finally:
             publishing.cancel()
             await asyncio.gather(publishing, return_exceptions=True)
+
+
+async def ensure_namespace(client: Client, name: str) -> None:
+    """Create the namespace of a driver, unless there is one or an admin must do it."""
+    with suppress(AlreadyExists, Forbidden):
+        await client.create(NAMESPACES, {"metadata": {"name": name}})

@@ -15,6 +15,7 @@ from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector, NodeSelectorTerm, Pod
 from holdfast.api.quantity import Quantity
 from holdfast.api.scheme import NODES
+from holdfast.classic_dra.claim_state import is_protected
 from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.driverkit.classic.bookings import Booking, Bookings
@@ -180,7 +181,7 @@ class FitHandlers:
         bookings = self.bookings.find(claim.uid)
         proved = self._booking_of(claim)
         for booking in bookings or ([proved] if proved else []):
-            await self._release(booking)
+            await self._release(booking, begun=is_protected(claim, self.store.driver))
 
     def claim_changed(self, old: ClassicClaim | None, new: ClassicClaim | None) -> None:
         """Count what the handle of an allocated claim says, whatever the inventory says."""

@@ -158,7 +158,8 @@ def choose(
         if not isinstance(choice, Choice):
             raise WrongChoice(f"fits must return a Choice or None, not {choice!r}")
         free = without(free, choice)
-        choices.append(replace(choice, devices=tuple(choice.devices)))
+        granted = choice.amount if is_optional(request.parameters) else choice.granted
+        choices.append(replace(choice, devices=tuple(choice.devices), granted=granted))
     return tuple(choices)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.api.node_inventory import NODE_INVENTORIES
 from holdfast.api.resource import Resource, Untyped
@@ -29,6 +29,46 @@ _RAW: Untyped = Resource(
     dict,
 )
 log = logging.getLogger(__name__)
+
+
+class Publisher(Protocol):
+    """Publishes the devices of a node."""
+
+    problem: str
+    """Why they are not published, or ""."""
+    published: asyncio.Event
+
+    def publish(self, pools: Mapping[str, Sequence[Item]]) -> bool:
+        """Publish devices from now on and return whether they changed."""
+        ...
+
+    def resync(self) -> None:
+        """Compare what is stored with the devices now."""
+        ...
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        ...
+
+
+class NothingToPublish:
+    """For a driver whose devices are not those of a node."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+        self.published = asyncio.Event()
+
+    def publish(self, pools: Mapping[str, Sequence[Item]]) -> bool:
+        """Publish nothing."""
+        return False
+
+    def resync(self) -> None:
+        """Compare nothing."""
+
+    async def run(self) -> None:
+        """Wait until cancelled."""
+        self.published.set()
+        await asyncio.Event().wait()
 
 
 class InventoryPublisher:

@@ -1,0 +1,61 @@
+"""A transport that ends a driver's controller after one of its writes, as ``kill -9`` would."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+
+from holdfast.client.transport import Request, Response, Stream, Transport
+
+KILL_POINTS = {
+    "finalizer": ("/resourceclaims/", False),
+    "status": ("/resourceclaims/", True),
+    "booking": ("/nodeinventories/", True),
+    "answer": ("/podschedulings/", True),
+}
+"""Writes of a controller: part of the path, and whether it is the status subresource."""
+
+
+class KillTransport:
+    """Sends requests through ``inner`` until the one after which the process is dead."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self._point = ""
+        self._before = False
+        self.killed = asyncio.Event()
+        """Set when the process is dead: nothing more is sent or answered."""
+
+    def kill(self, *, after: str = "", before: str = "") -> None:
+        """Let the process end after, or before, the next write of a kind of ``KILL_POINTS``."""
+        if (after or before) not in KILL_POINTS:
+            raise ValueError(f"no such write: {after or before}; one of {', '.join(KILL_POINTS)}")
+        self._point, self._before = after or before, bool(before)
+
+    async def send(self, request: Request) -> Response:
+        """Send a request; it never returns when the process is dead."""
+        hit = self._matches(request)
+        if hit and self._before:
+            self.killed.set()
+        if self.killed.is_set():
+            await asyncio.Event().wait()
+        response = await self._inner.send(request)
+        if hit and response.status < 300:
+            self.killed.set()
+        if self.killed.is_set():
+            await asyncio.Event().wait()
+        return response
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
+        """Open a stream."""
+        return self._inner.stream(request)
+
+    async def close(self) -> None:
+        """Close the inner transport."""
+        await self._inner.close()
+
+    def _matches(self, request: Request) -> bool:
+        if not self._point or request.method != "PATCH" or self.killed.is_set():
+            return False
+        part, status = KILL_POINTS[self._point]
+        return part in request.path and request.path.endswith("/status") == status
