@@ -11,7 +11,7 @@ from holdfast.api.scheme import PODS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
 from holdfast.client.client import Client
-from holdfast.controllers.controller_manager import ControllerManager
+from holdfast.controllers.controller_manager import CONTROLLERS, ControllerManager
 from holdfast.store import Store
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
@@ -56,23 +56,26 @@ class SmallCluster:
 
 
 @asynccontextmanager
-async def start_small_cluster(directory: Path, wrap=lambda transport, clock: transport):
+async def start_small_cluster(
+    directory: Path, wrap=lambda transport, clock: transport, kinds=CONTROLLERS
+):
     clock = VirtualClock()
     store = Store.open(directory, clock, writer=LoopWriter)
     server = ApiServer.create(store, clock)
     await server.start()
     client = Client(InProcessTransport(server), "test")
     their_client = Client(wrap(InProcessTransport(server), clock), "components")
-    controllers = ControllerManager(their_client, clock)
+    controllers = ControllerManager(their_client, clock, kinds=kinds)
     simulated_nodes = SimulatedNodes(their_client, clock)
     await controllers.start()
     await simulated_nodes.start()
     await clock.settle()
+    cluster = SmallCluster(client, clock, controllers, simulated_nodes, server)
     try:
-        yield SmallCluster(client, clock, controllers, simulated_nodes, server)
+        yield cluster
     finally:
         await simulated_nodes.stop()
-        await controllers.stop()
+        await cluster.controllers.stop()
         await client.close()
         await server.stop()
         await store.close()
