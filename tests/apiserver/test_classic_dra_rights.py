@@ -12,9 +12,7 @@ from apiserver.classic_objects import (
     scheduling,
     status,
 )
-from apiserver.sample_crd import definition
 from apiserver.sample_objects import binding
-from apiserver.test_custom_resources import CRDS
 from holdfast.api.classic_names import POD_CLAIMS
 
 INVENTORIES = "/apis/dra.holdfast.dev/v1alpha1/namespaces/default/nodeinventories"
@@ -85,18 +83,10 @@ async def test_C080_a_node_reads_the_claims_of_its_pods_and_writes_none(nodes):
 
 
 async def test_C080_a_node_writes_only_its_own_inventory(api):
-    if (await api.call("GET", INVENTORIES)).status == 404:  # until the kit ships the CRD
-        anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        crd = definition({"spec": anything, "status": anything})
-        crd["metadata"]["name"] = "nodeinventories.dra.holdfast.dev"
-        crd["spec"] |= {"group": "dra.holdfast.dev", "scope": "Namespaced"}
-        crd["spec"]["names"] = {"plural": "nodeinventories", "kind": "NodeInventory"}
-        crd["spec"]["versions"][0] |= {"name": "v1alpha1", "subresources": {"status": {}}}
-        await api.create(CRDS, crd)
     for name, code in (("n1", 201), ("n2", 403)):
-        body = {"metadata": {"name": name}, "spec": {"nodeName": name}}
+        body = {"metadata": {"name": name}, "spec": {"nodeName": name, "driverName": "d"}}
         assert (await api.call("POST", INVENTORIES, body, headers=node("n1"))).status == code
-    of_other = {"metadata": {"name": "n2"}, "spec": {"nodeName": "n2"}}
+    of_other = {"metadata": {"name": "n2"}, "spec": {"nodeName": "n2", "driverName": "d"}}
     await api.create(INVENTORIES, of_other)
     headers = node("n1") | MERGE
     for method, path, code in (

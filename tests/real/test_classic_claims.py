@@ -1,6 +1,7 @@
 """The CRDs of classic DRA on a real kube-apiserver: it judges as the embedded server does."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,45 @@ async def test_both_servers_keep_the_spec_and_add_no_user_to_a_deleted_claim(pla
     free = {"metadata": {"finalizers": None}}
     assert (await both(plane, embedded, "PATCH", f"{CLAIMS}/c", free))[0] == 200
     assert (await both(plane, embedded, "GET", f"{CLAIMS}/c"))[0] == 404
+
+
+def inventory(node):
+    return {
+        "apiVersion": "dra.holdfast.dev/v1alpha1", "kind": "NodeInventory",
+        "metadata": {"name": node}, "spec": {"driverName": "d.example.com", "nodeName": node},
+    }  # fmt: skip
+
+
+def test_C080_the_node_part_of_a_driver_writes_only_the_inventory_of_its_node(plane):
+    plane.kubectl("apply", "-f", str(DEPLOY / "rbac" / "classic-drivers.yaml"))
+    tokens = {}
+    for account in ("classic-driver", "classic-driver-node"):
+        plane.kubectl("create", "serviceaccount", account)
+        role = f"--clusterrole=holdfast-{account}"
+        plane.kubectl("create", "clusterrolebinding", account, role,
+                      f"--serviceaccount=default:{account}")  # fmt: skip
+        tokens[account] = plane.kubectl("create", "token", account).strip()
+    node = json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "inventory-1"}})
+    plane.kubectl("create", "-f", "-", text=node)
+    bound = ("--bound-object-kind=Node", "--bound-object-name=inventory-1")
+    tokens["on inventory-1"] = plane.kubectl(
+        "create", "token", "classic-driver-node", *bound
+    ).strip()
+    path = "/apis/dra.holdfast.dev/v1alpha1/namespaces/default/nodeinventories"
+
+    def ask(who, method, name, body=None, query=""):
+        token = f"Bearer {tokens[who]}"
+        where = (path if method == "POST" else f"{path}/{name}") + query
+        form = MERGE if method == "PATCH" else "application/json"
+        return send(plane, method, where, body, Authorization=token, **{"Content-Type": form})[0]
+
+    mine, other = "inventory-1", "inventory-2"
+    until(lambda: ask("classic-driver-node", "POST", mine, inventory(mine), "?dryRun=All"), 403)
+    assert ask("on inventory-1", "POST", mine, inventory(mine)) == 201
+    assert ask("on inventory-1", "POST", other, inventory(other)) == 403
+    assert ask("classic-driver", "POST", other, inventory(other)) == 201
+    for method, body in (("PATCH", {"spec": {"ready": True}}), ("DELETE", None)):
+        assert ask("on inventory-1", method, other, body) == 403
+        assert ask("on inventory-1", method, mine, body) == 200
+    assert ask("classic-driver", "DELETE", other) == 200
+    plane.kubectl("delete", "node", "inventory-1")

@@ -8,6 +8,8 @@ from apiserver import every_kind
 
 pytestmark = pytest.mark.real
 CUSTOM = (
+    "core.k8s.io/v1alpha1",
+    "dra.holdfast.dev/v1alpha1",
     "example.com/v1",
     "scheduling.koordinator.sh/v1alpha1",
     "scheduling.sigs.x-k8s.io/v1alpha1",
