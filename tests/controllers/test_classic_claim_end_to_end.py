@@ -19,14 +19,14 @@ from controllers.small_cluster import start_small_cluster
 from holdfast.api.classic_names import deletion_protection
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
-from holdfast.api.scheme import EVENTS, NODES, PODS, RESOURCE_QUOTAS
+from holdfast.api.scheme import EVENTS, PODS, RESOURCE_QUOTAS
 from holdfast.client.client import Client
 from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.errors import Forbidden, NotFound
-from holdfast.testing import Fault, FaultyTransport, a_node
+from holdfast.testing import Fault, FaultyTransport
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", Object)
-QUOTA = "count/resourceclaims.core.k8s.io"
+QUOTA = "resourceclaims"
 DRIVER = "gpu.example.com"
 PROTECTED = [deletion_protection(DRIVER)]
 
@@ -298,22 +298,3 @@ async def test_C055_C057_claims_over_quota_wait_for_room_and_are_counted(story):
     await story.clock.advance(2)
     assert None not in [await story.claim(name) for name in ("q-gpu", "r-gpu")]
     assert story.metric("workqueue_adds_total", name="resource_claim") > 5
-
-
-async def test_C079_a_claim_of_a_dead_node_is_released_and_can_be_used_again(story):
-    dead = a_node("dead", ready=False)
-    await story.create_claim("c")
-    await story.client.create(NODES, dead)
-    [lost] = await story.create(a_user("lost", named("c"), node="dead"))
-    await story.allocate("c", lost)
-    taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute", "value": "x"}
-    await story.client.patch(NODES, "dead", {"spec": {"taints": [taint]}})
-    await story.clock.advance(60)
-    with pytest.raises(NotFound):
-        await story.client.get(PODS, "lost", "default")
-    claim = await story.claim("c")
-    assert claim.is_allocated and claim.status.reserved_for == ()
-    await story.deallocate("c")
-    [next_user] = await story.create(a_user("next", named("c"), node="n"))
-    await story.allocate("c", next_user)
-    assert await story.consumers("c") == ["next"]

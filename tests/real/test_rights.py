@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.testing import (
     a_claim,
     a_device,
@@ -37,6 +38,12 @@ SPACE = "rights"
 HERE = {"pool": "rights"}
 GPU = "rights.example.com/gpu"
 NODES = ("right-0", "right-1", "right-2")
+CLASSIC_CLAIMS = "resourceclaims.dra.holdfast.dev"
+STALE_STATUS = {
+    "driverName": "rights.example.com",
+    "allocation": {"resourceHandle": "h"},
+    "reservedFor": [{"resource": "pods", "name": "gone", "uid": "gone"}],
+}
 CONFIG = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
@@ -276,6 +283,8 @@ def test_the_controllers_use_every_right_that_they_have(
     story.create(a_reservation("rights-orphan", cpu="1", ttl="1h", **owner, template=on))
     with holdfast("scheduler", scheduler_kubeconfig, tmp_path, "--no-controllers"):
         until(lambda: story.phase("rights-orphan"), "Available")
+    story.create(classic_claim("stale"))
+    story.patch(CLASSIC_CLAIMS, "stale", {"status": STALE_STATUS}, "--subresource=status")
     start = len(story.plane.requests())
     with holdfast("controllers", controllers_kubeconfig, tmp_path, "--config", config):
         story.plane.kubectl("delete", "node", "right-gone")
@@ -291,9 +300,27 @@ def test_the_controllers_use_every_right_that_they_have(
         until(lambda: story.event_count("manual", "DeletionCostManual"), 1)
         until(lambda: story.field("resourcepolicy", "rights", ".status.usage") != "")
         until(lambda: story.event_count("failing-status", "FailedReconcile") > 1)
+        release_classic_claims(story)
         for name in ("rights-short", "rights-orphan"):
             until(lambda name=name: story.field("reservation", name, ".metadata.name"), "")
     assert_exact(story.plane, "holdfast-controllers", start)
+
+
+def classic_claim(name):
+    head = {"apiVersion": "dra.holdfast.dev/v1alpha1", "kind": "ResourceClaim"}
+    spec = {"resourceClassName": "rights"}
+    return {**head, "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
+
+
+def release_classic_claims(story):
+    """Drop a pod that is gone; create a claim whose class is missing, and delete it."""
+    entry = {"name": "gpu", "claim": {"template": {"spec": {"resourceClassName": "missing"}}}}
+    story.create(a_pod("classic", namespace=SPACE, annotations={POD_CLAIMS: json.dumps([entry])}))
+    until(lambda: story.field(CLASSIC_CLAIMS, "stale", ".status.reservedFor"), "")
+    until(lambda: story.field(CLASSIC_CLAIMS, "classic-gpu", ".metadata.name"), "classic-gpu")
+    until(lambda: story.event_count("classic", "ResourceClassNotFound"), 1)
+    story.patch("pod", "classic", {"status": {"phase": "Succeeded"}}, "--subresource=status")
+    until(lambda: story.field(CLASSIC_CLAIMS, "classic-gpu", ".metadata.name"), "")
 
 
 def test_no_right_is_wider_than_it_says(control_plane, scheduler_kubeconfig):
