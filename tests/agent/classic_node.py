@@ -1,5 +1,6 @@
 """A node with an agent whose pods use classic claims; the test allocates as a driver would."""
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
 
@@ -138,6 +139,16 @@ class ClassicNode:
 
     async def phase(self, name):
         return (await self.pod(name)).status.phase
+
+    async def rejected(self, name):
+        """Return the status of a pod that the node does not take, once its files are removed.
+
+        That happens in a thread, which the virtual clock does not wait for.
+        """
+        async with asyncio.timeout(60):
+            while (pod := await self.pod(name)).status.phase != "Failed":
+                await asyncio.sleep(0.01)
+        return pod.status
 
     async def delete(self, name, grace=None):
         await self.client.delete(NODE_PODS, name, "default", grace_seconds=grace)

@@ -2,17 +2,19 @@
 
 import itertools
 import json
-import zlib
 
+import msgspec
 import pytest
 
 from agent.classic_driver import NOT_FOUND, UNAVAILABLE
 from agent.classic_node import CLASSIC, ClassicNode
 from holdfast.agent.claims import container_claims, needed_claims
+from holdfast.agent.live_claims import LiveClaims, NeverUsable, NotUsable
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.agent.pod_devices import NotPrepared
 from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.scheme import RESOURCE_CLAIMS
+from holdfast.errors import NotFound
 from holdfast.feature_gates import FeatureGates
 from holdfast.kubelet_api import DRA_PLUGIN, DRA_V1
 from holdfast.testing.builders import a_node, a_pod, typed
@@ -150,6 +152,15 @@ async def test_C064_a_failing_unprepare_keeps_pod_and_reservation(node):
     await node.cluster.clock.advance(20)
     assert await node.pod("p") is None
     assert node.driver.prepared == set()
+    # Likewise for a pod that ends by itself: then its claim is free as soon as it is reported.
+    await node.claim("j")
+    job = {"restartPolicy": "Never", "annotations": {"holdfast.dev/run-for": "1s"}}
+    node.driver.fail["unprepare"] = [UNAVAILABLE] * 3
+    await node.run("job", "j", **job)
+    await node.cluster.clock.advance(2)
+    assert await node.phase("job") == "Running" and len(node.driver.prepared) == 1
+    await node.cluster.clock.advance(20)
+    assert await node.phase("job") == "Succeeded" and not node.driver.prepared
 
 
 async def test_C067_the_cleanup_of_a_refused_pod_does_not_unprepare_its_neighbour(node):
@@ -195,111 +206,20 @@ async def test_claims_of_one_name_and_driver_in_both_generations_are_kept_apart(
         assert node.driver.sequence[2:] == ["unprepare:c"] * 2 and not node.driver.prepared
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-async def test_C066_the_claim_of_a_pod_deleted_by_force_is_unprepared(
-    cluster, node_directory, restarted
-):
-    await cluster.simulated_nodes.stop()
-    node = ClassicNode(cluster, node_directory)
-    async with node.driver:
-        async with node.running_agent():
-            await node.registered()
-            await node.claim()
-            await node.run("p", "c")
-            if not restarted:
-                await node.delete("p", grace=0)
-                assert node.driver.sequence == ["prepare:c", "unprepare:c"]
-        if restarted:
-            await node.delete("p", grace=0)
-            async with node.running_agent():
-                await node.registered()
-                await cluster.clock.advance(1)
-        assert node.driver.sequence == ["prepare:c", "unprepare:c"]
-
-
-async def test_C068_a_recreated_claim_is_prepared_after_the_old_one_is_unprepared(
-    cluster, node_directory
-):
-    await cluster.simulated_nodes.stop()
-    node = ClassicNode(cluster, node_directory)
-    async with node.driver:
-        async with node.running_agent():
-            await node.registered()
-            await node.claim(handle="old")
-            await node.run("old", "c")
-        await node.delete("old", grace=0)
-        await node.release("c")
-        await node.claim(handle="new")
-        await node.run("new", "c")
-        async with node.running_agent():
-            await node.registered()
-            await cluster.clock.advance(5)
-            assert await node.phase("new") == "Running"
-            assert node.driver.sequence == ["prepare:c", "unprepare:c", "prepare:c"]
-            assert node.driver.handles == ["old", "new"]
-            assert len(node.driver.prepared) == 1
-
-
-async def test_a_claim_allocated_anew_is_unprepared_before_it_is_prepared_again(
-    cluster, node_directory
-):
-    """The uid is the same: what differs is that its old pod has it no longer."""
-    await cluster.simulated_nodes.stop()
-    node = ClassicNode(cluster, node_directory)
-    async with node.driver:
-        async with node.running_agent():
-            await node.registered()
-            await node.claim(handle="old")
-            await node.run("old", "c")
-        await node.delete("old", grace=0)
-        await node.reserve("c")
-        await node.status("c", deallocationRequested=True)
-        await node.status("c", allocation=None, driverName=None, deallocationRequested=None)
-        await node.allocate("c", "new")
-        await node.run("new", "c")
-        async with node.running_agent():
-            await node.registered()
-            await cluster.clock.advance(5)
-            assert await node.phase("new") == "Running"
-            assert node.driver.sequence == ["prepare:c", "unprepare:c", "prepare:c"]
-            assert node.driver.handles == ["old", "new"]
-
-
-async def test_C083_the_next_prepare_sees_a_new_handle_and_users_keep_running(
-    cluster, node_directory
-):
-    await cluster.simulated_nodes.stop()
-    node = ClassicNode(cluster, node_directory)
-    async with node.driver:
-        async with node.running_agent():
-            await node.registered()
-            await node.claim(handle="small", shared=True)
-            one, two = await node.create("one", "c"), await node.create("two", "c")
-            await node.reserve("c", one, two)
-            await node.bind("one")
-            await node.allocate("c", "larger", shared=True)
-            await node.bind("two")
-            assert node.driver.handles == ["small", "larger"]
-            envs = [await node.env(name) for name in ("one", "two")]
-            assert [each["main"]["CLAIM_c"] for each in envs] == ["small", "larger"]
-        await node.allocate("c", "largest", shared=True)
-        async with node.running_agent():
-            await node.registered()
-            await cluster.clock.advance(2)
-            assert node.driver.handles == ["small", "larger", "largest"]
-            stored = json.loads((node_directory / "dra_manager_state").read_text())
-            assert stored["Checksum"] == zlib.crc32(stored["Data"].encode())
-            (entry,) = json.loads(stored["Data"])["ClaimInfoStateList"]
-            assert entry["ClassName"] == "gold" and sorted(entry["PodUIDs"]) == sorted(
-                (one.uid, two.uid)
-            )
-            state = entry["DriverState"][node.driver.name]
-            assert (state["Classic"], state["ResourceHandle"]) == (True, "largest")
-            for name in ("one", "two"):
-                pod = await node.pod(name)
-                assert pod.status.container_statuses[0].restart_count == 0
-                assert pod.status.phase == "Running"
-        assert node.driver.sequence == ["prepare:c"] * 3
+async def test_C068_a_recreated_claim_waits_for_a_pod_that_is_not_released_yet(node):
+    await node.claim(handle="old")
+    await node.run("old", "c")
+    node.driver.fail["unprepare"] = [UNAVAILABLE] * 4
+    await node.delete("old", grace=0)
+    await node.release("c")
+    await node.claim(handle="new")
+    await node.run("new", "c")
+    assert await node.phase("new") == "Pending"
+    assert any("an older ResourceClaim c with UID" in said for _, said in await node.said("new"))
+    assert node.driver.handles == ["old"]
+    await node.cluster.clock.advance(60)
+    assert await node.phase("new") == "Running"
+    assert node.driver.sequence == ["prepare:c", *["unprepare:c"] * 5, "prepare:c"]
 
 
 async def test_an_outage_of_the_api_is_waited_for_not_refused(node):
@@ -340,7 +260,7 @@ async def test_an_agent_without_the_gate_refuses_pods_with_claims_only(cluster, 
             a_pod("plain", node="n"),
         )
         for name in ("classic", "structured", "annotated"):
-            status = (await node.pod(name)).status
+            status = await node.rejected(name)
             assert (status.phase, status.reason) == ("Failed", "PodFeatureUnsupported")
             assert "DynamicResourceAllocation is off" in status.message
         assert await node.phase("plain") == "Running"
@@ -383,6 +303,30 @@ async def test_on_simulated_nodes_a_late_cache_of_claims_refuses_no_pod(
     await node.client.patch(CLASSIC.claims, "c", {"metadata": {"labels": {"a": "b"}}}, "default")
     await cluster.clock.settle()
     assert await node.phase("p") == "Running"
+
+
+@pytest.mark.parametrize(
+    ("served", "group"),
+    [
+        (("apps", "dra.holdfast.dev", "core.k8s.io"), "core.k8s.io"),
+        (("apps", "dra.holdfast.dev"), "dra.holdfast.dev"),
+        (("apps",), ""),
+    ],
+)
+async def test_claims_are_read_in_the_group_that_the_api_server_serves(served, group):
+    class Api:
+        async def raw(self, path):
+            assert path == "/apis"
+            return msgspec.json.encode({"groups": [{"name": name} for name in served]})
+
+        async def get(self, resource, name, namespace):
+            raise NotFound(f"{name} in {resource.group}")
+
+    pod = typed(a_pod("p", claims=[{"name": "c", "claim": {"resourceClaimName": "c"}}]))
+    (needed,) = needed_claims(pod)
+    said = f"c in {group}" if group else "does not serve the kinds of classic DRA"
+    with pytest.raises(NeverUsable if group else NotUsable, match=said):
+        await LiveClaims(Api()).usable(pod, needed)
 
 
 def test_claims_of_containers_are_in_the_order_of_the_entries_and_shadows_stand_for_classic():

@@ -1,0 +1,115 @@
+"""Classic claims on a node whose agent is away meanwhile, and handles that change."""
+
+import json
+import zlib
+
+import pytest
+
+from agent.classic_node import ClassicNode
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_C066_the_claim_of_a_pod_deleted_by_force_is_unprepared(
+    cluster, node_directory, restarted
+):
+    await cluster.simulated_nodes.stop()
+    node = ClassicNode(cluster, node_directory)
+    async with node.driver:
+        async with node.running_agent():
+            await node.registered()
+            await node.claim()
+            await node.run("p", "c")
+            if not restarted:
+                await node.delete("p", grace=0)
+                assert node.driver.sequence == ["prepare:c", "unprepare:c"]
+        if restarted:
+            await node.delete("p", grace=0)
+            async with node.running_agent():
+                await node.registered()
+                await cluster.clock.advance(1)
+        assert node.driver.sequence == ["prepare:c", "unprepare:c"]
+
+
+async def test_C068_a_recreated_claim_is_prepared_after_the_old_one_is_unprepared(
+    cluster, node_directory
+):
+    await cluster.simulated_nodes.stop()
+    node = ClassicNode(cluster, node_directory)
+    async with node.driver:
+        async with node.running_agent():
+            await node.registered()
+            await node.claim(handle="old")
+            await node.run("old", "c")
+        await node.delete("old", grace=0)
+        await node.release("c")
+        await node.claim(handle="new")
+        await node.run("new", "c")
+        async with node.running_agent():
+            await node.registered()
+            await cluster.clock.advance(5)
+            assert await node.phase("new") == "Running"
+            assert node.driver.sequence == ["prepare:c", "unprepare:c", "prepare:c"]
+            assert node.driver.handles == ["old", "new"]
+            assert len(node.driver.prepared) == 1
+
+
+async def test_a_claim_allocated_anew_is_unprepared_before_it_is_prepared_again(
+    cluster, node_directory
+):
+    """The uid is the same: what differs is that its old pod has it no longer."""
+    await cluster.simulated_nodes.stop()
+    node = ClassicNode(cluster, node_directory)
+    async with node.driver:
+        async with node.running_agent():
+            await node.registered()
+            await node.claim(handle="old")
+            await node.run("old", "c")
+        await node.delete("old", grace=0)
+        await node.reserve("c")
+        await node.status("c", deallocationRequested=True)
+        await node.status("c", allocation=None, driverName=None, deallocationRequested=None)
+        await node.allocate("c", "new")
+        await node.run("new", "c")
+        async with node.running_agent():
+            await node.registered()
+            await cluster.clock.advance(5)
+            assert await node.phase("new") == "Running"
+            assert node.driver.sequence == ["prepare:c", "unprepare:c", "prepare:c"]
+            assert node.driver.handles == ["old", "new"]
+
+
+async def test_C083_the_next_prepare_sees_a_new_handle_and_users_keep_running(
+    cluster, node_directory
+):
+    await cluster.simulated_nodes.stop()
+    node = ClassicNode(cluster, node_directory)
+    async with node.driver:
+        async with node.running_agent():
+            await node.registered()
+            await node.claim(handle="small", shared=True)
+            one, two = await node.create("one", "c"), await node.create("two", "c")
+            await node.reserve("c", one, two)
+            await node.bind("one")
+            await node.allocate("c", "larger", shared=True)
+            await node.bind("two")
+            assert node.driver.handles == ["small", "larger"]
+            envs = [await node.env(name) for name in ("one", "two")]
+            assert [each["main"]["CLAIM_c"] for each in envs] == ["small", "larger"]
+        await node.allocate("c", "largest", shared=True)
+        async with node.running_agent():
+            await node.registered()
+            await cluster.clock.advance(2)
+            assert node.driver.handles == ["small", "larger", "largest"]
+            stored = json.loads((node_directory / "dra_manager_state").read_text())
+            assert stored["Checksum"] == zlib.crc32(stored["Data"].encode())
+            (entry,) = json.loads(stored["Data"])["ClaimInfoStateList"]
+            assert entry["ClassName"] == "gold" and sorted(entry["PodUIDs"]) == sorted(
+                (one.uid, two.uid)
+            )
+            state = entry["DriverState"][node.driver.name]
+            assert (state["Classic"], state["ResourceHandle"]) == (True, "largest")
+            for name in ("one", "two"):
+                pod = await node.pod(name)
+                assert pod.status.container_statuses[0].restart_count == 0
+                assert pod.status.phase == "Running"
+        assert node.driver.sequence == ["prepare:c"] * 3
