@@ -16,7 +16,7 @@ class ClassicDriver(DriverServer):
         self.type, self.versions = CLASSIC_PLUGIN, ["1.0.0"]
         self.cdi = directory / "cdi"
         self.fail = {"prepare": [], "unprepare": []}
-        """Codes that the next calls answer, one each."""
+        """Codes that the next calls answer, one each; None for success."""
         self.handles = []
         """What every prepare was given."""
         self.removed = []
@@ -67,6 +67,8 @@ class _Node(dra_classic_pb2_grpc.NodeServicer):
             await waiting
         if driver.fail[call]:
             code = driver.fail[call].pop(0)
+            if code is None:
+                return
             await context.abort(code, f"injected {code.name}")
 
 

@@ -117,22 +117,26 @@ async def test_C063_an_unknown_claim_is_refused_once_it_is_gone_else_tried_ever_
     await node.cluster.clock.advance(60)
     assert await node.phase("p") == "Running"
     gaps = [after - before for before, after in itertools.pairwise(times)]
-    assert len(gaps) == 4 and gaps == sorted(set(gaps))
+    assert len(gaps) == 4 and gaps == sorted(set(gaps)) and gaps[0] > 0
     # The other claim goes while its driver is asked.
-    await node.claim("lost")
-    pod = await node.create("q", "lost")
-    await node.reserve("lost", pod)
-    node.driver.fail = {"prepare": [NOT_FOUND], "unprepare": [NOT_FOUND]}
+    node.driver.fail = {"prepare": [None, NOT_FOUND], "unprepare": [None, NOT_FOUND]}
 
     async def lose():
         await node.release("lost")
 
-    node.driver.before_prepare = lambda: lose() if node.driver.fail["prepare"] else None
-    await node.bind("q")
+    def is_lost():
+        return lose() if len(node.driver.fail["prepare"]) == 1 else None
+
+    node.driver.before_prepare = is_lost
+    for name in ("safe", "lost"):
+        await node.claim(name)
+    await node.run("q", "safe", "lost")
     status = (await node.pod("q")).status
     assert (status.phase, status.reason) == ("Failed", FAILED)
     assert "ResourceClaim lost is gone, and its driver does not know it" in status.message
-    assert node.driver.sequence[-2:] == ["prepare:lost", "unprepare:lost"]
+    assert node.driver.sequence[-4:] == [
+        f"{call}:{name}" for call in ("prepare", "unprepare") for name in ("safe", "lost")
+    ]
     assert await node.phase("p") == "Running"
 
 
@@ -204,6 +208,19 @@ async def test_claims_of_one_name_and_driver_in_both_generations_are_kept_apart(
         assert await node.env("p") == {"main": {"CLAIM_c": "classic"}}
         await node.delete("p", grace=0)
         assert node.driver.sequence[2:] == ["unprepare:c"] * 2 and not node.driver.prepared
+
+
+async def test_C068_a_pod_whose_claim_is_recreated_before_it_starts_uses_the_new_one(node):
+    await node.claim(handle="old")
+    node.driver.fail["prepare"] = [UNAVAILABLE]
+    pod = await node.run("p", "c")
+    await node.release("c")
+    await node.claim(handle="new")
+    await node.reserve("c", pod)
+    await node.cluster.clock.advance(5)
+    assert await node.phase("p") == "Running"
+    assert node.driver.sequence == ["prepare:c", "unprepare:c", "prepare:c"]
+    assert node.driver.handles == ["old", "new"]
 
 
 async def test_C068_a_recreated_claim_waits_for_a_pod_that_is_not_released_yet(node):

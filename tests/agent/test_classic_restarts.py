@@ -6,6 +6,13 @@ import zlib
 import pytest
 
 from agent.classic_node import ClassicNode
+from holdfast.agent import claim_manager
+
+
+@pytest.fixture
+def late_release(monkeypatch):
+    """The next pod comes before the agent has released the claims of those that are gone."""
+    monkeypatch.setattr(claim_manager, "RESTORED_SECONDS", 1000.0)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -31,7 +38,7 @@ async def test_C066_the_claim_of_a_pod_deleted_by_force_is_unprepared(
 
 
 async def test_C068_a_recreated_claim_is_prepared_after_the_old_one_is_unprepared(
-    cluster, node_directory
+    cluster, node_directory, late_release
 ):
     await cluster.simulated_nodes.stop()
     node = ClassicNode(cluster, node_directory)
@@ -54,7 +61,7 @@ async def test_C068_a_recreated_claim_is_prepared_after_the_old_one_is_unprepare
 
 
 async def test_a_claim_allocated_anew_is_unprepared_before_it_is_prepared_again(
-    cluster, node_directory
+    cluster, node_directory, late_release
 ):
     """The uid is the same: what differs is that its old pod has it no longer."""
     await cluster.simulated_nodes.stop()

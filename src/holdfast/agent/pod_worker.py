@@ -49,6 +49,8 @@ class PodWorker:
         self._supervisor: ContainerSupervisor | None = None
         self._runtime: Runtime | None = None
         self._prepared = False
+        self._prepare_at = 0.0
+        """When to prepare again after a failure; changes of the pod do not hasten it."""
         self._failures = 0
         self._backing_off: set[str] = set()
         self.removed = False
@@ -206,8 +208,8 @@ class PodWorker:
 
     async def _prepare_if_needed(self) -> float | None:
         """Prepare the devices; return when to try again after a failure."""
-        if self._prepared:
-            return None
+        if self._prepared or self._prepare_at > self._node.clock.now():
+            return None if self._prepared else self._prepare_at
         try:
             for devices in self._node.devices:
                 await devices.prepare(self.pod)
@@ -217,7 +219,8 @@ class PodWorker:
                 raise
             self._failures += 1
             self._state = replace(self._state, sandbox=False, problem=str(failure))
-            return self._node.clock.now() + PREPARE_BACKOFF.delay(self._failures)
+            self._prepare_at = self._node.clock.now() + PREPARE_BACKOFF.delay(self._failures)
+            return self._prepare_at
         self._prepared, self._failures = True, 0
         self._state = replace(self._state, sandbox=True, problem="")
         return None
