@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -13,6 +14,7 @@ from holdfast.cdi.files import file_name, read_spec
 from holdfast.cdi.versions import lowest_version
 from holdfast.driverkit import Driver
 from holdfast.kubelet_api import DRA_PLUGIN, DRA_V1, DRA_V1BETA1
+from holdfast.testing.classic_conformance import check_classic_driver
 from holdfast.testing.drivers import DriverNode, Fail, FaultyDriver, Kill
 
 MOST_DEVICES = 4
@@ -20,16 +22,20 @@ MOST_DEVICES = 4
 Check = Callable[["DriverNode", "FaultyDriver"], Awaitable[None]]
 
 
-def check_driver(driver: Driver) -> None:
+def check_driver(driver: Driver, parameters: Mapping[str, Any] | None = None) -> None:
     """Run a driver through the life of claims; AssertionError says what is wrong.
 
-    Its functions are called with claims for devices of its inventory, so devices are used.
+    Its functions are called with claims for devices of its inventory, so devices are used. The
+    claims of a driver of classic DRA have ``parameters``: fields of an object of its CRD.
     """
-    asyncio.run(check_driver_async(driver))
+    asyncio.run(check_driver_async(driver, parameters))
 
 
-async def check_driver_async(driver: Driver) -> None:
+async def check_driver_async(driver: Driver, parameters: Mapping[str, Any] | None = None) -> None:
     """Do the same as ``check_driver`` inside of an event loop."""
+    if driver.classic:
+        await check_classic_driver(driver, parameters)
+        return
     faulty = FaultyDriver(driver)
     async with DriverNode(faulty) as node:
         for check in CHECKS:

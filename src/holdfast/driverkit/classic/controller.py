@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
 
 import msgspec
 
@@ -21,9 +22,8 @@ from holdfast.api.classic import (
     classic_resources,
 )
 from holdfast.api.classic_names import SEED_GROUP
-from holdfast.api.meta import Object, is_controlled_by
+from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
-from holdfast.api.scheme import PODS
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
@@ -38,10 +38,10 @@ from holdfast.driverkit.classic.handlers import Allocated, ClaimItem, ClassicHan
 from holdfast.driverkit.classic.negotiation import (
     ClaimStep,
     answer,
-    changed_claims,
     claim_step,
     nodes_to_check,
 )
+from holdfast.driverkit.classic.pod_schedulings import PodSchedulings
 from holdfast.driverkit.classic.written_objects import WrittenObjects
 from holdfast.errors import Conflict, HoldfastError, NotFound
 
@@ -55,6 +55,14 @@ FAILED = "Failed"
 _BACKOFF = Backoff(first=0.005, limit=1000.0)
 _CLAIM, _SCHEDULING = "claim:", "podscheduling:"
 log = logging.getLogger(__name__)
+
+
+class _Next(Enum):
+    """When a key is looked at again without an event."""
+
+    NEVER = "never"
+    PERIODICALLY = "periodically"
+    SOON = "periodically, and as soon as something is allocated or deallocated"
 
 
 class DriverController:
@@ -83,7 +91,7 @@ class DriverController:
         schedulings = self.informers.get(self._resources.pod_scheduling)
         self.claims = WrittenObjects(claims)
         """All claims, with the controller's own writes."""
-        self._schedulings = WrittenObjects(schedulings)
+        self._schedulings = PodSchedulings(client, schedulings)
         self._writes = ClaimWrites(name, client, self._resources.claims, self.claims)
         self.queue = WorkQueue(clock, backoff=_BACKOFF)
         self.synced = asyncio.Event()
@@ -91,6 +99,9 @@ class DriverController:
         self._locks = ClaimLocks(self.claims)
         self._items = ClaimItems(name, handlers, self._classes.cache, self.claims)
         self._begun: dict[str, float] = {}
+        self._asked: set[str] = set()
+        """Keys of PodSchedulings whose spec has changed since they were looked at."""
+        self._changes = 0
         self._waiting: set[str] = set()
         """Keys of claims and PodSchedulings that wait for something to become free."""
         self._classes.add_handler(self._on_class)
@@ -114,6 +125,7 @@ class DriverController:
 
     def recheck_waiting(self) -> None:
         """Look at everything that waits again, soon: something has become free, or is taken."""
+        self._changes += 1
         delay = RECHECK_SPACING * len(self._waiting)
         for key in self._waiting:
             self.queue.add_after(key, delay)
@@ -143,7 +155,9 @@ class DriverController:
         if new is None:
             self.queue.forget(key)
             self._waiting.discard(key)
+            self._asked.discard(key)
         elif old is None or old.spec != new.spec:
+            self._asked.add(key)
             self.queue.add(key)
 
     def _on_class(self, kind: str, old: ClassicClass | None, new: ClassicClass | None) -> None:
@@ -153,15 +167,24 @@ class DriverController:
             self.queue.add(key)
 
     async def _sync(self, key: str) -> None:
-        if key.startswith(_CLAIM):
-            await self._sync_claim(key, key.removeprefix(_CLAIM))
-        else:
-            await self._sync_scheduling(key, key.removeprefix(_SCHEDULING))
+        """Process a key; if it waits for something, it is looked at again later."""
+        changes, then = self._changes, _Next.SOON
+        try:
+            if key.startswith(_CLAIM):
+                then = await self._sync_claim(key, key.removeprefix(_CLAIM))
+            else:
+                then = await self._sync_scheduling(key)
+        finally:
+            (self._waiting.add if then is _Next.SOON else self._waiting.discard)(key)
+            if then is not _Next.NEVER:
+                missed = then is _Next.SOON and self._changes != changes
+                self.queue.add_after(key, RECHECK_SPACING if missed else RECHECK_SECONDS)
 
-    async def _sync_claim(self, key: str, name: str) -> None:
+    async def _sync_claim(self, key: str, name: str) -> _Next:
+        """Do what a claim needs."""
         claim = self.claims.get(name)
         if claim is None:
-            return
+            return _Next.NEVER
         async with self._locks.hold([claim]) as [claim]:
             match claim_step(claim, self.name):
                 case ClaimStep.DEALLOCATE:
@@ -174,17 +197,18 @@ class DriverController:
                     else:
                         await self._deallocate(claim)
                 case ClaimStep.ALLOCATE:
-                    self._waiting.add(key)
-                    self.queue.add_after(key, RECHECK_SECONDS)
-                    if await self._allocate_immediately(claim):
-                        self._waiting.discard(key)
+                    if not await self._allocate_immediately(claim):
+                        return _Next.SOON
                 case ClaimStep.NOTHING:
-                    self._waiting.discard(key)
+                    pass
+        return _Next.NEVER
 
     async def _deallocate(self, claim: ClassicClaim) -> None:
         await self._handlers.deallocate(claim)
         await self._writes.release(claim)
         self._begun.pop(claim.uid, None)
+        # A pod that had the claim asks for another node: its scheduler waits for an answer.
+        self._waiting.update(_SCHEDULING + key for key in self._schedulings)
         self.recheck_waiting()
 
     async def _allocate_immediately(self, claim: ClassicClaim) -> bool:
@@ -197,18 +221,17 @@ class DriverController:
         self._raise_first(errors)
         return True
 
-    async def _sync_scheduling(self, key: str, name: str) -> None:
-        scheduling = self._schedulings.get(name)
+    async def _sync_scheduling(self, key: str) -> _Next:
+        """Allocate or answer for a pod."""
+        scheduling = await self._newest_scheduling(key)
         if scheduling is None or scheduling.metadata.deletion_timestamp is not None:
-            return
+            return _Next.NEVER
         spec = scheduling.spec
         if not spec.selected_node and not spec.potential_nodes:
-            return
-        pod = await self._pod_of(scheduling)
+            return _Next.NEVER
+        pod = await self._schedulings.pod_of(scheduling)
         if pod is None:
-            return
-        self._waiting.add(key)
-        self.queue.add_after(key, RECHECK_SECONDS)
+            return _Next.NEVER
         claims = self._items.pending_of(pod)
         async with self._locks.hold([claim for claim, _, _ in claims]) as current:
             items = [
@@ -217,11 +240,21 @@ class DriverController:
                 if not claim.is_allocated and not claim.is_deleted
             ]
             if not items:
-                self._waiting.discard(key)
-                return
+                return _Next.PERIODICALLY
             await self._negotiate(pod, scheduling, items)
-            if all(self._is_allocated(item.claim) for item in items):
-                self._waiting.discard(key)
+            done = all(self._is_allocated(item.claim) for item in items)
+            return _Next.PERIODICALLY if done else _Next.SOON
+
+    async def _newest_scheduling(self, key: str) -> PodScheduling | None:
+        """Return a PodScheduling; it is read again unless its event is the reason to look at it.
+
+        Else a claim could be deallocated by the newest state and allocated again by an older one.
+        """
+        name = key.removeprefix(_SCHEDULING)
+        if key in self._asked:
+            self._asked.discard(key)
+            return self._schedulings.get(name)
+        return await self._schedulings.read(name)
 
     async def _negotiate(
         self, pod: Pod, scheduling: PodScheduling, items: Sequence[ClaimItem]
@@ -245,7 +278,7 @@ class DriverController:
             for entry in item.entries
         }
         # Before the error: without the answer the scheduler would ask for the same node again.
-        await self._publish(scheduling, answers)
+        await self._schedulings.publish(scheduling, answers)
         for error in refusals:  # not tried again at once: the scheduler selects another node
             self._record_failure(_SCHEDULING + scheduling.key, error, 1)
         self._raise_first([error for error in errors if error not in refusals])
@@ -266,24 +299,6 @@ class DriverController:
         if isinstance(found, Mapping):
             return {item.claim.uid: found.get(item.claim.uid, ()) for item in items}
         return {item.claim.uid: found for item in items}
-
-    async def _publish(self, scheduling: PodScheduling, answers: dict[str, list[str]]) -> None:
-        claims = changed_claims(scheduling, answers)
-        if claims is None:
-            return
-        meta = scheduling.metadata
-        guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-        try:
-            written = await self._client.patch(
-                self._resources.pod_scheduling,
-                meta.name,
-                {"metadata": guard, "status": {"claims": claims}},
-                meta.namespace,
-                subresource="status",
-            )
-        except NotFound:
-            return
-        self._schedulings.put(written)
 
     async def _allocate(
         self, items: Sequence[ClaimItem], pod: Pod | None, node: str | None
@@ -330,15 +345,6 @@ class DriverController:
     def _is_allocated(self, claim: ClassicClaim) -> bool:
         now = self.claims.get(claim.key)
         return now is not None and now.uid == claim.uid and now.is_allocated
-
-    async def _pod_of(self, scheduling: PodScheduling) -> Pod | None:
-        """Return the pod of a PodScheduling if it is alive and its owner."""
-        try:
-            pod = await self._client.get(PODS, scheduling.name, scheduling.namespace)
-        except NotFound:
-            return None
-        gone = pod.metadata.deletion_timestamp is not None
-        return None if gone or not is_controlled_by(scheduling, pod) else pod
 
     @staticmethod
     def _raise_first(errors: Sequence[Exception]) -> None:

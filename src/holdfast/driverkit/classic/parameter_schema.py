@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,8 @@ def crd_of(
     singular = kind.lower()
     plural = singular if singular.endswith("s") else f"{singular}s"
     schema = schema_of(parameters)
+    if parameters.__doc__ and not parameters.__doc__.startswith(f"{kind}("):
+        schema["description"] = inspect.cleandoc(parameters.__doc__)
     schema["properties"] |= {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},

@@ -1,0 +1,70 @@
+"""PodSchedulings as a driver reads and answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from holdfast.api.classic import PodScheduling
+from holdfast.api.meta import is_controlled_by
+from holdfast.api.pod import Pod
+from holdfast.api.scheme import PODS
+from holdfast.client.client import Client
+from holdfast.client.informer import Informer
+from holdfast.driverkit.classic.negotiation import changed_claims
+from holdfast.driverkit.classic.written_objects import WrittenObjects
+from holdfast.errors import NotFound
+
+
+class PodSchedulings:
+    """The negotiations that go on, with the driver's own answers."""
+
+    def __init__(self, client: Client, informer: Informer[PodScheduling]) -> None:
+        self._client = client
+        self._resource = informer.resource
+        self._known = WrittenObjects(informer)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the keys of all."""
+        return iter(self._known.informer.cache)
+
+    def get(self, key: str) -> PodScheduling | None:
+        """Return the newest known version."""
+        return self._known.get(key)
+
+    async def read(self, key: str) -> PodScheduling | None:
+        """Read one from the API server; None if it is gone."""
+        known = self._known.get(key)
+        if known is None:
+            return None
+        try:
+            found = await self._client.get(self._resource, known.name, known.namespace)
+        except NotFound:
+            return None
+        return self._known.put(found)
+
+    async def publish(
+        self, scheduling: PodScheduling, answers: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Write the unsuitable nodes by entry, if they have changed; raises Conflict."""
+        claims = changed_claims(scheduling, answers)
+        if claims is None:
+            return
+        meta = scheduling.metadata
+        guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        body = {"metadata": guard, "status": {"claims": claims}}
+        try:
+            written = await self._client.patch(
+                self._resource, meta.name, body, meta.namespace, subresource="status"
+            )
+        except NotFound:
+            return
+        self._known.put(written)
+
+    async def pod_of(self, scheduling: PodScheduling) -> Pod | None:
+        """Return the pod of a PodScheduling if it is alive and its owner."""
+        try:
+            pod = await self._client.get(PODS, scheduling.name, scheduling.namespace)
+        except NotFound:
+            return None
+        gone = pod.metadata.deletion_timestamp is not None
+        return None if gone or not is_controlled_by(scheduling, pod) else pod
