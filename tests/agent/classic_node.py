@@ -62,6 +62,10 @@ class ClassicNode:
         await self.cluster.clock.advance(0.5)
         while not (await self.driver.statuses.get()).plugin_registered:
             pass
+        await self.connected()
+
+    async def connected(self):
+        """Wait until the agent is connected with the driver."""
         await until(lambda: self.endpoint is not None and self.endpoint.connected)
 
     @property

@@ -7,6 +7,10 @@ import pytest
 
 from agent.classic_node import ClassicNode
 from holdfast.agent import claim_manager
+from holdfast.cdi.files import read_spec
+from holdfast.clock import SystemClock
+from holdfast.driverkit import Cdi, Driver
+from holdfast.driverkit.process import DriverProcess, DriverSettings
 
 
 @pytest.fixture
@@ -120,3 +124,50 @@ async def test_C083_the_next_prepare_sees_a_new_handle_and_users_keep_running(
                 assert pod.status.container_statuses[0].restart_count == 0
                 assert pod.status.phase == "Running"
         assert node.driver.sequence == ["prepare:c"] * 3
+
+
+async def test_C069_the_kit_writes_valid_files_of_the_lowest_version_and_removes_them(
+    cluster, node_directory
+):
+    await cluster.simulated_nodes.stop()
+    node = ClassicNode(cluster, node_directory)
+    calls = []
+    driver = Driver(node.driver.name)
+    driver.handlers(lambda: None)  # its controller is this test
+
+    @driver.prepare
+    def prepare(claim):
+        calls.append(f"prepare {claim.handle}")
+        return Cdi().env(HANDLE=claim.handle).mount("/etc/hostname")
+
+    @driver.unprepare
+    def unprepare(claim):
+        calls.append(f"unprepare {claim.handle}")
+
+    settings = DriverSettings(
+        "n", node_directory / "plugins_registry", node_directory / "plugins", node_directory / "cdi"
+    )
+    async with node.running_agent():
+        process = DriverProcess(driver, settings, cluster.client, SystemClock())
+        await process.start()
+        try:
+            await cluster.clock.advance(0.5)
+            await node.connected()
+            await node.claim(handle="one", shared=True)
+            pods = [await node.create(name, "c") for name in ("p", "q")]
+            await node.reserve("c", *pods)
+            await node.bind("p")
+            (file,) = (node_directory / "cdi").iterdir()
+            for handle in ("one", "two"):  # the second is that of C083
+                await node.allocate("c", handle, shared=True)
+                await node.bind(*["q"] * (handle == "two"))
+                edits = read_spec(file).devices[0].container_edits
+                assert edits.env == (f"HANDLE={handle}",)
+                assert json.loads(file.read_text())["cdiVersion"] == "0.3.0"
+            assert [await node.phase(name) for name in ("p", "q")] == ["Running"] * 2
+            for name in ("p", "q"):
+                await node.delete(name, grace=0)
+            assert list((node_directory / "cdi").iterdir()) == []
+            assert calls == ["prepare one", "prepare two", "unprepare two"]
+        finally:
+            await process.stop()
