@@ -4,15 +4,18 @@ import pytest
 import pytest_asyncio
 
 from apiserver.classic_objects import PODS, STORY, pod
+from apiserver.data.test_protobuf import field, framed
 from apiserver.server_fixture import start_server
 from holdfast.api.classic_claims import classic_entries
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
+from holdfast.apiserver.data import load
 from holdfast.feature_gates import FeatureGates
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TYPED = {"name": "gpu", "claim": {"template": {"spec": STORY}}}
 NAMED = {"name": "gpu", "claim": {"resourceClaimName": "mine"}}
+MERGE = {"content-type": "application/merge-patch+json"}
 STRATEGIC = {"content-type": "application/strategic-merge-patch+json"}
 WORKLOADS = {
     "Deployment": "/apis/apps/v1/namespaces/default/deployments",
@@ -203,6 +206,10 @@ async def test_C012_pod_templates_store_the_typed_form_and_keep_it(api, kind):
     made["metadata"]["labels"] = {"changed": "true"}
     answer = await api.call("PUT", f"{path}/w", made)
     assert (answer.status, inner(answer.json)["resourceClaims"]) == (200, [TYPED])
+    wrong = inner_patch(at, {"resourceClaims": [{"name": "gpu", "claim": {"template": {}}}]})
+    answer = await api.call("PATCH", f"{path}/w", wrong, headers=MERGE)
+    field = ".".join((*at, "resourceClaims[0].claim.template.spec.resourceClassName"))
+    assert (answer.status, answer.json["details"]["causes"][0]["field"]) == (422, field)
     patch = inner_patch(at, {"resourceClaims": [{"name": "gpu", "claim": {"template": STORY}}]})
     answer = await api.call("PATCH", f"{path}/w", patch, headers=STRATEGIC)
     assert (answer.status, inner(answer.json)["resourceClaims"]) == (200, [TYPED])
@@ -231,6 +238,39 @@ async def test_C012_the_claims_of_a_pod_cannot_change_but_a_typed_client_may_wri
         assert answer.status == code, entries
         if code == 200:
             assert answer.json["spec"]["resourceClaims"] == [TYPED]
+
+
+def protobuf(message, value):
+    """Encode an object as Go does, by the table with which the server decodes."""
+    if isinstance(value, str):
+        return value.encode()
+    out = b""
+    for number, name, kind, flags in load("protobuf")["messages"][message]:
+        for item in value.get(name, ()) if flags & 1 else [value[name]] if name in value else ():
+            if flags & 2:
+                for key, text in item.items():
+                    out += field(number, field(1, key.encode()) + field(2, text.encode()))
+            elif kind == "int":
+                out += bytes([number << 3, item])
+            elif kind == "string" or isinstance(item, dict):
+                out += field(number, protobuf(kind, item))
+    return out
+
+
+async def test_C012_a_typed_client_that_sends_protobuf_removes_no_claim(api):
+    template = {"metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}],
+                         "resourceClaims": [{"name": "gpu", "template": STORY}]}}  # fmt: skip
+    spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    path = WORKLOADS["Deployment"]
+    await api.create(path, {"metadata": {"name": "proto"}, "spec": spec})
+    template["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    sent = {"metadata": {"name": "proto"}, "spec": {**spec, "replicas": 3}}
+    body = framed("apps/v1", "Deployment", protobuf("k8s.io.api.apps.v1.Deployment", sent))
+    headers = {"content-type": "application/vnd.kubernetes.protobuf"}
+    answer = await api.call("PUT", f"{path}/proto", body, headers=headers)
+    assert (answer.status, answer.json["spec"]["replicas"]) == (200, 3)
+    assert answer.json["spec"]["template"]["spec"]["resourceClaims"] == [TYPED]
 
 
 async def test_C078_without_the_gate_new_pods_lose_their_claims_and_old_ones_keep_them(

@@ -61,6 +61,11 @@ async def test_C080_a_node_reads_the_claims_of_its_pods_and_writes_none(nodes):
     modern = CLAIMS.replace("core.k8s.io/v1alpha1", "resource.k8s.io/v1")
     assert (await api.call("GET", f"{modern}/mine", headers=node("n1"))).status == 403
     assert (await api.call("GET", f"{modern}/other", headers=node("n1"))).status == 404
+    added = {POD_CLAIMS: '[{"name": "a", "claim": {"resourceClaimName": "other"}}]'}
+    for name in ("p", "r"):
+        patch = {"metadata": {"annotations": added}}
+        answer = await api.call("PATCH", f"{PODS}/{name}/status", patch, headers=node("n1") | MERGE)
+        assert (answer.status, POD_CLAIMS in answer.json["message"]) == (403, True)
     mine = (await api.call("GET", f"{CLAIMS}/mine")).json
     for method, path, body in (
         ("GET", CLAIMS, None),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from holdfast.api import field_errors, names, scheme
 from holdfast.api.decode import JsonObject
+from holdfast.api.json_fields import Raw, map_at
 from holdfast.apiserver.descriptor import (
     AdmissionPlugin,
     DeletionStrategy,
@@ -48,6 +49,8 @@ from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, Uni
 from holdfast.errors import Cause, FieldErrors
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
+from holdfast.validation.pod_claims import check_pod_claims
+from holdfast.validation.ratcheting import ratcheting
 from holdfast.validation.template import EFFECTS
 
 _RETURNS_OBJECT = DeletionStrategy(returns_object=True)
@@ -110,6 +113,13 @@ def _check_node(node: JsonObject) -> Iterable[Cause]:
         if taint.get("effect") not in EFFECTS:
             at = f"spec.taints[{i}].effect"
             yield field_errors.not_supported(at, taint.get("effect") or "", EFFECTS)
+
+
+def _check_template_claims(obj: Raw, *path: str) -> Iterable[Cause]:
+    """Return what is wrong with the claims in a pod template at a path."""
+    for key in path:
+        obj = map_at(obj, key)
+    return check_pod_claims(map_at(obj, "spec"), ".".join((*path, "spec")))
 
 
 def _admit_quota(op: Operation, quota: JsonObject, old: JsonObject | None) -> None:
@@ -242,6 +252,7 @@ KINDS = (
         untyped_resource("", "podtemplates", "PodTemplate"),
         pod_spec=("template", "spec"),
         list_limits=tree_of(list_limits.POD_TEMPLATE),
+        checks=(ratcheting(lambda obj: _check_template_claims(obj, "template")),),
         admission_plugins=(gated_fields.POD_TEMPLATE,),
         printer=pods.POD_TEMPLATE,
         deletion=_RETURNS_OBJECT,
@@ -251,6 +262,7 @@ KINDS = (
         scheme.REPLICATION_CONTROLLERS,
         pod_spec=("spec", "template", "spec"),
         list_limits=tree_of(list_limits.REPLICATION_CONTROLLER),
+        checks=(ratcheting(lambda obj: _check_template_claims(obj, "spec", "template")),),
         admission_plugins=(gated_fields.WORKLOAD,),
         printer=workloads.REPLICATION_CONTROLLER,
         selectable_fields=selectable_fields("status.replicas", absent="0"),

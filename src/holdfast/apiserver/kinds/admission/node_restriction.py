@@ -14,7 +14,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from holdfast.api.classic_names import OWN_GROUP
+from holdfast.api.classic_names import OWN_GROUP, POD_CLAIMS
 from holdfast.api.decode import JsonObject
 from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
 from holdfast.api.node_names import LEASE_NAMESPACE, NODE_USER
@@ -136,6 +136,9 @@ def _check_pod_status(node: str, new: JsonObject, old: JsonObject) -> str:
         return f'node "{node}" can only update pod status for pods with spec.nodeName set to itself'
     if map_at(new["metadata"], "labels") != map_at(old["metadata"], "labels"):
         return f'node "{node}" cannot update labels through pod status'
+    notes, stored = (map_at(pod["metadata"], "annotations") for pod in (new, old))
+    if _differ(notes, stored, POD_CLAIMS):
+        return f'node "{node}" cannot update the annotation {POD_CLAIMS}'  # it could read claims
     status, before = map_at(new, "status"), map_at(old, "status")
     if _claim_statuses(status) != _claim_statuses(before):
         return f'node "{node}" cannot update resource claim statues'
