@@ -13,7 +13,7 @@ from holdfast.plugins.pod_topology_spread.scoring import SoftConstraints
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.testing import a_claim, a_device_class, a_pod, a_replica_set, a_slice, typed
 from holdfast.testing.conformance import check_plugin
-from holdfast.testing.random_cluster import HOST, ZONE
+from holdfast.testing.random_cluster import HOST, ZONE, RandomCluster
 from soak_size import SEED, TIMES
 
 
@@ -67,6 +67,12 @@ def test_volume_plugins_conform(name):
     entry = next(entry for entry in REGISTRY if entry.name == name)
     make = lambda: entry.factory({})  # noqa: E731
     check_plugin(make, pods=with_volumes, seed=SEED + 7, clusters=TIMES, steps=40)
+
+
+def test_classic_claims_conform():
+    entry = next(entry for entry in REGISTRY if entry.name == "ClassicDynamicResources")
+    pods = RandomCluster.a_pod_with_classic_claims
+    check_plugin(lambda: entry.factory({}), pods=pods, seed=SEED, clusters=3 * TIMES, steps=60)
 
 
 def softly_spread(cluster):

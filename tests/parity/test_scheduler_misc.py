@@ -10,6 +10,7 @@ from holdfast.api.tolerations import find_untolerated
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.engine.disruption_budgets import DisruptionBudgets
 from holdfast.engine.preemption import importance_key
+from holdfast.framework.events import QueueingStrategy
 from holdfast.framework.plugin import Code, PostFilterResult, Reject
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
@@ -17,7 +18,6 @@ from holdfast.framework.world import World
 from holdfast.plugins.node_affinity import NodeAffinityPlugin
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.scheduler.cycle import fit_error
-from holdfast.scheduler.queued_pods import QueueingStrategy
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from parity.harness import parity
 from parity.scheduling import pod

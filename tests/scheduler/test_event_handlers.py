@@ -4,9 +4,9 @@ import pytest
 
 from holdfast.api.scheme import EVENTS, NODES, PODS, RESERVATIONS
 from holdfast.columns.interner import CPU
+from holdfast.framework.events import QueueingStrategy
 from holdfast.framework.world import World
 from holdfast.scheduler.event_handlers import EventHandlers, node_changes, pod_changes
-from holdfast.scheduler.queued_pods import QueueingStrategy
 from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, a_reservation, typed

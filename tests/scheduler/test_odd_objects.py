@@ -11,9 +11,9 @@ from holdfast.client.handler_dispatcher import HandlerDispatcher
 from holdfast.columns.amounts import MAX_AMOUNT
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.engine.invariants import check_invariants
+from holdfast.framework.events import QueueingStrategy
 from holdfast.framework.world import World
 from holdfast.scheduler.event_handlers import EventHandlers
-from holdfast.scheduler.queued_pods import QueueingStrategy
 from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, a_reservation, typed

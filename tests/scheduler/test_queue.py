@@ -4,8 +4,9 @@ from holdfast.api.meta import ObjectMeta
 from holdfast.api.pod import Pod, PodSpec
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.events import QueueingStrategy
 from holdfast.framework.plugin import ClusterEvent
-from holdfast.scheduler.queued_pods import BackoffQueue, QueueingStrategy
+from holdfast.scheduler.queued_pods import BackoffQueue
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 
 NAMES = ResourceNames()

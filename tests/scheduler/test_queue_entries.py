@@ -2,8 +2,8 @@
 
 import pytest
 
+from holdfast.framework.events import QueueingStrategy
 from holdfast.framework.plugin import ClusterEvent
-from holdfast.scheduler.queued_pods import QueueingStrategy
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from scheduler.test_queue import EVENT, a_queue, pod_info, pop_names
 

@@ -5,9 +5,10 @@ import pytest
 
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.engine.profile import Profile
+from holdfast.framework.events import QueueingStrategy
 from holdfast.framework.plugin import NO_CHANGE, Code, Reject, Scope, Traits
 from holdfast.plugins import default_profiles
-from holdfast.scheduler.queued_pods import QueuedPodInfo, QueueingStrategy, RetryTimes
+from holdfast.scheduler.queued_pods import QueuedPodInfo, RetryTimes
 from holdfast.testing import a_node, a_pod, check_plugin
 from holdfast.testing.harness import Harness
 from scheduler.test_queue import EVENT, a_queue, pod_info

@@ -118,3 +118,14 @@ def is_controlled_by(obj: Object, owner: Object) -> bool:
     """Return whether ``owner`` is the object's controller, by uid."""
     controller = controller_of(obj)
     return controller is not None and controller.uid == owner.uid
+
+
+def is_newer(obj: Object, known: Object) -> bool:
+    """Return whether an object is a newer version than the known one, or another object.
+
+    Every version of what we write is read twice: in the response and in the watch.
+    """
+    mine, theirs = obj.metadata.resource_version, known.metadata.resource_version
+    if obj.uid != known.uid or not (mine.isdigit() and theirs.isdigit()):
+        return True
+    return int(mine) > int(theirs)

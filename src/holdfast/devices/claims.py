@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from holdfast.api.claim_names import claim_name
 from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim
-from holdfast.api.meta import controller_of, is_controlled_by
+from holdfast.api.meta import controller_of, is_controlled_by, is_newer
 from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.devices.allocated_devices import AllocatedDevices, allocated_results
 from holdfast.devices.slices import DeviceId, PoolId
@@ -68,7 +68,7 @@ class Claims:
     def upsert(self, claim: ResourceClaim) -> bool:
         """Store a claim unless a newer version is known; return whether it was stored."""
         known = self._by_key.get(claim.key)
-        if claim.uid in self._deleted or (known is not None and not _newer(claim, known)):
+        if claim.uid in self._deleted or (known is not None and not is_newer(claim, known)):
             return False
         if known is not None and _allocates_the_same(known, claim):
             # Most updates concern no devices, so no results of nodes are invalidated.
@@ -193,17 +193,6 @@ def _held(claim: ResourceClaim) -> list[tuple[object, ...]]:
         (r.driver, r.pool, r.device, r.share_id, r.consumed_capacity)
         for r in allocated_results(claim)
     ]
-
-
-def _newer(claim: ResourceClaim, known: ResourceClaim) -> bool:
-    """Return whether the claim is a newer version than the known one; versions increase.
-
-    Every version is read twice: in the response to our own write and in the watch.
-    """
-    mine, theirs = claim.metadata.resource_version, known.metadata.resource_version
-    if claim.uid != known.uid or not (mine.isdigit() and theirs.isdigit()):
-        return True
-    return int(mine) > int(theirs)
 
 
 class ClaimNotReady(HoldfastError):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.pod import Pod
 from holdfast.feature_gates import Feature, FeatureGates
 
@@ -43,6 +44,11 @@ class Features:
 
 def without_claims(pod: Pod) -> Pod:
     """Return a pod as if it had asked for no claims, for a cluster without devices."""
-    if not pod.spec.resource_claims:
-        return pod
-    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resource_claims=()))
+    if pod.spec.resource_claims:
+        spec = msgspec.structs.replace(pod.spec, resource_claims=())
+        pod = msgspec.structs.replace(pod, spec=spec)
+    if POD_CLAIMS in pod.metadata.annotations:
+        others = {key: v for key, v in pod.metadata.annotations.items() if key != POD_CLAIMS}
+        meta = msgspec.structs.replace(pod.metadata, annotations=others)
+        pod = msgspec.structs.replace(pod, metadata=meta)
+    return pod

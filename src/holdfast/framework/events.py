@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,6 +11,17 @@ if TYPE_CHECKING:
 
 WILDCARD = "*"
 POD_RESOURCES = ("AssignedPod", "UnschedulablePod", "Pod")
+
+
+class QueueingStrategy(Enum):
+    """What the queue does with a rejected pod after an event; SKIP is false."""
+
+    SKIP = 0
+    AFTER_BACKOFF = 1
+    IMMEDIATELY = 2
+
+    def __bool__(self) -> bool:
+        return self is not QueueingStrategy.SKIP
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ ordinary one that it replaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.framework.events import ClusterEvent
 from holdfast.framework.traits import Plugin
 from holdfast.framework.values import AnyRows, PodChange, RawScores, Rows, State
 
@@ -107,4 +108,19 @@ class ReasonGroupsPlugin(Plugin, Protocol):
 
     def reason_groups(self, state: State, rows: AnyRows) -> NDArray[np.int64]:
         """Return a group number per row; rows of one group have the same reasons."""
+        ...
+
+
+class EventKeysPlugin(Plugin, Protocol):
+    """Find the rejected pods that an event concerns by keys, where each event concerns few pods.
+
+    ``queueing_hint`` is called only for pods that have a key of the event.
+    """
+
+    def pod_keys(self, pod: PodInfo) -> Collection[Hashable]:
+        """Return the keys of a pod; they depend on the pod alone."""
+        ...
+
+    def event_keys(self, event: ClusterEvent) -> Collection[Hashable] | None:
+        """Return the keys of the pods that the event may help; None: any pod."""
         ...

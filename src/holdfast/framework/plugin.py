@@ -35,9 +35,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.framework.events import ClusterEvent
+from holdfast.framework.events import ClusterEvent, QueueingStrategy
 from holdfast.framework.fast_paths import (
     CountReasonsPlugin,
+    EventKeysPlugin,
     FilterAndScoreRowPlugin,
     FilterRowPlugin,
     NormalizeByRangePlugin,
@@ -187,8 +188,13 @@ class QueueingHintPlugin(Plugin, Protocol):
     every event requeues the pod.
     """
 
-    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
-        """Return whether ``event`` may make ``pod`` schedulable, so that it is tried again."""
+    def queueing_hint(
+        self, event: ClusterEvent, pod: PodInfo, view: View
+    ) -> bool | QueueingStrategy:
+        """Return whether ``event`` may make ``pod`` schedulable, so that it is tried again.
+
+        True skips backoff if the plugin returned PENDING; a QueueingStrategy decides itself.
+        """
         ...
 
 
@@ -277,7 +283,7 @@ class PreBindPreFlightPlugin(PreBindPlugin, Protocol):
     """Tell that PreBind has nothing to do: then the pod's expected node need not be written."""
 
     def pre_bind_pre_flight(self, state: State, placement: Placement) -> bool:
-        """Return whether ``pre_bind`` yields any call for this placement."""
+        """Return whether ``pre_bind`` yields any call for this placement, or may end pending."""
         ...
 
 
@@ -346,6 +352,7 @@ __all__ = [
     "ConditionReasonPlugin",
     "CountReasonsPlugin",
     "DependsOnPodsPlugin",
+    "EventKeysPlugin",
     "ExplainPlugin",
     "FilterAndScoreRowPlugin",
     "FilterPlugin",
@@ -378,6 +385,7 @@ __all__ = [
     "PreemptionRulesPlugin",
     "PreparePlugin",
     "QueueingHintPlugin",
+    "QueueingStrategy",
     "RawScores",
     "ReasonGroupsPlugin",
     "Reject",

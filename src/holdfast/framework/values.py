@@ -210,7 +210,8 @@ class PostFilterResult:
     """Node to nominate; "" clears the nomination, None keeps it."""
     victims: tuple[PodInfo, ...] = ()
     calls: tuple[ApiCall, ...] = ()
-    """Requests to send now, such as the deallocation of a claim."""
+    """Requests to send now, such as the deallocation of a claim. A typed response (``returns``) is
+    stored in the world before the pod is tried again."""
     code: Code = Code.UNSCHEDULABLE
     """After PASS (success), UNRESOLVABLE and ERROR no further plugin is called."""
     candidates: Sequence[Candidate] = ()

@@ -1,4 +1,4 @@
-"""Everything that a decision depends on: nodes, pods, reservations, devices, volumes, budgets.
+"""Everything that a decision depends on: nodes, pods, reservations, claims, volumes, budgets.
 
 The scheduler updates it from informers, ``holdfast explain`` from a file. Pods without a node are
 not part of it, except for nominated ones; finished pods are ignored.
@@ -17,6 +17,7 @@ from holdfast.api.workloads import Namespace, PodDisruptionBudget
 from holdfast.capacity.policy_cache import Policies
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Volumes
@@ -96,6 +97,7 @@ class World:
         policies: Policies | None = None,
         devices: Inventory | None = None,
         volumes: Volumes | None = None,
+        classic: ClassicLedger | None = None,
         selectors: WorkloadSelectors | None = None,
         ignores_resource: Callable[[str], bool] = lambda _resource: False,
         auditor: Callable[[World], AttemptAuditor] | None = None,
@@ -106,6 +108,7 @@ class World:
         self.policies = Policies(self.nodes) if policies is None else policies
         self.devices = Inventory(self.nodes) if devices is None else devices
         self.volumes = Volumes(self.nodes) if volumes is None else volumes
+        self.classic = ClassicLedger(self.nodes) if classic is None else classic
         self.selectors = WorkloadSelectors(self.nodes) if selectors is None else selectors
         self._pod_handlers = [
             ledger for ledger in self.ledgers if isinstance(ledger, PodEventHandler)
@@ -128,8 +131,15 @@ class World:
 
     @property
     def ledgers(self) -> tuple[Ledger, ...]:
-        """The ledgers of reservations, policies, devices and volumes, and workload selectors."""
-        return (self.reservations, self.policies, self.devices, self.volumes, self.selectors)
+        """The ledgers, and workload selectors."""
+        return (
+            self.reservations,
+            self.policies,
+            self.devices,
+            self.volumes,
+            self.classic,
+            self.selectors,
+        )
 
     def pod_info(self, pod: Pod, *, is_reserve_pod: bool = False) -> PodInfo:
         """Return a pod's scheduling information, in this world's resource ids."""
@@ -204,6 +214,7 @@ class World:
             policies=self.policies.fork(nodes),
             devices=self.devices.fork(nodes),
             volumes=self.volumes.fork(nodes),
+            classic=self.classic.fork(nodes),
             selectors=self.selectors.fork(nodes),
             ignores_resource=self.ignores_resource,
         )

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from holdfast.engine.profile import PluginEntry, Profile, build_profile
 from holdfast.framework.arguments import Args
 from holdfast.plugins.balanced_allocation import BalancedAllocation
+from holdfast.plugins.classic_dynamic_resources import ClassicDynamicResources
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.dynamic_resources import DynamicResources
@@ -45,6 +46,8 @@ REGISTRY: tuple[PluginEntry, ...] = (
     PluginEntry(NodeAffinityPlugin, "NodeAffinity", weight=2),
     PluginEntry(NodePorts, "NodePorts"),
     PluginEntry(NodeResourcesFit, "NodeResourcesFit"),
+    # Before VolumeBinding and DynamicResources: these write nothing while drivers are asked.
+    PluginEntry(ClassicDynamicResources, "ClassicDynamicResources"),
     PluginEntry(VolumeRestrictions, "VolumeRestrictions"),
     PluginEntry(NodeVolumeLimits, "NodeVolumeLimits"),
     PluginEntry(VolumeBinding, "VolumeBinding"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from holdfast.api import scheme
+from holdfast.api.classic import ClassicResources, classic_resources
 from holdfast.api.object_interner import ObjectInterner
 from holdfast.api.reservation import Reservation
 from holdfast.api.resource import Resource
 from holdfast.client.backoff import Backoff, retry
+from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
@@ -92,6 +94,13 @@ class SchedulerInformers:
             (scheme.RESOURCE_POLICIES, handlers.handler_for("ResourcePolicy")),
             (scheme.PODS, handlers.on_pod),
         ]
+        self._world = handlers.world
+        self._classic_handlers: list[tuple[Callable[[ClassicResources], Resource[Any]], Any]] = [
+            (lambda found: found.classes, handlers.handler_for("ClassicResourceClass")),
+            (lambda found: found.claims, handlers.handler_for("ClassicResourceClaim")),
+            (lambda found: found.pod_scheduling, handlers.handler_for("PodScheduling")),
+        ]
+        self._devices = devices
         self._handlers = [
             (resource, handler)
             for resource, handler in handled
@@ -107,7 +116,8 @@ class SchedulerInformers:
 
     async def start(self) -> None:
         """Start the informers one after the other, each after the one before has synced."""
-        for resource, handler in self._handlers:
+        *first, pods = self._handlers
+        for resource, handler in (*first, *await self._find_classic(), pods):
             if resource in OPTIONAL_RESOURCES and not await self._served(resource):
                 log.warning(
                     "%s are not served here: %s and restart to use them",
@@ -128,6 +138,29 @@ class SchedulerInformers:
     async def stop(self) -> None:
         """Stop every informer."""
         await self.informer_set.stop()
+
+    async def _find_classic(self) -> list[tuple[Resource[Any], Any]]:
+        """Return the resources of classic DRA in the group that is served, with their handlers."""
+        self._world.classic.resources = None
+        if not self._devices:
+            return []
+
+        def on_failure(failure: HoldfastError) -> None:
+            log.warning("looking for classic DRA failed: %s; trying again", failure)
+
+        group = await retry(
+            lambda: find_classic_group(self._client),
+            self._clock,
+            SERVED_CHECK_BACKOFF,
+            on_failure=on_failure,
+        )
+        resources = classic_resources(group)
+        found = [(of(resources), handler) for of, handler in self._classic_handlers]
+        if not group or not all([await self._served(resource) for resource, _ in found]):
+            log.info("classic DRA is not served here: install deploy/crds and restart to use it")
+            return []
+        self._world.classic.resources = resources
+        return found
 
     async def _served(self, resource: Resource[Any]) -> bool:
         def on_failure(failure: HoldfastError) -> None:

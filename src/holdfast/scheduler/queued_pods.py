@@ -7,20 +7,11 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import ClusterEvent
-
-
-class QueueingStrategy(Enum):
-    """What the queue does with a rejected pod after an event."""
-
-    SKIP = 0
-    AFTER_BACKOFF = 1
-    IMMEDIATELY = 2
 
 
 @dataclass(slots=True, eq=False)
@@ -185,7 +176,14 @@ EquivalenceKey = Callable[[QueuedPodInfo], Hashable]
 """Returns equal keys for pods that the same events make schedulable."""
 EquivalenceEpoch = Callable[[], Hashable]
 """Returns another value when equivalence keys may have changed."""
+PodKeys = Callable[[QueuedPodInfo, str], Collection[Hashable]]
+"""Returns the keys by which a plugin, by its name, finds the pods that an event concerns."""
+EventKeys = Mapping[str, Collection[Hashable]]
+"""The keys of an event by plugin; a plugin that is not here is asked about every pod."""
 PodsByKey = dict[Hashable, dict[str, QueuedPodInfo]]
+
+
+NO_KEYS: EventKeys = {}
 
 
 class UnschedulablePods:
@@ -193,12 +191,20 @@ class UnschedulablePods:
 
     They are indexed by the plugins that rejected or gate them, so that an event is checked only
     for pods it may help. Pods with equal equivalence keys are in one group, so that a queueing
-    hint runs once for all of them.
+    hint runs once for all of them. A plugin that has keys for pods and events is asked only about
+    pods that have a key of the event.
     """
 
     def __init__(
-        self, equivalence_key: EquivalenceKey, equivalence_epoch: EquivalenceEpoch = lambda: None
+        self,
+        equivalence_key: EquivalenceKey,
+        equivalence_epoch: EquivalenceEpoch = lambda: None,
+        pod_keys: PodKeys = lambda _pod, _plugin: (),
     ) -> None:
+        self._pod_keys = pod_keys
+        self._by_key: dict[tuple[str, Hashable], dict[str, None]] = {}
+        """Uids by plugin and key."""
+        self._keys_of: dict[str, list[tuple[str, Hashable]]] = {}
         self._equivalence_key = equivalence_key
         self._equivalence_epoch = equivalence_epoch
         self._grouped_at = equivalence_epoch()
@@ -230,6 +236,9 @@ class UnschedulablePods:
         self._group_of[pod.uid] = (group, plugins)
         for plugin in plugins:
             self._groups.setdefault(plugin, {}).setdefault(group, {})[pod.uid] = pod
+            for key in self._pod_keys(pod, plugin):
+                self._by_key.setdefault((plugin, key), {})[pod.uid] = None
+                self._keys_of.setdefault(pod.uid, []).append((plugin, key))
 
     def delete(self, uid: str) -> None:
         """Remove a pod; do nothing if it is not here."""
@@ -241,11 +250,19 @@ class UnschedulablePods:
             del groups[group][uid]
             if not groups[group]:
                 del groups[group]
+        for place in self._keys_of.pop(uid, ()):
+            # A pod may have a key twice.
+            if (uids := self._by_key.get(place)) is not None:
+                uids.pop(uid, None)
+                if not uids:
+                    del self._by_key[place]
 
     def groups_rejected_by(
-        self, plugins: Collection[str] | None
+        self, plugins: Collection[str] | None, event_keys: EventKeys = NO_KEYS
     ) -> list[Collection[QueuedPodInfo]]:
         """Return the groups of pods that one of the plugins rejected; None: every pod singly.
+
+        Of a plugin in ``event_keys`` only pods with one of its keys are returned.
 
         The groups are views, not copies: an event that helps no pod must not cost more when more
         pods wait.
@@ -258,11 +275,19 @@ class UnschedulablePods:
                 self.add(pod)
         if plugins is None:
             return [[pod] for pod in self._pods.values()]
-        groups = {group: pods for name in plugins for group, pods in self._groups_of(name).items()}
+        groups = {
+            group: pods
+            for name in plugins
+            for group, pods in self._groups_of(name, event_keys.get(name)).items()
+        }
         return [pods.values() for pods in groups.values()]
 
-    def _groups_of(self, plugin: str) -> PodsByKey:
-        return self._groups.get(plugin, {})
+    def _groups_of(self, plugin: str, keys: Collection[Hashable] | None) -> PodsByKey:
+        groups = self._groups.get(plugin, {})
+        if keys is None or not groups:
+            return groups
+        uids = [uid for key in keys for uid in self._by_key.get((plugin, key), ())]
+        return {group: groups[group] for group in (self._group_of[uid][0] for uid in uids)}
 
 
 POPPED = "PodPopped"

@@ -8,8 +8,10 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import run_pre_enqueue_plugins
 from holdfast.engine.profile import Profile
+from holdfast.framework.events import QueueingStrategy
 from holdfast.framework.plugin import (
     ClusterEvent,
+    EventKeysPlugin,
     FilterPlugin,
     OutsideSpecKeyPlugin,
     Plugin,
@@ -21,7 +23,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
-from holdfast.scheduler.queued_pods import QueuedPodInfo, QueueingStrategy
+from holdfast.scheduler.queued_pods import EventKeys, QueuedPodInfo
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,12 @@ class QueueingHints:
         self._plugins = {
             profile: {plugin.name: plugin for plugin in found.plugins}
             for profile, found in profiles.items()
+        }
+        self._keyed: dict[str, EventKeysPlugin] = {
+            name: plugin
+            for plugins in self._plugins.values()
+            for name, plugin in plugins.items()
+            if implements(plugin, EventKeysPlugin)
         }
         self._world = world
         self._now = now
@@ -77,12 +85,27 @@ class QueueingHints:
         plugins, interested = self._plugins[pod_info.scheduler_name], self._interested(event)
         strategy = QueueingStrategy.SKIP
         for name in queued.unschedulable_plugins & interested:
-            if not self._helps(plugins.get(name), event, pod_info, view):
+            hint = self._hint(plugins.get(name), event, pod_info, view)
+            if not hint:
                 continue
-            if name in queued.pending_plugins:
-                return QueueingStrategy.IMMEDIATELY
+            if hint is True and name in queued.pending_plugins:
+                hint = QueueingStrategy.IMMEDIATELY
+            if hint is QueueingStrategy.IMMEDIATELY:
+                return hint
             strategy = QueueingStrategy.AFTER_BACKOFF
         return strategy
+
+    def pod_keys(self, queued: QueuedPodInfo, plugin: str) -> Collection[Hashable]:
+        """Return the keys of a pod for a plugin that finds the pods of an event by keys."""
+        found = self._plugins[queued.pod_info.scheduler_name].get(plugin)
+        if found is None or not implements(found, EventKeysPlugin):
+            return ()
+        return found.pod_keys(queued.pod_info)
+
+    def event_keys(self, event: ClusterEvent) -> EventKeys:
+        """Return the keys of an event by plugin, for those that find its pods by keys."""
+        found = ((name, plugin.event_keys(event)) for name, plugin in self._keyed.items())
+        return {name: keys for name, keys in found if keys is not None}
 
     def equivalence_key(self, queued: QueuedPodInfo) -> Hashable:
         """Return a key that is equal for pods of equal spec, namespace and visible labels.
@@ -120,21 +143,23 @@ class QueueingHints:
             )
         return implements(plugin, FilterPlugin) and plugin.traits.scope is Scope.CLUSTER
 
-    def _helps(
+    def _hint(
         self, plugin: Plugin | None, event: ClusterEvent, pod_info: PodInfo, view: View
-    ) -> bool:
+    ) -> bool | QueueingStrategy:
         """Run a plugin's queueing hint; if it raises, the pod is requeued."""
         if plugin is None or not implements(plugin, QueueingHintPlugin):
             return True
         began = self._durations.now()
         try:
-            helps = bool(plugin.queueing_hint(event, pod_info, view))
-            result = "Queue" if helps else "QueueSkip"
+            hint = plugin.queueing_hint(event, pod_info, view)
+            if not isinstance(hint, QueueingStrategy):
+                hint = bool(hint)
+            result = "Queue" if hint else "QueueSkip"
         except Exception:
             log.exception("queueing hint of %s failed for event %s", plugin.name, event.label)
-            helps, result = True, "Error"
+            hint, result = True, "Error"
         self._durations.record(self._durations.now() - began, plugin.name, event.label, result)
-        return helps
+        return hint
 
     def _interested(self, event: ClusterEvent) -> frozenset[str]:
         key = (event.resource, event.action)

@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.api.meta import Object
 from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
@@ -71,11 +72,16 @@ class ResultHandler:
         calls: Sequence[ApiCall],
         took: float,
     ) -> None:
-        """Send the calls of PostFilter plugins; if one fails, the attempt ended in an error."""
+        """Send the calls of PostFilter plugins; if one fails, the attempt ended in an error.
+
+        Typed responses are stored in the world: the next attempt may come before the watch.
+        """
         error = ""
         for call in calls:
             try:
-                await send_call(self.client, call)
+                stored = await send_call(self.client, call)
+                if isinstance(stored, Object):
+                    self.world.upsert(stored)
             except NotFound:
                 # Such an object is deallocated or deleted already.
                 continue

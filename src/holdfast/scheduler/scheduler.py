@@ -101,6 +101,8 @@ class Scheduler:
             interested_plugins=queueing_hints.interested_plugins,
             equivalence_key=queueing_hints.equivalence_key,
             equivalence_epoch=queueing_hints.equivalence_epoch,
+            pod_keys=queueing_hints.pod_keys,
+            event_keys=queueing_hints.event_keys,
             on_ready=self._ready.set,
             on_move=metrics.incoming.add,
             initial_backoff=backoff[0],

@@ -25,14 +25,15 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.events import WILDCARD, ClusterEvent
+from holdfast.framework.events import WILDCARD, ClusterEvent, QueueingStrategy
 from holdfast.scheduler.queued_pods import (
     BackoffQueue,
     EquivalenceEpoch,
     EquivalenceKey,
+    EventKeys,
     InFlightPods,
+    PodKeys,
     QueuedPodInfo,
-    QueueingStrategy,
     RetryTimes,
     UnschedulablePods,
 )
@@ -64,7 +65,8 @@ class SchedulingQueue:
     ``queueing_strategy`` says what to do with a rejected pod after an event. ``gating_plugin``
     names the PreEnqueue plugin that keeps a pod out of activeQ, or "". ``interested_plugins``
     names the plugins that registered for an event; None: check every pod. Pods with equal
-    ``equivalence_key`` share one strategy while ``equivalence_epoch`` stays the same. ``on_move``
+    ``equivalence_key`` share one strategy while ``equivalence_epoch`` stays the same.
+    ``pod_keys`` and ``event_keys`` select the pods that an event concerns. ``on_move``
     is called with the name of the queue a pod enters and the reason.
     """
 
@@ -73,6 +75,8 @@ class SchedulingQueue:
     interested_plugins: InterestedPlugins = lambda _event: None
     equivalence_key: EquivalenceKey = lambda pod: pod.uid
     equivalence_epoch: EquivalenceEpoch = lambda: None
+    pod_keys: PodKeys = lambda _pod, _plugin: ()
+    event_keys: Callable[[ClusterEvent], EventKeys] = lambda _event: {}
     initial_backoff: float = 1.0
     maximum_backoff: float = 10.0
     on_ready: Callable[[], None] = lambda: None
@@ -87,7 +91,9 @@ class SchedulingQueue:
     _next_order: Iterator[int] = field(default_factory=count, init=False)
 
     def __post_init__(self) -> None:
-        self._unschedulable = UnschedulablePods(self.equivalence_key, self.equivalence_epoch)
+        self._unschedulable = UnschedulablePods(
+            self.equivalence_key, self.equivalence_epoch, self.pod_keys
+        )
         self._backoff = BackoffQueue(self.initial_backoff, self.maximum_backoff)
 
     def __len__(self) -> int:
@@ -224,7 +230,8 @@ class SchedulingQueue:
         interested_plugins = self.interested_plugins(event)
         if interested_plugins is not None and not interested_plugins:
             return
-        for group in self._unschedulable.groups_rejected_by(interested_plugins):
+        keys = self.event_keys(event)
+        for group in self._unschedulable.groups_rejected_by(interested_plugins, keys):
             # The group is a view: requeueing another group may have emptied it.
             first = next(iter(group), None)
             if (

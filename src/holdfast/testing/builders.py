@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.api import scheme
+from holdfast.api.classic import classic_resources
+from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP
 from holdfast.api.decode import convert_object
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
@@ -20,9 +22,13 @@ Raw = dict[str, Any]
 Labels = Mapping[str, str] | None
 Amount = str | int | float | None
 
+_CLASSIC = [classic_resources(group) for group in (SEED_GROUP, OWN_GROUP)]
 _RESOURCES: dict[tuple[str, str], Resource[Any]] = {
     (value.api_version, value.kind): value
-    for value in vars(scheme).values()
+    for value in (
+        *vars(scheme).values(),
+        *(resource for of in _CLASSIC for resource in (of.classes, of.claims, of.pod_scheduling)),
+    )
     if isinstance(value, Resource)
 }
 

@@ -35,6 +35,7 @@ from holdfast.testing.plugin_laws import (
     Case,
     check_changes,
     check_leaving,
+    check_pending,
     check_promise,
     check_rows,
     check_table,
@@ -149,6 +150,7 @@ def _check_results(case: Case, cluster: RandomCluster) -> None:
     check_tier_rows(case, case.outcome)
     check_twin(case)
     check_promise(case, cluster.random)
+    check_pending(case, cluster)
 
 
 def _check_incremental(case: Case, cache: DecisionCache, cluster: RandomCluster, pod: Any) -> None:

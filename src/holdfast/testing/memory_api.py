@@ -8,7 +8,7 @@ finalizers.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -51,6 +51,13 @@ class MemoryApi:
         self.objects[path]["metadata"].setdefault("uid", typed(raw).uid)
         stored: Object = typed(self._stored(path))
         return stored
+
+    def load(self, objects: Iterable[Object]) -> None:
+        """Store objects that the world has already; later versions are higher than theirs."""
+        self._versions = count(1_000_000)
+        for obj in objects:
+            raw: Raw = json_values(obj)
+            self.objects[resource_of(raw).path(obj.namespace, obj.name)] = raw
 
     def of_kind(self, kind: str) -> list[Raw]:
         """Return all stored objects of a kind."""

@@ -29,12 +29,15 @@ from holdfast.framework.plugin import (
     FilterAndScoreRowPlugin,
     FilterRowPlugin,
     NormalizeScorePlugin,
+    PendingPreBindPlugin,
     Placement,
     Plugin,
     PodChange,
     PodLimits,
     PodLimitsPlugin,
+    PreScorePlugin,
     ReasonGroupsPlugin,
+    Reject,
     RequiredResources,
     RequiredResourcesPlugin,
     ReservePlugin,
@@ -45,6 +48,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.testing.memory_api import MemoryApi
 from holdfast.testing.random_cluster import RandomCluster
 
 
@@ -295,3 +299,44 @@ def check_promise(case: Case, random: Random) -> None:
     if fork.outcome.filters:
         same = (again.verdicts(rows) == before).all()
         assert same, f"{case.plugin.name}: reserve then unreserve is identity"
+
+
+def check_pending(case: Case, cluster: RandomCluster) -> None:
+    """PreBind may end pending; then a second attempt in an unchanged world writes nothing."""
+    plugin = case.plugin
+    if not implements(plugin, PendingPreBindPlugin):
+        return
+    api = MemoryApi(case.world.fork())
+    api.load(cluster.classic.values())
+    found = _pend(case, plugin, api, cluster.random)
+    if found is not None:
+        api.calls.clear()
+        again = _pend(case, plugin, api, cluster.random)
+        assert again == found, f"{plugin.name}: it waits as before"
+        assert not api.calls, f"{plugin.name}: a second attempt writes nothing, not {api.calls}"
+
+
+def _pend(
+    case: Case, plugin: PendingPreBindPlugin, api: MemoryApi, random: Random
+) -> Reject | None:
+    """Run one attempt up to PreBind in the world of the API, and return what PreBind returned."""
+    world = api.world
+    assert world is not None
+    again = prepare_case(plugin, world, case.pod.pod)
+    state, rows = again.outcome.state, again.rows
+    passing = rows[again.verdicts(rows) == 0] if again.outcome.filters else rows
+    if not len(passing):
+        return None
+    if len(passing) > 1 and implements(plugin, PreScorePlugin):
+        case.plugin.pre_score(state, passing)
+    row = random.choice(passing.tolist())
+    placement = Placement(again.pod, row, world.nodes.names[row], {plugin.name: state})
+    reserving = case.plugin if implements(case.plugin, ReservePlugin) else None
+    if reserving is not None:
+        reserving.reserve(state, placement)
+    ended = None
+    if plugin.may_end_pending(state, placement):
+        ended = api.drive(plugin.pre_bind(state, placement))
+    if reserving is not None:
+        reserving.unreserve(state, placement)
+    return ended

@@ -27,6 +27,7 @@ from holdfast.testing.builders import (
     a_unit,
     typed,
 )
+from holdfast.testing.random_classic import some_classic_entries, some_classic_object
 from holdfast.testing.random_neighbours import (
     HOST,
     IMAGES,
@@ -66,6 +67,9 @@ class RandomCluster:
         self.others: dict[tuple[str, str], Any] = {}
         self.furniture: dict[tuple[str, str], Any] = {}
         """Namespaces, Services and ReplicaSets, by kind and key."""
+        self.classic: dict[tuple[str, str], Any] = {}
+        """Objects of classic DRA, by kind and key, once there are pods that need them."""
+        self._classic_pods: list[Raw] = []
         self._made = 0
         self._zoned = random.choice([0.5, 0.9, 1.0])
         """The probability that a node is in a zone."""
@@ -83,6 +87,17 @@ class RandomCluster:
             self.add_storage, self.add_storage, self.add_storage,
         ]  # fmt: skip
         self.random.choice(events)()
+        if self._classic_pods:
+            self.change_classic()
+
+    def a_pod_with_classic_claims(self) -> Pod:
+        """Return a random pod that names classic claims; from now on events concern them, too."""
+        raw = self._raw_pod(node=None)
+        raw["metadata"]["namespace"] = "default"
+        raw["spec"]["resourceClaims"] = some_classic_entries(self.random)
+        self._classic_pods.append(raw)
+        made: Pod = typed(raw)
+        return made
 
     def a_waiting_pod(self) -> Pod:
         """Return a random pod without a node; it may have anything that a plugin reads."""
@@ -92,7 +107,7 @@ class RandomCluster:
         """Return a new world with all objects."""
         objects: list[Any] = [
             *self.nodes.values(), *self.pods.values(), *self.others.values(),
-            *self.furniture.values(),
+            *self.furniture.values(), *self.classic.values(),
         ]  # fmt: skip
         for pod_info, node in self.assumed.values():
             spec = msgspec.structs.replace(pod_info.pod.spec, node_name=node)
@@ -195,6 +210,23 @@ class RandomCluster:
         make = self.random.choice([some_namespace, some_workload])
         made = make(self.random)
         self.furniture[made.kind, made.key] = made
+        self.world.upsert(made)
+
+    def change_classic(self) -> None:
+        """Add, change or remove a class, a claim or a negotiation of classic DRA."""
+        if self.classic and self.random.random() < 0.2:
+            self.world.delete(self.classic.pop(self.random.choice(sorted(self.classic))))
+            return
+        self._made += 1
+        nodes = [*self.nodes, "unknown"]
+        made: Any = some_classic_object(self.random, nodes, self._classic_pods, self._made)
+        # A deleted object does not come back: a new one has another uid.
+        meta = msgspec.structs.replace(made.metadata, uid=f"{made.uid}-{self._made}")
+        known = self.classic.get((made.kind, made.key))
+        if known is not None:
+            meta = msgspec.structs.replace(meta, uid=known.uid)
+        made = msgspec.structs.replace(made, metadata=meta)
+        self.classic[made.kind, made.key] = made
         self.world.upsert(made)
 
     # --- objects

@@ -14,6 +14,7 @@ from holdfast.engine.rejections import reject_all_nodes
 from holdfast.framework.plugin import (
     AnyRows,
     ClusterEvent,
+    EventKeysPlugin,
     NormalizeByRangePlugin,
     NormalizeScorePlugin,
     OutsideSpecKeyPlugin,
@@ -22,6 +23,7 @@ from holdfast.framework.plugin import (
     PostFilterResult,
     PreScorePlugin,
     QueueingHintPlugin,
+    QueueingStrategy,
     RawScores,
     Scope,
     ScorePlugin,
@@ -32,6 +34,12 @@ from holdfast.framework.view import View
 from holdfast.testing.builders import a_reservation, typed
 from holdfast.testing.plugin_laws import Case, prepare_case
 from holdfast.testing.random_cluster import RandomCluster
+
+_EVENTS_OF_CLASSIC = {
+    "ResourceClass": "ClassicResourceClass",
+    "ResourceClaim": "ClassicResourceClaim",
+    "PodScheduling": "PodScheduling",
+}
 
 
 def check_declaration(plugin: Plugin) -> None:
@@ -153,7 +161,7 @@ def _normalized(case: Case, rows: AnyRows) -> RawScores | None:
 
 
 def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
-    """``queueing_hint`` returns a bool for every event."""
+    """``queueing_hint`` returns a bool or strategy for every event; pods have the event's keys."""
     if not implements(plugin, QueueingHintPlugin):
         return
     pod_info = cluster.world.pod_info(pod)
@@ -164,13 +172,21 @@ def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
         ClusterEvent("UnschedulablePod", "UpdatePodToleration", pod, pod),
         ClusterEvent("Unheard-of", "Delete", other, None),
     ]
-    for resource, obj in (("Node", node), ("AssignedPod", assigned), ("Reservation", other)):
+    objects = [("Node", node), ("AssignedPod", assigned), ("Reservation", other)]
+    objects += [(_EVENTS_OF_CLASSIC[kind], obj) for (kind, _), obj in cluster.classic.items()]
+    for resource, obj in objects:
         events.append(ClusterEvent(resource, "Add", None, obj))
         events.append(ClusterEvent(resource, "Update", obj, obj))
         events.append(ClusterEvent(resource, "Delete", obj, None))
+    hint = plugin.queueing_hint
     for event in events:
-        result = plugin.queueing_hint(event, pod_info, view)
-        assert isinstance(result, bool), f"{plugin.name}: queueing_hint returns a bool for {event}"
+        result = hint(event, pod_info, view)
+        law = f"{plugin.name}: queueing_hint returns a bool or a strategy for {event}"
+        assert isinstance(result, bool | QueueingStrategy), law
+        if result and implements(plugin, EventKeysPlugin) and plugin.traits.registers(event):
+            keys = plugin.event_keys(event)
+            found = keys is None or not set(keys).isdisjoint(plugin.pod_keys(pod_info))
+            assert found, f"{plugin.name}: a pod that an event helps has a key of {event}"
 
 
 def check_post_filter(case: Case) -> None:

@@ -1,0 +1,99 @@
+"""The ledger of classic DRA: claims, classes and negotiations in their newest known versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.api.classic import (
+    ClassicClaim,
+    ClassicClass,
+    ClassicResources,
+    PodScheduling,
+    classic_resources,
+)
+from holdfast.api.meta import Object, is_controlled_by
+from holdfast.api.pod import Pod
+from holdfast.classic_dra.claim_state import has_room_for
+from holdfast.classic_dra.newest_objects import NewestObjects
+from holdfast.classic_dra.pod_claims import PodClaim, claims_of_pod
+from holdfast.classic_dra.selector_masks import SelectorMasks
+from holdfast.columns.node_table import NodeTable
+
+
+class ClassicLedger:
+    """Claims, classes and PodSchedulings, and reservations that are not written yet.
+
+    A claim is reserved for a pod *in flight* from the decision until the write is stored or the
+    attempt fails. ``resources`` is None if the API server does not serve classic DRA.
+    """
+
+    takes: tuple[type[Object], ...] = (ClassicClaim, ClassicClass, PodScheduling)
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self.resources: ClassicResources | None = classic_resources()
+        self.selector_masks = SelectorMasks(nodes)
+        self.claims: NewestObjects[ClassicClaim] = NewestObjects()
+        self.classes: NewestObjects[ClassicClass] = NewestObjects()
+        self.pod_schedulings: NewestObjects[PodScheduling] = NewestObjects()
+        self._in_flight: dict[str, str] = {}
+
+    def upsert(self, obj: Any) -> None:
+        """Store an object unless a newer version is known."""
+        self._of(obj).upsert(obj)
+
+    def delete(self, obj: Any) -> None:
+        """Remove an object, if it is there."""
+        self._of(obj).delete(obj)
+
+    def _of(self, obj: Object) -> NewestObjects[Any]:
+        match obj:
+            case ClassicClaim():
+                return self.claims
+            case ClassicClass():
+                return self.classes
+        return self.pod_schedulings
+
+    def claims_of(self, pod: Pod) -> tuple[PodClaim, ...]:
+        """Return a pod's claims; raises ClaimNotReady or InvalidEntries."""
+        return claims_of_pod(pod, self.claims.get)
+
+    def newest(self, claim: ClassicClaim) -> ClassicClaim:
+        """Return the newest known version of a claim; of the same uid, so not a recreated one."""
+        known = self.claims.get(claim.key)
+        return known if known is not None and known.uid == claim.uid else claim
+
+    def negotiation_of(self, pod: Pod) -> PodScheduling | None:
+        """Return the PodScheduling of a pod's name; it may belong to an earlier pod."""
+        return self.pod_schedulings.get(pod.key)
+
+    def is_free_for(self, claim: ClassicClaim, uid: str) -> bool:
+        """Return whether a pod may use an allocated claim beside its consumers, by uid."""
+        return self._in_flight.get(claim.uid, uid) == uid and has_room_for(claim, uid)
+
+    def add_in_flight(self, claim: ClassicClaim, uid: str) -> None:
+        """Count a claim as reserved for a pod before it is written; a shared one needs no count."""
+        if not _is_shared(claim):
+            self._in_flight[claim.uid] = uid
+
+    def remove_in_flight(self, claim: ClassicClaim, uid: str) -> None:
+        """Count what is stored again, unless another pod's reservation is in flight by now."""
+        if self._in_flight.get(claim.uid) == uid:
+            del self._in_flight[claim.uid]
+
+    def fork(self, nodes: NodeTable) -> ClassicLedger:
+        """Return an independent copy over a forked node table."""
+        copy = ClassicLedger(nodes)
+        copy.resources = self.resources
+        copy.claims, copy.classes = self.claims.fork(), self.classes.fork()
+        copy.pod_schedulings = self.pod_schedulings.fork()
+        copy._in_flight = dict(self._in_flight)
+        return copy
+
+
+def _is_shared(claim: ClassicClaim) -> bool:
+    return claim.status.allocation is not None and claim.status.allocation.shared_resource
+
+
+def is_owned(negotiation: PodScheduling, pod: Pod) -> bool:
+    """Return whether a PodScheduling belongs to the pod, and not to an earlier one of its name."""
+    return is_controlled_by(negotiation, pod)

@@ -1,0 +1,212 @@
+"""Writes to the API server: the PodScheduling, reservations of claims, releases; and their undo.
+
+What the server returns is stored in the ledger, so that the next attempt knows it before the watch
+reports it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.classic import ClassicClaim, ClassicResources, PodScheduling, PodSchedulingSpec
+from holdfast.api.pod import Pod
+from holdfast.classic_dra.claim_state import is_usable
+from holdfast.classic_dra.ledger import ClassicLedger, is_owned
+from holdfast.classic_dra.pod_claims import PodClaim
+from holdfast.errors import Conflict, HoldfastError, NotFound
+from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
+
+_MAX_ATTEMPTS = 5
+_PAUSE_SECONDS = 0.01
+"""The first pause after a conflict: the other write may not be readable yet."""
+Body = dict[str, Any]
+
+
+class ClaimUnusable(HoldfastError):
+    """A claim cannot be reserved any more; the pod is tried again after backoff."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicWrites:
+    """The writes for one pod."""
+
+    pod: Pod
+    ledger: ClassicLedger
+
+    @property
+    def _resources(self) -> ClassicResources:
+        assert self.ledger.resources is not None, "PreFilter checks that classic DRA is served"
+        return self.ledger.resources
+
+    # --- the negotiation ----------------------------------------------------------------------
+
+    def negotiate(self, spec: PodSchedulingSpec) -> ApiCalls:
+        """Create the PodScheduling, or update it if its spec differs."""
+        found = self.ledger.negotiation_of(self.pod)
+        if found is not None and not is_owned(found, self.pod):
+            yield from self._delete(found)
+            found = None
+        if found is None:
+            stored = yield self._creation(spec)
+        elif found.spec != spec:
+            stored = yield self._spec_patch(found, spec)
+        else:
+            return
+        self.ledger.upsert(stored)
+
+    def end_negotiation(self) -> ApiCalls:
+        """Delete the PodScheduling of a bound pod, if there is one."""
+        found = self.ledger.negotiation_of(self.pod)
+        if found is not None:
+            yield from self._delete(found)
+
+    def clear_selected_node(self) -> Iterator[ApiCall]:
+        """Return the call after which drivers are not asked to allocate, if they are now."""
+        found = self.ledger.negotiation_of(self.pod)
+        if found is not None and is_owned(found, self.pod) and found.spec.selected_node:
+            spec = PodSchedulingSpec("", found.spec.potential_nodes)
+            yield self._spec_patch(found, spec)
+
+    def _creation(self, spec: PodSchedulingSpec) -> ApiCall:
+        pod, resource = self.pod, self._resources.pod_scheduling
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid,
+                 "controller": True, "blockOwnerDeletion": True}  # fmt: skip
+        body = {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "ownerReferences": [owner]},
+            "spec": {key: value for key, value in _spec(spec).items() if value is not None},
+        }
+        return ApiCall("create", resource.path(pod.namespace), body, returns=PodScheduling)
+
+    def _spec_patch(self, found: PodScheduling, spec: PodSchedulingSpec) -> ApiCall:
+        # Drivers write the status at any time: no resourceVersion, only the scheduler has the spec.
+        body = {"metadata": {"uid": found.uid}, "spec": _spec(spec)}
+        path = self._resources.pod_scheduling.path(found.namespace, found.name)
+        return ApiCall("patch", path, body, MERGE_PATCH, PodScheduling)
+
+    def _delete(self, found: PodScheduling) -> ApiCalls:
+        path = self._resources.pod_scheduling.path(found.namespace, found.name)
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": found.uid}}
+        with suppress(NotFound):
+            yield ApiCall("delete", path, body, returns=None)
+        self.ledger.delete(found)
+
+    # --- claims -------------------------------------------------------------------------------
+
+    def reserve(self, claims: Iterable[ClassicClaim]) -> ApiCalls:
+        """Reserve claims for the pod, each in one write that fails if the claim has changed."""
+        for claim in claims:
+            yield from self._reserve(self.ledger.newest(claim), claim.uid)
+            self.ledger.remove_in_flight(claim, self.pod.uid)
+
+    def _reserve(self, current: ClassicClaim, uid: str) -> ApiCalls:
+        for attempt in range(_MAX_ATTEMPTS):
+            self._check(current, uid)
+            if current.is_reserved_for(self.pod.uid):
+                return
+            try:
+                yield from self._store(self._status_patch(current, self._with_pod(current)))
+                return
+            except Conflict:
+                if attempt == _MAX_ATTEMPTS - 1:
+                    raise
+            yield self._pause(attempt)
+            current = yield self._read(current)
+            self.ledger.upsert(current)
+
+    def unreserve(self, claims: Iterable[ClassicClaim]) -> ApiCalls:
+        """Remove the pod from consumers of claims; after an error the others still follow."""
+        failures: list[HoldfastError] = []
+        for claim in claims:
+            try:
+                yield from self._unreserve(self.ledger.newest(claim), claim.uid)
+            except NotFound:
+                continue
+            except HoldfastError as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
+
+    def _unreserve(self, current: ClassicClaim, uid: str) -> ApiCalls:
+        for attempt in range(_MAX_ATTEMPTS):
+            if current.uid != uid or not current.is_reserved_for(self.pod.uid):
+                return
+            try:
+                yield from self._store(self.unreservation(current))
+                return
+            except Conflict:
+                if attempt == _MAX_ATTEMPTS - 1:
+                    raise
+            yield self._pause(attempt)
+            current = yield self._read(current)
+            self.ledger.upsert(current)
+
+    def unreservation(self, claim: ClassicClaim) -> ApiCall:
+        """Return the call that removes the pod from the consumers of a claim."""
+        return self._status_patch(claim, {"reservedFor": self._without_pod(claim)})
+
+    def release(self, claim: ClassicClaim) -> ApiCall:
+        """Return the call that asks the driver to deallocate a claim."""
+        status = {"deallocationRequested": True, "reservedFor": self._without_pod(claim)}
+        return self._status_patch(claim, status)
+
+    def _check(self, claim: ClassicClaim, uid: str) -> None:
+        if claim.uid != uid or claim.is_deleted:
+            raise ClaimUnusable(f"resourceclaim {claim.key} was deleted in the meantime")
+        if not is_usable(claim):
+            raise ClaimUnusable(f"resourceclaim {claim.key} was deallocated in the meantime")
+        if not self.ledger.is_free_for(claim, self.pod.uid):
+            raise ClaimUnusable(f"resourceclaim {claim.key} is in use by now")
+
+    def _pause(self, attempt: int) -> ApiCall:
+        """Return a pause after a conflict; pods that wait for the same claim go on apart."""
+        jitter = zlib.crc32(self.pod.uid.encode()) % 100 / 100
+        return ApiCall("sleep", "", _PAUSE_SECONDS * 2**attempt * (1 + jitter))
+
+    def _store(self, call: ApiCall) -> ApiCalls:
+        stored = yield call
+        self.ledger.upsert(stored)
+
+    def _read(self, claim: ClassicClaim) -> ApiCall:
+        path = self._resources.claims.path(claim.namespace, claim.name)
+        return ApiCall("get", path, returns=ClassicClaim)
+
+    def _status_patch(self, claim: ClassicClaim, status: Body) -> ApiCall:
+        guard = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
+        path = self._resources.claims.path(claim.namespace, claim.name, "status")
+        body = {"metadata": guard, "status": status}
+        return ApiCall("patch", path, body, MERGE_PATCH, ClassicClaim)
+
+    def _with_pod(self, claim: ClassicClaim) -> Body:
+        mine = {"resource": "pods", "name": self.pod.name, "uid": self.pod.uid}
+        return {"reservedFor": [*claim.status.reserved_for, mine]}
+
+    def _without_pod(self, claim: ClassicClaim) -> list[Any]:
+        return [consumer for consumer in claim.status.reserved_for if consumer.uid != self.pod.uid]
+
+
+def held_for_others(claims: Iterable[PodClaim], uid: str) -> list[ClassicClaim]:
+    """Return the claims that a pod has reserved and that other pods may need, too.
+
+    A pod that does not run gives them back: two pods that wait for each other's claim would wait
+    for ever. A claim that was created for the pod is of no use to others.
+    """
+    found = {
+        of_pod.claim.uid: of_pod.claim
+        for of_pod in claims
+        if not of_pod.entry.owned and of_pod.claim.is_reserved_for(uid)
+    }
+    return [found[key] for key in sorted(found)]
+
+
+def _spec(spec: PodSchedulingSpec) -> Body:
+    # In a patch, null removes the field.
+    return {
+        "selectedNode": spec.selected_node or None,
+        "potentialNodes": list(spec.potential_nodes),
+    }

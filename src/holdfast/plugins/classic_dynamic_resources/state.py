@@ -1,0 +1,165 @@
+"""The classic claims of a pod in one attempt, and on which rows they can be used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.classic import ClassicClaim, PodScheduling
+from holdfast.classic_dra.claim_state import (
+    ClaimState,
+    has_room_for,
+    may_be_released,
+    state_of,
+)
+from holdfast.classic_dra.ledger import ClassicLedger, is_owned
+from holdfast.classic_dra.pod_claims import PodClaim
+from holdfast.classic_dra.selector_masks import Bools, rows_named
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.plugin import Code, Reject, Rows, Verdicts
+from holdfast.plugins.classic_dynamic_resources.plan import Plan
+
+UNALLOCATED_IMMEDIATE = "unallocated immediate resourceclaim"
+MUST_BE_REALLOCATED = "resourceclaim must be reallocated"
+IN_USE = "resourceclaim in use"
+RETRY_SECONDS = 1.0
+"""When a pod is tried again that waits for a reservation in flight."""
+FITS, EXCLUDED_BY_CLASS, UNSUITABLE, UNAVAILABLE = range(4)
+MESSAGES = {
+    EXCLUDED_BY_CLASS: "excluded by resource class node filter",
+    UNSUITABLE: "resourceclaim cannot be allocated for the node (unsuitable)",
+    UNAVAILABLE: "resourceclaim not available on the node",
+}
+
+
+@dataclass(eq=False)
+class ClassicState:
+    """The claims of a pod in one attempt; ``negotiation`` is the PodScheduling of its name."""
+
+    pod: PodInfo
+    ledger: ClassicLedger
+    nodes: NodeTable
+    claims: tuple[PodClaim, ...]
+    negotiation: PodScheduling | None
+    fitting: Rows | None = None
+    """The rows that pass every filter, if there are two or more."""
+    plan: Plan | None = None
+    """What Reserve decided."""
+    reserved: list[ClassicClaim] = field(default_factory=list)
+    """Claims that are reserved in flight."""
+
+    @property
+    def pending(self) -> list[PodClaim]:
+        """The claims that drivers still have to allocate."""
+        return [of_pod for of_pod in self.claims if of_pod.is_pending]
+
+    @property
+    def own_negotiation(self) -> PodScheduling | None:
+        """The PodScheduling, unless it belongs to an earlier pod of the same name."""
+        found = self.negotiation
+        return found if found is not None and is_owned(found, self.pod.pod) else None
+
+    @cached_property
+    def unsuitable_nodes(self) -> Mapping[str, tuple[str, ...]]:
+        """What drivers answered, by name of the entry; an empty list is an answer, too."""
+        found = self.own_negotiation
+        answers = () if found is None else found.status.claims
+        return {answer.pod_resource_claim_name: answer.unsuitable_nodes for answer in answers}
+
+    @cached_property
+    def codes(self) -> NDArray[np.int8]:
+        """A code for each row; a claim that cannot be allocated comes before one that is elsewhere.
+
+        Only rows that are otherwise suitable show that releasing a claim may help.
+        """
+        codes = np.zeros(self.nodes.size, np.int8)
+        for of_pod in self.pending:
+            excluded = ~self.suitable_for_class(of_pod.claim)
+            codes[(codes == FITS) & excluded] = EXCLUDED_BY_CLASS
+            names = self.unsuitable_nodes.get(of_pod.entry.name, ())
+            codes[(codes == FITS) & rows_named(self.nodes, names)] = UNSUITABLE
+        for of_pod in self.claims:
+            if of_pod.claim.is_allocated:
+                codes[(codes == FITS) & ~self.available(of_pod.claim)] = UNAVAILABLE
+        return codes
+
+    def code_of(self, of_pod: PodClaim, row: int) -> int:
+        """Return the code of one claim for a row."""
+        claim = of_pod.claim
+        if claim.is_allocated:
+            return FITS if self.available(claim)[row] else UNAVAILABLE
+        if not self.suitable_for_class(claim)[row]:
+            return EXCLUDED_BY_CLASS
+        listed = self.nodes.names[row] in self.unsuitable_nodes.get(of_pod.entry.name, ())
+        return UNSUITABLE if listed else FITS
+
+    def has_excluded(self, names: Iterable[str]) -> bool:
+        """Return whether a class excludes one of these nodes."""
+        listed = rows_named(self.nodes, names)
+        suitable = [self.suitable_for_class(of_pod.claim) for of_pod in self.pending]
+        return any(bool((listed & ~mask).any()) for mask in suitable)
+
+    def suitable_for_class(self, claim: ClassicClaim) -> Bools:
+        """Return the rows on which claims of the claim's class can be allocated."""
+        found = self.ledger.classes.get(claim.spec.resource_class_name)
+        assert found is not None, "PreFilter checks that the class exists"
+        return self.ledger.selector_masks.rows_of(found.suitable_nodes)
+
+    def available(self, claim: ClassicClaim) -> Bools:
+        """Return the rows that can use an allocated claim."""
+        allocation = claim.status.allocation
+        assert allocation is not None, "the claim is allocated"
+        return self.ledger.selector_masks.rows_of(allocation.available_on_nodes)
+
+    def verdicts(self, rows: Rows) -> Verdicts:
+        """Return verdicts: preemption does not help where a driver has to."""
+        verdicts: Verdicts = np.where(self.codes[rows] == FITS, Code.PASS, Code.UNRESOLVABLE)
+        return verdicts.astype(np.int8)
+
+    def reason(self, row: int) -> str:
+        """Return why a row is rejected."""
+        return MESSAGES.get(int(self.codes[row]), "")
+
+    def count_reasons(self, rows: Rows) -> Mapping[str, int]:
+        """Count the messages over rejected rows."""
+        found = Counter(self.codes[rows].tolist())
+        return {MESSAGES[code]: count for code, count in found.items() if code in MESSAGES}
+
+    def releasable(self, rows: Rows) -> list[ClassicClaim]:
+        """Return the claims that only this pod may use and that make one of these rows unusable."""
+        elsewhere = rows[self.codes[rows] == UNAVAILABLE]
+        found = {
+            of_pod.claim.uid: of_pod.claim
+            for of_pod in self.claims
+            if may_be_released(of_pod.claim, self.pod.uid)
+            and not self.available(of_pod.claim)[elsewhere].all()
+        }
+        return list(found.values())
+
+
+def reason_to_wait(state: ClassicState, now: float) -> Reject | None:
+    """Return why no node is suitable for the pod until a claim or class changes, or None."""
+    for of_pod in state.claims:
+        claim, retry_at = of_pod.claim, None
+        name = claim.spec.resource_class_name
+        if not claim.is_allocated and claim.is_immediate:
+            reason = UNALLOCATED_IMMEDIATE
+        elif state_of(claim) is ClaimState.RELEASING:
+            reason = MUST_BE_REALLOCATED
+        elif claim.is_allocated and not state.ledger.is_free_for(claim, state.pod.uid):
+            reason = IN_USE
+            if has_room_for(claim, state.pod.uid):
+                # A reservation in flight that fails is no event.
+                retry_at = now + RETRY_SECONDS
+        elif not claim.is_allocated and state.ledger.classes.get(name) is None:
+            reason = f'resourceclass "{name}" of resourceclaim "{claim.name}" does not exist'
+        else:
+            continue
+        return Reject(Code.UNRESOLVABLE, (reason,), retry_at)
+    return None
