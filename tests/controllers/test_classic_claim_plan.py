@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from controllers.classic_objects import (
@@ -76,7 +78,9 @@ def test_entries_are_read_from_the_annotation_too():
     entry = '[{"name": "gpu", "claim": {"template": {"spec": {"resourceClassName": "k"}}}}]'
     (creation,) = plan(typed(a_pod("p", annotations={POD_CLAIMS: entry}))).creations.values()
     assert creation.body["metadata"]["name"] == "p-gpu"
-    for broken in ("{", "3", '[{"name": 3}]', "[" * 100_000):
+    many = json.dumps([{"name": str(number)} for number in range(33)])
+    twice = '[{"name": "a"}, {"name": "a"}]'
+    for broken in ("{", "3", '[{"name": 3}]', "[" * 100_000, many, twice):
         with pytest.raises(InvalidEntries):
             plan(typed(a_pod("p", annotations={POD_CLAIMS: broken})))
 

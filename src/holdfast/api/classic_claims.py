@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_names import MAX_ENTRIES, POD_CLAIMS
 from holdfast.api.classic_template import ClassicClaimSource, ClassicClaimTemplate
 from holdfast.api.meta import Object, Struct, is_controlled_by
 from holdfast.api.pod import Pod
@@ -64,6 +64,10 @@ def classic_entries(pod: Pod) -> tuple[ClassicEntry, ...]:
         listed = _decode.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidEntries(f"annotation {POD_CLAIMS}: {error}") from error
+    names = {entry.name for entry in listed}
+    if len(listed) > MAX_ENTRIES or len(names) < len(listed):
+        limit = f"at most {MAX_ENTRIES} entries, with different names"
+        raise InvalidEntries(f"annotation {POD_CLAIMS}: must have {limit}")
     return tuple(_entry(pod, entry.name, entry.claim, entry.containers) for entry in listed)
 
 

@@ -18,6 +18,8 @@ IMMEDIATE = "Immediate"
 MAX_NODES = 256
 """Length of ``potentialNodes`` and ``unsuitableNodes``."""
 MAX_CONSUMERS = 32
+MAX_ENTRIES = 32
+"""Classic claims of a pod."""
 MAX_HANDLE_BYTES = 16384
 
 

@@ -13,12 +13,12 @@ import msgspec
 from holdfast.api import field_errors
 from holdfast.api.classic_claims import AnnotationEntry
 from holdfast.api.classic_forms import with_typed_claims
-from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_names import MAX_ENTRIES, POD_CLAIMS
 from holdfast.api.decode import JsonObject
 from holdfast.api.field_errors import child
 from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
 from holdfast.errors import BadRequest, Cause
-from holdfast.validation.classic_entries import MAX_ENTRIES, check_classic_source
+from holdfast.validation.classic_entries import check_classic_source
 from holdfast.validation.names import check_label, check_subdomain
 from holdfast.validation.pod_claims import check_pod_claims
 

@@ -25,7 +25,12 @@ from holdfast.controllers.classic_claim_plan import (
     plan_release,
 )
 from holdfast.controllers.object_index import KeyIndex
-from holdfast.controllers.planned_writes import Create, execute_chained_writes, execute_write
+from holdfast.controllers.planned_writes import (
+    Create,
+    execute_chained_writes,
+    execute_write,
+    namespace_is_terminating,
+)
 from holdfast.controllers.quota_waiters import QuotaWaiters
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import AlreadyExists, Conflict, Forbidden, HoldfastError, NotFound, Retryable
@@ -46,6 +51,7 @@ class ClassicClaimController(Reconciler):
     name = "classic-resourceclaim-controller"
     feature = Feature.DYNAMIC_RESOURCE_ALLOCATION
     queue_name = "resource_claim"
+    workers = 10
     resources: ClassicResources = _KEP
     required_resources = (_KEP.claims, _KEP.classes, PODS, RESOURCE_QUOTAS)
 
@@ -157,6 +163,8 @@ class ClassicClaimController(Reconciler):
                 raise Conflict(str(failure)) from failure  # the cache does not show it yet
             problem = str(failure)
         except HoldfastError as failure:
+            if namespace_is_terminating(failure):
+                return ""  # the pod will be deleted, too
             problem, refused = f"create ResourceClaim: {failure}", isinstance(failure, Forbidden)
         self._metrics_of_creations.count(failed=bool(problem))
         if refused:

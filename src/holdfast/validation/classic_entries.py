@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.api import field_errors
-from holdfast.api.classic_names import IMMEDIATE, WAIT_FOR_FIRST_CONSUMER
+from holdfast.api.classic_names import IMMEDIATE, MAX_ENTRIES, WAIT_FOR_FIRST_CONSUMER
 from holdfast.api.json_fields import Raw, map_at, maps_at, text_at
 from holdfast.errors import Cause
 from holdfast.validation.metadata import check_annotations, check_labels
 from holdfast.validation.names import check_subdomain
 
-MAX_ENTRIES = 32
 _CLAIM, _TEMPLATE = "resourceClaimName", "template"
 _MODES = (WAIT_FOR_FIRST_CONSUMER, IMMEDIATE)
 _METADATA = "only labels and annotations may be set in the template of a claim"
