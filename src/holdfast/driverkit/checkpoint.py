@@ -24,6 +24,8 @@ class PreparedClaim(msgspec.Struct, frozen=True):
     done: bool = False
     handle: str | None = None
     """The handle of a claim of classic DRA, as its controller wrote it."""
+    stands_for: str = ""
+    """Uid of the classic claim that is prepared for this one, which a kubelet knows."""
 
     @property
     def claim(self) -> Claim:
@@ -46,6 +48,10 @@ class Checkpoint:
     def get(self, uid: str) -> PreparedClaim | None:
         """Return the entry of a claim, or None."""
         return self._claims.get(uid)
+
+    def users_of(self, uid: str) -> list[str]:
+        """Return the uids of the claims that stand for a classic one."""
+        return [claim.uid for claim in self._claims.values() if claim.stands_for == uid]
 
     def uids(self) -> list[str]:
         """Return the uids of all entries."""

@@ -10,12 +10,16 @@ from typing import TypeVar
 
 import msgspec
 
+from holdfast.api.classic import ClassicClaim
+from holdfast.api.classic_shadows import classic_reference
+from holdfast.api.devices import ResourceClaim
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.cdi.files import file_name, remove_spec, write_spec
 from holdfast.client.client import Client
 from holdfast.driverkit.checkpoint import Checkpoint, PreparedClaim
 from holdfast.driverkit.claims import Claim, DriverError, Prepared, cdi_spec_of, claim_of
 from holdfast.driverkit.classic.node_claims import add_granted, classic_claim, has_nothing
+from holdfast.driverkit.classic.shadows import read_classic_claim
 from holdfast.driverkit.driver import Driver
 from holdfast.errors import HoldfastError, NotFound
 
@@ -73,7 +77,11 @@ class ClaimPreparation:
             task.exception()  # asyncio would report it if the caller has given up
 
     async def _prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim:
-        claim = await self._read(namespace, name, uid)
+        found = await self._read(namespace, name, uid)
+        claim = claim_of(found, self._driver.name)
+        if (reference := classic_reference(found, self._driver.name)) is not None:
+            classic = await read_classic_claim(self._client, found, reference, self._driver.name)
+            return await self._prepare_shadow(claim, classic)
         async with self._one_at_a_time:
             known = self._checkpoint.get(uid)
             if known is not None and known.devices != claim.devices:
@@ -92,26 +100,50 @@ class ClaimPreparation:
         self, namespace: str, name: str, uid: str, handle: str
     ) -> PreparedClaim:
         async with self._one_at_a_time:
-            known = self._checkpoint.get(uid)
-            same = known is not None and known.done and known.handle == handle
-            if known is not None and same and self._files_exist(known):
-                return known
-            claim = classic_claim(namespace, name, uid, handle, self._driver.classic.handle)
-            entry = PreparedClaim(namespace, name, uid, claim.devices, handle=handle)
+            return await self._prepare_handle(namespace, name, uid, handle)
+
+    async def _prepare_shadow(self, shadow: Claim, classic: ClassicClaim) -> PreparedClaim:
+        """Prepare a classic claim for one of the claims that stand for it, each of another pod."""
+        assert classic.status.allocation is not None, "read_classic_claim checks it"
+        async with self._one_at_a_time:
+            known = self._checkpoint.get(shadow.uid)
+            if known is not None and known.stands_for != classic.uid:
+                await self._undo(known)
+            entry = PreparedClaim(
+                shadow.namespace, shadow.name, shadow.uid, shadow.devices, stands_for=classic.uid
+            )
             self._checkpoint.put(entry)
-            prepared: Prepared = None
-            if not has_nothing(claim):
-                prepared = await self._handled(self._driver.call_prepare(claim), "prepare")
-            with_amount = add_granted(self._driver.name, claim, prepared)
-            spec, _ = cdi_spec_of(self._driver.name, claim, with_amount)
-            if spec.devices:
-                write_spec(spec, self._file(uid))
-            else:
-                remove_spec(self._file(uid))
-            ids = tuple(spec.qualified(device) for device in spec.devices)
-            done = msgspec.structs.replace(entry, cdi_ids=(ids,), done=True)
+            handle = classic.status.allocation.resource_handle
+            prepared = await self._prepare_handle(
+                classic.namespace, classic.name, classic.uid, handle
+            )
+            done = msgspec.structs.replace(entry, cdi_ids=prepared.cdi_ids, done=True)
             self._checkpoint.put(done)
             return done
+
+    async def _prepare_handle(
+        self, namespace: str, name: str, uid: str, handle: str
+    ) -> PreparedClaim:
+        known = self._checkpoint.get(uid)
+        same = known is not None and known.done and known.handle == handle
+        if known is not None and same and self._files_exist(known):
+            return known
+        claim = classic_claim(namespace, name, uid, handle, self._driver.classic.handle)
+        entry = PreparedClaim(namespace, name, uid, claim.devices, handle=handle)
+        self._checkpoint.put(entry)
+        prepared: Prepared = None
+        if not has_nothing(claim):
+            prepared = await self._handled(self._driver.call_prepare(claim), "prepare")
+        with_amount = add_granted(self._driver.name, claim, prepared)
+        spec, _ = cdi_spec_of(self._driver.name, claim, with_amount)
+        if spec.devices:
+            write_spec(spec, self._file(uid))
+        else:
+            remove_spec(self._file(uid))
+        ids = tuple(spec.qualified(device) for device in spec.devices)
+        done = msgspec.structs.replace(entry, cdi_ids=(ids,), done=True)
+        self._checkpoint.put(done)
+        return done
 
     def _store(self, claim: Claim, prepared: Prepared) -> PreparedClaim:
         spec, names = cdi_spec_of(self._driver.name, claim, prepared)
@@ -135,6 +167,12 @@ class ClaimPreparation:
                 await self._undo(known)
 
     async def _undo(self, known: PreparedClaim) -> None:
+        if known.stands_for:
+            classic = self._checkpoint.get(known.stands_for)
+            if classic is not None and self._checkpoint.users_of(known.stands_for) == [known.uid]:
+                await self._undo(classic)
+            self._checkpoint.remove(known.uid)
+            return
         if known.done:
             # If the handler does not end well, the next prepare must not rely on its effect.
             self._checkpoint.put(msgspec.structs.replace(known, done=False))
@@ -147,14 +185,14 @@ class ClaimPreparation:
         remove_spec(self._file(known.uid))
         self._checkpoint.remove(known.uid)
 
-    async def _read(self, namespace: str, name: str, uid: str) -> Claim:
+    async def _read(self, namespace: str, name: str, uid: str) -> ResourceClaim:
         try:
             found = await self._client.get(RESOURCE_CLAIMS, name, namespace)
         except NotFound as error:
             raise DriverError(f"ResourceClaim {namespace}/{name} does not exist") from error
         if found.uid != uid:
             raise DriverError(f"ResourceClaim {found.key} has uid {found.uid}, not {uid}")
-        return claim_of(found, self._driver.name)
+        return found
 
     async def _handled(self, handler: Awaitable[T], name: str) -> T:
         """Await a handler; its errors become errors of the claim, and its defects are logged."""

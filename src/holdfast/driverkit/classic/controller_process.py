@@ -133,4 +133,7 @@ class ControllerProcess:
 async def ensure_namespace(client: Client, name: str) -> None:
     """Create the namespace of a driver, unless there is one or an admin must do it."""
     with suppress(AlreadyExists, Forbidden):
-        await client.create(NAMESPACES, {"metadata": {"name": name}})
+        try:
+            await client.get(NAMESPACES, name)
+        except NotFound:
+            await client.create(NAMESPACES, {"metadata": {"name": name}})
