@@ -44,13 +44,6 @@ SECONDS = 120.0
 NODE = "node-0001"
 KINDS = ("own", "own", "own", "two", "shared", "shared", "deleted", "stubborn", "forced")
 SHARED_BY = 3
-AGENT = """
-from holdfast.agent import claim_manager
-from holdfast.cli.app import main
-claim_manager.RECONCILE_SECONDS = 2.0
-main()
-"""
-"""``holdfast agent``, which releases the claims of pods that are gone more often."""
 SCRIPT = """\
 effects=$1 directory=$2 name=$3 seconds=$4 code=$5
 held() {
@@ -124,7 +117,7 @@ class KilledNode:
         node = str(self.node)
         agent = ["--node", NODE, "--node-dir", node, "--kubeconfig", f"{node}/kubeconfig"]
         command = {
-            "agent": ["-c", AGENT, "agent", *agent, "--runtime", "process"],
+            "agent": ["-m", "holdfast", "agent", *agent, "--runtime", "process"],
             "driver": [recording_driver.__file__, "--kubelet-dir", node],
         }[name]
         env = {**os.environ, EFFECTS: str(self.effects)}
@@ -158,8 +151,8 @@ class KilledNode:
     def end_kills(self):
         """Expect the end of every pod from now on.
 
-        The claim of a pod that was deleted while no agent ran is released when an agent runs for a
-        while; until then others wait for its device.
+        The claim of a pod that was deleted while no agent ran is released when an agent starts;
+        until then others wait for its device.
         """
         self._deadline = time.monotonic() + SECONDS
 
