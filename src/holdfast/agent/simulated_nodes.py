@@ -214,11 +214,10 @@ class SimulatedNodes:
             return
         node = self._nodes.cache.get(pod.spec.node_name)
         host_ip = (node.internal_ip if node else "") or self._node_ips.allocate(pod.spec.node_name)
-        problem = self._problem(pod)
-        refusal = await self._refusal(pod) if problem else ""
+        problem, refused = await self._problem(pod)
         step = plan_pod(
             pod, pod_ip=self._pod_ips.allocate(pod.uid, pod.status.pod_ip), host_ip=host_ip,
-            problem=refusal or problem, now=self._clock.now(), refused=bool(refusal),
+            problem=problem, now=self._clock.now(), refused=refused,
         )  # fmt: skip
         try:
             await self._execute(pod, step)
@@ -237,35 +236,34 @@ class SimulatedNodes:
         self._recorder.record(_reference(pod), "Warning", "FailedStatusUpdate", message)
         self._queue.add_after(_POD + pod.key, TOO_LARGE_RETRY_SECONDS)
 
-    def _problem(self, pod: AgentPod) -> str:
+    async def _problem(self, pod: AgentPod) -> tuple[str, bool]:
+        """Return why a pod is not to run now, or "", and whether it never will be."""
         if asks_for_process(pod):
-            return NO_PROCESSES
+            return NO_PROCESSES, False
         if self._claims is None or pod.status.phase == "Running" or pod.terminating:
-            return ""
+            return "", False
         try:
-            problem = unready_reason(pod, lambda needed: self._known_claim(pod, needed))
-            if problem:
-                for needed in needed_claims(pod):
-                    self._waiting_for_claim[needed.key(pod)].add(pod.key)
-        except InvalidEntries as error:
-            return str(error)
-        return problem
+            problem = unready_reason(pod, lambda needed: self._cached_claim(pod, needed))
+            if problem and (live := await self._live_claims(pod)):
+                problem = unready_reason(
+                    pod, lambda needed: live.get(needed) or self._cached_claim(pod, needed)
+                )
+            for needed in needed_claims(pod) if problem else ():
+                self._waiting_for_claim[needed.key(pod)].add(pod.key)
+        except (NeverUsable, InvalidEntries) as error:
+            return str(error), True
+        return problem, False
 
-    def _known_claim(self, pod: AgentPod, needed: NeededClaim) -> AnyClaim | None:
+    def _cached_claim(self, pod: AgentPod, needed: NeededClaim) -> AnyClaim | None:
         key = f"{pod.namespace}/{needed.name}"
         if not needed.classic:
             return self._claims.cache.get(key) if self._claims is not None else None
         return self._classic.cache.get(key) if self._classic is not None else None
 
-    async def _refusal(self, pod: AgentPod) -> str:
-        """Return why a pod may never use its classic claims, by the API: the cache may be old."""
-        try:
-            for needed in needed_claims(pod):
-                if needed.classic:
-                    await self._live.usable(pod, needed)
-        except (NeverUsable, InvalidEntries) as error:
-            return str(error)
-        return ""
+    async def _live_claims(self, pod: AgentPod) -> dict[NeededClaim, AnyClaim]:
+        """Read a pod's classic claims, which may be newer than the cache; raise NeverUsable."""
+        classic = [needed for needed in needed_claims(pod) if needed.classic]
+        return {needed: await self._live.usable(pod, needed) for needed in classic}
 
     async def _execute(self, pod: AgentPod, step: PodStep) -> None:
         client = as_node(self._client, pod.spec.node_name)
