@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import dataclass
 
 from holdfast.api.classic import classic_resources
@@ -18,7 +19,7 @@ from holdfast.driverkit.classic.fitting import Choice, Share
 from holdfast.driverkit.classic.inventory_objects import raw_spec
 from holdfast.errors import NotFound
 from holdfast.store.store import Store
-from holdfast.testing import FaultyTransport, VirtualClock, a_pod
+from holdfast.testing import Chances, FaultyTransport, VirtualClock, a_pod
 from holdfast.testing.kill_points import KillTransport
 from holdfast.testing.loop_writer import LoopWriter
 
@@ -64,11 +65,13 @@ def a_driver(**more):
 class DriverTest:
     """An API server, a driver's controller, and writes of a scheduler."""
 
-    def __init__(self, directory, driver, *faults):
+    def __init__(self, directory, driver, *faults, chances=Chances(), rng=None):  # noqa: B008
         self._directory = directory
         self.driver = driver
         self.clock = VirtualClock()
         self.faults = faults
+        self.chances = chances
+        self.rng = rng or random.Random(0)
         self.task = None
 
     async def __aenter__(self):
@@ -91,7 +94,9 @@ class DriverTest:
     def start(self):
         """Start the controller."""
         self.kills = KillTransport(InProcessTransport(self.server))
-        self.transport = FaultyTransport(self.kills, self.faults, clock=self.clock)
+        self.transport = FaultyTransport(
+            self.kills, self.faults, self.chances, self.rng, clock=self.clock
+        )
         client = Client(self.transport, DRIVER)
         self.process = ControllerProcess(self.driver, client, self.clock)
         self.task = asyncio.create_task(self.process.run())
@@ -104,10 +109,11 @@ class DriverTest:
         await self.clock.advance_until(self.task.done)
         await asyncio.gather(self.task, return_exceptions=True)
 
-    async def restart(self):
+    async def restart(self, *, faults=False):
         """Start it again; it knows what the API server knows."""
         await self.kill()
-        self.faults = ()
+        if not faults:
+            self.faults, self.chances = (), Chances()
         self.start()
         await self.clock.settle()
 
