@@ -1,0 +1,73 @@
+"""A classic driver in an embedded cluster: scheduler, agents, controllers and driver together."""
+
+import asyncio
+from pathlib import Path
+
+import yaml
+
+from driverkit.test_examples import load
+from holdfast.api.classic import classic_resources
+from holdfast.api.node_inventory import NODE_INVENTORIES
+from holdfast.api.resource import Resource
+from holdfast.api.scheme import PODS
+from holdfast.testing.driver_cluster import DriverCluster
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "60-classic-gpu"
+CLAIMS = classic_resources().claims
+PLURALS = {
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "GPUInit": "gpuinits",
+    "GPURequirements": "gpurequirements",
+    "ResourceClass": "resourceclasses",
+    "Pod": "pods",
+}
+
+
+async def apply(cluster, name, **changes):
+    """Create the objects of a file of the example."""
+    for raw in yaml.safe_load_all((EXAMPLE / f"{name}.yaml").read_text()):
+        group, _, version = raw["apiVersion"].rpartition("/")
+        namespaced = raw["kind"] in ("Pod", "GPURequirements")
+        plural = PLURALS[raw["kind"]]
+        resource = Resource(group, version, plural, raw["kind"], dict, namespaced=namespaced)
+        await cluster.client.create(resource, raw, "default" if namespaced else "")
+
+
+def running(pod):
+    return pod.status.phase == "Running"
+
+
+async def booked(cluster):
+    listing = await cluster.client.list(NODE_INVENTORIES, cluster.driver.namespace)
+    return [claim.name for one in listing.items for claim in one.status.allocated.values()]
+
+
+async def test_C082_the_story_of_the_kep_runs_and_survives_kills_of_the_driver(monkeypatch):
+    driver = load(EXAMPLE, "driver", monkeypatch).driver
+    async with asyncio.timeout(60), DriverCluster(driver, nodes=2) as cluster:
+        for name in ("crds", "class"):
+            await apply(cluster, name)
+        killing = asyncio.create_task(cluster.kill("controller", after="finalizer"))
+        await apply(cluster, "pod")
+        await killing
+        cluster.start_controller()
+        pod = await cluster.until_pod("device-consumer", running)
+        edits = cluster.edits(pod)
+        assert set(edits) == {"workload", "monitor"}
+        for container in edits.values():
+            assert container["env"]["GPU_MEMORY"] == "2Gi"
+            assert (
+                container["env"]["GPU_INIT"] == "/usr/local/bin/acme-gpu-init --cluster my-cluster"
+            )
+        assert await booked(cluster) == ["device-consumer-gpu"]
+        claim = await cluster.client.get(CLAIMS, "device-consumer-gpu", "default")
+        killing = asyncio.create_task(cluster.kill("controller", after="booking"))
+        await cluster.delete_pod("device-consumer")
+        await killing
+        cluster.start_controller()
+        while [
+            c for c in (await cluster.client.list(CLAIMS, "default")).items if c.uid == claim.uid
+        ]:
+            await asyncio.sleep(0.02)
+        assert await booked(cluster) == []
+        assert not (await cluster.client.list(PODS, "default")).items
