@@ -160,12 +160,18 @@ def test_arguments_of_a_plugin_may_occur_only_once():
     ]
 
 
-@pytest.mark.parametrize("drains", (True, False))
-def test_the_first_profile_with_the_plugin_decides_whether_excess_is_drained(drains):
-    first = profile("other", args={"resourcepolicy": {"drainExcess": drains}})
-    second = profile("koord-scheduler", args={"resourcepolicy": {"drainExcess": not drains}})
+@pytest.mark.parametrize("on", (True, False))
+def test_the_first_profile_with_a_plugin_decides_about_its_controller(on):
+    def args(value):
+        return {
+            "resourcepolicy": {"drainExcess": value},
+            "ClassicDynamicResources": {"deallocateUnused": value},
+        }
+
+    first, second = profile("other", args=args(on)), profile("koord-scheduler", args=args(not on))
     found = controller_settings(read(config(first, second)).profiles.values())
-    assert found.resource_policies.drain_excess == drains
+    assert found.resource_policies.drain_excess == on
+    assert found.classic_claims.deallocate_unused == on
 
 
 def test_arguments_reach_the_reservation_plugin():

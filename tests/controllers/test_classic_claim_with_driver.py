@@ -8,15 +8,17 @@ from controllers.classic_objects import a_user, consumer, inline
 from driverkit.classic_controller import DriverTest, a_driver
 from holdfast.api.scheme import NODES, PODS
 from holdfast.controllers.controller_manager import ControllerManager
+from holdfast.settings import ClassicClaimSettings, ControllerSettings
 from holdfast.testing import a_node
 
 IMMEDIATE = inline(resourceClassName="gpu", allocationMode="Immediate")
 
 
 @asynccontextmanager
-async def driver_and_controllers(directory):
+async def driver_and_controllers(directory, **settings):
     async with DriverTest(directory, a_driver()) as test:
-        controllers = ControllerManager(test.client, test.clock)
+        chosen = ControllerSettings(classic_claims=ClassicClaimSettings(**settings))
+        controllers = ControllerManager(test.client, test.clock, settings=chosen)
         await controllers.start()
         try:
             yield test
@@ -73,3 +75,17 @@ async def test_C079_the_resource_of_a_dead_node_is_allocated_again(tmp_path):
         following = await test.create_pod("next", "c", selected="n2")
         assert (await test.claim("c")).is_reserved_for(following.uid)
         assert await test.booked("n2") == ["c"]
+
+
+async def test_a_setting_lets_unused_claims_be_deallocated(tmp_path):
+    async with driver_and_controllers(tmp_path, deallocate_unused=True) as test:
+        await test.create_class()
+        await test.create_node("n1")
+        await test.create_claim("c")
+        await test.create_pod("p", "c", selected="n1")
+        assert await test.booked() == ["c"]
+        await test.client.delete(PODS, "p", "default", grace_seconds=0)
+        await test.clock.settle()
+        claim = await test.claim("c")
+        assert (claim.is_allocated, claim.status.deallocation_requested) == (False, False)
+        assert await test.booked() == []

@@ -24,7 +24,7 @@ UPSTREAM = frozenset({
 WITH_ARGUMENTS = frozenset({
     "DefaultPreemption", "DynamicResources", "InterPodAffinity", "NodeAffinity",
     "NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread", "VolumeBinding",
-    "Reservation", "NodeNUMAResource", "DeviceShare", "resourcepolicy",
+    "Reservation", "NodeNUMAResource", "DeviceShare", "resourcepolicy", "ClassicDynamicResources",
 })  # fmt: skip
 _ALSO = {
     name: (f"{GROUP}/v1beta2", f"{GROUP}/v1beta3")

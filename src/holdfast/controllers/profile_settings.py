@@ -9,10 +9,16 @@ from collections.abc import Iterable
 
 from holdfast.engine.profile import Profile
 from holdfast.feature_gates import FeatureGates
+from holdfast.plugins.classic_dynamic_resources import ClassicDynamicResources
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.arguments import ReservationArgs
 from holdfast.plugins.resource_policy import ResourcePolicyPlugin
-from holdfast.settings import ControllerSettings, ReservationSettings, ResourcePolicySettings
+from holdfast.settings import (
+    ClassicClaimSettings,
+    ControllerSettings,
+    ReservationSettings,
+    ResourcePolicySettings,
+)
 
 
 def controller_settings(
@@ -22,10 +28,12 @@ def controller_settings(
     plugins = [plugin for profile in profiles for plugin in profile.plugins]
     reservation = next((p for p in plugins if isinstance(p, ReservationPlugin)), None)
     policy = next((p for p in plugins if isinstance(p, ResourcePolicyPlugin)), None)
+    classic = next((p for p in plugins if isinstance(p, ClassicDynamicResources)), None)
     return ControllerSettings(
         reservation_settings(ReservationArgs() if reservation is None else reservation.args),
         ResourcePolicySettings(policy is not None and policy.args.drain_excess),
         feature_gates or FeatureGates(),
+        classic_claims=ClassicClaimSettings(classic is not None and classic.args.deallocate_unused),
     )
 
 

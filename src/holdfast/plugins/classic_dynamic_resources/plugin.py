@@ -31,6 +31,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.classic_dynamic_resources import queueing_hints as hints
+from holdfast.plugins.classic_dynamic_resources.arguments import read_args
 from holdfast.plugins.classic_dynamic_resources.claim_writes import ClassicWrites, held_for_others
 from holdfast.plugins.classic_dynamic_resources.explanation import explain_rows
 from holdfast.plugins.classic_dynamic_resources.plan import (
@@ -62,7 +63,7 @@ class ClassicDynamicResources:
     )
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
-        pass
+        self.args = read_args(args or {})
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return a key of this pod alone."""
