@@ -7,7 +7,7 @@ Kubernetes create pods of deployments and delete what belongs to deleted pods.
 import json
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,23 +16,82 @@ import yaml
 from agent.process_cluster import short_directory
 from free_port import free_port
 from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.classic_shadows import SHADOW_POOL
 from holdfast.testing import a_namespace
-from real.programs import create, until
+from real.control_plane import program
+from real.programs import create, holdfast, kube_controller_manager, until
 
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
-SPACE, NODE = "classic", "classic-1"
-DRIVERS = "board-example-com"
+DRIVER = Path(__file__).parent / "classic_driver_program.py"
+SPACE, NODE, DRIVERS = "classic", "classic-1", "board-example-com"
 CLASSIC, SHADOWS = "resourceclaims.dra.holdfast.dev", "resourceclaims.resource.k8s.io"
+RBAC = "rbac.authorization.k8s.io"
+STORY = """
+apiVersion: core.k8s.io/v1alpha1
+kind: ResourceClass
+metadata: {name: board}
+driverName: board.example.com
+---
+apiVersion: board.example.com/v1
+kind: BoardRequest
+metadata: {name: two, namespace: classic}
+boards: 2
+---
+apiVersion: core.k8s.io/v1alpha1
+kind: ResourceClaim
+metadata: {name: common, namespace: classic}
+spec: {resourceClassName: board}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: story, namespace: classic}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: none
+    command: [sh, -c, "env > OUT/story; exec sleep 1000"]
+    resources: {claims: [two]}
+  - name: other
+    image: none
+    command: [sh, -c, "env > OUT/other; exec sleep 1000"]
+  resourceClaims:
+  - name: two
+    template:
+      resourceClassName: board
+      parametersRef: {apiGroup: board.example.com, kind: BoardRequest, name: two}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: classic}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: none
+        command: [sh, -c, "env > `mktemp OUT/web-XXXX`; exec sleep 1000"]
+        resources: {claims: [common]}
+      resourceClaims:
+      - name: common
+        claim: {resourceClaimName: common}
+"""
 
 
 @contextmanager
-def running(log, *command):
+def running(log, started, *command):
     """Run a program until the end of the block; it must end without an error."""
     with log.open("wb") as out:
         process = subprocess.Popen([sys.executable, *map(str, command)], stdout=out, stderr=out)
     try:
-        yield process
+        until(lambda: started in log.read_text() or process.poll() is not None)
+        assert process.poll() is None, log.read_text()
+        yield
         assert process.poll() is None, log.read_text()
     finally:
         process.terminate()
@@ -43,31 +102,50 @@ def running(log, *command):
 @contextmanager
 def webhook(plane, directory):
     """Run the webhook and register it, as deploy/webhook does but at an address of this machine."""
-    port = free_port()
-    made = subprocess.run(
-        [sys.executable, "-m", "holdfast", "webhook", "--make-certificates", "--cert-dir",
-         directory / "tls", "--dns-name", "127.0.0.1"],
-        check=True, timeout=60, capture_output=True, text=True,
-    )  # fmt: skip
-    bundle = made.stdout.partition("caBundle: ")[2].strip()
+    port, tls = free_port(), directory / "tls"
+    make = ("webhook", "--make-certificates", "--cert-dir", str(tls), "--dns-name", "127.0.0.1")
+    bundle = run_holdfast(*make).partition("caBundle: ")[2].strip()
     manifests = (ROOT / "deploy/webhook/classic-dra.yaml").read_text()
     [config] = [obj for obj in yaml.safe_load_all(manifests) if "webhooks" in obj]
     url = f"https://127.0.0.1:{port}/pods"
     config["webhooks"][0]["clientConfig"] = {"url": url, "caBundle": bundle}
+    flags = ("--host", "127.0.0.1", "--port", port, "--cert-dir", tls)
     log = directory / "webhook.log"
-    flags = ("--host", "127.0.0.1", "--port", port, "--cert-dir", directory / "tls")
-    with running(log, "-m", "holdfast", "webhook", *flags):
-        until(lambda: "answering reviews" in log.read_text())
-        plane.kubectl("apply", "-f", "-", text=json.dumps(config))
+    with running(log, "answering reviews", "-m", "holdfast", "webhook", *flags):
+        apply(plane, config)
+        entries = [{"name": "a", "claim": {"resourceClaimName": "a"}}]
+        probe = json.dumps(annotated("probe", json.dumps(entries)))
         try:
+            dry = ("create", "--dry-run=server", "-f", "-", "-o", "json")
+            until(lambda: "resourceClaims" in plane.kubectl(*dry, text=probe))
             yield
         finally:
             plane.kubectl("delete", "mutatingwebhookconfiguration", config["metadata"]["name"])
 
 
+def run_holdfast(*arguments, text=None):
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", *arguments], input=text, capture_output=True,
+        text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def apply(plane, *objects, check=True):
+    """Apply objects; return what kubectl says about errors."""
+    command = [program("kubectl"), "--kubeconfig", plane.kubeconfig, "apply", "-f", "-"]
+    text = yaml.safe_dump_all(objects)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+    assert not check or done.returncode == 0, done.stderr
+    return done.stderr
+
+
 def annotated(name, text, **more):
     """Return a pod with an annotation as users write it."""
-    meta = {"namespace": SPACE, "annotations": {POD_CLAIMS: text}, **name}
+    meta = {"generateName": "hook-", "namespace": SPACE, "annotations": {POD_CLAIMS: text}}
+    if name:
+        meta["name"] = name
     spec = {"containers": [{"name": "main", "image": "none"}], **more}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
@@ -75,8 +153,10 @@ def annotated(name, text, **more):
 @pytest.fixture(scope="module")
 def plane(control_plane):
     control_plane.kubectl("apply", "-f", str(ROOT / "deploy/crds"), "-f", str(ROOT / "deploy/rbac"))
+    crds = subprocess.check_output([sys.executable, DRIVER, "crds"], text=True, timeout=60)
+    control_plane.kubectl("apply", "-f", "-", text=crds)
     control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-    create(control_plane, a_namespace(SPACE))
+    create(control_plane, a_namespace(SPACE), a_namespace(DRIVERS))
     return control_plane
 
 
@@ -86,44 +166,135 @@ def directory():
         yield path
 
 
-def apply(plane, *objects, check=True):
-    text = yaml.safe_dump_all(objects)
-    done = subprocess.run(
-        [*plane_kubectl(plane), "apply", "-f", "-"], input=text, capture_output=True, text=True,
-        timeout=60,
-    )  # fmt: skip
-    assert not check or done.returncode == 0, done.stderr
-    return done.stderr
-
-
-def plane_kubectl(plane):
-    from real.control_plane import program
-
-    return [program("kubectl"), "--kubeconfig", plane.kubeconfig]
-
-
 def test_the_webhook_adds_shadows_and_refuses_what_is_wrong(plane, directory):
     entry = [{"name": "board", "claim": {"resourceClaimName": "mine"}, "containers": ["main"]}]
-    pod = annotated({"generateName": "hook-"}, json.dumps(entry))
+    pod = json.dumps(annotated("", json.dumps(entry)))
     with webhook(plane, directory):
-
-        def created(*flags):
-            text = plane.kubectl("create", "-f", "-", "-o", "json", *flags, text=json.dumps(pod))
-            return json.loads(text)["spec"]
-
-        until(lambda: "resourceClaims" in created("--dry-run=server"))
         names = set()
         for _ in range(3):
-            spec = created()
+            created = plane.kubectl("create", "-f", "-", "-o", "json", text=pod)
+            spec = json.loads(created)["spec"]
             [claim] = spec["resourceClaims"]
             assert spec["containers"][0]["resources"]["claims"] == [{"name": "board"}]
             names.add(claim["resourceClaimName"])
         assert len(names) == 3
-        wrong = annotated({"name": "wrong"}, '[{"name": "board", "claim": {}}]')
-        answer = apply(plane, wrong, check=False)
+        answer = apply(plane, annotated("wrong", '[{"name": "board", "claim": {}}]'), check=False)
         assert f"metadata.annotations[{POD_CLAIMS}][0].claim: Invalid value" in answer
         shadows = [{"name": "board", "resourceClaimName": "own"}]
-        kept = annotated({"name": "kept"}, json.dumps(entry), resourceClaims=shadows)
-        apply(plane, kept)
+        apply(plane, annotated("kept", json.dumps(entry), resourceClaims=shadows))
         assert plane.get("pod", "kept", "-n", SPACE)["spec"]["resourceClaims"] == shadows
     plane.kubectl("delete", "pod", "--all", "-n", SPACE, "--grace-period=0", "--force")
+
+
+def account(plane, name, directory):
+    """Return a kubeconfig of a service account of the driver, with a role of deploy/rbac."""
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": DRIVERS}
+    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
+    apply(
+        plane,
+        {"apiVersion": "v1", "kind": "ServiceAccount",
+         "metadata": {"name": name, "namespace": DRIVERS}},
+        {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+         "roleRef": role, "subjects": [subject]},
+    )  # fmt: skip
+    token = plane.kubectl("create", "token", name, "-n", DRIVERS, "--duration=1h").strip()
+    path = directory / f"{name}.kubeconfig"
+    path.write_text(yaml.safe_dump(plane._kubeconfig(token)))
+    return path
+
+
+def allow_parameters(plane):
+    """Let the driver's controller read its parameters."""
+    meta = {"name": "board-parameters"}
+    subject = {"kind": "ServiceAccount", "name": "holdfast-classic-driver", "namespace": DRIVERS}
+    apply(
+        plane,
+        {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": meta,
+         "rules": [{"apiGroups": ["board.example.com"], "resources": ["boardrequests"],
+                    "verbs": ["get"]}]},
+        {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": meta,
+         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", **meta}, "subjects": [subject]},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def cluster(plane, directory, scheduler_kubeconfig):
+    """Everything that runs: control plane, webhook, node, and both parts of the driver."""
+    node = directory / "n"
+    node.mkdir()
+    allow_parameters(plane)
+    controller = account(plane, "holdfast-classic-driver", directory)
+    plugin = account(plane, "holdfast-classic-driver-node", directory)
+    agent = ("-m", "holdfast", "agent", "--node", NODE, "--node-dir", node, "--runtime", "process",
+             "--kubeconfig", plane.kubeconfig)  # fmt: skip
+    served = ("--kubelet-dir", node, "--node-name", NODE, "--cdi-dir", node / "cdi")
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        enter(kube_controller_manager(plane, directory))
+        enter(holdfast("scheduler", scheduler_kubeconfig, directory))
+        enter(webhook(plane, directory))
+        enter(running(directory / "agent.log", "running node", *agent))
+        enter(running(directory / "controller.log", "allocates claims", DRIVER, "controller",
+                      "--kubeconfig", controller))  # fmt: skip
+        enter(running(directory / "plugin.log", "serves node", DRIVER, "plugin", *served,
+                      "--kubeconfig", plugin))  # fmt: skip
+        yield directory
+    plane.kubectl("delete", "node", NODE)
+
+
+def environment(path):
+    """Return the variables that the driver gave to a container, once it has started."""
+    until(lambda: path.exists() and "\nPATH=" in "\n" + path.read_text())
+    pairs = (line.partition("=") for line in path.read_text().splitlines())
+    return {name: value for name, _, value in pairs if name in ("BOARDS", "CLAIM")}
+
+
+def test_pods_see_their_handles_and_everything_is_released(plane, cluster):
+    story = STORY.replace("OUT", str(cluster))
+    converted = run_holdfast("convert", "-", text=story)
+    plane.kubectl("apply", "-f", "-", text=converted)
+    space = ("-n", SPACE)
+
+    def items(kind):
+        return plane.get(kind, *space)["items"]
+
+    def running_pods():
+        return sum(pod["status"].get("phase") == "Running" for pod in items("pods"))
+
+    until(running_pods, 3)
+    found = environment(cluster / "story")
+    assert (found["CLAIM"], len(found["BOARDS"].split(","))) == ("story-two", 2)
+    assert environment(cluster / "other") == {}
+    until(lambda: len(list(cluster.glob("web-*"))), 2)
+    [first, second] = [environment(path) for path in cluster.glob("web-*")]
+    assert first == second == {"CLAIM": "common", "BOARDS": first["BOARDS"]}
+    assert first["BOARDS"] not in found["BOARDS"]
+
+    pods = {pod["metadata"]["uid"]: pod for pod in items("pods")}
+    shadows = items(SHADOWS)
+    assert len(shadows) == 3
+    for shadow in shadows:
+        [consumer], [owner] = shadow["status"]["reservedFor"], shadow["metadata"]["ownerReferences"]
+        assert consumer["uid"] == owner["uid"] and owner["uid"] in pods
+        [result] = shadow["status"]["allocation"]["devices"]["results"]
+        assert (result["driver"], result["pool"]) == ("board.example.com", SHADOW_POOL)
+    consumers = {one["metadata"]["name"]: len(one["status"]["reservedFor"])
+                 for one in items(CLASSIC)}  # fmt: skip
+    assert consumers == {"common": 2, "story-two": 1}
+    assert len(list((cluster / "n/cdi").iterdir())) == 2  # shared by both pods of the deployment
+
+    # One of two pods ends: what both share stays prepared.
+    plane.kubectl("scale", "deployment", "web", "--replicas=1", *space)
+    until(running_pods, 2)
+    until(lambda: len(items(SHADOWS)), 2)
+    assert len(list((cluster / "n/cdi").iterdir())) == 2
+    plane.kubectl("delete", "deployment", "web", *space)
+    plane.kubectl("delete", "pod", "story", *space)
+    until(lambda: items(SHADOWS), [])
+    until(lambda: [(one["metadata"]["name"], one["status"].get("reservedFor", []))
+                   for one in items(CLASSIC)], [("common", [])])  # fmt: skip
+    assert list((cluster / "n/cdi").iterdir()) == []
+    log = (cluster / "plugin.log").read_text()
+    assert [log.count(f"unprepared {name}") for name in ("common", "story-two")] == [1, 1]
+    plane.kubectl("delete", CLASSIC, "common", *space)
+    until(lambda: items(CLASSIC), [])

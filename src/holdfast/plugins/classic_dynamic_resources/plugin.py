@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from holdfast.api.classic import PodSchedulingSpec
 from holdfast.api.classic_claims import InvalidEntries, classic_entries
+from holdfast.api.classic_names import OWN_GROUP
+from holdfast.api.classic_shadows import missing_shadow, shadow_names
 from holdfast.classic_dra.claim_state import ClaimState, state_of
 from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim
@@ -39,6 +41,7 @@ from holdfast.plugins.classic_dynamic_resources.plan import (
     potential_nodes,
     reservation,
 )
+from holdfast.plugins.classic_dynamic_resources.shadow_writes import write_shadows
 from holdfast.plugins.classic_dynamic_resources.state import ClassicState, reason_to_wait
 
 NOT_SERVED = "the API server does not serve classic resource claims: install deploy/crds"
@@ -86,12 +89,17 @@ class ClassicDynamicResources:
         """Find the pod's claims; reject it if one has to change first, whatever the node."""
         ledger: ClassicLedger = view.world.classic
         try:
-            if not classic_entries(pod.pod):
+            entries = classic_entries(pod.pod)
+            if not entries:
                 return Skip()
             if ledger.resources is None:
                 return Reject(Code.UNRESOLVABLE, (NOT_SERVED,))
             if pod.is_reserve_pod:
                 reason = "reservations of classic claims are not built yet"
+                return Reject(Code.UNRESOLVABLE, (reason,))
+            # A kubelet knows only the shadows: without one it starts the pod at once.
+            is_real = ledger.resources.claims.group == OWN_GROUP
+            if is_real and (reason := missing_shadow(pod.pod, entries)):
                 return Reject(Code.UNRESOLVABLE, (reason,))
             claims = ledger.claims_of(pod.pod)
         except ClaimNotReady as not_ready:
@@ -195,8 +203,10 @@ class ClassicDynamicResources:
             state.ledger.remove_in_flight(state.reserved.pop(), state.pod.uid)
 
     def pre_bind_pre_flight(self, state: ClassicState, placement: Placement) -> bool:
-        """Return whether drivers are asked, or a claim is not reserved for the pod yet."""
-        return isinstance(state.plan, Negotiation) or bool(state.plan and state.plan.claims)
+        """Return whether drivers are asked, a claim is not reserved yet, or there are shadows."""
+        if isinstance(state.plan, Negotiation) or shadow_names(state.pod.pod):
+            return True
+        return bool(state.plan and state.plan.claims)
 
     def may_end_pending(self, state: ClassicState, placement: Placement) -> bool:
         """Return whether the pod has to wait for drivers."""
@@ -208,6 +218,7 @@ class ClassicDynamicResources:
         assert plan is not None, "Reserve comes first"
         if not isinstance(plan, Negotiation):
             yield from writes.reserve(plan.claims)
+            yield from write_shadows(state.pod.pod, state.claims)
             return None
         yield from writes.unreserve(held_for_others(state.claims, state.pod.uid))
         yield from writes.negotiate(plan.spec)
