@@ -15,9 +15,14 @@ TIMES = int(os.environ.get("HOLDFAST_ROUNDS", "1"))
 """How many times as many cases as in ``make test``."""
 
 
+def rounds(count: int) -> int:
+    """Return how many random cases to try: half of ``count``; in ``make soak`` many times it."""
+    return max(1, count // 2) if TIMES == 1 else count * TIMES
+
+
 def law(examples: int) -> settings:
-    """Settings of a law that ``make test`` tries with so many examples."""
-    return settings(max_examples=examples * TIMES, deadline=None)
+    """Settings of a law that tries so many examples, as ``rounds`` does."""
+    return settings(max_examples=rounds(examples), deadline=None)
 
 
 def some_of(cases: Iterable[Case], one_in: int) -> list[Case]:

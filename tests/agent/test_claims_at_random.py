@@ -18,7 +18,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import Unavailable
 from holdfast.testing.builders import a_pod, typed
 from holdfast.testing.device_builders import a_claim
-from soak_size import SEED, TIMES
+from soak_size import SEED, rounds
 
 DRIVERS = ("a.example.com", "b.example.com")
 CLASSIC_DRIVER = "c.example.com"
@@ -130,7 +130,7 @@ async def live(node, rng, pod, drivers):
             await asyncio.sleep(0.005)
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + 2 * TIMES))
+@pytest.mark.parametrize("seed", range(SEED, SEED + rounds(2)))
 async def test_nothing_stays_prepared_and_nothing_is_doubled(seed, node_directory, monkeypatch):
     monkeypatch.setattr(plugin_registry, "SCAN_SECONDS", 0.005)
     rng = random.Random(seed)

@@ -15,7 +15,7 @@ from holdfast.cli.scheduler_configuration import load_configuration
 from holdfast.testing import a_unit
 from holdfast.testing.harness import Harness
 from policies.objects import classes, common_nodes, pod, policy
-from soak_size import SEED, TIMES
+from soak_size import SEED, rounds
 
 CONFIGURATION = load_configuration(None)
 
@@ -47,7 +47,7 @@ def a_random_pod(rng, name):
     return pod(name, labels=labels, cpu=rng.choice(["1", "2", "4"]), priority_class_name=priority)
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + 5 * TIMES))
+@pytest.mark.parametrize("seed", range(SEED, SEED + rounds(5)))
 async def test_why_agrees_with_the_scheduler_and_counts_agree_with_the_status(seed, tmp_path):
     rng = random.Random(seed)
     async with Harness(tmp_path / "store") as cluster:

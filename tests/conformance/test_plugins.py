@@ -14,12 +14,12 @@ from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.testing import a_claim, a_device_class, a_pod, a_replica_set, a_slice, typed
 from holdfast.testing.conformance import check_plugin
 from holdfast.testing.random_cluster import HOST, ZONE, RandomCluster
-from soak_size import SEED, TIMES
+from soak_size import SEED, TIMES, rounds
 
 
 @pytest.mark.parametrize("entry", REGISTRY, ids=lambda entry: entry.name)
 def test_registered_plugin_conforms(entry):
-    check_plugin(lambda: entry.factory({}), seed=SEED, clusters=2 * TIMES)
+    check_plugin(lambda: entry.factory({}), seed=SEED, clusters=rounds(2))
 
 
 def one_pod():

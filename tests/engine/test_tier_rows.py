@@ -13,7 +13,7 @@ from holdfast.framework.plugin import NO_CHANGE, Scope, Skip, Traits
 from holdfast.framework.rejection import Rejection
 from holdfast.plugins import REGISTRY
 from holdfast.testing import FakeCluster, a_node, a_pod, a_reservation, check_plugin, typed
-from soak_size import SEED, TIMES
+from soak_size import SEED, rounds
 
 ZONE = "topology.kubernetes.io/zone"
 MOST = 6
@@ -152,7 +152,7 @@ def step(cluster, random, number, nodes, placed):
             placed.append(pod)
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + 5 * TIMES))
+@pytest.mark.parametrize("seed", range(SEED, SEED + rounds(5)))
 def test_decisions_by_tier_equal_those_without_caches(seed):
     random, nodes, placed = Random(seed), [], []
     cluster = FakeCluster(profile=profile_with(ZonesInOrder), seed=seed)

@@ -7,14 +7,14 @@ from laws.cluster_steps import Network
 from laws.deletion_cost_recount import CostRecount
 from laws.deletion_cost_steps import PolicyCluster, PolicySteps
 from policies.costs import RecordedWrites
-from soak_size import SEED, TIMES
+from soak_size import SEED, rounds
 
 STEPS, CALM_STEPS = 20, 40
 LONG_ENOUGH = 700.0
 """Seconds after which every failed write has been tried again."""
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + 4 * TIMES))
+@pytest.mark.parametrize("seed", range(SEED, SEED + rounds(4)))
 async def test_costs_and_status_equal_a_recount(tmp_path, seed):
     network, writes = Network(seed), RecordedWrites()
     async with PolicyCluster(tmp_path, (network, writes), drain_excess=seed % 2 == 1) as cluster:

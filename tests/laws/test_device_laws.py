@@ -16,7 +16,7 @@ from holdfast.testing.harness import Harness
 from laws.cluster_steps import Network
 from laws.device_steps import DeviceLife
 from laws.ledger_shape import rebuilt, shape_of
-from soak_size import SEED, TIMES
+from soak_size import SEED, rounds
 
 STEPS = 24
 LONG_ENOUGH = 700.0
@@ -26,7 +26,7 @@ SHARED = Quantity.parse("8Gi")
 GATES = FeatureGates.parse("DRADeviceTaintRules=true")
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + 2 * TIMES))
+@pytest.mark.parametrize("seed", range(SEED, SEED + rounds(2)))
 async def test_devices_are_never_allocated_twice_and_nothing_is_left(tmp_path, seed, repeatable):
     network = Network(seed)
     async with Harness(tmp_path, wrap=network.wrap, seed=seed, feature_gates=GATES) as cluster:

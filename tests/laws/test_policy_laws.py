@@ -20,9 +20,9 @@ from laws.deletion_cost_recount import CostRecount
 from laws.policy_recount import Recount, in_unit
 from laws.policy_steps import PolicyLife
 from laws.policy_witness import Witness
-from soak_size import SEED, TIMES
+from soak_size import SEED, rounds
 
-_SEEDS = os.environ.get("HOLDFAST_SEEDS", f"{SEED}:{SEED + 2 * TIMES}")
+_SEEDS = os.environ.get("HOLDFAST_SEEDS", f"{SEED}:{SEED + rounds(2)}")
 SEEDS = range(*map(int, _SEEDS.split(":")))
 """Use other seeds: ``HOLDFAST_SEEDS=1000:1100 pytest tests/laws/test_policy_laws.py``."""
 STEPS = 20

@@ -26,11 +26,11 @@ from laws.cluster_steps import Life, Network
 from laws.cluster_truth import left_waiting, stale_statuses, wrong_phases, wrong_sizes
 from laws.deletion_cost_recount import CostRecount
 from laws.ledger_shape import rebuilt, shape_of
-from soak_size import SEED, TIMES, law
+from soak_size import SEED, law, rounds
 
 ARGS = {"enablePreemption": True, "preAllocationConfig": {"enableClusterMode": True}}
 PROFILE = build_profile("default-scheduler", REGISTRY, args={"Reservation": ARGS})
-_SEEDS = os.environ.get("HOLDFAST_SEEDS", f"{SEED}:{SEED + 2 * TIMES}")
+_SEEDS = os.environ.get("HOLDFAST_SEEDS", f"{SEED}:{SEED + rounds(2)}")
 SEEDS = range(*map(int, _SEEDS.split(":")))
 """Use other seeds: ``HOLDFAST_SEEDS=1000:1100 pytest tests/laws/test_promises.py``."""
 STEPS = 30

@@ -23,7 +23,7 @@ from holdfast.store import Store
 from holdfast.testing import Chances, FaultyTransport
 from laws.quota_recount import QUOTAS, SCOPES, recount, shown
 from quota.quota_cases import CONFIG_MAP, asking, claim, exactly, pod, quota, service, volume_claim
-from soak_size import SEED, TIMES
+from soak_size import SEED, rounds
 
 FAULTS = Chances(
     conflict=0.03, unavailable=0.03, unavailable_after=0.03, lost=0.03, expired=0.03, cut=0.05,
@@ -128,7 +128,7 @@ async def tried(witness, write):
         pass
 
 
-@pytest.mark.parametrize("seed", range(SEED * 1000, SEED * 1000 + 3 * TIMES))
+@pytest.mark.parametrize("seed", range(SEED * 1000, SEED * 1000 + rounds(3)))
 async def test_quotas_are_never_exceeded_and_converge(tmp_path, monkeypatch, seed):
     dice, witness = random.Random(seed), Witness(monkeypatch)
     for life in range(2):

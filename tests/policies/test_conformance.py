@@ -8,7 +8,7 @@ from holdfast.capacity.unit_totals import UnitTotalsCache, amounts_of
 from holdfast.plugins.resource_policy import ResourcePolicyPlugin
 from holdfast.testing import conformance
 from policies.random_policies import PolicyCluster
-from soak_size import SEED, TIMES
+from soak_size import SEED, TIMES, rounds
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from soak_size import SEED, TIMES
 def test_the_plugin_conforms(monkeypatch, args):
     monkeypatch.setattr(conformance, "RandomCluster", PolicyCluster)
     conformance.check_plugin(
-        lambda: ResourcePolicyPlugin(args), pods=selected, seed=SEED, clusters=2 * TIMES, steps=40
+        lambda: ResourcePolicyPlugin(args), pods=selected, seed=SEED, clusters=rounds(2), steps=40
     )
 
 
@@ -40,7 +40,7 @@ def selected(cluster):
 
 def test_totals_of_units_equal_a_recount_of_all_pods():
     """Over assumed, confirmed, forgotten, resized and relabelled pods, nodes and policies."""
-    for number in range(10 * TIMES):
+    for number in range(rounds(10)):
         cluster = PolicyCluster(Random(SEED * 1000 + number), nodes=6)
         cache = UnitTotalsCache(cluster.world.nodes)
         seen = 0

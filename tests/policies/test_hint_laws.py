@@ -18,7 +18,7 @@ from holdfast.testing.plugin_laws import prepare_case
 from policies.objects import common_nodes, node, od, pod, policy, spot
 from policies.random_policies import PolicyCluster
 from policies.test_conformance import selected
-from soak_size import SEED, TIMES
+from soak_size import SEED, rounds
 
 NEW = 3
 """The verdict of a node before it exists."""
@@ -76,7 +76,7 @@ def events(before, after):
 
 def test_hints_are_exact():
     plugin, seen = ResourcePolicyPlugin(), Counter()
-    for number in range(20 * TIMES):
+    for number in range(rounds(20)):
         cluster = PolicyCluster(Random(SEED * 1000 + number), nodes=6)
         waiting = [selected(cluster) for _ in range(8)]
         for _ in range(60):

@@ -13,7 +13,7 @@ from holdfast.framework.rejection import Rejection
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.resource_policy import ResourcePolicyPlugin
 from policies.random_policies import PolicyCluster
-from soak_size import SEED, TIMES
+from soak_size import SEED, rounds
 
 NEEDED = ("NodeResourcesFit", "DefaultPreemption", "DefaultBinder")
 _LIMITS = ("pod_limits", "pod_limits_in_sets")
@@ -68,7 +68,7 @@ def test_limits_find_the_same_victims_and_reasons():
     assert not implements(TriesEveryNode(), PodLimitsPlugin)
     limited, trying = a_profile(ResourcePolicyPlugin), a_profile(TriesEveryNode)
     helped = failed = with_nominated = 0
-    for number in range(12 * TIMES):
+    for number in range(rounds(12)):
         cluster = PolicyCluster(Random(SEED * 1000 + number), nodes=6)
         waiting = [preemptor(cluster) for _ in range(6)]
         for _ in range(50):

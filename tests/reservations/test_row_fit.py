@@ -23,11 +23,11 @@ from holdfast.plugins.reservation.owner_fit import fit_owner, nominable, reserva
 from holdfast.plugins.reservation.owner_results import OwnerResults, results_of
 from holdfast.plugins.reservation.row_fit import fit_row, reservation_score
 from holdfast.testing import a_node, a_pod, a_reservation, typed
-from soak_size import SEED, TIMES
+from soak_size import SEED, rounds
 
 GPU = "example.com/gpu"
 POLICIES = ("", "Aligned", "Restricted")
-SEEDS = range(SEED, SEED + 6 * TIMES)
+SEEDS = range(SEED, SEED + rounds(6))
 
 
 def a_world(random, *, ordered=True):

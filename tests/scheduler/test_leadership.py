@@ -14,7 +14,7 @@ from holdfast.plugins import default_profiles
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod
 from holdfast.testing.harness import Harness
-from soak_size import SEED, TIMES
+from soak_size import SEED, rounds
 
 NS, LEASE = "kube-system", "kube-scheduler"
 ROOM = 4 * 4
@@ -212,7 +212,7 @@ def disturb(rng, replica):
             replica.transport.add(Fault("delay", path=where, seconds=seconds, times=times))
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + 3 * TIMES))
+@pytest.mark.parametrize("seed", range(SEED, SEED + rounds(3)))
 async def test_only_the_holder_of_the_lease_ever_binds(tmp_path, seed):
     rng = random.Random(seed)
     async with two_replicas(tmp_path) as (cluster, replicas, binds):
