@@ -71,7 +71,9 @@ class ClassicDriver:
             if state_of(claim) in (ClaimState.RELEASING, ClaimState.DELETING):
                 await self._deallocate(claim)
             elif claim.is_immediate and _is_pending(claim, mine) and claim.name not in self.delayed:
-                await self._allocate(claim, next(iter(self.free_nodes()), ""), None)
+                node = next(iter(self.free_nodes()), "")
+                if node or self.devices is None:
+                    await self._allocate(claim, node, None)
         for negotiation in (await self.client.list(KINDS.pod_scheduling)).items:
             await self._negotiate(negotiation, mine)
 
