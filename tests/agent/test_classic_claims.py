@@ -12,8 +12,12 @@ from holdfast.agent.claims import container_claims, needed_claims
 from holdfast.agent.live_claims import LiveClaims, NeverUsable, NotUsable
 from holdfast.agent.node_pod import NODE_PODS
 from holdfast.agent.pod_devices import NotPrepared
+from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.scheme import RESOURCE_CLAIMS
+from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.apiserver.user import own_user
+from holdfast.client.client import Client
 from holdfast.errors import NotFound
 from holdfast.feature_gates import FeatureGates
 from holdfast.kubelet_api import DRA_PLUGIN, DRA_V1
@@ -283,11 +287,22 @@ async def test_an_agent_without_the_gate_refuses_pods_with_claims_only(cluster, 
         assert await node.phase("plain") == "Running"
 
 
+@pytest.fixture
+async def fleet(cluster):
+    """Simulated nodes with the rights of their own user."""
+    await cluster.simulated_nodes.stop()
+    user = own_user("system:holdfast:simulated-nodes")
+    running = SimulatedNodes(Client(InProcessTransport(cluster.server, user)), cluster.clock)
+    await running.start()
+    await cluster.create(a_node("n"))
+    yield running
+    await running.stop()
+
+
 async def test_on_simulated_nodes_pods_wait_for_structured_claims_and_fail_for_classic_ones(
-    cluster, node_directory
+    cluster, fleet, node_directory
 ):
     node = ClassicNode(cluster, node_directory)
-    await cluster.create(a_node("n"))
     await node.claim("ready", handle="h")
     await node.run("ready", "ready")
     await node.claim("free")
@@ -307,13 +322,12 @@ async def test_on_simulated_nodes_pods_wait_for_structured_claims_and_fail_for_c
 
 
 async def test_on_simulated_nodes_a_late_cache_of_claims_refuses_no_pod(
-    cluster, node_directory, monkeypatch
+    cluster, fleet, node_directory, monkeypatch
 ):
     """The binding may be seen before the reservation that was written first."""
     node = ClassicNode(cluster, node_directory)
-    await cluster.create(a_node("n"))
     await node.claim()
-    monkeypatch.setattr(cluster.simulated_nodes, "_cached_claim", lambda *_: None)
+    monkeypatch.setattr(fleet, "_cached_claim", lambda *_: None)
     await node.run("p", "c")
     assert await node.phase("p") == "Running"
     assert await node.said("p") == []

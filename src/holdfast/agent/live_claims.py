@@ -30,11 +30,11 @@ def not_prepared(error: Exception) -> NotPrepared:
 
 
 class LiveClaims:
-    """Reads claims of both generations; finds the group of the classic one when first needed."""
+    """Reads claims of both generations; finds the group of classic ones unless it is given."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, classic: Resource[ClassicClaim] | None = None) -> None:
         self._client = client
-        self._classic: Resource[ClassicClaim] | None = None
+        self._classic = classic
 
     async def usable(self, pod: Pod, needed: NeededClaim) -> AnyClaim:
         """Return a claim that a pod may use; raise NotUsable, or NeverUsable for a classic one."""

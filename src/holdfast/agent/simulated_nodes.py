@@ -87,7 +87,6 @@ class SimulatedNodes:
         self._pods = self._informers.get(AGENT_PODS)
         self._claims = self._informers.get(RESOURCE_CLAIMS) if claims else None
         self._classic: Informer[ClassicClaim] | None = None
-        self._live = LiveClaims(client)
         self._node_leases = NodeLeases(client, clock)
         self._queue = WorkQueue(clock)
         self._pod_ips = AddressPool(POD_NETWORK)
@@ -262,8 +261,10 @@ class SimulatedNodes:
 
     async def _live_claims(self, pod: AgentPod) -> dict[NeededClaim, AnyClaim]:
         """Read a pod's classic claims, which may be newer than the cache; raise NeverUsable."""
+        resource = self._classic.resource if self._classic is not None else None
+        live = LiveClaims(self._client, resource)
         classic = [needed for needed in needed_claims(pod) if needed.classic]
-        return {needed: await self._live.usable(pod, needed) for needed in classic}
+        return {needed: await live.usable(pod, needed) for needed in classic}
 
     async def _execute(self, pod: AgentPod, step: PodStep) -> None:
         client = as_node(self._client, pod.spec.node_name)

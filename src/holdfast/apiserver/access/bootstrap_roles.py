@@ -181,7 +181,7 @@ def _simulated_nodes() -> list[JsonObject]:
     return [
         _rule("", ["nodes", "pods"], ["list", "watch"]),
         _rule("resource.k8s.io", ["resourceclaims"], ["list", "watch"]),
-        _rule(SEED_GROUP, ["resourceclaims"], ["list", "watch"]),
+        _rule(SEED_GROUP, ["resourceclaims"], ["get", "list", "watch"]),
         _rule("coordination.k8s.io", ["leases"], ["list"]),
         _rule("", ["events"], ["create", "patch"]),
         _rule("authentication.k8s.io", ["nodes"], ["impersonate:arbitrary-node"]),
