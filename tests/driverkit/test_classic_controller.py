@@ -43,6 +43,22 @@ async def test_C018_a_class_that_comes_later_lets_an_immediate_claim_be_allocate
         assert claim.status.reserved_for == ()
 
 
+async def test_an_immediate_claim_without_room_waits_without_writes(tmp_path):
+    async with DriverTest(tmp_path, a_driver()) as test:
+        await test.create_class()
+        await test.create_node("n1")
+        for name in ("a", "b"):
+            await test.create_claim(name, allocationMode=IMMEDIATE)
+        before = await test.claim("b")
+        assert not before.metadata.finalizers
+        await test.clock.advance(300)
+        assert (await test.claim("b")) == before
+        assert set(await test.events("b")) == {"claim b: no node has what the claim needs"}
+        await test.delete_claim("a")
+        await test.clock.advance(0.02)
+        assert (await test.claim("b")).is_allocated
+
+
 async def test_C031_a_selected_node_without_capacity_is_answered_although_it_was_not_potential(
     tmp_path,
 ):

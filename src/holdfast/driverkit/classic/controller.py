@@ -34,7 +34,12 @@ from holdfast.driverkit.classic.claim_items import ClaimError, ClaimItems, NotYe
 from holdfast.driverkit.classic.claim_locks import ClaimLocks
 from holdfast.driverkit.classic.claim_writes import ClaimWrites
 from holdfast.driverkit.classic.fitting import Unsuitable
-from holdfast.driverkit.classic.handlers import Allocated, ClaimItem, ClassicHandlers
+from holdfast.driverkit.classic.handlers import (
+    Allocated,
+    ClaimItem,
+    ClassicHandlers,
+    ImmediateCheck,
+)
 from holdfast.driverkit.classic.negotiation import (
     ClaimStep,
     answer,
@@ -197,8 +202,7 @@ class DriverController:
                     else:
                         await self._deallocate(claim)
                 case ClaimStep.ALLOCATE:
-                    if not await self._allocate_immediately(claim):
-                        return _Next.SOON
+                    return await self._allocate_immediately(key, claim)
                 case ClaimStep.NOTHING:
                     pass
         return _Next.NEVER
@@ -211,15 +215,24 @@ class DriverController:
         self._waiting.update(_SCHEDULING + key for key in self._schedulings)
         self.recheck_waiting()
 
-    async def _allocate_immediately(self, claim: ClassicClaim) -> bool:
-        """Allocate an immediate claim; return False if its class is missing or another driver's."""
+    async def _allocate_immediately(self, key: str, claim: ClassicClaim) -> _Next:
+        """Allocate an immediate claim, unless its class is missing or another driver's."""
         resource_class = self._classes.cache.get(claim.spec.resource_class_name)
         if resource_class is None or resource_class.driver_name != self.name:
-            return False
+            return _Next.SOON
         item = await self._items.read(claim, resource_class, ())
-        errors = await self._allocate([item], None, None)
+        try:
+            if isinstance(self._handlers, ImmediateCheck):
+                await self._handlers.check_immediate([item])
+            errors = await self._allocate([item], None, None)
+        except Unsuitable as unsuitable:
+            errors = [ClaimError(claim, unsuitable)]
+        refusals = [error for error in errors if isinstance(error.__cause__, Unsuitable)]
+        if refusals:  # until something is deallocated
+            self._record_failure(key, refusals[0], 1)
+            return _Next.SOON
         self._raise_first(errors)
-        return True
+        return _Next.NEVER
 
     async def _sync_scheduling(self, key: str) -> _Next:
         """Allocate or answer for a pod."""

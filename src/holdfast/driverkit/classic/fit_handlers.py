@@ -176,6 +176,13 @@ class FitHandlers:
         mine = self.bookings.on_pool(pool)
         return [await self._allocated(item, mine[item.claim.uid]) for item in items]
 
+    async def check_immediate(self, items: Sequence[ClaimItem]) -> None:
+        """Raise Unsuitable if no node, or the network, has what the claims need."""
+        pool = await self._any_pool(items)
+        choices = self._choose(items, pool)
+        if isinstance(choices, str):
+            raise Unsuitable(choices)
+
     async def deallocate(self, claim: ClassicClaim) -> None:
         """Call the author's ``release``, then free the devices."""
         bookings = self.bookings.find(claim.uid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from holdfast.api.classic import ClassicAllocation, ClassicClaim, ClassicClass, PodSchedulingSpec
 from holdfast.api.pod import Pod
@@ -71,4 +71,13 @@ class ClassicHandlers(Protocol):
         selected node of ``asked`` is suitable, ``allocate`` follows; then the other nodes need not
         be right.
         """
+        ...
+
+
+@runtime_checkable
+class ImmediateCheck(Protocol):
+    """Handlers that can tell before an immediate allocation whether anything fits."""
+
+    async def check_immediate(self, items: Sequence[ClaimItem]) -> None:
+        """Raise Unsuitable if nothing fits now; then nothing is written to the claims."""
         ...
