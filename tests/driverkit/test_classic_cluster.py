@@ -1,6 +1,8 @@
 """A classic driver in an embedded cluster: scheduler, agents, controllers and driver together."""
 
 import asyncio
+import sys
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import yaml
@@ -20,14 +22,15 @@ PLURALS = {
     "GPURequirements": "gpurequirements",
     "ResourceClass": "resourceclasses",
     "Pod": "pods",
+    "Deployment": "deployments",
 }
 
 
-async def apply(cluster, name, **changes):
+async def apply(cluster, name):
     """Create the objects of a file of the example."""
     for raw in yaml.safe_load_all((EXAMPLE / f"{name}.yaml").read_text()):
         group, _, version = raw["apiVersion"].rpartition("/")
-        namespaced = raw["kind"] in ("Pod", "GPURequirements")
+        namespaced = raw["kind"] in ("Pod", "GPURequirements", "Deployment")
         plural = PLURALS[raw["kind"]]
         resource = Resource(group, version, plural, raw["kind"], dict, namespaced=namespaced)
         await cluster.client.create(resource, raw, "default" if namespaced else "")
@@ -37,9 +40,33 @@ def running(pod):
     return pod.status.phase == "Running"
 
 
+async def pods(cluster):
+    return (await cluster.client.list(PODS, "default")).items
+
+
 async def booked(cluster):
     listing = await cluster.client.list(NODE_INVENTORIES, cluster.driver.namespace)
     return [claim.name for one in listing.items for claim in one.status.allocated.values()]
+
+
+@asynccontextmanager
+async def controller_process(cluster):
+    """Run the controller as a process of its own, with the lease; SIGTERM ends it cleanly."""
+    running = await asyncio.create_subprocess_exec(
+        sys.executable,
+        EXAMPLE / "driver.py",
+        "controller",
+        "--kubeconfig",
+        cluster.kubeconfig,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert await running.stdout.readline() == b"gpu.example.com allocates claims\n"
+        yield
+    finally:
+        running.terminate()
+        status = await running.wait()
+    assert status == 0
 
 
 async def test_C082_the_story_of_the_kep_runs_and_survives_kills_of_the_driver(monkeypatch):
@@ -70,4 +97,9 @@ async def test_C082_the_story_of_the_kep_runs_and_survives_kills_of_the_driver(m
         ]:
             await asyncio.sleep(0.02)
         assert await booked(cluster) == []
-        assert not (await cluster.client.list(PODS, "default")).items
+        await cluster.stop_controller()
+        async with controller_process(cluster):
+            await apply(cluster, "deployment")
+            while sum(map(running, await pods(cluster))) < 2:
+                await asyncio.sleep(0.02)
+            assert len(await booked(cluster)) == 2

@@ -59,6 +59,8 @@ class DriverCluster:
             ),
             SystemClock(),
         )
+        self.kubeconfig = data / "kubeconfig"
+        """The admin's credential."""
         names = [f"node-{number:04}" for number in range(1, nodes + 1)]
         self._nodes = {name: _settings(data / "nodes" / name) for name in names}
         self.settings = self._nodes[NODE]
