@@ -28,6 +28,23 @@ def test_a_new_driver_passes_the_conformance_suite_untouched(project):
     assert "2 passed" in done.stdout
 
 
+def test_a_new_classic_driver_passes_the_conformance_suite_untouched(tmp_path):
+    write_project("gpu.example.com", tmp_path / "p", classic=True)
+    done = subprocess.run(
+        [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path / "p",
+        capture_output=True,
+        text=True,
+    )
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    printed = subprocess.run(
+        [sys.executable, tmp_path / "p" / "driver.py", "crds"], capture_output=True, check=True
+    ).stdout
+    assert printed == (tmp_path / "p" / "deploy" / "crds.yaml").read_bytes()
+    for path in (tmp_path / "p" / "deploy").iterdir():
+        assert all(yaml.safe_load_all(path.read_text()))
+
+
 def test_the_author_writes_less_than_30_lines(project):
     lines = (project / "driver.py").read_text().splitlines()
     assert len(lines) < 30

@@ -30,6 +30,10 @@ def new(
             help="Where to write the project; default: NAME with dashes for dots.",
         ),
     ] = None,
+    classic: Annotated[
+        bool,
+        typer.Option("--classic", help="A driver of classic DRA, which allocates claims itself."),
+    ] = False,
 ) -> None:
     """Write the project of the DRA driver NAME, such as gpu.example.com, into a new directory.
 
@@ -37,4 +41,4 @@ def new(
     """
     from holdfast.cli.driver.project import write_project
 
-    write_project(name, directory)
+    write_project(name, directory, classic=classic)

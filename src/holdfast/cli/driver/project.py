@@ -12,7 +12,11 @@ from holdfast.validation.device_names import check_driver
 SUFFIX = ".template"
 
 
-def write_project(name: str, directory: Path | None) -> None:
+TEMPLATES = {False: ("common", "template"), True: ("common", "classic_template")}
+"""Folders of templates, by whether the driver is one of classic DRA."""
+
+
+def write_project(name: str, directory: Path | None, *, classic: bool = False) -> None:
     """Write a project and print what to do next; raises Refused."""
     if causes := [cause.message for cause in check_driver(name, "NAME")]:
         raise Refused(f"{name!r} cannot be the name of a driver: {'; '.join(causes)}")
@@ -22,7 +26,8 @@ def write_project(name: str, directory: Path | None) -> None:
         raise Refused(f"{target} exists already: choose another place with --directory")
     words = {"@DRIVER@": name.lower(), "@PROJECT@": project, "@CLASS@": project}
     try:
-        _write(files("holdfast.cli.driver") / "template", target, words)
+        for folder in TEMPLATES[classic]:
+            _write(files("holdfast.cli.driver") / folder, target, words)
     except OSError as error:
         raise Refused(f"cannot write {target}: {error.strerror or error}") from error
     print(f"wrote {target}: edit driver.py, then run `pytest` there; README.md says how to run it")
