@@ -16,7 +16,7 @@ from typing import Any
 
 from cel_expr_python import cel
 
-from holdfast.cel.cost import cost_over_values, weight_of
+from holdfast.cel.cost import cost_over_sizes, cost_over_values, weight_of
 from holdfast.cel.environment import Checker, evaluator, new_pool, program_of
 from holdfast.cel.errors import (
     TOO_DEEP,
@@ -30,10 +30,17 @@ from holdfast.cel.estimate import estimated_cost
 from holdfast.cel.messages import as_cel_go_message
 from holdfast.cel.rewriting import HAS_OLD_SELF, OLD_SELF, SELF, evaluated_tree
 from holdfast.cel.schema_types import MessageTypes, SchemaType
-from holdfast.cel.syntax import Name, Node, walk
+from holdfast.cel.size_bounds import CHARACTERS_PER_STEP, ComputedBound
+from holdfast.cel.syntax import FunctionCall, Loop, Name, Node, walk
 
 CALL_LIMIT = 4_000_000
 OBJECT_LIMIT = 10_000_000
+_SMALL_WEIGHT = 1 << 12
+"""The largest input for which the cost of a plain rule is bounded once for all such inputs."""
+_PLAIN = frozenset(
+    {"!_", "_&&_", "_||_", "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "size", "@in", "bytes"}
+)
+"""Functions of plain rules: each takes one walk over its arguments at most."""
 _T = cel.Type
 
 
@@ -42,6 +49,14 @@ class CostBudget:
 
     def __init__(self, steps: int = OBJECT_LIMIT) -> None:
         self._left = steps
+        self._left_for_plain = steps // 2
+
+    def covers(self, steps: int) -> bool:
+        """Subtract the rough cost of a plain rule from a budget of its own, if it suffices."""
+        if steps > self._left_for_plain:
+            return False
+        self._left_for_plain -= steps
+        return True
 
     def spend(self, steps: int) -> None:
         """Subtract cost; raise BudgetExceeded if the rest does not suffice."""
@@ -66,9 +81,14 @@ class RuleInput:
         self.budget = budget or CostBudget()
 
     @cached_property
+    def weight(self) -> int:
+        """The cost of converting the values into engine values."""
+        return sum(map(weight_of, self.values.values()))
+
+    @cached_property
     def activation(self) -> Any:
         """The values as engine values."""
-        self.budget.spend(sum(map(weight_of, self.values.values())))
+        self.budget.spend(self.weight)
         return evaluator().Activation(self.values)
 
 
@@ -82,13 +102,16 @@ class Expression:
     uses_old_self: bool
     tree: Node
     """The tree that is evaluated."""
+    _rough_costs: dict[int, int | None] = field(default_factory=dict, repr=False, compare=False)
 
     def value(self, inputs: RuleInput) -> Any:
         """Return the result; raise EvaluationError or BudgetExceeded."""
-        cost = cost_over_values(self.tree, inputs.values, CALL_LIMIT)
-        if cost is None:
-            raise CostExceeded(self.text)
-        inputs.budget.spend(cost)
+        rough = self._rough_cost(inputs.weight)
+        if rough is None or not inputs.budget.covers(rough):
+            cost = cost_over_values(self.tree, inputs.values, CALL_LIMIT)
+            if cost is None:
+                raise CostExceeded(self.text)
+            inputs.budget.spend(cost)
         try:
             answer = self.program.eval(inputs.activation)
         except RuntimeError as limit:
@@ -96,6 +119,28 @@ class Expression:
         if answer.type() == _T.ERROR:
             raise EvaluationError(self.text, as_cel_go_message(str(answer.value())))
         return answer.value()
+
+    def _rough_cost(self, weight: int) -> int | None:
+        """Return a bound of the cost for small inputs, cached; None for others.
+
+        Without loops, no part of an input is walked more often than the rule names it.
+        """
+        if weight > _SMALL_WEIGHT:
+            return None
+        most = 1 << weight.bit_length()
+        if most not in self._rough_costs:
+            part = ComputedBound(CHARACTERS_PER_STEP * most, most)
+            scope = dict.fromkeys((SELF, OLD_SELF, HAS_OLD_SELF), part)
+            is_plain = all(map(_is_plain, walk(self.tree)))
+            cost = cost_over_sizes(self.tree, scope, CALL_LIMIT) if is_plain else None
+            self._rough_costs[most] = cost
+        return self._rough_costs[most]
+
+
+def _is_plain(node: Node) -> bool:
+    if isinstance(node, FunctionCall):
+        return node.function in _PLAIN
+    return not isinstance(node, Loop)
 
 
 @dataclass(slots=True)

@@ -20,7 +20,8 @@ _TEXTS = (str, bytes)
 _CONTAINERS = (list, dict)
 _SIZED = _TEXTS + _CONTAINERS
 _SCALAR_WEIGHT = 4
-_CHARACTERS_PER_STEP = 10
+CHARACTERS_PER_STEP = 10
+"""Characters of a text that weigh one step."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def text_bound(length: int) -> ComputedBound:
 
 
 def _text_weight(length: int) -> int:
-    return _SCALAR_WEIGHT + length // _CHARACTERS_PER_STEP
+    return _SCALAR_WEIGHT + length // CHARACTERS_PER_STEP
 
 
 def container_bound(length: int, entry: SizeBound) -> ComputedBound:

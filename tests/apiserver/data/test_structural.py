@@ -205,3 +205,20 @@ def test_formats(name, good, bad):
 
 def test_an_unknown_format_is_ignored():
     assert wrong(compiled(f={"type": "string", "format": "recipe"}), {"f": "eggs"}) == []
+
+
+def test_lists_of_names_are_checked_in_full():
+    """Names that are valid are remembered; one that is not is still found, with its index."""
+    names = {"type": "string", "maxLength": 5, "pattern": "^[a-z]+$"}
+    listed = {"type": "array", "maxItems": 9, "x-kubernetes-list-type": "set", "items": names}
+    schema = StructuralSchema.compile({"type": "object", "properties": {"names": listed}})
+
+    def wrong(*values):
+        pruned, _ = schema.prune({"names": list(values)})
+        return [cause.field for cause in schema.validate(schema.default(pruned))]
+
+    for _ in range(2):
+        assert wrong("a", "b") == []
+        assert wrong("a", "B", "abcdef", "c") == ["names[1]", "names[2]"]
+        assert wrong("a", "b", "a") == ["names[2]"]
+        assert wrong("a", 3, True) == ["names[1]", "names[2]"]

@@ -9,10 +9,18 @@ from typing import Any
 import msgspec
 
 from holdfast.apiserver.schema.structural.rules import Rule, read_rules
-from holdfast.apiserver.schema.structural.value_checks import Check, format_check, value_checks
+from holdfast.apiserver.schema.structural.value_checks import (
+    Check,
+    format_check,
+    text_check,
+    value_checks,
+)
 
 __all__ = ["ABSENT", "SchemaNode", "compile_node"]
 
+_TEXT_KEYS = frozenset(
+    {"type", "description", "title", "maxLength", "minLength", "pattern", "enum"}
+)
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
 
 
@@ -51,6 +59,18 @@ class SchemaNode:
     has_rules: bool = False
     """Whether this node or a nested one has rules."""
 
+    is_valid_text: Callable[[Any], bool] | None = None
+    """Whether a value is a valid text, cached; None if that is not all there is to check."""
+
+    def holds_only_valid_texts(self, items: list[Any]) -> bool:
+        """Return whether the items of a list are texts that need no further look, as names."""
+        inner = self.items
+        return (
+            inner is not None
+            and (valid := inner.is_valid_text) is not None
+            and all(map(valid, items))
+        )
+
     def child(self, name: str) -> SchemaNode | bool | None:
         """Return the schema of a field; True if any value is allowed, None if it is unknown."""
         found = self.properties.get(name)
@@ -78,6 +98,7 @@ def compile_node(schema: Mapping[str, Any], *, root: bool = False) -> SchemaNode
         items,
         additional if isinstance(additional, SchemaNode) else None,
     ]
+    rules, checks = read_rules(schema, is_resource=is_resource), value_checks(schema)
     return SchemaNode(
         type=schema.get("type", ""),
         properties=properties,
@@ -95,11 +116,12 @@ def compile_node(schema: Mapping[str, Any], *, root: bool = False) -> SchemaNode
         most_items=schema.get("maxItems" if schema.get("type") == "array" else "maxProperties"),
         map_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
         format=format_check(schema),
-        checks=value_checks(schema),
+        checks=checks,
+        is_valid_text=None if rules or set(schema) - _TEXT_KEYS else text_check(schema, checks),
         all_of=logic["allOf"],
         any_of=logic["anyOf"],
         one_of=logic["oneOf"],
         not_schema=compile_node(not_) if isinstance(not_, Mapping) else None,
-        rules=(rules := read_rules(schema, is_resource=is_resource)),
+        rules=rules,
         has_rules=bool(rules) or any(one is not None and one.has_rules for one in nested),
     )

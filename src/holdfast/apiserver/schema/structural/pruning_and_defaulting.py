@@ -19,6 +19,8 @@ _META = ("apiVersion", "kind", "metadata")
 def prune(node: SchemaNode, value: Any, path: str, dropped: list[str]) -> Any:
     """Return a copy of a value without unknown fields; append their paths to ``dropped``."""
     if isinstance(value, list):
+        if node.holds_only_valid_texts(value):
+            return list(value)
         return [
             item if node.items is None else prune(node.items, item, f"{path}[{i}]", dropped)
             for i, item in enumerate(value)
@@ -90,7 +92,9 @@ def _apply_defaults(
     node: SchemaNode, value: Any, budget: _SizeBudget, *, root: bool = False
 ) -> Any:
     if isinstance(value, list):
-        return value if node.items is None else [_item(node.items, one, budget) for one in value]
+        if node.items is None or node.holds_only_valid_texts(value):
+            return value
+        return [_item(node.items, one, budget) for one in value]
     if not isinstance(value, dict):
         return value
     out: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sized
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from holdfast.errors import Cause
 # type is checked elsewhere.
 Check = Callable[[Any, str], Cause | None]
 
+_CACHED_LENGTH = 256
 _INT_LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
@@ -27,6 +29,25 @@ def value_checks(schema: Mapping[str, Any]) -> tuple[Check, ...]:
         _min_items, _max_items, _min_properties, _max_properties, _enum,
     )  # fmt: skip
     return tuple(check for make in makers if (check := make(schema)) is not None)
+
+
+def text_check(
+    schema: Mapping[str, Any], checks: tuple[Check, ...]
+) -> Callable[[Any], bool] | None:
+    """Return whether a value is a text that fulfils the checks, cached for short texts.
+
+    Lists of names, such as nodes, have the same few thousand in many objects.
+    """
+    if schema.get("type") != "string":
+        return None
+
+    def fulfils(value: str) -> bool:
+        return all(check(value, "") is None for check in checks)
+
+    known = lru_cache(maxsize=4096)(fulfils)
+    return lambda value: (
+        type(value) is str and (known(value) if len(value) <= _CACHED_LENGTH else fulfils(value))
+    )
 
 
 def format_check(schema: Mapping[str, Any]) -> tuple[str, Callable[[str], bool]] | None:

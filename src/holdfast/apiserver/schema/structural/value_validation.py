@@ -63,7 +63,7 @@ def _object(node: SchemaNode, value: dict[str, Any], path: str, old: Any) -> Ite
 
 
 def _items(node: SchemaNode, value: list[Any], path: str, old: Any) -> Iterator[Cause]:
-    if node.items is None:
+    if node.items is None or node.holds_only_valid_texts(value):
         return
     before = old if isinstance(old, list) else []
     known = {_key(node, one): one for one in before} if node.list_type == "map" else {}
@@ -110,6 +110,8 @@ def duplicates(node: SchemaNode, value: Any, path: str, old: Any = ABSENT) -> It
     if old is not ABSENT and value == old:
         return
     if isinstance(value, list):
+        if node.holds_only_valid_texts(value) and len(set(value)) == len(value):
+            return
         if node.list_type in ("set", "map"):
             yield from _duplicate_items(node, value, path)
         for index, one in enumerate(value):
