@@ -1,4 +1,4 @@
-"""A classic claim of a pod whose containers are processes; its agent is killed meanwhile."""
+"""Classic claims of pods whose containers are processes, and whose agent is killed."""
 
 import asyncio
 import json
@@ -7,17 +7,21 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import pytest_asyncio
 
 from agent.classic_node import ClassicNode, a_container
 from agent.process_cluster import short_directory
 from holdfast.apiserver.access.credentials import write_node_kubeconfig
 from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.cdi.files import read_spec
 from holdfast.client.client import Client
 from holdfast.clock import SystemClock
 from holdfast.cluster import PKI, Cluster
 from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
 
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("classic_processes"),
+]
 SECONDS = 90
 
 
@@ -66,6 +70,9 @@ class ProcessNode(ClassicNode):
             raise AssertionError((self._directory / "agent.log").read_text()[-4000:]) from None
         return found
 
+    async def is_gone(self, name):
+        return await self.pod(name) is None
+
     async def printed(self, pod, container, attempt=0):
         """Return what an attempt of a container wrote, without times, once there is something."""
         path = self.directory / "pods" / pod.uid / "logs" / container / f"{attempt}.log"
@@ -76,8 +83,9 @@ class ProcessNode(ClassicNode):
         return [line.split(" ", 3)[3] for line in await self.until(lines)]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def node():
+    """Node n with its agent and a driver."""
     with short_directory() as directory:
         node_directory = directory / "n"
         node_directory.mkdir()
@@ -89,46 +97,55 @@ async def node():
         node = ProcessNode(unused, node_directory)
         await node.start(directory)
         try:
-            yield node
+            async with node.driver:
+                yield node
         finally:
             await node.stop()
 
 
+PRINT = "env | grep ^CLAIM_ || echo none"
+
+
+async def test_C051_containers_that_are_restarted_keep_their_claim(node):
+    """Also C060 for processes: only containers that list the claim see its variable."""
+    await node.claim("again", handle="two boards")
+    script = f"{PRINT}; [ -e $0.done ] || {{ touch $0.done; exit 3; }}; sleep 1000"
+    pod = await node.run(
+        "again", "again", script=script, terminationGracePeriodSeconds=1,
+        uses={"one": ["again"], "two": ["again"], "three": []},
+        initContainers=[a_container("init", PRINT, ["again"])],
+    )  # fmt: skip
+    seen = ["CLAIM_again=two boards"]
+    assert await node.printed(pod, "init") == seen
+    for attempt in (0, 1):
+        for container, expected in {"one": seen, "two": seen, "three": ["none"]}.items():
+            assert await node.printed(pod, container, attempt) == expected
+    await node.delete("again")
+    await node.until(lambda: node.is_gone("again"))
+    assert [each for each in node.driver.sequence if each.endswith(":again")] == [
+        "prepare:again", "unprepare:again",
+    ]  # fmt: skip
+
+
 async def test_C065_a_killed_agent_prepares_again_and_unprepares_once(node):
-    """Also C051, C060 and C069: what containers see, before and after a restart of theirs."""
-    await node.claim(handle="two boards")
-    claim = await node.status("c")
-    async with node.driver as driver:
-        script = "env | grep ^CLAIM_ || echo none"
-        init = a_container("init", script, ["c"])
-        uses = {"one": ["c"], "two": ["c"], "three": []}
-        again = f"{script}; [ -e $0.done ] || {{ touch $0.done; exit 3; }}; sleep 1000"
-        pod = await node.run("p", "c", uses=uses, script=again, initContainers=[init],
-                             terminationGracePeriodSeconds=1)  # fmt: skip
-        seen = ["CLAIM_c=two boards"]
-        assert await node.printed(pod, "init") == seen
-        for attempt in (0, 1):  # C051: restarted containers keep the claim
-            for container, expected in {"one": seen, "two": seen, "three": ["none"]}.items():
-                assert await node.printed(pod, container, attempt) == expected
-        file = driver.cdi_file(claim.uid)
-        read_spec(file)
-        assert json.loads(file.read_text())["cdiVersion"] == "0.3.0"
-        assert driver.sequence == ["prepare:c"]
-        await node.kill_agent()
-        node.start_agent()
+    await node.claim("c", handle="two boards")
+    claim, driver = await node.status("c"), node.driver
+    pod = await node.run(
+        "p", "c", script=f"{PRINT}; sleep 1000", terminationGracePeriodSeconds=1
+    )  # fmt: skip
+    assert await node.printed(pod, "main") == ["CLAIM_c=two boards"]
+    file = driver.cdi_file(claim.uid)
+    assert json.loads(file.read_text())["cdiVersion"] == "0.3.0"
+    await node.kill_agent()
+    node.start_agent()
 
-        async def prepared_again():
-            statuses = (await node.pod("p")).status.container_statuses
-            return len(driver.calls) > 1 and [s.restart_count for s in statuses] == [1, 1, 1]
+    async def restart_counts():
+        counts = [each.restart_count for each in (await node.pod("p")).status.container_statuses]
+        return driver.sequence.count("prepare:c") == 2 and counts
 
-        await node.until(prepared_again)
-        assert driver.sequence == ["prepare:c"] * 2 and file.exists()
-        await node.delete("p")
-
-        async def gone():
-            return await node.pod("p") is None
-
-        await node.until(gone)
-        assert driver.sequence == ["prepare:c", "prepare:c", "unprepare:c"]
-        assert list(driver.cdi.iterdir()) == []
-        assert driver.handles == ["two boards"] * 2
+    assert await node.until(restart_counts) == [0]
+    await node.delete("p")
+    await node.until(lambda: node.is_gone("p"))
+    calls = [each for each in driver.sequence if each.endswith(":c")]
+    assert calls == ["prepare:c", "prepare:c", "unprepare:c"]
+    assert not file.exists() and set(driver.handles) == {"two boards"}
