@@ -35,7 +35,8 @@ def scheduler_for(
 class SchedulerProcess(ElectedProcess):
     """A scheduler, with the controllers unless the settings leave them out.
 
-    ``started`` is called when the scheduler and the controllers run.
+    ``synced`` is called before the first pod is scheduled, ``started`` when the scheduler and the
+    controllers run.
     """
 
     name = "holdfast-scheduler"
@@ -47,11 +48,13 @@ class SchedulerProcess(ElectedProcess):
         configuration: Configuration,
         settings: SchedulerSettings,
         clock: Clock,
+        *,
         started: Callable[[], None] = lambda: None,
+        synced: Callable[[], None] = lambda: None,
     ) -> None:
         election = election_settings(configuration, leader_elect=settings.leader_elect)
         super().__init__(endpoint, election, request_limits(configuration), clock)
-        self._started = started
+        self._started, self._synced = started, synced
         self.scheduler = scheduler_for(self.client, clock, configuration, settings)
         # The controllers share the scheduler's informers.
         self._controllers = ControllerManager(
@@ -68,6 +71,7 @@ class SchedulerProcess(ElectedProcess):
     async def work(self) -> None:
         """Schedule and reconcile until one of them fails."""
         await self.scheduler.start()
+        self._synced()
         await self._controllers.start()
         self._started()
         await wait_for_first(self.scheduler.wait(), self._controllers.failure())

@@ -36,11 +36,17 @@ async def _schedule(
     endpoint, clock = await load(kubeconfig), SystemClock()
 
     def started() -> None:
-        garbage_collection.freeze_existing_objects()
         names = ", ".join(configuration.profiles)
         print(f"scheduling for {endpoint.url} as {names}", flush=True)
 
-    process = SchedulerProcess(endpoint, configuration, settings, clock, started)
+    process = SchedulerProcess(
+        endpoint,
+        configuration,
+        settings,
+        clock,
+        started=started,
+        synced=garbage_collection.freeze_existing_objects,
+    )
     signals.on_dump_signal(partial(log_dump, process.scheduler))
     state = SchedulerState(
         scheduler=process.scheduler,

@@ -99,6 +99,7 @@ class AllocationCache:
         self._nodes = nodes
         self._tables: dict[Hashable, RowTable] = {}
         self._allocators: dict[Specs, Allocator] = {}
+        self._results: dict[tuple[Specs, int], AllocationResults] = {}
 
     def allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
         """Return an allocator; what it reads of specs and classes is shared by equal claims."""
@@ -118,6 +119,14 @@ class AllocationCache:
     def results(self, allocator: Allocator, steps: int = 0) -> AllocationResults:
         """Return the results of an allocator's claims, shared by all pods with equal claims."""
         specs = allocator.specs
+        found = self._results.get((specs, steps))
+        if found is None:
+            if len(self._results) >= _MAX_TABLES:
+                self._results.clear()
+            found = self._results[specs, steps] = self._new_results(allocator, specs, steps)
+        return found
+
+    def _new_results(self, allocator: Allocator, specs: Specs, steps: int) -> AllocationResults:
         searched = self._cached(
             SearchResults,
             ("search", specs, steps),
@@ -154,6 +163,7 @@ class AllocationCache:
         """Remove all cached results."""
         self._tables.clear()
         self._allocators.clear()
+        self._results.clear()
 
     def _cached(self, kind: type[_T], key: Hashable, make: Callable[[], _T]) -> _T:
         found = self._tables.pop(key, None)
@@ -214,7 +224,7 @@ class _CountResults:
         return np.zeros(len(rows))
 
     def choices(self, row: int) -> tuple[Choice, ...] | None:
-        return None if self._if_inexact(row) == NO_ROW else self._searched.choices(row)
+        return self._searched.choices(row)
 
     def timed_out(self, row: int) -> bool:
         return self._if_inexact(row) != NO_ROW and self._searched.timed_out(row)

@@ -166,6 +166,8 @@ class Claims:
 
 def _pools(claim: ResourceClaim) -> set[PoolId]:
     """Return the pools of the devices that are allocated to a claim."""
+    if claim.status.allocation is None:
+        return set()
     return {(result.driver, result.pool) for result in allocated_results(claim)}
 
 
@@ -185,7 +187,10 @@ def _allocates_the_same(known: ResourceClaim, claim: ResourceClaim) -> bool:
     """Return whether two versions of a claim have the same devices, and the same owner."""
     if known.uid != claim.uid or _extended_claim_owner(known) != _extended_claim_owner(claim):
         return False
-    return _held(known) == _held(claim)
+    before, now = known.status.allocation, claim.status.allocation
+    if before is None or now is None:
+        return not _held(known) and not _held(claim)
+    return before.devices == now.devices or _held(known) == _held(claim)
 
 
 def _held(claim: ResourceClaim) -> list[tuple[object, ...]]:

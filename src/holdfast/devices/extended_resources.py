@@ -52,6 +52,8 @@ def create_requests_and_mappings(
     pod: Pod, resources: Sequence[str], class_for: Callable[[str], str | None]
 ) -> RequestsAndMappings:
     """Return requests and mappings for those of the pod's extended resources that devices serve."""
+    if not resources:
+        return RequestsAndMappings()
     spec = pod.spec
     containers = (*spec.init_containers, *spec.containers)
     ordinary_init = [

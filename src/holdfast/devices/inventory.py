@@ -2,7 +2,8 @@
 
 A change that affects one node is logged in the journals with that node's row. A change that affects
 every node, such as a slice for all nodes, bumps the ``devices`` epoch. Changed classes bump the
-epoch ``classes``, changed claims the epoch ``claims``.
+epoch ``classes``. Claims change for every pod that uses one, so they have no epoch, which would
+invalidate the classes of pods, but ``claim_changes``.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Inventory:
         self.node_pools = NodePools(self.features, self._invalidate, self._is_allocated)
         self._tracker = SliceTracker()
         self.claims = Claims(self.node_pools.device_changed)
+        self.claim_changes = 0
         self.allocation_cache = AllocationCache(self, nodes)
 
     # --- read by plugins
@@ -100,8 +102,7 @@ class Inventory:
         if isinstance(obj, Node):
             return
         if isinstance(obj, ResourceClaim):
-            if self.claims.upsert(obj):
-                self._nodes.epochs.bump("claims")
+            self.claim_changes += self.claims.upsert(obj)
         elif isinstance(obj, DeviceClass):
             self.classes.upsert(obj)
             self._classes_changed()
@@ -116,7 +117,7 @@ class Inventory:
             self.node_pools.delete_node(obj.name)
         elif isinstance(obj, ResourceClaim):
             self.claims.delete(obj)
-            self._nodes.epochs.bump("claims")
+            self.claim_changes += 1
         elif isinstance(obj, DeviceClass):
             self.classes.delete(obj.name)
             self._classes_changed()

@@ -113,6 +113,8 @@ class World:
         self._pod_handlers = [
             ledger for ledger in self.ledgers if isinstance(ledger, PodEventHandler)
         ]
+        self._ledgers_of: dict[type[Object], tuple[Ledger, ...]] = {}
+        """The ledgers that store objects of a type."""
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
         self.nominated_owner_rows = NominatedOwnerRows(self)
@@ -168,9 +170,8 @@ class World:
                 if (selector := obj.spec.selector) is not None:
                     keys = (term.key for term in selector.match_expressions)
                     self.nodes.add_selector_keys(frozenset((*selector.match_labels, *keys)))
-        for ledger in self.ledgers:
-            if isinstance(obj, ledger.takes):
-                ledger.upsert(obj)
+        for ledger in self._ledgers_for(obj):
+            ledger.upsert(obj)
 
     def delete(self, obj: Object) -> None:
         """Remove an object, if it is there."""
@@ -184,9 +185,8 @@ class World:
             case PodDisruptionBudget():
                 self.budgets.pop(obj.key, None)
                 self.nodes.epochs.bump("budgets")
-        for ledger in self.ledgers:
-            if isinstance(obj, ledger.takes):
-                ledger.delete(obj)
+        for ledger in self._ledgers_for(obj):
+            ledger.delete(obj)
 
     def nominate(self, waiting: PodInfo) -> None:
         """Nominate a pod to the node that its status names, or clear its nomination."""
@@ -223,6 +223,14 @@ class World:
         copy.evictions = self.evictions.fork(nodes)
         copy.waiting = self.waiting.fork()
         return copy
+
+    def _ledgers_for(self, obj: Object) -> tuple[Ledger, ...]:
+        kind = type(obj)
+        found = self._ledgers_of.get(kind)
+        if found is None:
+            found = tuple(ledger for ledger in self.ledgers if issubclass(kind, ledger.takes))
+            self._ledgers_of[kind] = found
+        return found
 
     def _upsert_pod(self, pod: Pod) -> None:
         uid, node = self._uid(pod), pod.spec.node_name

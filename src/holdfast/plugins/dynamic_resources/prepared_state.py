@@ -15,14 +15,14 @@ from holdfast.plugins.dynamic_resources.state import DynamicResourcesState
 class PreparedState:
     """The result of ``pre_filter`` for a pod, valid until the world changes.
 
-    Claims and classes have epochs. An allocation in flight also changes the node of its pod, which
-    is in the journal.
+    Changes of claims are counted, classes have an epoch. An allocation in flight also changes the
+    node of its pod, which is in the journal.
     """
 
     pod: PodInfo
     outcome: DynamicResourcesState | PreFilterState
     state: DynamicResourcesState
-    version: tuple[int, int]
+    version: tuple[int, int, int]
 
     @classmethod
     def of(
@@ -48,5 +48,5 @@ def nominated_row(pod: PodInfo, view: View) -> int:
     return view.nodes.row_of.get(node, NO_ROW)
 
 
-def _version(view: View) -> tuple[int, int]:
-    return view.nodes.epochs.stamp, view.nodes.journal.seq
+def _version(view: View) -> tuple[int, int, int]:
+    return view.nodes.epochs.stamp, view.nodes.journal.seq, view.world.devices.claim_changes
