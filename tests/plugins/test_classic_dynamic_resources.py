@@ -409,7 +409,8 @@ def test_C021_an_owner_reference_added_by_hand_requeues_the_pod():
             a_pod_scheduling(POD, c=[], d=[], selected="n1"),
             "AFTER_BACKOFF",
         ),
-        (a_pod_scheduling(POD, c=[]), None, "SKIP"),
+        (a_pod_scheduling(POD, c=[]), None, "AFTER_BACKOFF"),
+        (a_pod_scheduling(a_pod("p", metadata={"uid": "old"})), None, "SKIP"),
         (None, a_pod_scheduling(a_pod("p", metadata={"uid": "old"}), c=[], d=[]), "SKIP"),
     ],
 )

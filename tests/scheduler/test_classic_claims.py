@@ -250,6 +250,13 @@ async def test_a_node_that_leaves_while_a_driver_allocates_does_not_end_the_nego
     assert await cluster.node_of("p") == "n2"
 
 
+async def test_a_negotiation_that_a_user_deleted_begins_again(cluster):
+    await cluster.create(a_node("n1"), a_classic_class(), a_pod("p", claims=[inline("x")]))
+    await cluster.delete(KINDS.pod_scheduling, "p", "default")
+    await cluster.advance(5)
+    assert (await negotiation(cluster, "p")).spec.selected_node == "n1"
+
+
 async def test_C076_pods_without_claims_write_nothing_of_classic_dra(cluster):
     await cluster.create(a_node("n1"), a_pod("p"))
     assert await cluster.node_of("p") == "n1"

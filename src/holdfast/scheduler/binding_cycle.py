@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -229,6 +229,7 @@ class BindingCycle:
             self.result_handler.queue.done(queued.uid)
         else:
             failure = rejection_at("PreBind", ended.plugin, ended.reject)
+            failure = replace(failure, first_pending=queued.rejections == 0)
             self.result_handler.on_unschedulable(queued, failure, assumed_pod.took)
         # Requeue the others last: its own freed resources must not requeue the pod itself.
         self._requeue_others(placement, lambda other: other.uid != queued.uid)

@@ -54,6 +54,8 @@ class SchedulingFailure:
     """When the pod is tried again even without an event; seconds since the epoch."""
     condition_reason: str = ""
     """The reason of the pod's condition, if it is not Unschedulable."""
+    first_pending: bool = False
+    """Whether the pod begins to wait for another component: that is no failure, so no event."""
     condition_event: str = ""
     """The message of the event of that reason: each reason of the plugin once."""
 

@@ -109,7 +109,8 @@ class ResultHandler:
             self.clock.monotonic(),
             retry_at=failure.retry_at,
         )
-        self.reporter.failed(pod_info, failure.message)
+        if not failure.first_pending:
+            self.reporter.failed(pod_info, failure.message)
         if failure.condition_reason:
             self.reporter.warn(pod_info, failure.condition_reason, failure.condition_event)
         nominated = self.world.nominations.node_of(pod_info.uid)

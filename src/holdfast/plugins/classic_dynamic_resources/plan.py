@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,8 @@ from dataclasses import dataclass
 from holdfast.api.classic import ClassicClaim, PodSchedulingSpec
 from holdfast.api.classic_names import MAX_NODES
 
+_STEP = 2_147_483_647
+"""A prime: as many steps as there are nodes visit each node once."""
 WAITING_FOR_ALLOCATION = "waiting for resource driver to allocate resource"
 WAITING_FOR_INFORMATION = "waiting for resource driver to provide information"
 
@@ -43,7 +44,7 @@ def reservation(claims: Sequence[ClassicClaim], uid: str) -> ClaimReservation:
 
 
 def potential_nodes(fitting: Sequence[str], before: Sequence[str], uid: str) -> tuple[str, ...]:
-    """Return nodes to ask drivers about, sorted: all that fit, or 256 of them, drawn by a hash.
+    """Return nodes to ask drivers about, sorted: all that fit, or 256 that the pod's uid selects.
 
     The list of before is kept if it has all of them, or was such a choice: drivers then need not
     answer again.
@@ -54,5 +55,5 @@ def potential_nodes(fitting: Sequence[str], before: Sequence[str], uid: str) -> 
         return tuple(before)
     if len(wanted) <= MAX_NODES:
         return tuple(sorted(wanted))
-    drawn = heapq.nsmallest(MAX_NODES, wanted, lambda name: zlib.crc32(f"{uid}/{name}".encode()))
-    return tuple(sorted(drawn))
+    first = zlib.crc32(uid.encode())
+    return tuple(sorted(fitting[(first + i * _STEP) % len(fitting)] for i in range(MAX_NODES)))

@@ -59,7 +59,7 @@ class ClassicDynamicResources:
         events_to_register={
             hints.CLAIM: ("Add", "Update"),
             hints.CLASS: ("Add", "Update"),
-            hints.NEGOTIATION: ("Add", "Update"),
+            hints.NEGOTIATION: (),
             "Node": hints.NODE_ACTIONS,
             "UnschedulablePod": ("Update",),
         },

@@ -73,9 +73,14 @@ def _for_pod(claim: ClassicClaim, pod: Pod) -> tuple[object, ...]:
 
 
 def after_negotiation(event: ClusterEvent, pod: Pod, ledger: ClassicLedger) -> QueueingStrategy:
-    """Return what to do after drivers have answered in the PodScheduling of the pod."""
+    """Return what to do after drivers have answered in the PodScheduling of the pod.
+
+    If it was deleted, drivers have to be asked again.
+    """
     new: PodScheduling | None = event.new
-    if new is None or not is_owned(new, pod):
+    if new is None:
+        return AFTER_BACKOFF if event.old is not None and is_owned(event.old, pod) else SKIP
+    if not is_owned(new, pod):
         return SKIP
     before = PodSchedulingStatus() if event.old is None else event.old.status
     if before == new.status:
