@@ -10,7 +10,7 @@ from holdfast.agent.simulated_claims import SimulatedClaims
 from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.api.scheme import EVENTS, LEASES, NODES
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import Invalid, NotFound, Refused, TooLarge
 from holdfast.settings import NodeSettings
 from holdfast.testing import VirtualClock, a_pod, typed
 
@@ -131,6 +131,29 @@ async def test_devices_are_prepared_before_and_unprepared_before_the_last_status
     await cluster.clock.advance(60)
     assert (await pod_of(cluster, "p")).status.phase == "Succeeded"
     assert devices.calls[3:] == ["unprepare while Running"]
+
+
+@pytest.mark.parametrize("runs", ["5s", "60s"])
+@pytest.mark.parametrize("error", [Invalid, TooLarge])
+async def test_a_deleted_pod_whose_status_is_refused_is_removed(
+    cluster, node, monkeypatch, error, runs
+):
+    """Whether the pod has ended before it is deleted or not."""
+    await node()
+    patch = cluster.client.patch
+
+    async def refuse(resource, name, *args, **options):
+        if resource is NODE_PODS:
+            raise error("no such status")
+        return await patch(resource, name, *args, **options)
+
+    monkeypatch.setattr(cluster.client, "patch", refuse)
+    await cluster.create(a_pod("p", node="n", annotations={"holdfast.dev/run-for": runs}))
+    await cluster.clock.advance(10)
+    assert (await pod_of(cluster, "p")).status.phase == "Pending"
+    await cluster.client.delete(NODE_PODS, "p", "default")
+    await cluster.clock.advance(1)
+    assert not (await cluster.client.list(NODE_PODS)).items
 
 
 async def test_a_deleted_pod_that_was_never_prepared_is_removed(cluster, node):

@@ -334,6 +334,7 @@ STEPS = [
     ),
     ("POST", f"{PODS}/p-1/eviction", eviction("p-1"), {"dryRun": "All"}, 201, ""),
     ("DELETE", f"{PODS}/none", None, {}, 404, "not found"),
+    ("POST", f"{PODS}/none/eviction", eviction("none"), {}, 404, 'pod "none" not found'),
     # Slices.
     ("POST", SLICES, slice_of(name="new-1", nodeName="n1"), {}, 201, ""),
     (

@@ -10,13 +10,13 @@ from holdfast.api.devices import DeviceCapacity, DeviceClass, ResourceClaim, Res
 from holdfast.api.node import Node, Taint
 from holdfast.api.pod import Toleration
 from holdfast.api.quantity import Quantity
+from holdfast.api.tolerations import tolerates
 from holdfast.cel import DeviceSelectors
 from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.consumable_capacity import consumed_amount, violates_policy
 from holdfast.devices.errors import AllocationError, NodeAllocationError
 from holdfast.devices.features import Features
-from holdfast.devices.matching import tolerates
 from holdfast.devices.slices import SliceInfo
 from parity.harness import parity
 

@@ -20,7 +20,7 @@ from holdfast.agent.status_patches import rejected_status
 from holdfast.api.timestamps import rfc3339, seconds_of
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import PatchType
-from holdfast.errors import Conflict, HoldfastError, NotFound, TooLarge
+from holdfast.errors import Conflict, HoldfastError, Invalid, NotFound, TooLarge
 
 PREPARE_BACKOFF = Backoff(first=1.0, limit=10.0)
 STATUS_BACKOFF = Backoff(first=0.5, limit=10.0)
@@ -59,6 +59,8 @@ class PodWorker:
         self._written: dict[str, Any] = {}
         self._write_at = 0.0
         self._write_failures = 0
+        self._refused = False
+        """Whether the server refused the last status that was written."""
 
     @property
     def records(self) -> Sequence[ContainerRecord]:
@@ -316,12 +318,14 @@ class PodWorker:
                 await self._wait(retry_at)
 
     async def _write_until_stored(self, patch: dict[str, Any] | None = None) -> None:
+        """Write the last status; a deleted pod does not wait for one that the server refuses."""
+        self._write_at = 0.0
         while not self.removed:
-            self._write_at = 0.0
+            self._wake.clear()
             await self._write(patch)
-            if not self._write_at:
+            if not self._write_at or (self._refused and self.pod.terminating):
                 return
-            await self._node.clock.sleep(self._write_at - self._node.clock.now())
+            await self._wait(self._write_at)
 
     async def _write(self, patch: dict[str, Any] | None = None) -> None:
         """Write the status if it has changed; sets when to try again after a failure."""
@@ -329,7 +333,7 @@ class PodWorker:
         if self.removed or self._write_at > now:
             return
         patch = patch or pod_status(pod, self._records, self._state, now)
-        self._write_at = 0.0
+        self._write_at, self._refused = 0.0, False
         if patch == self._written:
             return
         try:
@@ -339,10 +343,13 @@ class PodWorker:
             )  # fmt: skip
         except NotFound:
             return
-        except TooLarge as refusal:
+        except (Invalid, TooLarge) as refusal:
             log.warning("pod %s: the status cannot be stored: %s", pod.key, refusal)
             self._event("Warning", "FailedStatusUpdate", f"Failed to update the status: {refusal}")
-            self._write_at = now + TOO_LARGE_RETRY_SECONDS
+            self._write_failures += 1
+            self._refused, backoff = True, STATUS_BACKOFF.delay(self._write_failures)
+            too_large = isinstance(refusal, TooLarge)
+            self._write_at = now + (TOO_LARGE_RETRY_SECONDS if too_large else backoff)
             return
         except HoldfastError as failure:
             log.warning("pod %s: the status is not written: %s; trying again", pod.key, failure)

@@ -12,10 +12,9 @@ from holdfast.api.meta import is_controlled_by
 from holdfast.api.node import Taint
 from holdfast.api.pod import Pod, Toleration
 from holdfast.api.timestamps import rfc3339, seconds_of
-from holdfast.api.tolerations import NO_EXECUTE
+from holdfast.api.tolerations import NO_EXECUTE, tolerates
 from holdfast.devices.allocated_devices import device_id
 from holdfast.devices.claims import is_reserved_for
-from holdfast.devices.matching import tolerates
 from holdfast.devices.slices import DeviceId
 
 EVICTION_IN_PROGRESS = "EvictionInProgress"

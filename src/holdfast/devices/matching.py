@@ -9,6 +9,7 @@ from typing import NamedTuple
 from holdfast.api.devices import DeviceSelector, ResourceClaim
 from holdfast.api.node import Node, Taint
 from holdfast.api.pod import Toleration
+from holdfast.api.tolerations import tolerates
 from holdfast.cel import CompileError, DeviceSelectors, EvaluationError
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.features import Features
@@ -130,17 +131,6 @@ class Matcher:
                     f"{owner}: selector #{i}: CEL runtime error: {failure.message}"
                 ) from failure
         return None
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Return whether a toleration matches a taint; an empty key or effect matches all."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"
 
 
 def tolerated(taints: Sequence[Taint], tolerations: tuple[Toleration, ...]) -> bool:

@@ -17,7 +17,7 @@ from holdfast.apiserver.verbs.request_object import read_body_as
 from holdfast.apiserver.verbs.updating import latest_object
 from holdfast.apiserver.wire.responses import json_response, success_response
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest, Cause, Details, Forbidden, TooManyRequests
+from holdfast.errors import BadRequest, Cause, Details, Forbidden, NotFound, TooManyRequests
 from holdfast.store import StoredObject
 
 _BUDGETS = ("policy", "poddisruptionbudgets")
@@ -34,6 +34,10 @@ async def evict(op: Operation) -> Response:
     if metadata_of(eviction).get("name", op.request_info.name) != op.request_info.name:
         raise BadRequest("name in URL does not match name in Eviction object")
     options = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteOptions)
+    if op.user.node_name is not None and op.context.store.latest(op.key) is None:
+        # Upstream's NodeRestriction reads the pod first, and says so in other words.
+        name = op.request_info.name
+        raise NotFound(f'pod "{name}" not found', Details(name, kind="pod"))
     previous = latest_object(op)
     check_preconditions(op, previous, options)
     pod = decode(previous)
