@@ -98,8 +98,8 @@ def test_a_pod_without_a_name_needs_the_webhook():
 
 
 def test_objects_of_the_kep_change_their_group():
-    for kind in ("ResourceClass", "ResourceClaim", "PodScheduling"):
-        obj = {"apiVersion": "core.k8s.io/v1alpha1", "kind": kind, "spec": {"x": 1}}
+    for kind, version in (("ResourceClass", "v1"), ("ResourceClaim", "v1alpha1")):
+        obj = {"apiVersion": f"core.k8s.io/{version}", "kind": kind, "spec": {"x": 1}}
         converted = convert_manifest(obj).obj
         assert converted == {**obj, "apiVersion": "dra.holdfast.dev/v1alpha1"}
     role = {

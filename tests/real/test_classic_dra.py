@@ -4,6 +4,7 @@ The node is our agent, which treats a shadow as every kubelet treats a claim. Th
 Kubernetes create pods of deployments and delete what belongs to deleted pods.
 """
 
+import base64
 import json
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from agent.process_cluster import short_directory
 from free_port import free_port
 from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.classic_shadows import SHADOW_POOL
-from holdfast.testing import a_namespace
+from holdfast.testing import a_namespace, a_pod
 from real.control_plane import program
 from real.programs import create, holdfast, kube_controller_manager, until
 
@@ -105,22 +106,31 @@ def webhook(plane, directory):
     port, tls = free_port(), directory / "tls"
     make = ("webhook", "--make-certificates", "--cert-dir", str(tls), "--dns-name", "127.0.0.1")
     bundle = run_holdfast(*make).partition("caBundle: ")[2].strip()
-    manifests = (ROOT / "deploy/webhook/classic-dra.yaml").read_text()
-    [config] = [obj for obj in yaml.safe_load_all(manifests) if "webhooks" in obj]
-    url = f"https://127.0.0.1:{port}/pods"
-    config["webhooks"][0]["clientConfig"] = {"url": url, "caBundle": bundle}
     flags = ("--host", "127.0.0.1", "--port", port, "--cert-dir", tls)
     log = directory / "webhook.log"
-    with running(log, "answering reviews", "-m", "holdfast", "webhook", *flags):
-        apply(plane, config)
-        entries = [{"name": "a", "claim": {"resourceClaimName": "a"}}]
-        probe = json.dumps(annotated("probe", json.dumps(entries)))
-        try:
-            dry = ("create", "--dry-run=server", "-f", "-", "-o", "json")
-            until(lambda: "resourceClaims" in plane.kubectl(*dry, text=probe))
-            yield
-        finally:
-            plane.kubectl("delete", "mutatingwebhookconfiguration", config["metadata"]["name"])
+    command = ("-m", "holdfast", "webhook", *flags)
+    url = f"https://127.0.0.1:{port}/pods"
+    with running(log, "answering reviews", *command), registered(plane, url, bundle):
+        yield
+
+
+@contextmanager
+def registered(plane, url, bundle):
+    """Register a webhook; return when the API server calls it."""
+    manifests = (ROOT / "deploy/webhook/classic-dra.yaml").read_text()
+    [config] = [obj for obj in yaml.safe_load_all(manifests) if "webhooks" in obj]
+    config["webhooks"][0]["clientConfig"] = {"url": url, "caBundle": bundle}
+    apply(plane, config)
+    entries = [{"name": "a", "claim": {"resourceClaimName": "a"}}]
+    probe = json.dumps(annotated("probe", json.dumps(entries)))
+    dry = ("create", "--dry-run=server", "-f", "-", "-o", "json")
+    try:
+        # It fails if the webhook does not answer.
+        until(lambda: '"spec"' not in (out := plane.kubectl(*dry, text=probe, check=False))
+              or "resourceClaims" in out)  # fmt: skip
+        yield
+    finally:
+        plane.kubectl("delete", "mutatingwebhookconfiguration", config["metadata"]["name"])
 
 
 def run_holdfast(*arguments, text=None):
@@ -183,6 +193,12 @@ def test_the_webhook_adds_shadows_and_refuses_what_is_wrong(plane, directory):
         shadows = [{"name": "board", "resourceClaimName": "own"}]
         apply(plane, annotated("kept", json.dumps(entry), resourceClaims=shadows))
         assert plane.get("pod", "kept", "-n", SPACE)["spec"]["resourceClaims"] == shadows
+    # A webhook that does not answer stops the pods that need it, and no others.
+    bundle = base64.b64encode((directory / "tls/ca.crt").read_bytes()).decode()
+    with registered(plane, f"https://127.0.0.1:{free_port()}/pods", bundle):
+        answer = apply(plane, annotated("refused", json.dumps(entry)), check=False)
+        assert "failed calling webhook" in answer
+        apply(plane, a_pod("plain", namespace=SPACE))
     plane.kubectl("delete", "pod", "--all", "-n", SPACE, "--grace-period=0", "--force")
 
 

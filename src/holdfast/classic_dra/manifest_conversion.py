@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.api.classic_names import OWN_GROUP, POD_CLAIMS, SEED_GROUP
+from holdfast.api.classic_names import OWN_GROUP, POD_CLAIMS, SEED_GROUP, VERSION
 from holdfast.api.decode import JsonObject
 from holdfast.api.field_errors import child
 from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
@@ -38,9 +38,9 @@ def convert_manifest(obj: JsonObject, scheduler_name: str = "") -> Converted:
     field.
     """
     api_version, kind = text_at(obj, "apiVersion"), text_at(obj, "kind")
-    group, _, version = api_version.partition("/")
-    if group == SEED_GROUP and version:
-        return Converted({**obj, "apiVersion": f"{OWN_GROUP}/{version}"})
+    group = api_version.partition("/")[0]
+    if group == SEED_GROUP:
+        return Converted({**obj, "apiVersion": f"{OWN_GROUP}/{VERSION}"})
     if api_version == "v1" and kind == "ResourceQuota":
         return Converted(_converted_quota(obj))
     if group == "rbac.authorization.k8s.io":

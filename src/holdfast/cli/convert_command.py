@@ -15,6 +15,13 @@ from holdfast.cli.objects import parse_documents
 from holdfast.errors import BadRequest
 
 
+class _Dumper(yaml.CSafeDumper):
+    """Writes every value in full, without anchors."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
 def convert_files(files: Sequence[str], scheduler_name: str) -> None:
     """Print the converted objects of files as YAML; ``-`` is standard input.
 
@@ -34,7 +41,7 @@ def convert_files(files: Sequence[str], scheduler_name: str) -> None:
                 raise BadRequest(f"{named}: {error}") from error
             found.append(converted.obj)
             notes += [f"{named}: {path}" for path in converted.needs_webhook]
-    yaml.dump_all(found, sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False)
+    yaml.dump_all(found, sys.stdout, Dumper=_Dumper, sort_keys=False, width=10_000)
     if notes:
         print("Pods of these need the webhook (`holdfast webhook`):", *notes, sep="\n  ",
               file=sys.stderr)  # fmt: skip
