@@ -1,7 +1,8 @@
 """Count the numbered scenarios of the specs in the last test runs' JUnit files.
 
-A number counts as passed only when every test that carries it ran and passed. Run as
-``make scenarios`` after ``make test`` (and ``make real``).
+A test may carry several numbers (``test_C005_C006_…``). A number counts as passed only when every
+test that carries it ran and passed. Run as ``make scenarios`` after ``make test`` (and
+``make real``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SPECS = {
     "D": ("dra-structured", 92),
     "C": ("dra-classic", 84),
 }
-NUMBER = re.compile(r"test_([A-Z]\d{3})")
+NUMBERS = re.compile(r"test((?:_[A-Z]\d{3})+)_")
 
 
 def outcome(case: ET.Element) -> tuple[str, str]:
@@ -41,12 +42,13 @@ def read(paths: list[Path]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = defaultdict(lambda: {"outcome": "passed", "why": ""})
     for path in paths:
         for case in ET.parse(path).iter("testcase"):
-            if not (match := NUMBER.search(case.get("name", ""))):
+            if not (match := NUMBERS.search(case.get("name", ""))):
                 continue
             what, why = outcome(case)
-            entry = found[match[1]]
-            if order.index(what) > order.index(entry["outcome"]):
-                entry.update(outcome=what, why=why)
+            for number in match[1].split("_")[1:]:
+                entry = found[number]
+                if order.index(what) > order.index(entry["outcome"]):
+                    entry.update(outcome=what, why=why)
     return found
 
 
