@@ -60,8 +60,8 @@ def _kinds() -> Iterator[KindDescriptor]:
                 kind = replace(
                     kind,
                     is_alias=True,
-                    deprecation=f"{resource.api_version} {resource.kind} is stored and returned as "
-                    f"{SEED_GROUP}/{VERSION}",
+                    deprecation=f"{resource.api_version} {resource.kind} is stored as "
+                    f"{SEED_GROUP}/{VERSION}; use that version",
                 )
             yield kind
 
