@@ -6,6 +6,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from holdfast.api.classic_claims import classic_entries
 from holdfast.api.decode import convert_object
 from holdfast.api.defaults import default_object
 from holdfast.api.pod import Pod
@@ -145,6 +146,15 @@ def test_direct_decoding_equals_decoding_after_defaulting(spec):
     mine, its = (PodInfo.of(pod, names) for pod in (fast, read_slowly(raw)))
     assert mine.is_equivalent_to(its)
     assert mine.scheduler_name == its.scheduler_name
+
+
+def test_C012_a_pod_in_the_form_of_the_story_is_read_as_the_api_server_stores_it():
+    entry = {"name": "gpu", "template": {"resourceClassName": "acme"}}
+    spec = {"containers": [{**CONTAINER, "resources": {"claims": ["gpu"]}}]}
+    raw = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    raw["spec"] = {**spec, "resourceClaims": [entry]}
+    (found,) = classic_entries(read_object(Manifest("document 1", json.dumps(raw).encode())))
+    assert (found.claim_name, found.containers) == ("p-gpu", ("main",))
 
 
 def test_the_default_namespace_is_set_and_may_be_left_out(explain):

@@ -15,6 +15,7 @@ import msgspec
 import yaml
 
 from holdfast.api import scheme
+from holdfast.api.classic_forms import with_typed_claims
 from holdfast.api.decode import convert_object
 from holdfast.api.defaults import default_object
 from holdfast.api.device_versions import V1BETA1
@@ -28,12 +29,17 @@ from holdfast.errors import BadRequest
 _TYPED: dict[tuple[str, str], Resource[Any]] = {
     (r.group, r.kind): r for r in vars(scheme).values() if isinstance(r, Resource)
 }
-_OTHER_VERSIONS = {("resource.k8s.io", "v1beta1"), ("resource.k8s.io", "v1beta2")}
+_OTHER_VERSIONS = {
+    ("core.k8s.io", "v1"),
+    ("resource.k8s.io", "v1beta1"),
+    ("resource.k8s.io", "v1beta2"),
+}
 """Versions that are read besides those in ``scheme``; ``V1BETA1`` converts where they differ."""
 _AMOUNTS = frozenset({
     "requests", "limits", "capacity", "allocatable", "allocated", "overhead", "maxResources",
     "allocatedResources",
 })  # fmt: skip
+_CLAIMS = b'"resourceClaims"'
 _FAULTS = (msgspec.MsgspecError, BadRequest, TypeError, AttributeError, ValueError)
 
 
@@ -106,7 +112,12 @@ def object_error(document: Manifest, fault: Exception) -> BadRequest:
 
 
 def _converted(document: Manifest, head: _Head) -> Manifest:
-    """Return a document in the version of ``scheme``."""
+    """Return a document in the version of ``scheme``, and claims of a pod in their stored form."""
+    if head.api_version == "v1" and head.kind == "Pod" and _CLAIMS in bytes(document.text):
+        pod = msgspec.json.decode(document.text)
+        if isinstance(pod.get("spec"), dict):
+            pod["spec"] = with_typed_claims(pod["spec"])
+        return document._replace(text=msgspec.json.encode(pod))
     if head.api_version != "resource.k8s.io/v1beta1" or head.kind not in V1BETA1:
         return document
     to_v1, _ = V1BETA1[head.kind]
