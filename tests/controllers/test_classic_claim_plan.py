@@ -142,10 +142,11 @@ def test_the_first_of_each_line_is_tried_and_then_the_next():
         waiters.wait("ns", class_name, pod)
     assert waiters.first("ns") == ["p1", "p3"]
     assert waiters.first("other") == []
-    assert waiters.leave("ns", "a", "p1") == ["p2"]
-    assert waiters.leave("ns", "a", "p1") == []
-    assert waiters.leave_all("ns", "p3") == []
+    assert waiters.leave("ns", "p1", but={"a"}) == []
+    assert waiters.leave("ns", "p1") == ["p2"]
+    assert waiters.leave("ns", "p1") == []
+    assert waiters.leave("ns", "p3") == []
     waiters.wait("ns", "a", "p4")
-    assert waiters.leave_all("ns", "p2") == ["p4"]
-    assert waiters.leave_all("ns", "p4") == []
+    assert waiters.leave("ns", "p2") == ["p4"]
+    assert waiters.leave("ns", "p4") == []
     assert waiters.first("ns") == []

@@ -6,7 +6,7 @@ without the right to get its kind it stays in the claim, with an event.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from holdfast.api.classic import ClassicClaim, ClassicResources, classic_resources
 from holdfast.api.classic_claims import ClassicEntry, InvalidEntries
@@ -65,8 +65,8 @@ class ClassicClaimController(Reconciler):
         self._pods_of_claim: KeyIndex[Pod] = KeyIndex(_names_of_inline_claims)
         self._claims_of_uid: KeyIndex[ClassicClaim] = KeyIndex(_uids_of_pods)
         self._waiters = QuotaWaiters()
-        self._metrics_of_creations = _CreationMetrics()
-        context.metrics.add(*self._metrics_of_creations.all)
+        self._creations = _CreationMetrics()
+        context.metrics.add(*self._creations.all)
         self._claims.add_handler(self._claims_of_uid.on_change)
         self._claims.add_handler(self._on_claim)
         self._pods.add_handler(self._pods_of_claim.on_change)
@@ -84,7 +84,7 @@ class ClassicClaimController(Reconciler):
             for claim in self._claims_of_uid.of(pod.uid):
                 self.queue.add(_CLAIM + claim)
         if new is None or new.terminating or new.finished:
-            self._enqueue_pods(self._waiters.leave_all(pod.namespace, pod.key))
+            self._leave_lines(pod.key)
         elif any(_claim_fields(new)) and (old is None or _claim_fields(old) != _claim_fields(new)):
             self.queue.add(_POD + new.key)
 
@@ -96,11 +96,10 @@ class ClassicClaimController(Reconciler):
         if new is not None:
             self.queue.add(_CLAIM + claim.key)
         else:
-            self._enqueue_pods(self._waiters.first(claim.namespace))
+            self._try_waiting_pods(claim.namespace)
         if old is None or new is None or controller_of(old) != controller_of(new):
             for pod in self._pods_of_claim.of(claim.key):
-                self.queue.forget(_POD + pod)  # what it has failed for may be over
-                self.queue.add(_POD + pod)
+                self._enqueue_at_once(pod)
 
     def _on_quota(
         self, kind: ChangeType, old: ResourceQuota | None, new: ResourceQuota | None
@@ -108,10 +107,20 @@ class ClassicClaimController(Reconciler):
         quota = new or old
         assert quota is not None
         if old is None or new is None or _may_have_room(old, new):
-            self._enqueue_pods(self._waiters.first(quota.namespace))
+            self._try_waiting_pods(quota.namespace)
 
-    def _enqueue_pods(self, keys: Iterable[str]) -> None:
-        for key in keys:
+    def _leave_lines(self, pod: str, refused: Collection[str] = ()) -> None:
+        """Let a pod wait for quotas of the refused classes only; the next pods are tried."""
+        namespace = pod.partition("/")[0]
+        for key in self._waiters.leave(namespace, pod, but=refused):
+            self._enqueue_at_once(key)
+
+    def _enqueue_at_once(self, pod: str) -> None:
+        """Enqueue a pod although it has failed often: what it has failed for may be over."""
+        self.queue.add_after(_POD + pod, 0)
+
+    def _try_waiting_pods(self, namespace: str) -> None:
+        for key in self._waiters.first(namespace):
             self.queue.add(_POD + key)
 
     def object_for_key(self, key: str) -> Object | None:
@@ -125,9 +134,12 @@ class ClassicClaimController(Reconciler):
     async def reconcile(self, key: str) -> None:
         """Create the missing claims of a pod, or release a claim."""
         if key.startswith(_POD):
-            pod = self._pods.cache.get(key.removeprefix(_POD))
+            pod_key = key.removeprefix(_POD)
+            pod = self._pods.cache.get(pod_key)
             if pod is not None:
                 await self._reconcile_pod(pod)
+            else:
+                self._leave_lines(pod_key)
             return
         claim = self._claims.cache.get(key.removeprefix(_CLAIM))
         if claim is not None:
@@ -142,39 +154,41 @@ class ClassicClaimController(Reconciler):
         except InvalidEntries as failure:
             self.record_event(pod, "Warning", "FailedResourceClaimCreation", str(failure))
             return
-        problems = dict(plan.problems)
+        problems, refused = dict(plan.problems), set[str]()
         for entry, creation in plan.creations.items():
-            if problem := await self._create(pod, entry, creation):
-                problems[entry] = problem
+            class_name = creation.body["spec"].get("resourceClassName", "")
+            try:
+                await self._create(pod, entry, class_name, creation)
+            except Conflict:
+                raise
+            except HoldfastError as failure:
+                problems[entry] = f"create ResourceClaim: {failure}"
+                if isinstance(failure, Forbidden):
+                    refused.add(class_name)
+                    self._waiters.wait(pod.namespace, class_name, pod.key)
+        self._leave_lines(pod.key, refused)
         for entry, problem in problems.items():
             message = f"PodResourceClaim {entry}: {problem}"
             self.record_event(pod, "Warning", "FailedResourceClaimCreation", message)
         if problems:
             raise Retryable("; ".join(problems.values()))
 
-    async def _create(self, pod: Pod, entry: str, creation: Create) -> str:
-        """Create a claim and return "", or why this failed."""
-        class_name = creation.body["spec"].get("resourceClassName", "")
-        problem, refused = "", False
+    async def _create(self, pod: Pod, entry: str, class_name: str, creation: Create) -> None:
+        """Create a claim; raises Conflict while the cache does not show an existing one."""
         try:
             await execute_write(self.client, creation)
-        except AlreadyExists as failure:
-            if self.queue.failures(_POD + pod.key) < MAX_CACHE_MISSES:
-                raise Conflict(str(failure)) from failure  # the cache does not show it yet
-            problem = str(failure)
         except HoldfastError as failure:
             if namespace_is_terminating(failure):
-                return ""  # the pod will be deleted, too
-            problem, refused = f"create ResourceClaim: {failure}", isinstance(failure, Forbidden)
-        self._metrics_of_creations.count(failed=bool(problem))
-        if refused:
-            self._waiters.wait(pod.namespace, class_name, pod.key)
-        else:
-            self._enqueue_pods(self._waiters.leave(pod.namespace, class_name, pod.key))
-        if not problem and not await self._class_exists(class_name):
+                return  # the pod will be deleted, too
+            misses = self.queue.failures(_POD + pod.key)
+            if isinstance(failure, AlreadyExists) and misses < MAX_CACHE_MISSES:
+                raise Conflict(str(failure)) from failure
+            self._creations.count(failed=True)
+            raise
+        self._creations.count(failed=False)
+        if not await self._class_exists(class_name):
             message = f'PodResourceClaim {entry}: ResourceClass "{class_name}" not found'
             self.record_event(pod, "Warning", "ResourceClassNotFound", message)
-        return problem
 
     async def _class_exists(self, name: str) -> bool:
         if name in self._classes.cache:

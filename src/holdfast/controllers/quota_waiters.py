@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 
 
 class QuotaWaiters:
@@ -23,21 +24,16 @@ class QuotaWaiters:
         """Return the first pod of each line of a namespace."""
         return [next(iter(line)) for line in self._lines.get(namespace, {}).values()]
 
-    def leave(self, namespace: str, class_name: str, pod: str) -> list[str]:
-        """Remove a pod from a line; return the first one of the rest if the pod waited there."""
+    def leave(self, namespace: str, pod: str, *, but: Collection[str] = ()) -> list[str]:
+        """Remove a pod from all lines but those of some classes; return the first of the rests."""
         lines = self._lines.get(namespace, {})
-        line = lines.get(class_name, {})
-        if pod not in line:
-            return []
-        del line[pod]
-        if line:
-            return [next(iter(line))]
-        del lines[class_name]
+        following: list[str] = []
+        for class_name in [name for name in lines if name not in but and pod in lines[name]]:
+            del lines[class_name][pod]
+            if lines[class_name]:
+                following.append(next(iter(lines[class_name])))
+            else:
+                del lines[class_name]
         if not lines:
-            del self._lines[namespace]
-        return []
-
-    def leave_all(self, namespace: str, pod: str) -> list[str]:
-        """Remove a pod from all lines; return the first ones of the rest."""
-        classes = tuple(self._lines.get(namespace, ()))
-        return [first for each in classes for first in self.leave(namespace, each, pod)]
+            self._lines.pop(namespace, None)
+        return following
