@@ -4,10 +4,11 @@ import msgspec
 import pytest
 
 from apiserver.classic_objects import claim, status, user
-from holdfast.api.classic import classic_resources
+from holdfast.api.classic import ClassicClaim, classic_resources
 from holdfast.api.classic_claims import ClassicEntry
-from holdfast.api.classic_shadows import shadow_allocation, shadow_of
+from holdfast.api.classic_shadows import classic_reference, shadow_allocation, shadow_of
 from holdfast.api.decode import convert_object
+from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.apiserver.inprocess import InProcessTransport
@@ -122,6 +123,27 @@ async def test_a_new_handle_is_prepared_again(node):
     await node.prepare(shadow)
     await node.preparation.unprepare(shadow.uid)
     assert node.calls == ["prepare c h", "prepare c h2", "unprepare c h2"]
+
+
+async def test_a_claim_of_a_user_is_no_shadow():
+    """Configuration of a user's claim is copied from its spec, pools are those of slices."""
+    found = convert_object(
+        {"metadata": {"name": "c", "uid": "1"}, "status": status(**{"driverName": NAME})},
+        ClassicClaim,
+    )
+    allocation = shadow_allocation("2", found)
+    for change, is_shadow in (
+        ({}, True),
+        ({"pool": "node-1"}, False),
+        ({"source": "FromClaim"}, False),
+    ):
+        [result], [config] = allocation["devices"]["results"], allocation["devices"]["config"]
+        devices = {
+            "results": [result | {key: change[key] for key in change if key == "pool"}],
+            "config": [config | {key: change[key] for key in change if key == "source"}],
+        }
+        forged = convert_object({"status": {"allocation": {"devices": devices}}}, ResourceClaim)
+        assert (classic_reference(forged, NAME) is not None) is is_shadow
 
 
 async def test_only_a_claim_that_its_pod_has_is_prepared(node):

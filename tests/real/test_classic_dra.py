@@ -63,6 +63,22 @@ spec:
       resourceClassName: board
       parametersRef: {apiGroup: board.example.com, kind: BoardRequest, name: two}
 ---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: batch, namespace: classic}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: main
+        image: none
+        command: [sh, -c, "env > OUT/batch"]
+        resources: {claims: [one]}
+      resourceClaims:
+      - name: one
+        template: {resourceClassName: board}
+---
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, namespace: classic}
@@ -274,6 +290,9 @@ def test_pods_see_their_handles_and_everything_is_released(plane, cluster):
     def items(kind):
         return plane.get(kind, *space)["items"]
 
+    def names(kind):
+        return [obj["metadata"]["name"] for obj in items(kind)]
+
     def running_pods():
         return sum(pod["status"].get("phase") == "Running" for pod in items("pods"))
 
@@ -286,9 +305,13 @@ def test_pods_see_their_handles_and_everything_is_released(plane, cluster):
     assert first == second == {"CLAIM": "common", "BOARDS": first["BOARDS"]}
     assert first["BOARDS"] not in found["BOARDS"]
 
-    pods = {pod["metadata"]["uid"]: pod for pod in items("pods")}
+    # The job's pod has ended and still exists: its claims are gone.
+    assert environment(cluster / "batch")["CLAIM"].startswith("batch-")
+    until(lambda: sorted(names(CLASSIC)), ["common", "story-two"])
+    until(lambda: len(names(SHADOWS)), 3)
+    pods = {pod["metadata"]["uid"] for pod in items("pods")}
+    assert len(pods) == 4
     shadows = items(SHADOWS)
-    assert len(shadows) == 3
     for shadow in shadows:
         [consumer], [owner] = shadow["status"]["reservedFor"], shadow["metadata"]["ownerReferences"]
         assert consumer["uid"] == owner["uid"] and owner["uid"] in pods

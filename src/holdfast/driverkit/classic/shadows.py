@@ -30,6 +30,7 @@ async def read_classic_claim(
         raise DriverError(f"{named} has uid {claim.uid}, not {reference.uid}")
     if not claim.is_allocated or claim.status.driver_name != driver:
         raise DriverError(f"{named} is not allocated by {driver}")
-    if not any(claim.is_reserved_for(consumer.uid) for consumer in shadow.status.reserved_for):
+    consumers = shadow.status.reserved_for
+    if not consumers or not all(claim.is_reserved_for(consumer.uid) for consumer in consumers):
         raise DriverError(f"{named} is not reserved for the pod of ResourceClaim {shadow.name}")
     return claim
