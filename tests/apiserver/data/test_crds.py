@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.api.classic import classic_resources
+from holdfast.api.classic_names import MAX_CONSUMERS, MAX_NODES, OWN_GROUP
 from holdfast.apiserver.schema.structural import StructuralSchema, shipped_crds
 from holdfast.apiserver.tables import columns_of
 
@@ -185,3 +187,25 @@ def test_the_example_policy_of_the_proposal_is_accepted():
 def test_the_error_of_an_invalid_policy_contains_the_field(spec, field):
     _, wrong, _ = judged(POLICY, spec)
     assert field in [at for at, _ in wrong], wrong
+
+
+CLASSIC = classic_resources(OWN_GROUP)
+
+
+@pytest.mark.parametrize(
+    "resource", [CLASSIC.classes, CLASSIC.claims, CLASSIC.pod_scheduling], ids=lambda r: r.plural
+)
+def test_the_crds_of_classic_dra_are_what_clients_use(resource):
+    spec = CRDS[f"{resource.plural}.{resource.group}"]["spec"]
+    names, served = spec["names"], spec["versions"][0]
+    assert (spec["group"], served["name"]) == (resource.group, resource.version)
+    assert (names["kind"], names["plural"]) == (resource.kind, resource.plural)
+    assert tuple(names["shortNames"]) == resource.short_names
+    assert tuple(names["categories"]) == resource.categories
+    assert (spec["scope"] == "Namespaced") == resource.namespaced
+    assert tuple(served.get("subresources", ())) == resource.subresources
+    limits = schema(CRDS[f"{resource.plural}.{resource.group}"]).root.properties
+    if resource.kind == "PodScheduling":
+        assert limits["spec"].properties["potentialNodes"].most_items == MAX_NODES
+    if resource.kind == "ResourceClaim":
+        assert limits["status"].properties["reservedFor"].most_items == MAX_CONSUMERS
