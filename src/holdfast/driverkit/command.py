@@ -18,14 +18,16 @@ from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.clock import SystemClock
 from holdfast.driverkit.classic.elected_controller import run_controller
+from holdfast.driverkit.classic.extender_process import run_extender
 from holdfast.driverkit.driver import Driver
 from holdfast.driverkit.process import DriverProcess, DriverSettings
-from holdfast.errors import BadConfiguration, HoldfastError, NotBuilt
+from holdfast.errors import BadConfiguration, HoldfastError
 from holdfast.kubelet_api import PLUGINS_DIRECTORY, REGISTRY_DIRECTORY
 
 KUBELET_DIRECTORY = Path("/var/lib/kubelet")
 CDI_DIRECTORY = Path("/var/run/cdi")
 PARTS = ("plugin", "controller", "extender", "all", "crds")
+EXTENDER_PORT = 8888
 NODE_NAME = "NODE_NAME"
 """Environment variable with the name of the node, set in a DaemonSet by ``fieldRef``."""
 
@@ -46,8 +48,6 @@ async def _run(driver: Driver, flags: argparse.Namespace) -> None:
     if part == "crds":
         print(yaml.safe_dump_all(driver.crds(), sort_keys=False), end="")
         return
-    if part == "extender":
-        raise NotBuilt("the extender of classic drivers is not built yet")
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -56,6 +56,10 @@ async def _run(driver: Driver, flags: argparse.Namespace) -> None:
         works.append(_run_plugin(driver, flags, stop))
     if part in ("controller", "all"):
         works.append(run_controller(driver, flags.kubeconfig, stop))
+    if part == "extender" or (part == "all" and flags.extender_port is not None):
+        port = EXTENDER_PORT if flags.extender_port is None else flags.extender_port
+        address = flags.extender_address
+        works.append(run_extender(driver, flags.kubeconfig, address, port, stop))
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -124,8 +128,9 @@ def _parser(driver: Driver) -> argparse.ArgumentParser:
         "part",
         nargs="?",
         choices=PARTS,
-        help="plugin: on each node; controller: allocates claims (classic DRA); all: both; crds: "
-        "print the CRDs of the parameters (default: all for a driver of classic DRA, else plugin)",
+        help="plugin: on each node; controller: allocates claims (classic DRA); extender: "
+        "answers autoscalers; all: plugin and controller; crds: print the CRDs of the parameters "
+        "(default: all for a driver of classic DRA, else plugin)",
     )
     add("--node-name", default="", help=f"name of the node (default: ${NODE_NAME})")
     add(
@@ -138,5 +143,11 @@ def _parser(driver: Driver) -> argparse.ArgumentParser:
     add("--plugins-dir", type=Path, help="default: plugins in --kubelet-dir")
     add("--cdi-dir", type=Path, help=f"default: cdi in --kubelet-dir, else {CDI_DIRECTORY}")
     add("--kubeconfig", type=Path, help="default: kubeconfig in --kubelet-dir, else as kubectl")
+    add("--extender-address", default="127.0.0.1", help="default: %(default)s")
+    add(
+        "--extender-port",
+        type=int,
+        help=f"port of the extender (default: {EXTENDER_PORT}); with it, all includes the extender",
+    )
     add("--health-port", type=int, default=0, help="port of /livez and /readyz (default: none)")
     return parser

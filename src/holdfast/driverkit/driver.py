@@ -97,6 +97,13 @@ class Driver:
         """Decorate ``() -> [Device(...), …]`` of devices that every node can use."""
         return self.classic.add("network_inventory", function)
 
+    def new_node(self, function: F) -> F:
+        """Decorate ``(node) -> [Device(...), …]`` that a node has which an autoscaler may add.
+
+        The node does not exist: judge by its labels.
+        """
+        return self.classic.add("new_node", function)
+
     def handlers(self, factory: F) -> F:
         """Decorate ``(client, clock) -> ClassicHandlers``, for authors who need no ``fits``."""
         return self.classic.add("handlers", factory)

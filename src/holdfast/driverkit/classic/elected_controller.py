@@ -29,15 +29,21 @@ async def run_controller(driver: Driver, kubeconfig: Path | None, stop: asyncio.
     lease_client = Client(HttpTransport(endpoint), f"holdfast-driver/{driver.name}")
     try:
         await ensure_namespace(lease_client, driver.namespace)
-        group = await find_classic_group(lease_client)
-        if not group:
-            raise BadConfiguration(
-                "the API server does not serve classic DRA: apply deploy/crds, or turn on its "
-                "feature gate DynamicResourceAllocation"
-            )
+        group = await expect_classic_group(lease_client)
         await _elected(driver, endpoint, lease_client, group, stop)
     finally:
         await lease_client.close()
+
+
+async def expect_classic_group(client: Client) -> str:
+    """Return the group in which classic DRA is served; raises BadConfiguration."""
+    group = await find_classic_group(client)
+    if not group:
+        raise BadConfiguration(
+            "the API server does not serve classic DRA: apply deploy/crds, or turn on its "
+            "feature gate DynamicResourceAllocation"
+        )
+    return group
 
 
 async def _elected(

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.api.node import Node
 from holdfast.driverkit.classic.fit_handlers import FitFunctions
+from holdfast.driverkit.classic.fitting import FreeDevice
+from holdfast.driverkit.classic.inventory_objects import expected_devices
 from holdfast.driverkit.handlers import F, Handler, plain
 from holdfast.driverkit.inventory import Item, pools_of
 from holdfast.errors import BadConfiguration
@@ -16,9 +19,10 @@ _OFFERED = {
     "release": ("handle",),
     "quota": ("namespace", "usage", "request", "class_params"),
     "network_inventory": (),
+    "new_node": ("node",),
     "handlers": ("client", "clock"),
 }
-_PLAIN = ("fits", "quota", "handlers")
+_PLAIN = ("fits", "quota", "handlers", "new_node")
 
 
 class ClassicFunctions:
@@ -91,3 +95,9 @@ class ClassicFunctions:
     async def network_devices(self) -> list[Item]:
         """Ask for the devices of the network."""
         return pools_of(await self._functions["network_inventory"](), "")[""]
+
+    def devices_of_new_node(self, node: Node) -> list[FreeDevice] | None:
+        """Return what a node will have that an autoscaler may add, None if that is not known."""
+        if "new_node" not in self._functions:
+            return None
+        return expected_devices(self._functions["new_node"](node) or ())

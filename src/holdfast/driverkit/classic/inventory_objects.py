@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.decode import convert_object
 from holdfast.api.devices import Device as ApiDevice
 from holdfast.api.devices import DeviceAttribute
 from holdfast.api.node_inventory import BookedClaim, BookedShare, NodeInventory
@@ -37,6 +38,12 @@ def choice_of(claim: BookedClaim) -> Choice:
 def devices_of(inventory: NodeInventory) -> list[FreeDevice]:
     """Return the devices of an inventory that can be used, as if none were booked."""
     return [_free(device) for device in inventory.spec.devices if not device.taints]
+
+
+def expected_devices(items: Iterable[Item]) -> list[FreeDevice]:
+    """Return the devices of a node that does not exist yet; raises InvalidInventory."""
+    raw = raw_spec("", "", items, ready=True)["devices"]
+    return [_free(convert_object(device, ApiDevice)) for device in raw if not device.get("taints")]
 
 
 def raw_spec(driver: str, node: str, items: Iterable[Item], *, ready: bool) -> dict[str, Any]:

@@ -1,0 +1,187 @@
+"""The extender of a classic driver: an autoscaler asks it what claims would get on new nodes.
+
+HTTP POST of JSON, as scheduler extenders speak it: Go types without tags, so keys are capitalised
+in answers and read in any case.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from holdfast.api.decode import convert_object
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.clock import Clock
+from holdfast.driverkit.classic.simulation import NeededClaim, Session
+from holdfast.errors import BadRequest, HoldfastError
+from holdfast.health_checks import page
+
+SESSION_HEADER = "session"
+MOST_SESSIONS = 8
+IDLE_SECONDS = 600.0
+_MOST_BYTES = 256 << 20
+"""A request has full nodes: 5,000 of them are some tens of megabytes."""
+log = logging.getLogger(__name__)
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+class _NoSession(HoldfastError):
+    """The session of a request is not known; the caller starts again."""
+
+
+class Sessions:
+    """The newest simulations; one that is idle for ten minutes ends."""
+
+    def __init__(self, start: Callable[[], Session], clock: Clock) -> None:
+        self._start = start
+        self._clock = clock
+        self._sessions: OrderedDict[str, tuple[Session, float]] = OrderedDict()
+
+    def start(self) -> str:
+        """Start a session with what is free now and return its id."""
+        name = secrets.token_hex(16)
+        self._sessions[name] = (self._start(), self._clock.monotonic())
+        while len(self._sessions) > MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        return name
+
+    def get(self, name: str) -> Session:
+        """Return a session; raises an error if it has ended."""
+        session, used = self._sessions.get(name, (None, 0.0))
+        if session is None or used + IDLE_SECONDS <= self._clock.monotonic():
+            self._sessions.pop(name, None)
+            raise _NoSession(f"session {name!r} has ended or never was: start a new one")
+        self._sessions[name] = (session, self._clock.monotonic())
+        return session
+
+
+class Extender:
+    """Answers the verbs of an autoscaler for one driver."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        claims_of: Callable[[Pod], Awaitable[list[NeededClaim]]],
+        is_ready: Callable[[str], bool],
+    ) -> None:
+        self._sessions = sessions
+        self._claims_of = claims_of
+        self._is_ready = is_ready
+
+    def application(self) -> web.Application:
+        """Return the routes; readiness is that of the process, which starts when it is synced."""
+        app = web.Application(client_max_size=_MOST_BYTES)
+        verbs = {
+            "start": self._on_start,
+            "filter": self._on_filter,
+            "nodeselected": self._on_node_selected,
+            "nodeready": self._on_node_ready,
+        }
+        app.add_routes([web.post(f"/{verb}", _json(answer)) for verb, answer in verbs.items()])
+        app.add_routes([web.get(f"/{name}", _health) for name in ("healthz", "livez", "readyz")])
+        return app
+
+    async def _on_start(self, request: web.Request, body: Json) -> web.Response:
+        name = self._sessions.start()
+        return web.json_response({"Session": name}, headers={SESSION_HEADER: name})
+
+    async def _on_filter(self, request: web.Request, body: Json) -> web.Response:
+        session = self._session(request)
+        pod = _object(body, "pod", Pod)
+        listed = _field(body, "nodes")
+        raw_nodes = _field(listed, "items") if isinstance(listed, dict) else None
+        if not isinstance(raw_nodes, list):
+            raise BadRequest("Nodes.items: full nodes are required, names are not enough")
+        nodes = [_object({"node": raw}, "node", Node) for raw in raw_nodes]
+        failed: dict[str, str] = {}
+        unresolvable: dict[str, str] = {}
+        result: Json = {
+            "Nodes": None,
+            "NodeNames": None,
+            "FailedNodes": failed,
+            "FailedAndUnresolvableNodes": unresolvable,
+            "Error": "",
+        }
+        try:
+            claims = await self._claims_of(pod)
+            for node in nodes:
+                refusal = session.refusal(pod, claims, node)
+                if refusal is not None:
+                    (unresolvable if refusal.everywhere else failed)[node.name] = refusal.reason
+        except HoldfastError as error:
+            return web.json_response(result | {"Error": str(error)})
+        passed = [
+            raw
+            for node, raw in zip(nodes, raw_nodes, strict=True)
+            if node.name not in failed and node.name not in unresolvable
+        ]
+        return web.json_response(result | {"Nodes": {"items": passed}})
+
+    async def _on_node_selected(self, request: web.Request, body: Json) -> web.Response:
+        session = self._session(request)
+        pod, node = _object(body, "pod", Pod), _object(body, "node", Node)
+        try:
+            session.select(pod, await self._claims_of(pod), node)
+        except HoldfastError as error:
+            return web.json_response({"Error": str(error)})
+        return web.json_response({"Error": ""})
+
+    async def _on_node_ready(self, request: web.Request, body: Json) -> web.Response:
+        self._session(request)
+        name = _field(body, "nodename")
+        if not isinstance(name, str) or not name:
+            raise BadRequest("NodeName: the name of a node is required")
+        return web.json_response({"Ready": self._is_ready(name), "Error": ""})
+
+    def _session(self, request: web.Request) -> Session:
+        name = request.headers.get(SESSION_HEADER, "")
+        if not name:
+            raise BadRequest(f"header {SESSION_HEADER}: the id of a session is required")
+        return self._sessions.get(name)
+
+
+def _json(
+    answer: Callable[[web.Request, Json], Awaitable[web.Response]],
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Read the body and answer errors as text: 400, or 410 for a session that has ended."""
+
+    async def handle(request: web.Request) -> web.Response:
+        try:
+            body = msgspec.json.decode(await request.read() or b"{}")
+            if not isinstance(body, dict):
+                raise BadRequest("the body must be a JSON object")
+            return await answer(request, body)
+        except _NoSession as error:
+            return web.Response(status=410, text=f"{error}\n")
+        except (BadRequest, msgspec.DecodeError, RecursionError) as error:
+            return web.Response(status=400, text=f"{error}\n")
+
+    return handle
+
+
+async def _health(request: web.Request) -> web.Response:
+    status, text = page(request.path.strip("/"), {"ping": lambda: ""})
+    return web.Response(status=status, text=text)
+
+
+def _field(body: Mapping[str, Any], name: str) -> Any:
+    """Return a field in any spelling, as Go reads it; None if it is absent."""
+    return next((value for key, value in body.items() if key.lower() == name), None)
+
+
+def _object(body: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    raw = _field(body, name)
+    if not isinstance(raw, dict):
+        raise BadRequest(f"{name.capitalize()}: an object is required")
+    try:
+        return convert_object(raw, kind)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"{name.capitalize()}: {error}") from error
