@@ -1,5 +1,7 @@
 """Claims that stand for classic ones: the kit prepares the classic claim once, with its handle."""
 
+import random
+
 import msgspec
 import pytest
 
@@ -113,6 +115,43 @@ async def test_the_classic_claim_is_prepared_once_and_unprepared_after_the_last(
         await node.preparation.unprepare(two.uid)
     assert node.calls == ["prepare c h", *["unprepare c h"] * 2]
     assert list((node.directory / "cdi").iterdir()) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_happens_a_claim_is_prepared_while_it_has_users(node, seed):
+    """Shadows and calls for the claim itself, restarts, failures, in any order."""
+    rng, pods = random.Random(seed), ("p", "q", "r")
+    found = await classic(node.client, "c", *pods)
+    shadows = [await node.shadow(found, pod) for pod in pods]
+    using, undone = set(), False
+    for _ in range(60):
+        user = rng.choice([found, *shadows])
+        node.failures = int(rng.random() < 0.2)
+        if rng.random() < 0.2:
+            node.restart()
+        try:
+            if rng.random() < 0.5:
+                using.add(user.uid)
+                if user is found:
+                    await node.preparation.prepare_classic("default", "c", found.uid, "h")
+                else:
+                    await node.prepare(user)
+                undone = False
+            else:
+                await node.preparation.unprepare(user.uid)
+                using.discard(user.uid)
+        except DriverError:
+            undone = True  # the last user is still there, until it tries again
+        prepared = bool(node.calls) and node.calls[-1].startswith("prepare")
+        files = list((node.directory / "cdi").iterdir())
+        assert prepared == (bool(using) and not undone)
+        assert bool(files) == bool(using)
+    node.failures = 0
+    node.restart()
+    for user in (found, *shadows):
+        await node.preparation.unprepare(user.uid)
+    assert list((node.directory / "cdi").iterdir()) == []
+    assert node.calls[-1] == "unprepare c h"
 
 
 async def test_a_new_handle_is_prepared_again(node):

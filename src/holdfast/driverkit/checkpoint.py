@@ -26,6 +26,8 @@ class PreparedClaim(msgspec.Struct, frozen=True):
     """The handle of a claim of classic DRA, as its controller wrote it."""
     stands_for: str = ""
     """Uid of the classic claim that is prepared for this one, which a kubelet knows."""
+    called: bool = False
+    """Whether the node prepares this classic claim itself, not only those that stand for it."""
 
     @property
     def claim(self) -> Claim:

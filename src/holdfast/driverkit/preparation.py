@@ -100,7 +100,7 @@ class ClaimPreparation:
         self, namespace: str, name: str, uid: str, handle: str
     ) -> PreparedClaim:
         async with self._one_at_a_time:
-            return await self._prepare_handle(namespace, name, uid, handle)
+            return await self._prepare_handle(namespace, name, uid, handle, called=True)
 
     async def _prepare_shadow(self, shadow: Claim, classic: ClassicClaim) -> PreparedClaim:
         """Prepare a classic claim for one of the claims that stand for it, each of another pod."""
@@ -122,14 +122,18 @@ class ClaimPreparation:
             return done
 
     async def _prepare_handle(
-        self, namespace: str, name: str, uid: str, handle: str
+        self, namespace: str, name: str, uid: str, handle: str, *, called: bool = False
     ) -> PreparedClaim:
         known = self._checkpoint.get(uid)
+        if known is not None and called and not known.called:
+            known = msgspec.structs.replace(known, called=True)
+            self._checkpoint.put(known)
         same = known is not None and known.done and known.handle == handle
         if known is not None and same and self._files_exist(known):
             return known
+        called = called or (known is not None and known.called)
         claim = classic_claim(namespace, name, uid, handle, self._driver.classic.handle)
-        entry = PreparedClaim(namespace, name, uid, claim.devices, handle=handle)
+        entry = PreparedClaim(namespace, name, uid, claim.devices, handle=handle, called=called)
         self._checkpoint.put(entry)
         prepared: Prepared = None
         if not has_nothing(claim):
@@ -163,13 +167,16 @@ class ClaimPreparation:
     async def _unprepare(self, uid: str) -> None:
         async with self._one_at_a_time:
             known = self._checkpoint.get(uid)
-            if known is not None:
+            if known is not None and self._checkpoint.users_of(uid):
+                self._checkpoint.put(msgspec.structs.replace(known, called=False))
+            elif known is not None:
                 await self._undo(known)
 
     async def _undo(self, known: PreparedClaim) -> None:
         if known.stands_for:
             classic = self._checkpoint.get(known.stands_for)
-            if classic is not None and self._checkpoint.users_of(known.stands_for) == [known.uid]:
+            last = self._checkpoint.users_of(known.stands_for) == [known.uid]
+            if classic is not None and last and not classic.called:
                 await self._undo(classic)
             self._checkpoint.remove(known.uid)
             return
