@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from holdfast.api.classic_names import IMMEDIATE, SEED_GROUP, VERSION
 from holdfast.api.classic_template import ClassicClaimSpec, ParametersReference
@@ -106,6 +107,11 @@ class ClassicResources:
     classes: Resource[ClassicClass]
     claims: Resource[ClassicClaim]
     pod_scheduling: Resource[PodScheduling]
+
+    @property
+    def all(self) -> tuple[Resource[Any], ...]:
+        """All of them."""
+        return self.classes, self.claims, self.pod_scheduling
 
 
 @cache

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.api import scheme
+from holdfast.api.classic import classic_resources
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.cli import running_cluster
+from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
@@ -49,9 +51,13 @@ async def connect(kubeconfig: Path | None, name: str) -> AsyncIterator[tuple[Cli
 
 
 async def list_all(
-    client: Client, resources: Iterable[Resource[Any]] = SCHEDULING_RESOURCES
+    client: Client, resources: Iterable[Resource[Any]] | None = None
 ) -> list[Object]:
-    """List all objects of these resources."""
+    """List all objects of these resources; by default of all that scheduling reads."""
+    if resources is None:
+        group = await find_classic_group(client)
+        classic = classic_resources(group).all if group else ()
+        resources = (*SCHEDULING_RESOURCES, *classic)
     return [obj for resource in resources for obj in await list_objects(client, resource)]
 
 

@@ -15,7 +15,9 @@ import msgspec
 import yaml
 
 from holdfast.api import scheme
+from holdfast.api.classic import classic_resources
 from holdfast.api.classic_forms import with_typed_claims
+from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP
 from holdfast.api.decode import convert_object
 from holdfast.api.defaults import default_object
 from holdfast.api.device_versions import V1BETA1
@@ -27,7 +29,12 @@ from holdfast.api.resource import Resource
 from holdfast.errors import BadRequest
 
 _TYPED: dict[tuple[str, str], Resource[Any]] = {
-    (r.group, r.kind): r for r in vars(scheme).values() if isinstance(r, Resource)
+    (r.group, r.kind): r
+    for r in (
+        *vars(scheme).values(),
+        *(r for group in (SEED_GROUP, OWN_GROUP) for r in classic_resources(group).all),
+    )
+    if isinstance(r, Resource)
 }
 _OTHER_VERSIONS = {
     ("core.k8s.io", "v1"),

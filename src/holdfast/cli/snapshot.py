@@ -104,11 +104,11 @@ def read_snapshot(
     documents: Iterable[Manifest], pod: str, gates: FeatureGates = DEFAULT_GATES
 ) -> Snapshot:
     """Decode every document and build a world of all objects except the pod."""
-    known: dict[tuple[str, str], tuple[Object, Manifest]] = {}
+    known: dict[tuple[type[Object], str], tuple[Object, Manifest]] = {}
     for document in documents:
         obj = read_object(document)
         if obj is not None:
-            known[obj.kind, obj.key] = (obj, document)  # the last of several versions counts
+            known[type(obj), obj.key] = (obj, document)  # the last of several versions counts
     return _assemble(known.values(), pod, gates)
 
 

@@ -22,12 +22,11 @@ Raw = dict[str, Any]
 Labels = Mapping[str, str] | None
 Amount = str | int | float | None
 
-_CLASSIC = [classic_resources(group) for group in (SEED_GROUP, OWN_GROUP)]
 _RESOURCES: dict[tuple[str, str], Resource[Any]] = {
     (value.api_version, value.kind): value
     for value in (
         *vars(scheme).values(),
-        *(resource for of in _CLASSIC for resource in (of.classes, of.claims, of.pod_scheduling)),
+        *(r for group in (SEED_GROUP, OWN_GROUP) for r in classic_resources(group).all),
     )
     if isinstance(value, Resource)
 }
