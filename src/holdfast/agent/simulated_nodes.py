@@ -38,6 +38,7 @@ from holdfast.api.classic_claims import InvalidEntries
 from holdfast.api.meta import ObjectReference
 from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, STANDALONE
 from holdfast.api.scheme import RESOURCE_CLAIMS
+from holdfast.client.backoff import retry
 from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
@@ -103,7 +104,10 @@ class SimulatedNodes:
         """Start the informers, wait until they have synced, and work in the background."""
         self._recorder.start()
         await self._node_leases.list_stored()
-        if self._claims is not None and (group := await find_classic_group(self._client)):
+        group = ""
+        if self._claims is not None:
+            group = await retry(lambda: find_classic_group(self._client), self._clock)
+        if group:
             self._classic = self._informers.get(classic_resources(group).claims)
             self._classic.add_handler(self._claim_changed)
         await self._informers.start()
