@@ -10,6 +10,8 @@ import pytest
 
 from controllers.classic_objects import CLASSIC, a_classic_claim, a_user, consumer, inline, named
 from controllers.small_cluster import start_small_cluster
+from holdfast.api.meta import Object
+from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS
 from holdfast.client.client import Client
 from holdfast.controllers.claim_consumers import raw_consumers
@@ -24,6 +26,7 @@ FAULTS = Chances(
     torn=0.05, ended=0.05,
 )  # fmt: skip
 KINDS = (ClassicClaimController,)
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", Object)
 NAMES = ("a", "b", "c", "a-b")
 CLAIMS = ("a-gpu", "shared", "a-b-gpu", "b-gpu", "c-gpu")
 STEPS = 200
@@ -37,6 +40,7 @@ class RandomEvents:
         once = (
             *(self.end_pod, self.delete_pod, self.remove_pod, self.create_claim),
             *(self.delete_claim, self.deallocate, self.restart, self.break_watches, self.wait),
+            *(self.create_map, self.delete_map),
         )
         self.weights = {self.create_pod: 4, self.reserve: 5} | dict.fromkeys(once, 1)
 
@@ -76,6 +80,14 @@ class RandomEvents:
     async def delete_claim(self):
         await self.client.delete(CLASSIC.claims, self.rng.choice(CLAIMS), "default")
 
+    async def create_map(self):
+        """Create an object that is not a pod and may use a claim."""
+        settings = {"metadata": {"name": self.rng.choice(NAMES)}}
+        await self.client.create(CONFIG_MAPS, settings, "default")
+
+    async def delete_map(self):
+        await self.client.delete(CONFIG_MAPS, self.rng.choice(NAMES), "default")
+
     async def random_claim(self):
         return await self.client.get(CLASSIC.claims, self.rng.choice(CLAIMS), "default")
 
@@ -85,14 +97,16 @@ class RandomEvents:
         await self.client.patch(CLASSIC.claims, claim.name, change, "default", subresource="status")
 
     async def reserve(self):
-        """Allocate a claim and reserve it for a pod, which may have ended meanwhile."""
+        """Allocate a claim and reserve it for an object, which may have ended meanwhile."""
         claim, name = await self.random_claim(), self.rng.choice(NAMES)
-        pod = await self.client.get(PODS, name, "default")
-        if claim.is_deleted or claim.is_reserved_for(pod.uid):
+        resource = PODS if self.rng.random() < 0.8 else CONFIG_MAPS
+        user = await self.client.get(resource, name, "default")
+        if claim.is_deleted or claim.is_reserved_for(user.uid):
             return
         if self.rng.random() < 0.2:
             await self.end_pod()
-        entries = [consumer(pod), *raw_consumers(claim.status.reserved_for)]
+        entry = consumer(user) | {"resource": resource.plural}
+        entries = [entry, *raw_consumers(claim.status.reserved_for)]
         allocation = {"resourceHandle": "h", "sharedResource": True}
         await self.set_status(
             claim, driverName="gpu.example.com", allocation=allocation, reservedFor=entries
@@ -133,16 +147,18 @@ class Reservations:
         """Return the stale reservations and the claims; fail if one that is needed was dropped."""
         claims = {c.uid: c for c in (await self._client.list(CLASSIC.claims, "default")).items}
         pods = {p.uid: p for p in (await self._client.list(PODS, "default")).items}
+        maps = {m.uid: m for m in (await self._client.list(CONFIG_MAPS, "default")).items}
         now = {(c.uid, e.uid) for c in claims.values() for e in c.status.reserved_for}
-        for claim, pod in self._seen - now:
-            assert claim not in claims or not self._active(pods.get(pod)), (claim, pod)
+        active = {*maps, *(pod.uid for pod in pods.values() if self._active(pod))}
+        for claim, user in self._seen - now:
+            assert claim not in claims or user not in active, (claim, user)
         self._seen = now
-        stale = {entry for entry in now if not self._active(pods.get(entry[1]))}
+        stale = {(claim, user) for claim, user in now if user not in active}
         return stale, claims.values(), pods.values()
 
     @staticmethod
     def _active(pod):
-        if pod is None or pod.status.phase in ("Succeeded", "Failed"):
+        if pod.status.phase in ("Succeeded", "Failed"):
             return False
         return bool(pod.spec.node_name) or pod.metadata.deletion_timestamp is None
 
