@@ -3,9 +3,17 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from controllers.small_cluster import start_small_cluster
 from holdfast.api.devices import CLAIM_FINALIZER
 from holdfast.api.scheme import EVENTS, PODS, RESOURCE_CLAIMS
-from holdfast.testing import a_claim, a_claim_template, a_node, a_pod
+from holdfast.testing import (
+    Fault,
+    FaultyTransport,
+    a_claim,
+    a_claim_template,
+    a_node,
+    a_pod,
+)
 
 ENTRY = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
 
@@ -125,3 +133,27 @@ async def test_a_pod_that_is_deleted_meanwhile_is_no_failure(cluster, caplog):
     await cluster.clock.settle()
     assert not await claims(cluster)
     assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
+
+
+async def test_a_claim_reserved_for_a_pod_that_the_cache_does_not_show_yet_is_kept(tmp_path):
+    """The cache still shows the pod of the same name that was deleted."""
+    transports = []
+
+    def with_faults(transport, clock):
+        transports.append(FaultyTransport(transport, clock=clock))
+        return transports[0]
+
+    entry = [{"name": "gpu", "resourceClaimName": "c"}]
+    async with start_small_cluster(tmp_path, with_faults) as cluster:
+        await cluster.create(a_claim("c"), a_pod("p", claims=entry))
+        transports[0].add(Fault("unavailable", "GET", "/pods", times=1000, watch=True))
+        cluster.end_watches()
+        await cluster.clock.settle()
+        await cluster.client.delete(PODS, "p", "default", grace_seconds=0)
+        await cluster.create(a_pod("p", claims=entry))
+        (claim,) = await claims(cluster)
+        await allocate(cluster, claim, await cluster.get(PODS, "p", "default"))
+        await cluster.clock.advance(0.1)
+        (claim,) = await claims(cluster)
+        assert len(claim.status.reserved_for) == 1
+        transports[0].enabled = False
