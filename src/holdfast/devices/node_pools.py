@@ -75,13 +75,15 @@ class NodePools:
 
     def of(self, node: Node) -> tuple[Pool, ...]:
         """Return the pools with devices for this node, in search order."""
-        of_all_nodes = self._versions.get(ALL_NODES, 0)
-        own = self._versions.get(node.name, 0)
-        known = self._of.get(node.name)
-        if known is not None and known[0] is node and known[1:3] == (of_all_nodes, own):
-            return known[3]
+        name, versions = node.metadata.name, self._versions
+        of_all_nodes, own = versions.get(ALL_NODES, 0), versions.get(name, 0)
+        known = self._of.get(name)
+        if known is not None:
+            for_node, of_all, of_own, pools = known
+            if for_node is node and of_all == of_all_nodes and of_own == own:
+                return pools
         pools = self._gather(node)
-        self._of[node.name] = (node, of_all_nodes, own, pools)
+        self._of[name] = (node, of_all_nodes, own, pools)
         return pools
 
     def by_sharing(self, node: Node) -> tuple[tuple[Pool, ...], tuple[Pool, ...]]:

@@ -162,9 +162,9 @@ def _passed_before(found: Feasible, outcome: PreFilterOutcome) -> NDArray[np.boo
     size = found.view.nodes.size
     mask = found.pod_class.feasible_mask[:size]
     order = outcome.use.filter_order
-    cached = [p for p in found.outcomes if p.filters and p.row_results is not None]
-    if all(other.use.filter_order < order for other in cached):
+    if found.pod_class.last_cached_filter < order:
         return mask
+    cached = [p for p in found.outcomes if p.filters and p.row_results is not None]
     mask = found.view.nodes.alive[:size].copy()
     for other in cached:
         verdicts = other.row_results.verdicts if other.row_results is not None else None

@@ -39,6 +39,8 @@ class SortedOutcomes:
         self.normalized_scores: list[NormalizedScore] = []
         self.dominant_score: DominantScore | None = None
         self.uncached_scores: list[PreFilterOutcome] = []
+        self.last_cached_filter = -1
+        """The place of the last cached filter among all filters."""
         self.has_totals = True
         self._constant_scores = True
         """Whether normalized scores add up to ``_constant`` for every feasible row."""
@@ -52,6 +54,9 @@ class SortedOutcomes:
                 self.states[p.use.name] = p.state
                 if p.row_results is not None:
                     self._sort_verdicts(p.row_results, node_scope=p.use.node_scope)
+                    if p.filters:
+                        place = p.use.filter_order
+                        self.last_cached_filter = max(self.last_cached_filter, place)
                 elif not (p.tiers and in_tier):
                     if p.filters:
                         self.uncached_filters.append(p)

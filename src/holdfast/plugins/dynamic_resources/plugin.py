@@ -354,14 +354,17 @@ def _claim_error(claim: ResourceClaim, inventory: Inventory) -> str:
     if inventory.claims.in_flight(claim.uid) is not None:
         return f"resource claim {claim.key} is in the process of being allocated"
     for request in claim.spec.devices.requests:
-        where = f"resource claim {claim.key}, request {request.name}"
-        if request.first_available and not inventory.features.prioritized_list:
-            return f"{where}: has subrequests, but the DRAPrioritizedList feature is disabled"
-        if request.exactly is None and not request.first_available:
-            return f"{where}: unknown request type"
-        asked = {f"{request.name}/{s.name}": s.device_class_name for s in request.first_available}
+        problem = ""
         if request.exactly is not None:
             asked = {request.name: request.exactly.device_class_name}
+        else:
+            subrequests = request.first_available
+            asked = {f"{request.name}/{s.name}": s.device_class_name for s in subrequests}
+            problem = "" if asked else "unknown request type"
+        if request.first_available and not inventory.features.prioritized_list:
+            problem = "has subrequests, but the DRAPrioritizedList feature is disabled"
+        if problem:
+            return f"resource claim {claim.key}, request {request.name}: {problem}"
         for name, device_class in asked.items():
             if device_class not in inventory.classes.by_name:
                 return f"request {name}: device class {device_class} does not exist"

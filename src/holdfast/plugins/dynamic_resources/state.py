@@ -156,13 +156,20 @@ class DynamicResourcesState:
         """
         if self.old_extended_claim is not None:
             return np.full(len(rows), OLD_EXTENDED_CLAIM, np.int8)
-        codes = np.zeros(len(rows), np.int8)
-        for bits, some in self._by_device_served(rows):
-            unallocated = self.unallocated_for(bits)
-            codes[some] = unallocated.codes(rows[some], self._first_of(bits))
-        found = codes == FITS
+        everywhere = self._served_everywhere()
+        if everywhere is not None:
+            unallocated = self.unallocated_for(everywhere)
+            codes = unallocated.codes(rows, self._first_of(everywhere))
+        else:
+            codes = np.zeros(len(rows), np.int8)
+            for bits, some in self._by_device_served(rows):
+                unallocated = self.unallocated_for(bits)
+                codes[some] = unallocated.codes(rows[some], self._first_of(bits))
+        found: Bools | None = None
         for number, claim in enumerate(self.claims):
             if claim.status.allocation is not None:
+                if found is None:
+                    found = codes == FITS
                 elsewhere = found & ~self._mask(number, claim)[rows]
                 if elsewhere.any():
                     self.unavailable.add(number)
@@ -215,9 +222,11 @@ class DynamicResourcesState:
     def verdicts(self, rows: Rows) -> Verdicts:
         """Return the rows' codes as verdicts."""
         codes = self.codes(rows)
-        failed = rows[codes == ERROR]
-        if len(failed):
-            self._failed_row = int(failed[0])
+        if not np.count_nonzero(codes):
+            return codes  # FITS is PASS
+        is_error = codes == ERROR
+        if np.count_nonzero(is_error):
+            self._failed_row = int(rows[is_error][0])
             self._not_searched = frozenset(rows[codes == NOT_SEARCHED].tolist())
         verdicts: Verdicts = _VERDICTS[codes]
         return verdicts
