@@ -18,6 +18,7 @@ from agent.process_cluster import short_directory
 from free_port import free_port
 from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.classic_shadows import SHADOW_POOL
+from holdfast.cli.driver.project import write_project
 from holdfast.testing import a_namespace, a_pod
 from real.control_plane import program
 from real.programs import create, holdfast, kube_controller_manager, until
@@ -27,7 +28,6 @@ ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).parent / "classic_driver_program.py"
 SPACE, NODE, DRIVERS = "classic", "classic-1", "board-example-com"
 CLASSIC, SHADOWS = "resourceclaims.dra.holdfast.dev", "resourceclaims.resource.k8s.io"
-RBAC = "rbac.authorization.k8s.io"
 STORY = """
 apiVersion: core.k8s.io/v1alpha1
 kind: ResourceClass
@@ -182,7 +182,7 @@ def plane(control_plane):
     crds = subprocess.check_output([sys.executable, DRIVER, "crds"], text=True, timeout=60)
     control_plane.kubectl("apply", "-f", "-", text=crds)
     control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-    create(control_plane, a_namespace(SPACE), a_namespace(DRIVERS))
+    create(control_plane, a_namespace(SPACE))
     return control_plane
 
 
@@ -218,35 +218,16 @@ def test_the_webhook_adds_shadows_and_refuses_what_is_wrong(plane, directory):
     plane.kubectl("delete", "pod", "--all", "-n", SPACE, "--grace-period=0", "--force")
 
 
-def account(plane, name, directory):
-    """Return a kubeconfig of a service account of the driver, with a role of deploy/rbac."""
-    subject = {"kind": "ServiceAccount", "name": name, "namespace": DRIVERS}
-    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
-    apply(
-        plane,
-        {"apiVersion": "v1", "kind": "ServiceAccount",
-         "metadata": {"name": name, "namespace": DRIVERS}},
-        {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
-         "roleRef": role, "subjects": [subject]},
-    )  # fmt: skip
-    token = plane.kubectl("create", "token", name, "-n", DRIVERS, "--duration=1h").strip()
-    path = directory / f"{name}.kubeconfig"
-    path.write_text(yaml.safe_dump(plane._kubeconfig(token)))
-    return path
-
-
-def allow_parameters(plane):
-    """Let the driver's controller read its parameters."""
-    meta = {"name": "board-parameters"}
-    subject = {"kind": "ServiceAccount", "name": "holdfast-classic-driver", "namespace": DRIVERS}
-    apply(
-        plane,
-        {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": meta,
-         "rules": [{"apiGroups": ["board.example.com"], "resources": ["boardrequests"],
-                    "verbs": ["get"]}]},
-        {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": meta,
-         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", **meta}, "subjects": [subject]},
-    )  # fmt: skip
+def accounts(plane, directory):
+    """Return kubeconfigs of both service accounts of a new driver's project, with its rights."""
+    write_project("board.example.com", directory / "project", classic=True)
+    manifests = yaml.safe_load_all((directory / "project/deploy/driver.yaml").read_text())
+    apply(plane, *(obj for obj in manifests if obj["kind"] not in ("Deployment", "DaemonSet")))
+    for name in ("controller", "node"):
+        token = plane.kubectl("create", "token", name, "-n", DRIVERS, "--duration=1h").strip()
+        path = directory / f"{name}.kubeconfig"
+        path.write_text(yaml.safe_dump(plane._kubeconfig(token)))
+        yield path
 
 
 @pytest.fixture
@@ -254,9 +235,7 @@ def cluster(plane, directory, scheduler_kubeconfig):
     """Everything that runs: control plane, webhook, node, and both parts of the driver."""
     node = directory / "n"
     node.mkdir()
-    allow_parameters(plane)
-    controller = account(plane, "holdfast-classic-driver", directory)
-    plugin = account(plane, "holdfast-classic-driver-node", directory)
+    controller, plugin = accounts(plane, directory)
     agent = ("-m", "holdfast", "agent", "--node", NODE, "--node-dir", node, "--runtime", "process",
              "--kubeconfig", plane.kubeconfig)  # fmt: skip
     served = ("--kubelet-dir", node, "--node-name", NODE, "--cdi-dir", node / "cdi")
