@@ -138,6 +138,7 @@ def test_other_objects_stay_as_they_are(obj):
          "spec.resourceClaims[0].claim.resourceClaimName: Expected `str"),
         ([{"name": "gpu", "claim": "mine"}], ["gpu"], "spec.resourceClaims[0].claim: Expected"),
         (["gpu"], ["gpu"], "spec.resourceClaims[0]: Expected `object`"),
+        ([TYPED], [5], "spec.containers[0].resources.claims[0]: Expected `object"),
         ([STORY, STORY], ["gpu"], "spec.resourceClaims[1].name: Duplicate value"),
         ([STORY], ["gpu", "card"], "spec.containers[0].resources.claims[1]: Not found"),
         ([{"name": "gpu", "claim": {"template": {"metadata": {"name": "x"}, "spec": {}}}}],
@@ -159,7 +160,14 @@ def test_what_cannot_be_converted_is_an_error():
     deep = {"kind": "X"}
     for _ in range(200):
         deep = {"x": deep}
+    wrong = {"apiVersion": "v1", "kind": "Pod"}
+    template = {"spec": {"template": {"metadata": [1], "spec": pod_spec(TYPED)}}}
     for obj, message in (
+        ({**wrong, "metadata": ["x"]}, "metadata: Expected `object`"),
+        ({**wrong, "spec": 5}, "spec: Expected `object`"),
+        ({**wrong, "spec": {"resourceClaims": {}}}, "spec.resourceClaims: Expected `array"),
+        ({**wrong, "spec": {"containers": [{"resources": 5}]}}, "spec.containers[0].resources: "),
+        (template, "spec.template.metadata: Expected `object`"),
         ({"apiVersion": "v1", "kind": "ResourceQuota", "spec": quota}, "spec.hard[gold."),
         (both, f"metadata.annotations[{POD_CLAIMS}]: the classic claims are in"),
         (long, "metadata.name: Invalid value"),

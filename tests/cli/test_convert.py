@@ -53,6 +53,8 @@ def test_objects_of_files_and_lists_become_documents(tmp_path, capsys, monkeypat
         ("[1]", "document 1"),
         ("kind: {", "neither YAML nor JSON"),
         ("\x00", "neither YAML nor JSON"),
+        ("[" * 5000, "nested too deeply"),
+        ("a: " + "[" * 3000 + "]" * 3000, "nested too deeply"),
     ],
 )  # fmt: skip
 def test_an_error_names_the_object_and_nothing_is_printed(tmp_path, capsys, text, message):

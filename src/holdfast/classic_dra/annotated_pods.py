@@ -17,6 +17,7 @@ from holdfast.api.classic_names import MAX_ENTRIES, POD_CLAIMS
 from holdfast.api.decode import JsonObject
 from holdfast.api.field_errors import child
 from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
+from holdfast.api.meta import Struct
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation.classic_entries import check_classic_source
 from holdfast.validation.names import check_label, check_subdomain
@@ -34,8 +35,8 @@ def with_annotation(metadata: JsonObject, spec: JsonObject, path: str) -> Parts:
     """
     at = child(path, "spec")
     typed = with_typed_claims(spec)
+    _check_types({"metadata": metadata, "spec": typed}, _Pod, path)
     listed = list_at(typed, "resourceClaims")
-    _check_types(listed, f"{at}.resourceClaims")
     classic = [entry for entry in listed if entry.get("claim") is not None]
     if not classic:
         return metadata, typed
@@ -99,7 +100,7 @@ def read_annotation(metadata: Raw, spec: Raw, path: str = "") -> list[JsonObject
     if not isinstance(found, list):
         raise BadRequest(f"{at}: not the JSON of a list")
     entries: list[JsonObject] = with_typed_claims({"resourceClaims": found})["resourceClaims"]
-    _check_types(entries, at)
+    _check_types(entries, list[AnnotationEntry], at)
     field_errors.raise_if_any(_check_entries(entries, spec, at, child(path, "spec")))
     return entries
 
@@ -142,13 +143,39 @@ def shadow_name(pod: str, entry: str) -> str:
     return name
 
 
-def _check_types(entries: Sequence[Any], path: str) -> None:
+class _Resources(Struct, frozen=True):
+    claims: list[dict[str, Any]] | None = None
+
+
+class _Container(Struct, frozen=True):
+    name: str | None = None
+    resources: _Resources | None = None
+
+
+class _Metadata(Struct, frozen=True):
+    annotations: dict[str, Any] | None = None
+
+
+class _Spec(Struct, frozen=True):
+    resource_claims: list[AnnotationEntry] | None = None
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+
+
+class _Pod(Struct, frozen=True):
+    """The types of what is read of a manifest, which no API server has checked."""
+
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+
+
+def _check_types(value: Any, wanted: Any, path: str) -> None:
     """Raise BadRequest if a field has the wrong type."""
     try:
-        msgspec.convert(entries, list[AnnotationEntry])
+        msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
         words, _, where = str(error).partition(" - at `$")
-        raise BadRequest(f"{path}{where.rstrip('`')}: {words}") from error
+        raise BadRequest(f"{(path + where.rstrip('`')).lstrip('.')}: {words}") from error
 
 
 def _users(spec: Raw, name: str) -> list[str]:

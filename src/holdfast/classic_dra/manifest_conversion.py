@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.api.classic_names import OWN_GROUP, POD_CLAIMS, SEED_GROUP, VERSION
 from holdfast.api.decode import JsonObject
 from holdfast.api.field_errors import child
-from holdfast.api.json_fields import list_at, map_at, maps_at, text_at
+from holdfast.api.json_fields import list_at, map_at, text_at
 from holdfast.classic_dra.annotated_pods import (
     read_annotation,
     shadow_name,
@@ -76,6 +76,9 @@ def _converted_pod(
     pod: JsonObject, path: str, scheduler: str, needs_webhook: list[str]
 ) -> JsonObject:
     """Convert a pod, or a template at a path, whose pods must not share shadows."""
+    for key in ("metadata", "spec"):
+        if not isinstance(pod.get(key) or {}, dict):
+            raise BadRequest(f"{child(path, key)}: Expected `object`")
     old = map_at(pod, "spec")
     metadata, spec = with_annotation(map_at(pod, "metadata"), old, path)
     if POD_CLAIMS not in map_at(metadata, "annotations"):
@@ -116,8 +119,8 @@ def _converted_role(role: JsonObject) -> JsonObject:
         return role
     rules = [
         {**rule, "apiGroups": [OWN_GROUP if g == SEED_GROUP else g for g in rule["apiGroups"]]}
-        if list_at(rule, "apiGroups")
+        if isinstance(rule, dict) and list_at(rule, "apiGroups")
         else rule
-        for rule in maps_at(role, "rules")
+        for rule in role["rules"]
     ]
     return {**role, "rules": rules}

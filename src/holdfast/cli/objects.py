@@ -70,8 +70,11 @@ _fast = {kind: msgspec.json.Decoder(kind) for kind in (Pod, Node)}
 
 def parse_documents(text: str) -> Iterator[Manifest]:
     """Yield every object of a v1 List, or of YAML or JSON documents."""
-    for number, document in enumerate(_documents(text), 1):
-        yield from unpack_list(Manifest(f"document {number}", document))
+    try:
+        for number, document in enumerate(_documents(text), 1):
+            yield from unpack_list(Manifest(f"document {number}", document))
+    except RecursionError as error:
+        raise BadRequest("the file is nested too deeply") from error
 
 
 def unpack_list(document: Manifest) -> Iterator[Manifest]:
