@@ -130,6 +130,10 @@ class DriverTest:
             await self.clock.settle()
         return found
 
+    async def freeze(self, resource, **scope):
+        """Let the controller see no more events of a resource; its cache stays as it is."""
+        await self.process.controller.informers.get(resource, **scope).stop()
+
     async def create_parameters(self, name, **fields):
         """Create parameters of claims."""
         raw = {"metadata": {"name": name}, **fields}

@@ -1,7 +1,14 @@
 """The controller of a classic driver, rule by rule, through an API server."""
 
 import pytest
-from tests.driverkit.classic_controller import CLAIMS, CLASSES, SCHEDULINGS, DriverTest, a_driver
+from tests.driverkit.classic_controller import (
+    CLAIMS,
+    CLASSES,
+    SCHEDULINGS,
+    DriverTest,
+    Memory,
+    a_driver,
+)
 
 from holdfast.api.classic import ClassicAllocation
 from holdfast.api.classic_names import IMMEDIATE
@@ -355,6 +362,104 @@ async def test_an_inventory_created_again_gets_its_bookings_back(tmp_path):
         await test.create_pod("pc", "c", selected="n1")
         assert await test.booked() == ["a", "b"]
         assert await test.answers("pc") == {"c": ["n1"]}
+
+
+async def test_devices_that_another_writer_has_booked_are_not_booked_again(tmp_path):
+    async with DriverTest(tmp_path, a_driver()) as test:
+        await test.create_class()
+        await test.create_node("n1")
+        await test.create_claim()
+        await test.freeze(NODE_INVENTORIES, namespace=test.driver.namespace)
+        other = {"namespace": "default", "name": "other", "devices": ["gpu-0"]}
+        await test.client.patch(
+            NODE_INVENTORIES,
+            "n1",
+            {"status": {"allocated": {"other": other}}},
+            test.driver.namespace,
+            subresource="status",
+        )
+        await test.create_pod(selected="n1")
+        assert await test.booked() == ["other"]
+        assert await test.answers() == {"claim": ["n1"]}
+
+
+async def test_C033_a_released_claim_is_not_allocated_by_an_older_negotiation(tmp_path):
+    async with DriverTest(tmp_path, a_driver()) as test:
+        await test.create_class()
+        await test.create_node("n1")
+        await test.create_claim()
+        await test.create_pod(selected="n1")
+        await test.freeze(SCHEDULINGS)
+        await test.ask(potential=["n1", "n2"])
+        await test.set_status(reservedFor=None, deallocationRequested=True)
+        await test.clock.advance(1)
+        assert not (await test.claim()).metadata.finalizers
+        assert await test.answers() == {"claim": ["n2"]}
+
+
+async def test_a_released_claim_is_answered_at_once(tmp_path):
+    async with DriverTest(tmp_path, a_driver()) as test:
+        await test.create_class()
+        await test.create_node("n1")
+        await test.create_claim()
+        await test.create_pod(selected="n1")
+        await test.ask(potential=["n1", "n2"])
+        assert await test.answers() == {}
+        await test.set_status(reservedFor=None, deallocationRequested=True)
+        await test.clock.advance(1)
+        assert await test.answers() == {"claim": ["n2"]}
+
+
+async def test_own_writes_are_known_before_their_events(tmp_path):
+    async with DriverTest(tmp_path, a_driver()) as test:
+        await test.create_class()
+        await test.create_node("n1")
+        await test.create_claim()
+        await test.freeze(CLAIMS)
+        await test.create_pod(selected="n1")
+        claim = await test.claim()
+        assert claim.is_allocated
+        refused = len(test.transport.injected_faults)
+        await test.ask(potential=["n1"], selected="n1")
+        assert await test.claim() == claim
+        assert test.process.controller.queue.failures("podscheduling:default/pod") == refused == 0
+
+
+async def test_C073_a_node_is_unsuitable_until_its_inventory_is_ready(tmp_path):
+    async with DriverTest(tmp_path, a_driver()) as test:
+        await test.create_class()
+        await test.create_claim()
+        await test.create_node("n1", ready=False)
+        await test.create_pod(potential=["n1"], selected="n1")
+        assert await test.answers() == {"claim": ["n1"]}
+        await test.client.patch(
+            NODE_INVENTORIES, "n1", {"spec": {"ready": True}}, test.driver.namespace
+        )
+        await test.clock.advance(1)
+        assert (await test.claim()).is_allocated
+
+
+async def test_a_defect_of_the_author_is_shown_and_stops_only_that_claim(tmp_path):
+    driver = Driver("gpu.example.com", params=Memory)
+    driver.prepare(lambda claim: None)
+
+    @driver.fits
+    def fits(free, request):
+        if request.optional:
+            raise ZeroDivisionError("oops")
+        return Choice(free[:1], data={"wrong": object()} if request.memory == "1" else None)
+
+    async with DriverTest(tmp_path, driver) as test:
+        await test.create_class()
+        await test.create_node("n1")
+        for name, fields in (("a", {"optional": True}), ("b", {"memory": "1"}), ("c", {})):
+            await test.create_parameters(name, **fields)
+            reference = {"apiGroup": "gpu.example.com", "kind": "Memory", "name": name}
+            await test.create_claim(name, parametersRef=reference)
+            await test.create_pod(f"p{name}", name, selected="n1")
+        assert set(await test.events("a")) == {"claim a: ZeroDivisionError: oops"}
+        assert "TypeError" in (await test.events("b"))[0]
+        assert await test.booked() == ["c"]
 
 
 async def test_devices_of_the_network_can_be_used_by_all_nodes(tmp_path):

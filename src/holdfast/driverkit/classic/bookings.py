@@ -16,9 +16,11 @@ from holdfast.driverkit.classic.fitting import (
     ClaimRequest,
     Fits,
     FreeDevice,
+    WrongChoice,
     choose,
     is_optional,
     remaining,
+    without,
 )
 from holdfast.driverkit.classic.inventory_objects import choice_of, devices_of
 
@@ -159,6 +161,19 @@ class Bookings:
         """Yield all bookings."""
         for pool in tuple(self._pools):
             yield from self.on_pool(pool).values()
+
+    def fits_still(self, booking: Booking) -> bool:
+        """Return whether what a claim has is free but for that claim."""
+        inventory = self.inventory(booking.pool)
+        if inventory is None:
+            return False
+        others = (each for each in self.on_pool(booking.pool).values() if each.uid != booking.uid)
+        free = remaining(devices_of(inventory), (choice_of(each.claim) for each in others))
+        try:
+            without(free, choice_of(booking.claim))
+        except WrongChoice:
+            return False
+        return True
 
     def is_stored(self, booking: Booking) -> bool:
         """Return whether the NodeInventory has a booking."""

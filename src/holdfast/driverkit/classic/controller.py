@@ -106,7 +106,6 @@ class DriverController:
         self._begun: dict[str, float] = {}
         self._asked: set[str] = set()
         """Keys of PodSchedulings whose spec has changed since they were looked at."""
-        self._changes = 0
         self._waiting: set[str] = set()
         """Keys of claims and PodSchedulings that wait for something to become free."""
         self._classes.add_handler(self._on_class)
@@ -130,7 +129,6 @@ class DriverController:
 
     def recheck_waiting(self) -> None:
         """Look at everything that waits again, soon: something has become free, or is taken."""
-        self._changes += 1
         delay = RECHECK_SPACING * len(self._waiting)
         for key in self._waiting:
             self.queue.add_after(key, delay)
@@ -173,7 +171,7 @@ class DriverController:
 
     async def _sync(self, key: str) -> None:
         """Process a key; if it waits for something, it is looked at again later."""
-        changes, then = self._changes, _Next.SOON
+        then = _Next.SOON
         try:
             if key.startswith(_CLAIM):
                 then = await self._sync_claim(key, key.removeprefix(_CLAIM))
@@ -182,8 +180,7 @@ class DriverController:
         finally:
             (self._waiting.add if then is _Next.SOON else self._waiting.discard)(key)
             if then is not _Next.NEVER:
-                missed = then is _Next.SOON and self._changes != changes
-                self.queue.add_after(key, RECHECK_SPACING if missed else RECHECK_SECONDS)
+                self.queue.add_after(key, RECHECK_SECONDS)
 
     async def _sync_claim(self, key: str, name: str) -> _Next:
         """Do what a claim needs."""

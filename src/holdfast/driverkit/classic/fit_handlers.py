@@ -174,6 +174,8 @@ class FitHandlers:
         uids = {item.claim.uid for item in items}
         await self.store.write(pool, uids)
         mine = self.bookings.on_pool(pool)
+        if not uids <= set(mine):
+            return [Unsuitable(f"node {pool}: its devices were taken meanwhile") for _ in items]
         return [await self._allocated(item, mine[item.claim.uid]) for item in items]
 
     async def check_immediate(self, items: Sequence[ClaimItem]) -> None:

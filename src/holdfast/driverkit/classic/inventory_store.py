@@ -6,7 +6,7 @@ The writes of one node are made one after the other, each for all bookings that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -59,6 +59,7 @@ class InventoryStore:
                 claims = {each.uid: msgspec.to_builtins(each.claim) for each in wanted}
                 if await self._patch(pool, claims):
                     return
+                self._drop_what_is_taken(wanted)
         raise Conflict(f"the NodeInventory of {self.object_name(pool)} changes all the time")
 
     async def remove(self, booking: Booking) -> None:
@@ -74,6 +75,12 @@ class InventoryStore:
                 name = self.object_name(booking.pool)
                 raise Conflict(f"the NodeInventory of {name} changes all the time")
             self.bookings.drop(booking.uid)
+
+    def _drop_what_is_taken(self, bookings: Sequence[Booking]) -> None:
+        """Drop bookings that a change of the inventory has made impossible."""
+        for booking in bookings:
+            if not self.bookings.fits_still(booking):
+                self.bookings.drop(booking.uid)
 
     def _is_missing(self, booking: Booking) -> bool:
         claim = booking.claim
