@@ -357,8 +357,8 @@ async def test_the_end_of_a_binding_cycle_leaves_the_next_one_of_the_same_pod_ru
     pod = typed(a_pod("a"))
     tasks = BindingTasks(World())
     queued = QueuedPodInfo(tasks.world.pod_info(pod), since=0.0)
-    without_pre_bind = SimpleNamespace(plugins_at=lambda _point: ())
-    assumed = AssumedPod(queued, without_pre_bind, None, 0.0)
+    without_pre_bind = SimpleNamespace(plugins_run_for=lambda _point, _states: ())
+    assumed = AssumedPod(queued, without_pre_bind, SimpleNamespace(states={}), 0.0)
     may_end = asyncio.Event()
 
     async def requeue_and_bind_again():

@@ -242,9 +242,7 @@ def _check_pending(plugin: PreBindPlugin, placement: Placement, rejected: Reject
 
 def pre_bind_plugins(profile: Profile, placement: Placement) -> Iterator[PreBindPlugin]:
     """Return the PreBind plugins that may write or wait before the pod is bound."""
-    for plugin in profile.plugins_at(PreBindPlugin):
-        if not runs_for(plugin, placement):
-            continue
+    for plugin in profile.plugins_run_for(PreBindPlugin, placement.states):
         if implements(plugin, PreBindPreFlightPlugin):
             state = placement.states.get(plugin.name)
             if not plugin.pre_bind_pre_flight(state, placement):

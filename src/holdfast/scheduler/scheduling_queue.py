@@ -27,6 +27,7 @@ from itertools import count
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import WILDCARD, ClusterEvent, QueueingStrategy
 from holdfast.scheduler.queued_pods import (
+    NO_KEYS,
     BackoffQueue,
     EquivalenceEpoch,
     EquivalenceKey,
@@ -230,7 +231,7 @@ class SchedulingQueue:
         interested_plugins = self.interested_plugins(event)
         if interested_plugins is not None and not interested_plugins:
             return
-        keys = self.event_keys(event)
+        keys = self.event_keys(event) if len(self._unschedulable) else NO_KEYS
         for group in self._unschedulable.groups_rejected_by(interested_plugins, keys):
             # The group is a view: requeueing another group may have emptied it.
             first = next(iter(group), None)
