@@ -19,6 +19,11 @@ def invalid(path: str, value: Any, detail: str) -> Cause:
     return Cause(path, f"Invalid value: {_shown(value)}: {detail}", "FieldValueInvalid")
 
 
+def invalid_field(path: str, detail: str) -> Cause:
+    """Return the error for a field as a whole, without its value."""
+    return Cause(path, f"Invalid value: {detail}", "FieldValueInvalid")
+
+
 def not_supported(path: str, value: Any, supported: Iterable[str]) -> Cause:
     """Return the error for a value that is not one of the supported values."""
     known = ", ".join(f'"{word}"' for word in supported)

@@ -18,6 +18,13 @@ def set_defaults(where: Raw, **values: Any) -> None:
             where[key] = value
 
 
+def set_null_defaults(where: Raw, **values: Any) -> None:
+    """Set each key that is absent or null; an empty string stays, and is refused later."""
+    for key, value in values.items():
+        if where.get(key) is None:
+            where[key] = value
+
+
 def set_zero_defaults(where: Raw, **values: Any) -> None:
     """Set each key that is absent, null or zero."""
     for key, value in values.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.api.defaults.pods import default_pod_spec
-from holdfast.api.defaults.raw_fields import Raw, ensure_map, set_defaults
+from holdfast.api.defaults.raw_fields import Raw, ensure_map, set_defaults, set_null_defaults
 
 _MAX_INT32 = 2**31 - 1
 _PERIOD = 15
@@ -81,13 +81,14 @@ def default_job(raw: Raw) -> None:
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     per_index = spec.get("backoffLimitPerIndex") is not None
-    set_defaults(
+    no_policy = spec.get("podFailurePolicy") is None
+    set_null_defaults(
         spec,
         parallelism=1,
         backoffLimit=_MAX_INT32 if per_index else 6,
         completionMode="NonIndexed",
         suspend=False,
-        podReplacementPolicy="Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
+        podReplacementPolicy="TerminatingOrFailed" if no_policy else "Failed",
         manualSelector=False,
     )
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.api import field_errors, scheme
 from holdfast.api.decode import JsonObject, convert_object
-from holdfast.api.json_fields import Raw
+from holdfast.api.json_fields import Raw, map_at, text_at
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.descriptor import KindDescriptor, selectable_fields
@@ -46,6 +46,18 @@ def check_workload(obj: Raw) -> Iterable[Cause]:
     labels = (template.get("metadata") or {}).get("labels") or {}
     yield from _check_selector(selector, labels)
     yield from check_pod_spec(template.get("spec"), "spec.template.spec")
+    yield from _check_pods_that_stay(obj.get("kind", ""), map_at(template, "spec"))
+
+
+def _check_pods_that_stay(kind: str, pod: JsonObject) -> Iterable[Cause]:
+    """Yield the fields of a template that would end its pods."""
+    policy, at = text_at(pod, "restartPolicy"), "spec.template.spec"
+    if policy not in ("", "Always"):
+        yield field_errors.not_supported(f"{at}.restartPolicy", policy, ("Always",))
+    if pod.get("activeDeadlineSeconds") is not None:
+        owner = "ReplicaSet" if kind == "Deployment" else kind
+        detail = f"activeDeadlineSeconds in {owner} is not Supported"
+        yield field_errors.forbidden(f"{at}.activeDeadlineSeconds", detail)
 
 
 def _check_strategy(kind: str, spec: JsonObject) -> Iterable[Cause]:

@@ -15,37 +15,66 @@ from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.errors import Cause
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
+from holdfast.validation.cron_schedule import schedule_errors, time_zone_errors
+from holdfast.validation.job import check_host_names, check_job_spec
+from holdfast.validation.names import name_errors
 from holdfast.validation.ratcheting import ratcheting
 from holdfast.validation.template import NOT_NEGATIVE
 
-_COUNTS = (
-    "parallelism",
-    "completions",
-    "activeDeadlineSeconds",
-    "backoffLimit",
-    "ttlSecondsAfterFinished",
-)
 _RESTART_POLICIES = ("OnFailure", "Never")
+_CONCURRENCY_POLICIES = ("Allow", "Forbid", "Replace")
+_CRON_JOB_COUNTS = (
+    "startingDeadlineSeconds",
+    "successfulJobsHistoryLimit",
+    "failedJobsHistoryLimit",
+)
+_LONGEST_CRON_JOB = 52
+"""Eleven characters are added to the names of its Jobs, which label their pods."""
 
 
 def check_job(job: Raw) -> Iterable[Cause]:
-    """Yield what is wrong with the counts and the pod template of a Job."""
-    return _check_job_spec(map_at(job, "spec"), "spec")
+    """Yield what is wrong with a Job and its pod template."""
+    yield from check_host_names(job)
+    yield from _check_spec(map_at(job, "spec"), "spec")
 
 
 def check_cron_job(cron_job: Raw) -> Iterable[Cause]:
-    """Yield what is wrong with a CronJob: its Job template, and whether it has a schedule."""
+    """Yield what is wrong with a CronJob: its schedule, its counts and its Job template."""
+    name = text_at(map_at(cron_job, "metadata"), "name")
+    if len(name) > _LONGEST_CRON_JOB:
+        detail = f"must be no more than {_LONGEST_CRON_JOB} characters"
+        yield field_errors.invalid("metadata.name", name, detail)
     spec = map_at(cron_job, "spec")
-    if not spec.get("schedule"):
-        yield field_errors.required("spec.schedule")
-    template = map_at(map_at(spec, "jobTemplate"), "spec")
-    yield from _check_job_spec(template, "spec.jobTemplate.spec")
-
-
-def _check_job_spec(spec: Raw, path: str) -> Iterable[Cause]:
-    for part in _COUNTS:
+    yield from _check_timing(spec)
+    policy = text_at(spec, "concurrencyPolicy")
+    if policy not in _CONCURRENCY_POLICIES:
+        at = "spec.concurrencyPolicy"
+        yield field_errors.not_supported(at, policy, _CONCURRENCY_POLICIES)
+    for part in _CRON_JOB_COUNTS:
         if (count := spec.get(part)) and count < 0:
-            yield field_errors.invalid(f"{path}.{part}", count, NOT_NEGATIVE)
+            yield field_errors.invalid(f"spec.{part}", count, NOT_NEGATIVE)
+    template, at = map_at(map_at(spec, "jobTemplate"), "spec"), "spec.jobTemplate.spec"
+    yield from _check_spec(template, at)
+    if (selector := template.get("selector")) is not None:
+        detail = "`selector` will be auto-generated"
+        yield field_errors.invalid(f"{at}.selector", selector, detail)
+    if template.get("manualSelector"):
+        yield field_errors.not_supported(f"{at}.manualSelector", True, ("nil", "false"))
+
+
+def _check_timing(spec: Raw) -> Iterable[Cause]:
+    """Yield what is wrong with the schedule and the time zone of a CronJob."""
+    schedule, zone = text_at(spec, "schedule"), spec.get("timeZone")
+    if not schedule:
+        yield field_errors.required("spec.schedule")
+    else:
+        yield from name_errors("spec.schedule", schedule, schedule_errors(schedule))
+    if zone is not None:
+        yield from name_errors("spec.timeZone", zone, time_zone_errors(zone))
+
+
+def _check_spec(spec: Raw, path: str) -> Iterable[Cause]:
+    yield from check_job_spec(spec, path)
     pod, at = map_at(map_at(spec, "template"), "spec"), f"{path}.template.spec"
     yield from check_pod_spec(pod, at)
     policy, at = text_at(pod, "restartPolicy"), f"{at}.restartPolicy"
