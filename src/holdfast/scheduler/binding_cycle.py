@@ -14,6 +14,7 @@ from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
     NominatingPreBindPlugin,
+    PendingPreBindPlugin,
     Placement,
     implements,
 )
@@ -70,8 +71,9 @@ class AssumedPod:
     @property
     def may_end_pending(self) -> bool:
         """Whether a PreBind plugin may end the attempt: the pod stays in flight until then."""
-        plugins = pre_bind_plugins(self.profile, self.placement)
-        return any(may_end_pending(plugin, self.placement) for plugin in plugins)
+        states = self.placement.states
+        plugins = self.profile.plugins_run_for(PendingPreBindPlugin, states)
+        return any(p.may_end_pending(states.get(p.name), self.placement) for p in plugins)
 
 
 @dataclass(slots=True, eq=False)

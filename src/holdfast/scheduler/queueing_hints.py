@@ -135,6 +135,8 @@ class QueueingHints:
     def _reads_beyond_key(self, plugin: Plugin | None, pod_info: PodInfo) -> bool:
         if plugin is None:
             return False
+        if implements(plugin, EventKeysPlugin):
+            return True
         if plugin.traits.reads_outside_spec:
             view = View(self._world, pod_info, self._now())
             return (
