@@ -165,3 +165,6 @@ async def test_a_status_too_large_for_the_store_is_reported_and_retried_after_te
     await cluster.clock.advance(310)
     lines = [r for r in caplog.records if "the status cannot be stored" in r.message]
     assert len(lines) == 2
+    await cluster.client.delete(PODS, "odd", "default")
+    await cluster.clock.advance(40)
+    assert [p.name for p in (await cluster.client.list(PODS)).items] == ["good"]
