@@ -64,6 +64,28 @@ async def test_C074_a_container_sees_what_an_optional_claim_got():
 
 
 @dataclass
+class Address:
+    host: str
+    port: int
+
+
+async def test_a_handle_has_the_type_of_the_author():
+    seen = []
+    driver = Driver("net.example.com", handle=Address)
+    driver.network_inventory(lambda: [Device("port-0")])
+    driver.fits(lambda free: Choice(free[:1]) if free else None)
+    driver.allocate(lambda request, choice: Address("h", 80))
+    driver.prepare(lambda claim: seen.append(claim.handle.data))
+    driver.release(lambda handle: seen.append(handle.data))
+    async with ClassicDriverNode(driver) as node:
+        claim = await node.allocate_claim()
+        assert await node.prepare_classic(claim) == []
+        await node.unprepare_classic(claim)
+        await node.release_claim(claim)
+    assert seen == [Address("h", 80), Address("h", 80)]
+
+
+@dataclass
 class Nested:
     deep_value: int = 0
 

@@ -82,7 +82,10 @@ class Driver:
         return self.classic.add("fits", function)
 
     def allocate(self, function: F) -> F:
-        """Decorate ``(request, choice, class_params, claim) -> data``, which may be slow."""
+        """Decorate ``(request, choice, class_params, claim) -> data``, which may be slow.
+
+        It may be called again for a claim, and for several claims at a time.
+        """
         return self.classic.add("allocate", function)
 
     def release(self, function: F) -> F:

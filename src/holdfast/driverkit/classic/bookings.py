@@ -135,11 +135,13 @@ class Bookings:
 
     def drop(self, uid: str) -> None:
         """Forget what claims and memory say about a claim; what is stored stays."""
-        for name in self._where.get(uid, ()):
+        for name in self._where.pop(uid, ()):
             pool = self._pool(name)
             pool.claims.pop(uid, None)
             pool.held.pop(uid, None)
             pool.changed()
+            if pool.inventory is not None and uid in pool.inventory.status.allocated:
+                self._where.setdefault(uid, set()).add(name)
 
     def find(self, uid: str) -> list[Booking]:
         """Return the bookings of a claim; more than one only after an interrupted allocation."""

@@ -105,13 +105,14 @@ class FitHandlers:
         if reference is None:
             return default_parameters(wanted, f"ResourceClass {resource_class.name}")
         key = resource_class.uid, resource_class.metadata.resource_version
-        until, found = self._classes.get(key, (0.0, None))
-        if until <= self._clock.monotonic():
+        now = self._clock.monotonic()
+        self._classes = {each: kept for each, kept in self._classes.items() if kept[0] > now}
+        if key not in self._classes:
             raw = await self._reader.read(reference, reference.namespace)
             found = parameters_of(raw, wanted)
-            until = self._clock.monotonic() + CLASS_PARAMETERS_SECONDS
-            self._classes = {key: (until, found)}
-        return found
+            self._classes[key] = (now + CLASS_PARAMETERS_SECONDS, found)
+            return found
+        return self._classes[key][1]
 
     async def claim_parameters(
         self, claim: ClassicClaim, resource_class: ClassicClass, class_parameters: Any

@@ -59,7 +59,7 @@ class InventoryStore:
                 claims = {each.uid: msgspec.to_builtins(each.claim) for each in wanted}
                 if await self._patch(pool, claims):
                     return
-                self._drop_what_is_taken(wanted)
+                self._drop_what_is_taken([each for each in wanted if each.uid in uids])
         raise Conflict(f"the NodeInventory of {self.object_name(pool)} changes all the time")
 
     async def remove(self, booking: Booking) -> None:
