@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.capacity.policy_usage import count_text
+from holdfast.cli.classic_explanation import classic_lines
 from holdfast.cli.device_explanation_text import device_lines
 from holdfast.cli.table import MAX_NAMES, join_names
 
@@ -17,6 +18,7 @@ def format_explanation(answer: dict[str, Any]) -> str:
     lines += _policies(answer.get("resourcePolicies") or ())
     lines += rejected_nodes(answer.get("nodes") or ())
     lines += device_lines(answer)
+    lines += classic_lines(answer)
     lines += _best(answer)
     lines += preemption_lines(answer.get("preemption"))
     return "\n".join([*lines, *notes(answer)]) + "\n"
@@ -45,6 +47,8 @@ def current_node(answer: dict[str, Any]) -> list[str]:
     if not name:
         return []
     node = next((n for n in answer["nodes"] if n["name"] == name), None)
+    if answer.get("preEnqueue") or answer.get("error"):
+        return [f"{answer['pod']} is on {name}; if it were scheduled now:"]
     if node is None:
         now = "which no longer exists"
     elif not node["feasible"]:

@@ -10,11 +10,13 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.classic import ClassicClaim, ClassicClass, PodScheduling, classic_resources
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import SYSTEM_PRIORITIES, PriorityClass
 from holdfast.capacity.policy_usage import usage_of
+from holdfast.cli.classic_explanation import classic_claims
 from holdfast.cli.objects import Manifest, object_error, read_object
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -73,6 +75,7 @@ class Snapshot:
         return (
             answer
             | _policies(self.world, pod_info)
+            | classic_claims(self.world, self.pod)
             | ({"extendersNotAsked": skipped} if skipped else {})
         )
 
@@ -163,6 +166,9 @@ def _world(
                 world.pod_info(wanted)  # raises here if the pod is invalid
             else:
                 world.upsert(stored)
+                if isinstance(stored, ClassicClaim | ClassicClass | PodScheduling):
+                    group = stored.api_version.partition("/")[0]
+                    world.classic.resources = classic_resources(group)
         except (BadRequest, ValueError, TypeError) as fault:
             if document is not None:
                 raise object_error(document, fault) from fault

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.api import scheme
+from holdfast.api.classic import classic_resources
 from holdfast.api.pod import Pod
+from holdfast.cli.classic_explanation import read_failures
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.explain import print_answer
 from holdfast.cli.scheduler_configuration import (
@@ -15,6 +17,7 @@ from holdfast.cli.scheduler_configuration import (
     load_configuration_of_cluster,
 )
 from holdfast.cli.snapshot import snapshot_from_objects
+from holdfast.client.classic_group import find_classic_group
 from holdfast.clock import SystemClock
 from holdfast.errors import NotFound, Refused
 
@@ -41,11 +44,18 @@ async def _explain(
                 f'there is no pod "{name}" in namespace "{namespace}" at {endpoint.url}: '
                 "`kubectl get pods -A` lists them; -n names the namespace"
             ) from missing
+        group = await find_classic_group(client)
+        resources = classic_resources(group) if group else None
         objects = await list_all(client)
-    answer = snapshot_from_objects(objects, key, gates).explain(
+        failures = [] if resources is None else await read_failures(client, found, resources)
+    snapshot = snapshot_from_objects(objects, key, gates)
+    snapshot.world.classic.resources = resources
+    answer = snapshot.explain(
         configuration.profiles, SystemClock().now(), preempt=True,
         extenders=configuration.extenders,
     )  # fmt: skip
+    if "classicClaims" in answer:
+        answer["classicClaims"]["failures"] = failures
     return answer | {
         "nodeName": found.spec.node_name or None,
         "lastAttempt": last_attempt(found),

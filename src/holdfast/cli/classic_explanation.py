@@ -1,0 +1,113 @@
+"""What stands in the way of a pod's classic claims: data, text, and the drivers' last events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from holdfast.api import scheme
+from holdfast.api.classic import ClassicResources
+from holdfast.api.classic_claims import InvalidEntries, classic_entries
+from holdfast.api.pod import Pod
+from holdfast.api.resource import Resource
+from holdfast.api.workloads import Event
+from holdfast.classic_dra.explanation import explain_claims
+from holdfast.cli.table import join_names
+from holdfast.client.client import Client
+from holdfast.devices.device_map import nodes_text
+from holdfast.errors import Forbidden
+from holdfast.framework.world import World
+
+Json = dict[str, Any]
+PLUGIN = "ClassicDynamicResources"
+FAILED = "Failed"
+"""Reason of a driver's event about what it cannot do."""
+
+
+def classic_claims(world: World, pod: Pod) -> Json:
+    """Return the classic claims of a pod as ``classicClaims``; {} if it has none."""
+    try:
+        found = explain_claims(world.classic, pod)
+    except InvalidEntries:
+        return {}  # the message of PreFilter says so
+    for each in found["claims"]:
+        claim = world.classic.claims.get(f"{pod.namespace}/{each['claim']}")
+        allocation = None if claim is None else claim.status.allocation
+        selector = None if allocation is None else allocation.available_on_nodes
+        each["availableOn"] = allocation and nodes_text(None, selector is None, selector)
+    return {"classicClaims": found} if found["claims"] else {}
+
+
+async def read_failures(client: Client, pod: Pod, resources: ClassicResources) -> list[Json]:
+    """Return the last failure that drivers report about each claim and the PodScheduling."""
+    try:
+        names = [entry.claim_name for entry in classic_entries(pod)]
+    except InvalidEntries:
+        return []
+    asked: list[tuple[Resource[Any], str]]
+    asked = [(resources.claims, name) for name in dict.fromkeys(names)]
+    found: list[Json] = []
+    for resource, name in [*asked, (resources.pod_scheduling, pod.name)] if asked else ():
+        fields = f"involvedObject.kind={resource.kind},involvedObject.name={name}"
+        try:
+            events = (await client.list(scheme.EVENTS, pod.namespace, fields=fields)).items
+        except Forbidden:
+            return []
+        found += _last_failure(events, resource.api_version)
+    return found
+
+
+def _last_failure(events: Iterable[Event], api_version: str) -> Iterator[Json]:
+    """Return the newest of the drivers' events about an object of this version."""
+    failures = [
+        event
+        for event in events
+        if event.reason == FAILED and event.involved_object.api_version == api_version
+    ]
+    for event in sorted(failures, key=_time)[-1:]:
+        yield {
+            "object": f"{event.involved_object.kind} {event.involved_object.name}",
+            "by": event.source.component or event.reporting_component,
+            "message": event.message,
+            "time": _time(event),
+        }
+
+
+def _time(event: Event) -> str:
+    return event.last_timestamp or event.event_time or event.metadata.creation_timestamp or ""
+
+
+def classic_lines(answer: Json) -> list[str]:
+    """Format what an explanation says about the pod's classic claims."""
+    found = answer.get("classicClaims")
+    if not found:
+        return []
+    lines = [line for claim in found["claims"] for line in _claim(claim)]
+    if (negotiation := found["negotiation"]) and negotiation["selectedNode"]:
+        lines.append(f"  the scheduler has selected {negotiation['selectedNode']}")
+    messages: dict[tuple[str, str], Json] = {}
+    for failure in found.get("failures") or ():
+        messages.setdefault((failure["by"], failure["message"]), failure)
+    lines += [
+        f"  {one['by']} reported at {one['time']} on {one['object']}: {one['message']}"
+        for one in messages.values()
+    ]
+    return lines
+
+
+def _claim(claim: Json) -> Iterator[str]:
+    mode = "immediate " if claim["immediate"] else ""
+    by = f" of class {claim['class']}" if claim["class"] else ""
+    words = f"  {mode}claim {claim['claim']}{by}: {claim['state']}"
+    if claim["availableOn"]:
+        words += f", by {claim['driver']} for use on {claim['availableOn']}"
+    if claim["consumers"]:
+        shared = ", can be shared" if claim["shared"] else ""
+        words += f", used by {join_names(claim['consumers'])}{shared}"
+    yield words
+    if claim["unsuitableNodes"]:
+        names = claim["unsuitableNodes"]
+        yield f"  {len(names):>5}  {claim['driver']} cannot allocate it: {join_names(names)}"
+    if claim["owed"]:
+        by = f"waits for {claim['owedBy']}: " if claim["owedBy"] else ""
+        yield f"         {by}{claim['owed']}"
