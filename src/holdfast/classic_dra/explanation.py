@@ -97,6 +97,11 @@ def _owed(
         return "", ""
     if claim.is_immediate:
         return "driver", "the allocation, for which no pod is needed"
+    return _owed_in(negotiation, unsuitable)
+
+
+def _owed_in(negotiation: PodScheduling | None, unsuitable: list[str] | None) -> tuple[str, str]:
+    """Return who has to act next in a negotiation, and what is missing."""
     if negotiation is None:
         return SCHEDULER, "a question to the driver"
     node = negotiation.spec.selected_node
@@ -105,4 +110,6 @@ def _owed(
     if unsuitable is None:
         count = len(negotiation.spec.potential_nodes)
         return "driver", f"an answer on which of {count} nodes it cannot allocate"
+    if set(unsuitable) >= set(negotiation.spec.potential_nodes):
+        return "driver", "a node on which it can allocate"
     return SCHEDULER, "the choice of a node"

@@ -83,8 +83,6 @@ def classic_lines(answer: Json) -> list[str]:
     if not found:
         return []
     lines = [line for claim in found["claims"] for line in _claim(claim)]
-    if (negotiation := found["negotiation"]) and negotiation["selectedNode"]:
-        lines.append(f"  the scheduler has selected {negotiation['selectedNode']}")
     messages: dict[tuple[str, str], Json] = {}
     for failure in found.get("failures") or ():
         messages.setdefault((failure["by"], failure["message"]), failure)
@@ -92,7 +90,25 @@ def classic_lines(answer: Json) -> list[str]:
         f"  {one['by']} reported at {one['time']} on {one['object']}: {one['message']}"
         for one in messages.values()
     ]
+    if answer.get("nodeName") is None:
+        waiting = (_advice(claim, reported=bool(messages)) for claim in found["claims"])
+        lines += [f"  to do: {words}" for words in dict.fromkeys(waiting) if words]
     return lines
+
+
+def _advice(claim: Json, *, reported: bool) -> str:
+    """Return what a person can do about a claim for which the pod waits, "" for nothing."""
+    if claim["state"] in ("Reserved", "Allocated"):
+        if claim["consumers"] and not claim["shared"]:
+            return "wait until the pod that uses the claim ends, or give each pod its own claim"
+        return ""
+    if claim["class"] and not claim["driver"]:
+        return f"an administrator has to create ResourceClass {claim['class']}"
+    if claim["unsuitableNodes"]:
+        return "ask for less, or wait until a claim is freed: `holdfast devices` shows what is left"
+    if claim["owedBy"] == claim["driver"] and claim["driver"] and not reported:
+        return f"if this lasts, see whether the controller of {claim['driver']} runs, and its log"
+    return ""
 
 
 def _claim(claim: Json) -> Iterator[str]:

@@ -13,8 +13,10 @@ import yaml
 from holdfast.api import scheme
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
+from holdfast.api.node_inventory import NODE_INVENTORIES, NodeInventory
 from holdfast.cli.connection import connect, list_all, list_objects
 from holdfast.cli.devices.choosing import Filter, choose
+from holdfast.cli.devices.inventories import as_table, classic_devices
 from holdfast.cli.devices.map_data import as_data
 from holdfast.cli.devices.map_text import as_text
 from holdfast.cli.scheduler_configuration import feature_gates_of_cluster
@@ -31,24 +33,40 @@ NO_DEVICES = (
 
 def run(which: Filter, kubeconfig: Path | None, feature_gates: str, output: str) -> None:
     """Print the devices."""
-    objects, gates = asyncio.run(_read(kubeconfig, feature_gates))
+    objects, inventories, gates = asyncio.run(_read(kubeconfig, feature_gates))
     listing = choose(objects, gates, which)
+    classic = classic_devices(inventories, which)
+    data = as_data(listing) | {"classicDevices": classic}
     if output == "json":
-        print(msgspec.json.format(msgspec.json.encode(as_data(listing))).decode())
+        print(msgspec.json.format(msgspec.json.encode(data)).decode())
     elif output == "yaml":
-        sys.stdout.write(yaml.safe_dump(as_data(listing), sort_keys=False))
+        sys.stdout.write(yaml.safe_dump(data, sort_keys=False))
     else:
-        if not listing.pools:
-            print("these flags choose no device" if listing.left_out else NO_DEVICES)
-        if listing.pools or listing.problems:
-            print(as_text(listing, wide=output == "wide"))
+        wide = output == "wide"
+        sections = [as_text(listing, wide=wide), as_table(classic, wide=wide) if classic else ""]
+        if not listing.pools and not classic:
+            some = listing.left_out or inventories
+            print("these flags choose no device" if some else NO_DEVICES)
+        if text := "\n\n".join(filter(None, sections)):
+            print(text)
 
 
-async def _read(kubeconfig: Path | None, chosen: str) -> tuple[list[Object], FeatureGates]:
+async def _read(
+    kubeconfig: Path | None, chosen: str
+) -> tuple[list[Object], Sequence[NodeInventory], FeatureGates]:
     async with connect(kubeconfig, "holdfast-devices") as (client, endpoint):
         gates = feature_gates_of_cluster(endpoint.url, kubeconfig, chosen)
         rules = await _rules(client) if gates.enabled(Feature.DEVICE_TAINT_RULES) else ()
-        return [*await list_all(client, READ), *rules], gates
+        objects = [*await list_all(client, READ), *rules]
+        return objects, await _inventories(client), gates
+
+
+async def _inventories(client: Client) -> Sequence[NodeInventory]:
+    """List the devices of classic drivers; a reader may have no rights to them."""
+    try:
+        return await list_objects(client, NODE_INVENTORIES)
+    except Forbidden:
+        return ()
 
 
 async def _rules(client: Client) -> Sequence[DeviceTaintRule]:

@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 
 import msgspec
@@ -206,7 +207,8 @@ class DriverController:
 
     async def _deallocate(self, claim: ClassicClaim) -> None:
         await self._handlers.deallocate(claim)
-        await self._writes.release(claim)
+        with suppress(NotFound):  # a claim that is gone needs no more writes
+            await self._writes.release(claim)
         self._begun.pop(claim.uid, None)
         # A pod that had the claim asks for another node: its scheduler waits for an answer.
         self._waiting.update(_SCHEDULING + key for key in self._schedulings)
@@ -358,8 +360,12 @@ class DriverController:
 
     @staticmethod
     def _raise_first(errors: Sequence[Exception]) -> None:
-        """Raise one of several errors, one that is worth an event if there is one."""
-        ranked = sorted(errors, key=lambda error: not isinstance(error, ClaimError))
+        """Raise one of several errors, one that is worth an event if there is one.
+
+        A claim that does not exist any more needs nothing.
+        """
+        left = [error for error in errors if not isinstance(error, NotFound)]
+        ranked = sorted(left, key=lambda error: not isinstance(error, ClaimError))
         if ranked:
             raise ranked[0]
 

@@ -1,0 +1,99 @@
+"""The devices of classic drivers: NodeInventories, and the claims that have a part of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from holdfast.api.node_inventory import NodeInventory
+from holdfast.api.quantity import Quantity
+from holdfast.cli.devices.choosing import Filter
+from holdfast.cli.table import format_table, join_names
+from holdfast.devices.device_map import DeviceState
+from holdfast.driverkit.classic.fitting import FreeDevice, remaining
+from holdfast.driverkit.classic.inventory_objects import choice_of, devices_of
+
+Json = dict[str, Any]
+MOST_DEVICES = 100
+HEAD = ("CLASSIC DRIVER", "DEVICE", "NODE", "STATE", "CLAIM", "LEFT")
+NOTHING = "-"
+
+
+def classic_devices(inventories: Iterable[NodeInventory], which: Filter) -> list[Json]:
+    """Return the devices of inventories that the filter chooses, with the claims that have them."""
+    if which.device_class:
+        return []  # device classes select only devices of slices
+    ordered = sorted(inventories, key=lambda one: (one.spec.driver_name, one.spec.node_name))
+    return [
+        device
+        for inventory in ordered
+        if which.driver in ("", inventory.spec.driver_name)
+        if not which.node or inventory.spec.node_name in ("", which.node)
+        for device in _devices(inventory)
+        if not which.free or device["state"] in _FREE
+        if not which.namespace
+        or any(claim.startswith(f"{which.namespace}/") for claim in device["claims"])
+    ]
+
+
+_FREE = (DeviceState.FREE.value, DeviceState.SHARED.value)
+
+
+def _devices(inventory: NodeInventory) -> Iterable[Json]:
+    claims = inventory.status.allocated.values()
+    usable = {device.name: device for device in devices_of(inventory)}
+    left = {one.name: one for one in remaining(usable.values(), map(choice_of, claims))}
+    for device in inventory.spec.devices:
+        name = device.name
+        holders = [
+            f"{claim.namespace}/{claim.name}"
+            for claim in claims
+            if name in claim.devices or any(share.device == name for share in claim.shares)
+        ]
+        yield {
+            "driver": inventory.spec.driver_name,
+            "device": name,
+            "node": inventory.spec.node_name or None,
+            "state": _state(inventory, usable.get(name), left.get(name), holders).value,
+            "claims": holders,
+            "capacityLeft": [
+                {"name": key, "left": str(amount), "total": str(usable[name].capacity[key])}
+                for key, amount in (left[name].capacity if name in left else {}).items()
+            ],
+        }
+
+
+def _state(
+    inventory: NodeInventory,
+    device: FreeDevice | None,
+    left: FreeDevice | None,
+    holders: Sequence[str],
+) -> DeviceState:
+    if not inventory.spec.ready:
+        return DeviceState.UNUSABLE
+    if left is not None and left.in_use:
+        is_full = any(amount <= Quantity(0) for amount in left.capacity.values())
+        return DeviceState.FULL if is_full else DeviceState.SHARED
+    if holders:
+        return DeviceState.USED
+    return DeviceState.TAINTED if device is None else DeviceState.FREE
+
+
+def as_table(devices: Sequence[Json], *, wide: bool) -> str:
+    """Format devices as a table; of many only the first are listed, unless ``wide``."""
+    shown = devices if wide else devices[:MOST_DEVICES]
+    rows = [
+        (
+            one["driver"],
+            one["device"],
+            one["node"] or "all nodes",
+            one["state"],
+            join_names(one["claims"]) or NOTHING,
+            ", ".join(f"{c['name']} {c['left']} of {c['total']}" for c in one["capacityLeft"])
+            or NOTHING,
+        )
+        for one in shown
+    ]
+    table = format_table(HEAD, rows)
+    more = len(devices) - len(shown)
+    return f"{table}\n{more} devices are not listed; -o wide lists them all" if more else table

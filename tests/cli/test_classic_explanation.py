@@ -1,0 +1,214 @@
+"""What ``holdfast why`` and ``holdfast explain`` say about classic claims; their devices."""
+
+import msgspec
+import pytest
+
+from cli.explain_requests import ask
+from holdfast.api.classic import classic_resources
+from holdfast.api.node_inventory import NodeInventory
+from holdfast.cli.classic_explanation import read_failures
+from holdfast.cli.devices.choosing import Filter
+from holdfast.cli.devices.inventories import as_table, classic_devices
+from holdfast.cli.explanation_text import format_explanation
+from holdfast.testing import a_claim, a_node, a_pod, typed
+from holdfast.testing.classic_builders import (
+    a_classic_claim,
+    a_classic_class,
+    a_pod_scheduling,
+    an_allocation,
+)
+
+POD = a_pod("p", claims=[{"name": "c", "claim": {"resourceClaimName": "c"}}], metadata={"uid": "1"})
+OTHER = a_pod("other")
+WAITING = a_classic_claim("c")
+DRIVER = "gpu.example.com"
+RUNS = f"if this lasts, see whether the controller of {DRIVER} runs, and its log"
+
+
+def explained(*objects, **more):
+    """Return the lines about claims."""
+    nodes = [a_node(name) for name in ("n1", "n2")]
+    answer = ask(*nodes, POD, *objects)
+    answer.get("classicClaims", {}).update(more)
+    lines = [line.strip() for line in format_explanation(answer).splitlines()]
+    return [line for line in lines[1:] if "[Classic" not in line and "best:" not in line]
+
+
+@pytest.mark.parametrize(
+    ("objects", "lines"),
+    [
+        ([], ["claim c: Missing", "the claim does not exist: create it"]),
+        (
+            [WAITING],
+            [
+                "claim c of class gpu: Pending",
+                "resource class gpu does not exist",
+                "to do: an administrator has to create ResourceClass gpu",
+            ],
+        ),
+        (
+            [a_classic_class(), WAITING],
+            ["claim c of class gpu: Pending", "waits for scheduler: a question to the driver"],
+        ),
+        (
+            [a_classic_class(), WAITING, a_pod_scheduling(POD, selected="n1", potential=["n1"])],
+            [
+                "claim c of class gpu: Pending",
+                f"waits for {DRIVER}: the allocation on n1",
+                f"to do: {RUNS}",
+            ],
+        ),
+        (
+            [a_classic_class(), WAITING, a_pod_scheduling(POD, potential=["n1", "n2"])],
+            [
+                "claim c of class gpu: Pending",
+                f"waits for {DRIVER}: an answer on which of 2 nodes it cannot allocate",
+                f"to do: {RUNS}",
+            ],
+        ),
+        (
+            [
+                a_classic_class(),
+                WAITING,
+                a_pod_scheduling(POD, selected="n1", potential=["n1", "n2"], c=["n1", "n2"]),
+            ],
+            [
+                "claim c of class gpu: Pending",
+                f"2  {DRIVER} cannot allocate it: n1, n2",
+                f"waits for {DRIVER}: a node on which it can allocate",
+                "to do: ask for less, or wait until a claim is freed: `holdfast devices` shows "
+                "what is left",
+            ],
+        ),
+        (
+            [a_classic_class(), a_classic_claim("c", immediate=True)],
+            [
+                "immediate claim c of class gpu: Pending",
+                f"waits for {DRIVER}: the allocation, for which no pod is needed",
+                f"to do: {RUNS}",
+            ],
+        ),
+        (
+            [
+                a_classic_class(),
+                a_classic_claim("c", status=an_allocation("n1", consumers=[OTHER])),
+            ],
+            [
+                f"claim c of class gpu: Reserved, by {DRIVER} for use on n1, used by other",
+                "to do: wait until the pod that uses the claim ends, or give each pod its own "
+                "claim",
+            ],
+        ),
+        (
+            [a_classic_class(), a_classic_claim("c", status=an_allocation("n1"))],
+            [f"claim c of class gpu: Allocated, by {DRIVER} for use on n1"],
+        ),
+    ],
+)
+def test_the_explanation_says_what_a_claim_waits_for_and_what_to_do(objects, lines):
+    assert explained(*objects) == lines
+
+
+def test_a_structured_claim_of_the_same_name_is_another_one():
+    pending = ["claim c of class gpu: Pending", "waits for scheduler: a question to the driver"]
+    for claims in ([a_claim("c"), WAITING], [WAITING, a_claim("c")]):
+        assert explained(a_classic_class(), *claims) == pending
+
+
+class Events:
+    """A client that has events."""
+
+    def __init__(self, *events):
+        self.events = [typed(event) for event in events]
+
+    async def list(self, resource, namespace, *, fields):
+        wanted = dict(pair.split("=") for pair in fields.split(","))
+        kind, name = wanted["involvedObject.kind"], wanted["involvedObject.name"]
+        found = [
+            e
+            for e in self.events
+            if (e.involved_object.kind, e.involved_object.name) == (kind, name)
+        ]
+        return type("Listing", (), {"items": found})
+
+
+def an_event(kind, name, message, time, reason="Failed", group="core.k8s.io"):
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": message, "namespace": "default"},
+        "involvedObject": {"apiVersion": f"{group}/v1alpha1", "kind": kind, "name": name},
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": f"2030-01-01T00:00:0{time}Z",
+        "source": {"component": DRIVER},
+    }
+
+
+async def test_the_last_failure_of_each_object_is_shown_once():
+    client = Events(
+        an_event("ResourceClaim", "c", "new", 2),
+        an_event("ResourceClaim", "c", "old", 1),
+        an_event("ResourceClaim", "c", "structured", 3, group="resource.k8s.io"),
+        an_event("ResourceClaim", "c", "ok", 4, reason="Allocated"),
+        an_event("PodScheduling", "p", "new", 2),
+    )
+    failures = await read_failures(client, typed(POD), classic_resources())
+    assert [one["object"] for one in failures] == ["ResourceClaim c", "PodScheduling p"]
+    shown = explained(a_classic_class(), WAITING, failures=failures)
+    assert shown[-1] == f"{DRIVER} reported at 2030-01-01T00:00:02Z on ResourceClaim c: new"
+
+
+def test_the_devices_of_classic_drivers_are_listed_with_what_is_left():
+    device = {"capacity": {"memory": {"value": "8Gi"}}}
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    inventory = msgspec.convert(
+        {
+            "apiVersion": "dra.holdfast.dev/v1alpha1",
+            "kind": "NodeInventory",
+            "metadata": {"name": "n1", "namespace": "d"},
+            "spec": {
+                "driverName": DRIVER,
+                "nodeName": "n1",
+                "ready": True,
+                "devices": [
+                    {"name": "free"},
+                    {"name": "whole", **device},
+                    {"name": "part", **device},
+                    {"name": "full", **device},
+                    {"name": "broken", "taints": [taint]},
+                ],
+            },
+            "status": {
+                "allocated": {
+                    "1": {"namespace": "a", "name": "x", "devices": ["whole"]},
+                    "2": {
+                        "namespace": "b",
+                        "name": "y",
+                        "shares": [
+                            {"device": "part", "capacity": {"memory": "2Gi"}},
+                            {"device": "full", "capacity": {"memory": "8Gi"}},
+                        ],
+                    },
+                }
+            },
+        },
+        NodeInventory,
+    )
+    found = classic_devices([inventory], Filter())
+    table = [line.split() for line in as_table(found, wide=False).splitlines()[1:]]
+    assert [row[1:5] for row in table] == [
+        ["free", "n1", "free", "-"],
+        ["whole", "n1", "used", "a/x"],
+        ["part", "n1", "shared", "b/y"],
+        ["full", "n1", "full", "b/y"],
+        ["broken", "n1", "tainted", "-"],
+    ]
+    assert table[2][5:] == ["memory", "6Gi", "of", "8Gi"]
+
+    def names(**which):
+        return [one["device"] for one in classic_devices([inventory], Filter(**which))]
+
+    assert names(free=True) == ["free", "part"]
+    assert names(namespace="a") == ["whole"]
+    assert names(node="n2") == names(driver="x") == names(device_class="gpu") == []
