@@ -85,7 +85,7 @@ async def test_C031_a_selected_node_without_capacity_is_answered_although_it_was
         assert (await test.claim()).is_allocated
 
 
-async def test_C043_a_claim_deleted_while_pending_is_not_allocated(tmp_path):
+async def test_C043_a_claim_deleted_while_pending_is_not_allocated(tmp_path, caplog):
     async with DriverTest(tmp_path, a_driver(), Fault("delay", "PATCH", "/claim")) as test:
         await test.create_class()
         await test.create_node("n1")
@@ -95,6 +95,7 @@ async def test_C043_a_claim_deleted_while_pending_is_not_allocated(tmp_path):
         await test.clock.advance(10)
         assert await test.claim() is None
         assert await test.booked() == []
+    assert not [line for line in caplog.records if line.exc_info]
 
 
 async def test_C044_a_claim_deleted_while_it_is_allocated_is_freed(tmp_path):
