@@ -34,7 +34,7 @@ from kinds import KINDS
 HERE = Path(__file__).parent
 PARTS = (
     *("decisions", "reservations", "policies", "devices"),
-    *("preemption", "backlog", "memory", "server"),
+    *("preemption", "backlog", "memory", "server", "classic"),
 )
 NODES, MORE_NODES = (100, 1000, 5000), (100, 1000, 5000, 20_000)
 TARGET_NODES = 5000
@@ -50,6 +50,9 @@ SHARE_BESIDE_POLICIES = 0.95
 DEVICE_NODES = (500, TARGET_NODES)
 PREEMPTION_NODES, DEVICE_PREEMPTIONS = 1000, 100
 GIBI = 1024.0
+CLASSIC_PODS, CLASSIC_WRITES = 150, 8
+AT_MOST = ("MiB", "a pod")
+"""Units of figures that should be low."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Table:
         self.figures.append(figure)
         share = "" if figure.of_basic is None else f"{figure.of_basic:.2f}"
         target = "" if not figure.target else f"{figure.target:,.0f}"
-        short = figure.target and (figure.rate < figure.target) != (figure.unit == "MiB")
+        short = figure.target and (figure.rate < figure.target) != (figure.unit in AT_MOST)
         print(
             f"{figure.case:34}{figure.nodes:>8,}{figure.placed or '':>9}{figure.held or '':>7}"
             f"{figure.rate:>10,.0f}{figure.unit:3}{share:>10}{target:>9}{' !' if short else ''}",
@@ -248,10 +251,26 @@ def measure_server(table: Table, *, full: bool, repeat: int) -> None:
         table.add(Figure("server", words, nodes, 0, 0, figures["bound/s"]))
 
 
+def measure_classic(table: Table, *, full: bool, repeat: int) -> None:
+    """Measure pods with classic claims end to end, and the writes that one costs."""
+    del full, repeat
+    table.now("classic claims, one driver")
+    command = [sys.executable, str(HERE / "classic.py"), "--json"]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    words, nodes = "classic claims, embedded", found["nodes"]
+    rate = found["per_second"]
+    table.add(Figure("classic", f"{words}: bound", nodes, 0, 0, rate, None, CLASSIC_PODS))
+    writes = found["writes"]
+    table.add(
+        Figure("classic", f"{words}: writes", nodes, 0, 0, writes, None, CLASSIC_WRITES, "a pod")
+    )
+
+
 MEASURES = {
     "decisions": measure_decisions, "reservations": measure_reservations,
     "policies": measure_policies, "devices": measure_devices, "preemption": measure_preemption,
     "backlog": measure_backlog, "memory": measure_memory, "server": measure_server,
+    "classic": measure_classic,
 }  # fmt: skip
 
 

@@ -72,6 +72,12 @@ class Desk:
             for row, verdict in zip(rows, verdicts, strict=True)
         }
 
+    def scores(self, raw):
+        """The normalized score of each node."""
+        state, rows = self.pre_filter(raw), self.world.nodes.rows
+        found = self.plugin.normalize_score(state, rows, self.plugin.score(state, rows))
+        return {self.world.nodes.names[row]: score for row, score in zip(rows, found, strict=True)}
+
     def attempt(self, raw, node):
         """Decide for a node, and carry out PreBind."""
         state = self.pre_filter(raw)

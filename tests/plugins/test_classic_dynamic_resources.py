@@ -169,6 +169,23 @@ def test_C028_of_300_nodes_256_are_listed_sorted():
     assert desk.spec_of(other)["potentialNodes"] != listed
 
 
+def test_pods_that_wait_for_drivers_select_different_nodes():
+    desk = Desk(*(a_node(f"n{i}") for i in range(3)), a_classic_class())
+    for i in range(6):
+        desk.put(a_classic_claim(f"c{i}"))
+        pod = a_pod(f"p{i}", claims=[named("gpu", f"c{i}")])
+        desk.put(pod)
+        scores = desk.scores(pod)
+        desk.attempt(pod, max(sorted(scores), key=scores.get))
+    selected = [found.spec.selected_node for found in desk.ledger.pod_schedulings]
+    assert sorted(selected) == ["n0", "n0", "n1", "n1", "n2", "n2"]
+    desk.world.delete(typed(a_node("n1")))
+    fork = desk.world.fork()
+    assert fork.classic.selected_nodes.column().tolist() == (
+        desk.ledger.selected_nodes.column().tolist()
+    )
+
+
 def test_C030_an_unsuitable_selected_node_is_replaced():
     pod = a_claim_pod("c")
     desk = a_desk(a_classic_claim("c"))

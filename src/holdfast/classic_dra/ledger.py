@@ -16,6 +16,7 @@ from holdfast.api.pod import Pod
 from holdfast.classic_dra.claim_state import has_room_for
 from holdfast.classic_dra.newest_objects import NewestObjects
 from holdfast.classic_dra.pod_claims import PodClaim, claims_of_pod
+from holdfast.classic_dra.selected_nodes import SelectedNodes
 from holdfast.classic_dra.selector_masks import SelectorMasks
 from holdfast.columns.node_table import NodeTable
 
@@ -35,15 +36,25 @@ class ClassicLedger:
         self.claims: NewestObjects[ClassicClaim] = NewestObjects()
         self.classes: NewestObjects[ClassicClass] = NewestObjects()
         self.pod_schedulings: NewestObjects[PodScheduling] = NewestObjects()
+        self.selected_nodes = SelectedNodes(nodes)
         self._in_flight: dict[str, str] = {}
 
     def upsert(self, obj: Any) -> None:
         """Store an object unless a newer version is known."""
+        before = self._selected_node(obj)
         self._of(obj).upsert(obj)
+        self.selected_nodes.change(before, self._selected_node(obj))
 
     def delete(self, obj: Any) -> None:
         """Remove an object, if it is there."""
+        before = self._selected_node(obj)
         self._of(obj).delete(obj)
+        self.selected_nodes.change(before, self._selected_node(obj))
+
+    def _selected_node(self, obj: Object) -> str:
+        """Return the node of a known PodScheduling; "" for other objects."""
+        known = self.pod_schedulings.get(obj.key) if isinstance(obj, PodScheduling) else None
+        return "" if known is None else known.spec.selected_node
 
     def _of(self, obj: Object) -> NewestObjects[Any]:
         match obj:
@@ -86,6 +97,8 @@ class ClassicLedger:
         copy.resources = self.resources
         copy.claims, copy.classes = self.claims.fork(), self.classes.fork()
         copy.pod_schedulings = self.pod_schedulings.fork()
+        for negotiation in copy.pod_schedulings:
+            copy.selected_nodes.change("", negotiation.spec.selected_node)
         copy._in_flight = dict(self._in_flight)
         return copy
 

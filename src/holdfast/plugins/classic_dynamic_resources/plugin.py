@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from holdfast.api.classic import PodSchedulingSpec
 from holdfast.api.classic_claims import InvalidEntries, classic_entries
 from holdfast.api.classic_names import OWN_GROUP
@@ -23,6 +25,7 @@ from holdfast.framework.plugin import (
     PodChange,
     PostFilterResult,
     PreBindCalls,
+    RawScores,
     Reject,
     Rows,
     Scope,
@@ -166,9 +169,22 @@ class ClassicDynamicResources:
         rows: Rows = (rejection.plugin_of == (mine[0] if mine else -1)).nonzero()[0]
         return rows if mine else rows[:0]
 
-    def pre_score(self, state: ClassicState, feasible: Rows) -> None:
-        """Remember the rows that drivers are asked about."""
+    def pre_score(self, state: ClassicState, feasible: Rows) -> Skip | None:
+        """Remember the rows that drivers are asked about; score only if they are asked."""
         state.fitting = feasible
+        return None if state.pending else Skip()
+
+    def score(self, state: ClassicState, rows: Rows) -> RawScores:
+        """Count the other pods that wait for an allocation on each node."""
+        counts: RawScores = state.ledger.selected_nodes.column()[rows]
+        own = state.own_negotiation
+        selected = None if own is None else state.nodes.row_of.get(own.spec.selected_node)
+        return counts if selected is None else counts - (rows == selected)
+
+    def normalize_score(self, state: ClassicState, rows: Rows, raw: RawScores) -> RawScores:
+        """Prefer nodes that few pods wait for: they do not take the last device from another."""
+        highest = raw.max(initial=0)
+        return np.floor(100 - raw * 100 / highest) if highest > 0 else np.zeros(len(raw))
 
     def reserve(self, state: ClassicState, placement: Placement) -> Reject | None:
         """Decide what to ask drivers; or, if all claims are allocated, reserve them in flight."""
