@@ -142,7 +142,7 @@ class AllocationCache:
             _shape_without_count(allocator.claims[0]),
             lambda: FreeDeviceCounts(self._inventory, self._nodes, allocator, alternative),
         )
-        results = _CountResults(counted, searched, alternative.count)
+        results = _CountResults(counted, searched, alternative.count, steps)
         return _WithFaultyPools(self._inventory.node_pools, self._nodes, results, False)
 
     def counts(self, device_class: DeviceClass) -> DeviceCounts:
@@ -206,10 +206,13 @@ def _shape_without_count(claim: ResourceClaim) -> Hashable:
 class _CountResults:
     """Compare the counted devices with a count; use the search where counting is not exact."""
 
-    def __init__(self, counted: FreeDeviceCounts, searched: SearchResults, count: int) -> None:
+    def __init__(
+        self, counted: FreeDeviceCounts, searched: SearchResults, count: int, steps: int
+    ) -> None:
         self._counted = counted
         self._searched = searched
         self._count = count
+        self._steps = steps
 
     def codes(self, rows: Rows, first: int = NO_ROW) -> Codes:
         self._counted.refresh(rows)
@@ -224,7 +227,10 @@ class _CountResults:
         return np.zeros(len(rows))
 
     def choices(self, row: int) -> tuple[Choice, ...] | None:
-        return self._searched.choices(row)
+        found = self._counted.first_free(row, self._count)
+        if found is None or 0 < self._steps <= found[-1][1] + 1:
+            return self._searched.choices(row)  # a limit of steps may end the search before
+        return found
 
     def timed_out(self, row: int) -> bool:
         return self._if_inexact(row) != NO_ROW and self._searched.timed_out(row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +12,14 @@ from numpy.typing import NDArray
 from holdfast.api.devices import DeviceClass
 from holdfast.api.node import Node
 from holdfast.columns.node_table import NodeTable
-from holdfast.devices.allocator import Allocator
+from holdfast.devices.allocator import Allocator, Choice
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.matching import Matcher, tolerated
 from holdfast.devices.node_pools import PoolValues
 from holdfast.devices.pools import Pool
 from holdfast.devices.requests import RequestAlternative, any_of_class
 from holdfast.devices.row_table import RowTable
+from holdfast.devices.slices import DeviceCandidate
 
 if TYPE_CHECKING:
     from holdfast.devices.inventory import Inventory
@@ -41,6 +43,21 @@ class FreeDeviceCounts(RowTable):
         self._alternative = alternative
         self._by_pool = PoolValues(inventory.node_pools, self._count)
         self.free: NDArray[np.int32] = np.zeros(0, np.int32)
+
+    def first_free(self, row: int, count: int) -> tuple[Choice, ...] | None:
+        """Return what a search chooses on a row: its first free devices; None: a search has to."""
+        self.refresh(np.array([row], np.intp))
+        node = self._nodes.nodes[row]
+        if node is None or not 0 < count <= self.free[row]:
+            return None
+        index, pools = self._alternative.index, self._inventory.node_pools.of(node)
+        candidates = (candidate for pool in pools for candidate in pool.candidates)
+        free = (
+            (index, position, None)
+            for position, candidate in enumerate(candidates)
+            if self._is_free(candidate, node)
+        )
+        return tuple(islice(free, count))
 
     def _resize(self, capacity: int) -> None:
         self.free = np.full(capacity, 0, np.int32)
@@ -66,19 +83,23 @@ class FreeDeviceCounts(RowTable):
         return INEXACT if INEXACT in counts else sum(counts)
 
     def _count(self, pool: Pool, node: Node) -> int:
-        matcher, alternative = self._allocator.matcher, self._alternative
-        allocated_devices = self._inventory.allocated_devices
-        allocated, shared = allocated_devices.unshared, allocated_devices.shared
-        taints, free = self._allocator.features.device_taints, 0
+        shared, free = self._inventory.allocated_devices.shared, 0
         if pool.invalid_reason:
             return INEXACT
         for candidate in pool.candidates:
             if candidate.consumed_counters or candidate.shareable or candidate.id in shared:
                 return INEXACT  # a device may have been shared before its slice changed
-            if candidate.id not in allocated and matcher.selectable(alternative, candidate, node):
-                device = candidate.device
-                free += not taints or tolerated(device.taints, alternative.tolerations)
+            free += self._is_free(candidate, node)
         return free
+
+    def _is_free(self, candidate: DeviceCandidate, node: Node) -> bool:
+        allocator, alternative = self._allocator, self._alternative
+        if candidate.id in self._inventory.allocated_devices.unshared:
+            return False
+        if not allocator.matcher.selectable(alternative, candidate, node):
+            return False
+        taints = candidate.device.taints
+        return not allocator.features.device_taints or tolerated(taints, alternative.tolerations)
 
 
 class DeviceCounts(RowTable):
