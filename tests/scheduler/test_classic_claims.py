@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.scheme import NODES, PODS
 from holdfast.errors import NotFound
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod
@@ -255,6 +256,26 @@ async def test_a_negotiation_that_a_user_deleted_begins_again(cluster):
     await cluster.delete(KINDS.pod_scheduling, "p", "default")
     await cluster.advance(5)
     assert (await negotiation(cluster, "p")).spec.selected_node == "n1"
+
+
+async def test_odd_forms_of_claims(cluster):
+    driver = ClassicDriver(cluster.client)
+    await cluster.create(a_node("n1"), a_classic_class(), a_classic_claim("c"))
+    await cluster.create(
+        a_pod("twice", claims=[named("x", "c"), named("y", "c")]),
+        a_pod("unreadable", annotations={POD_CLAIMS: "{"}),
+    )
+    await driver.serve(cluster.settle)
+    assert await cluster.node_of("twice") == "n1"
+    assert await users(cluster, "c") == ["twice"]
+    message = f"0/1 nodes are available: annotation {POD_CLAIMS}: "
+    assert (await cluster.why("unreadable")).startswith(message)
+    text = msgspec.json.encode([inline("x")]).decode()
+    annotation = {"metadata": {"annotations": {POD_CLAIMS: text}}}
+    await cluster.client.patch(PODS, "unreadable", annotation, "default")
+    await cluster.advance(5)
+    await driver.serve(cluster.settle)
+    assert await cluster.node_of("unreadable") == "n1"
 
 
 async def test_C076_pods_without_claims_write_nothing_of_classic_dra(cluster):

@@ -7,7 +7,7 @@ import pytest
 from holdfast.api.scheme import PODS
 from holdfast.framework.plugin import MERGE_PATCH, ApiCall, Code, Reject, Traits
 from holdfast.plugins import default_profiles
-from holdfast.testing import a_node, a_pod
+from holdfast.testing import a_node, a_pod, a_priority_class
 from holdfast.testing.harness import Harness
 
 
@@ -120,6 +120,22 @@ async def test_a_pod_that_is_deleted_meanwhile_is_not_requeued(tmp_path):
         await cluster.delete(PODS, "p", "default")
         assert len(cluster.components.scheduler.queue) == 0
         assert cluster.components.scheduler.queue.in_flight_events().total() == 0
+
+
+async def test_a_pod_that_preempted_stays_nominated_while_it_waits(tmp_path):
+    asks = Asks()
+    async with a_harness(tmp_path, asks) as cluster:
+        answered = {"answer": "a"}
+        await cluster.create(a_node("n", cpu="2"), a_pod("low", cpu="2", labels=answered))
+        assert await cluster.node_of("low") == "n"
+        await cluster.create(
+            a_priority_class("high", 10), a_pod("p", cpu="2", priority_class_name="high")
+        )
+        await cluster.advance(60)
+        assert "ask" in asks.calls
+        assert (await cluster.pod("p")).status.nominated_node_name == "n"
+        await cluster.create(a_pod("other", cpu="1", labels=answered))
+        assert await cluster.node_of("other") == ""
 
 
 @pytest.mark.parametrize(

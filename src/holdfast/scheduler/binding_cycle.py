@@ -16,6 +16,7 @@ from holdfast.framework.plugin import (
     NominatingPreBindPlugin,
     PendingPreBindPlugin,
     Placement,
+    PostFilterResult,
     implements,
 )
 from holdfast.framework.waiting_pods import WaitingPod, WaitOutcome
@@ -231,7 +232,15 @@ class BindingCycle:
             self.result_handler.queue.done(queued.uid)
         else:
             failure = rejection_at("PreBind", ended.plugin, ended.reject)
-            failure = replace(failure, first_pending=queued.rejections == 0)
+            # Pods were evicted for a nominated pod: it keeps what they have freed.
+            nominated = (
+                placement.nominated_node if placement.nominated_node == placement.node else ""
+            )
+            failure = replace(
+                failure,
+                first_pending=queued.rejections == 0,
+                post_filter_result=PostFilterResult("", nominated_node=nominated),
+            )
             self.result_handler.on_unschedulable(queued, failure, assumed_pod.took)
         # Requeue the others last: its own freed resources must not requeue the pod itself.
         self._requeue_others(placement, lambda other: other.uid != queued.uid)

@@ -143,8 +143,12 @@ class ClassicDynamicResources:
         """
         pod, ledger = rejection.pod, view.world.classic
         claims = state.claims if state is not None else _claims(pod, ledger)
+        # Nothing else helps a pod that waits for its claims, whatever the node.
+        by = rejection.pre_filter_reject
+        mine = by is not None and by[0] == self.name
+        code = Code.UNRESOLVABLE if mine else Code.UNSCHEDULABLE
         if not claims:
-            return PostFilterResult(self.name)
+            return PostFilterResult(self.name, code=code)
         writes = ClassicWrites(pod.pod, ledger)
         held = held_for_others(claims, pod.uid)
         candidates = [] if state is None else state.releasable(self._rejected_rows(rejection))
@@ -152,10 +156,6 @@ class ClassicDynamicResources:
             candidates = []
         if not candidates:
             calls = tuple(map(writes.unreservation, held))
-            # Nothing else helps a pod that waits for its claims, whatever the node.
-            by = rejection.pre_filter_reject
-            mine = by is not None and by[0] == self.name
-            code = Code.UNRESOLVABLE if mine else Code.UNSCHEDULABLE
             return PostFilterResult(self.name, NOT_SCHEDULABLE, calls=calls, code=code)
         rng = rejection.rng if len(candidates) > 1 else None
         chosen = candidates[0 if rng is None else int(rng.random() * len(candidates))]
