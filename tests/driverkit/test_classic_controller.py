@@ -257,6 +257,22 @@ async def test_a_stale_negotiation_and_dead_pods_are_ignored(tmp_path):
         assert pod.uid != "older"
 
 
+async def test_nothing_is_allocated_for_pods_that_have_ended_or_have_a_node(tmp_path):
+    async with DriverTest(tmp_path, a_driver()) as test:
+        await test.create_class()
+        await test.create_node("n1")
+        await test.create_claim()
+        for name in ("ended", "bound"):
+            await test.create_pod(name)
+        ended = {"status": {"phase": "Succeeded"}}
+        await test.client.patch(PODS, "ended", ended, "default", subresource="status")
+        to_node = {"target": {"kind": "Node", "name": "n1"}, "metadata": {"name": "bound"}}
+        await test.client.bind("default", "bound", to_node)
+        for name in ("ended", "bound"):
+            await test.ask(name, selected="n1")
+        assert not (await test.claim()).metadata.finalizers
+
+
 async def test_two_pods_of_one_pending_claim_get_one_allocation(tmp_path):
     async with DriverTest(tmp_path, a_driver(), Fault("delay", "PATCH", "/claim")) as test:
         await test.create_class()
@@ -335,6 +351,23 @@ async def test_the_quota_of_the_driver_refuses_further_claims(tmp_path):
         await test.set_status("a", reservedFor=None, deallocationRequested=True)
         await test.clock.advance(31)
         assert (await test.claim("b")).is_allocated
+
+
+async def test_the_quota_of_the_driver_counts_all_claims_of_a_pod(tmp_path):
+    driver = a_driver()
+
+    @driver.quota
+    def quota(usage):
+        return "one claim" if usage.claims >= 1 else None
+
+    async with DriverTest(tmp_path, driver) as test:
+        await test.create_class()
+        await test.create_node("n1", *(Device(f"gpu-{i}", {}, {"memory": "8Gi"}) for i in (0, 1)))
+        for name in ("a", "b"):
+            await test.create_claim(name)
+        await test.create_pod("pod", "a", "b", selected="n1")
+        assert not any([(await test.claim(name)).is_allocated for name in ("a", "b")])
+        assert await test.booked() == []
 
 
 async def test_a_claim_removed_by_force_gives_its_devices_back(tmp_path):

@@ -80,6 +80,7 @@ def test_what_fits_says_is_checked():
         Choice([Share("gpu-0", {"memory": "9Gi"})]),
         Choice([Share("gpu-0", {"cores": 1})]),
         Choice([Share("gpu-0", {"memory": "much"})]),
+        Choice([Share("gpu-0", {"memory": "-1Gi"})]),
         Choice(["gpu-0", Share("gpu-0", {"memory": "1"})]),
         ["gpu-0"],
     ):

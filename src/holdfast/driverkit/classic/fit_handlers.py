@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.api.classic import ClassicAllocation, ClassicClaim, ClassicClass, PodSchedulingSpec
 from holdfast.api.meta import Requirement
+from holdfast.api.node_inventory import BookedClaim
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector, NodeSelectorTerm, Pod
 from holdfast.api.quantity import Quantity
@@ -234,12 +235,14 @@ class FitHandlers:
 
     def _hold(self, items: Sequence[ClaimItem], pool: str, choices: Mapping[str, Choice]) -> None:
         known = self.bookings.on_pool(pool)
-        self._check_quota([item for item in items if item.claim.uid not in known])
-        for item in items:
-            claim = item.claim
-            if claim.uid not in known:
-                choice = booked(claim.namespace, claim.name, choices[claim.uid])
-                self.bookings.hold(Booking(claim.uid, pool, choice))
+        new = [item for item in items if item.claim.uid not in known]
+        found = {
+            item.claim.uid: booked(item.claim.namespace, item.claim.name, choices[item.claim.uid])
+            for item in new
+        }
+        self._check_quota(new, found)
+        for uid, claim in found.items():
+            self.bookings.hold(Booking(uid, pool, claim))
 
     async def _allocated(self, item: ClaimItem, booking: Booking) -> Allocated:
         data = None
@@ -310,18 +313,23 @@ class FitHandlers:
             return False
         return compile_selector(selector).matches(found.metadata.labels, node)
 
-    def _check_quota(self, items: Sequence[ClaimItem]) -> None:
-        """Raise QuotaExceeded if the author's quota refuses one of several new claims."""
+    def _check_quota(self, items: Sequence[ClaimItem], bookings: Mapping[str, BookedClaim]) -> None:
+        """Raise QuotaExceeded if the author's quota refuses one of several new claims.
+
+        Each claim is checked with those before it.
+        """
         if self._functions.quota is None or not items:
             return
         namespace = items[0].claim.namespace
-        usage = usage_of(self.bookings.all(), namespace)
+        before = [each.claim for each in self.bookings.all() if each.uid not in bookings]
         for item in items:
+            usage = usage_of(before, namespace)
             reason = self._functions.quota(
                 namespace, usage, item.claim_parameters, item.class_parameters
             )
             if reason:
                 raise QuotaExceeded(f"quota of driver {self.store.driver}: {reason}")
+            before.append(bookings[item.claim.uid])
 
 
 def _gives(item: ClaimItem, choices: Mapping[str, Choice]) -> bool:
@@ -329,15 +337,15 @@ def _gives(item: ClaimItem, choices: Mapping[str, Choice]) -> bool:
     return not is_optional(item.claim_parameters) or choices[item.claim.uid].amount > 0
 
 
-def usage_of(bookings: Iterable[Booking], namespace: str) -> Usage:
+def usage_of(claims: Iterable[BookedClaim], namespace: str) -> Usage:
     """Return what the claims of a namespace have."""
     usage = Usage()
-    for booking in bookings:
-        if booking.claim.namespace != namespace:
+    for claim in claims:
+        if claim.namespace != namespace:
             continue
         usage.claims += 1
-        usage.devices += len(booking.claim.devices)
-        for share in booking.claim.shares:
+        usage.devices += len(claim.devices)
+        for share in claim.shares:
             for key, amount in share.capacity.items():
                 usage.capacity[key] = usage.capacity.get(key, Quantity(0)) + quantity(amount)
     return usage

@@ -103,11 +103,14 @@ Fits = Callable[[Sequence[FreeDevice], Any, Any], Choice | None]
 
 @lru_cache(maxsize=65536)
 def quantity(value: AmountText) -> Quantity:
-    """Parse an amount; raises WrongChoice."""
+    """Parse an amount; raises WrongChoice. A negative one would add to what is free."""
     try:
-        return Quantity.parse(value)
+        found = Quantity.parse(value)
     except BadRequest as error:
         raise WrongChoice(f"{value!r} is not an amount: {error}") from error
+    if found < _ZERO:
+        raise WrongChoice(f"{value!r} is not an amount: it is negative")
+    return found
 
 
 def without(free: Sequence[FreeDevice], choice: Choice) -> list[FreeDevice]:

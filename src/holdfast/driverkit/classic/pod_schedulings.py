@@ -61,10 +61,11 @@ class PodSchedulings:
         self._known.put(written)
 
     async def pod_of(self, scheduling: PodScheduling) -> Pod | None:
-        """Return the pod of a PodScheduling if it is alive and its owner."""
+        """Return the pod of a PodScheduling if it is the owner and still to be scheduled."""
         try:
             pod = await self._client.get(PODS, scheduling.name, scheduling.namespace)
         except NotFound:
             return None
-        gone = pod.metadata.deletion_timestamp is not None
+        # A scheduler that is killed when it has bound a pod leaves the PodScheduling.
+        gone = pod.terminating or pod.finished or bool(pod.spec.node_name)
         return None if gone or not is_controlled_by(scheduling, pod) else pod
