@@ -135,6 +135,31 @@ async def test_C032_C033_a_claim_on_the_wrong_node_moves(cluster):
     assert (a.deallocations, b.deallocations) == (["a"], [])
 
 
+async def test_C034_C041_claims_on_different_nodes_are_moved_one_by_one(cluster):
+    nodes = {"n1": 3, "n2": 3, "n3": 3}
+    driver = ClassicDriver(cluster.client, devices=nodes)
+    protected = {"finalizers": ["gpu.example.com/deletion-protection"]}
+    claims = [a_classic_claim(name, metadata=protected) for name in "abc"]
+    await cluster.create(*map(a_node, nodes), a_classic_class(), *claims)
+    for name, node in zip("abc", nodes, strict=True):
+        driver.records[(await claim_of(cluster, name)).uid] = node
+        await allocate(cluster, name, an_allocation(node))
+    await cluster.create(a_pod("p", claims=[named(name) for name in "abc"]))
+    for _ in range(20):
+        found = [(await claim_of(cluster, name)).status for name in "abc"]
+        releasing = [status for status in found if status.deallocation_requested]
+        assert len(releasing) <= 1
+        if releasing:
+            await cluster.advance(10)  # the pod does not ask for another release meanwhile
+            assert [(await claim_of(cluster, name)).status for name in "abc"] == found
+        await driver.step()
+        await cluster.settle()
+        if await cluster.node_of("p"):
+            break
+    assert await cluster.node_of("p") in nodes
+    assert len(driver.deallocations) >= 2
+
+
 async def test_C036_C039_pods_take_turns_with_exclusive_claims(cluster):
     driver = ClassicDriver(cluster.client, devices={"n1": 2, "n2": 2})
     claims = [a_classic_claim("a"), a_classic_claim("b")]
