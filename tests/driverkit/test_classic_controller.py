@@ -558,3 +558,14 @@ async def test_an_author_may_implement_the_five_functions(tmp_path):
         assert await test.claim() is None
         assert own.calls[0] == ("allocate", "n2")
         assert own.calls[-1] == ("deallocate", "claim")
+
+
+async def test_what_waits_is_looked_at_again_one_by_one(tmp_path):
+    async with DriverTest(tmp_path, a_driver()) as test:
+        await test.create_class()
+        await test.create_node("n1", Device("gpu-0", {}, {"memory": "1Gi"}))
+        for i in range(20):
+            await test.create_claim(f"claim-{i}", allocationMode=IMMEDIATE)
+        await test.create_node("n2")  # the first turn is at once, although many wait
+        waiting = [i for i in range(20) if not (await test.claim(f"claim-{i}")).is_allocated]
+        assert len(waiting) == 19

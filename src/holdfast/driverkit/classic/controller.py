@@ -56,7 +56,7 @@ RECHECK_SECONDS = 30.0
 ABORT_SECONDS = 60.0
 """How long after its beginning an allocation that does not go on is undone."""
 RECHECK_SPACING = 0.01
-"""Waiting pods are looked at again at once after a change, but no more than 100 a second."""
+"""Waiting pods are looked at again one by one after a change, 100 a second."""
 FAILED = "Failed"
 _BACKOFF = Backoff(first=0.005, limit=1000.0)
 _CLAIM, _SCHEDULING = "claim:", "podscheduling:"
@@ -109,6 +109,9 @@ class DriverController:
         """Keys of PodSchedulings whose spec has changed since they were looked at."""
         self._waiting: set[str] = set()
         """Keys of claims and PodSchedulings that wait for something to become free."""
+        self._rechecked: set[str] = set()
+        """Keys that have a turn to be looked at again."""
+        self._next_turn = 0.0
         self._classes.add_handler(self._on_class)
         claims.add_handler(self._on_claim)
         schedulings.add_handler(self._on_scheduling)
@@ -130,9 +133,12 @@ class DriverController:
 
     def recheck_waiting(self) -> None:
         """Look at everything that waits again, soon: something has become free, or is taken."""
-        delay = RECHECK_SPACING * len(self._waiting)
-        for key in self._waiting:
-            self.queue.add_after(key, delay)
+        now = self._clock.monotonic()
+        for key in self._waiting - self._rechecked:
+            self._rechecked.add(key)
+            turn = max(now, self._next_turn)
+            self._next_turn = turn + RECHECK_SPACING
+            self.queue.add_after(key, turn - now)
 
     def _on_claim(self, kind: str, old: ClassicClaim | None, new: ClassicClaim | None) -> None:
         claim = new or old
@@ -165,14 +171,13 @@ class DriverController:
             self.queue.add(key)
 
     def _on_class(self, kind: str, old: ClassicClass | None, new: ClassicClass | None) -> None:
-        if new is None or new.driver_name != self.name:
-            return
-        for key in tuple(self._waiting):
-            self.queue.add(key)
+        if new is not None and new.driver_name == self.name:
+            self.recheck_waiting()
 
     async def _sync(self, key: str) -> None:
         """Process a key; if it waits for something, it is looked at again later."""
         then = _Next.SOON
+        self._rechecked.discard(key)
         try:
             if key.startswith(_CLAIM):
                 then = await self._sync_claim(key, key.removeprefix(_CLAIM))
