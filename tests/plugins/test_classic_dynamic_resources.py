@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.api.classic_names import POD_CLAIMS
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Unavailable
 from holdfast.framework.plugin import Code, Skip
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.classic_builders import (
@@ -370,6 +370,18 @@ def test_the_negotiation_of_a_bound_pod_is_deleted_once():
     for _ in range(2):
         desk.api.drive(desk.plugin.post_bind(attempt.state, attempt.placement))
     assert [call.verb for call in desk.api.calls] == ["delete"]
+    assert desk.spec_of(pod) is None
+
+
+def test_the_deletion_of_a_negotiation_is_tried_again():
+    pod = a_claim_pod("c")
+    desk = a_desk(
+        a_classic_claim("c", status=an_allocation("n1", consumers=[pod])), a_pod_scheduling(pod)
+    )
+    attempt = desk.attempt(pod, "n1")
+    faults = [Unavailable("not now"), Unavailable("nor now")]
+    desk.api.fail = lambda _call: faults.pop() if faults else None
+    desk.api.drive(desk.plugin.post_bind(attempt.state, attempt.placement))
     assert desk.spec_of(pod) is None
 
 

@@ -22,6 +22,8 @@ from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import HoldfastError, NotFound
 
 REDISCOVER_SECONDS = 300.0
+RETRY_SECONDS = 10.0
+"""The pause after a failed discovery: until it succeeds nothing is collected."""
 MAX_ABSENT_OWNERS = 10_000
 CRDS = "customresourcedefinitions"
 
@@ -123,13 +125,15 @@ class GarbageCollector(Reconciler):
 
     async def _discover_forever(self) -> None:
         while True:
+            seconds = REDISCOVER_SECONDS
             try:
                 await self._update_informers(await discover(self.client))
             except HoldfastError as failure:
                 log.warning("discovery failed: %s; trying again", failure)
+                seconds = RETRY_SECONDS
             self._crds_changed.clear()
             waiting = asyncio.create_task(self._crds_changed.wait())
-            pause = asyncio.create_task(self.clock.sleep(REDISCOVER_SECONDS))
+            pause = asyncio.create_task(self.clock.sleep(seconds))
             try:
                 await asyncio.wait({waiting, pause}, return_when=asyncio.FIRST_COMPLETED)
             finally:

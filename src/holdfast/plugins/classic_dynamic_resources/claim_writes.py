@@ -59,10 +59,21 @@ class ClassicWrites:
         self.ledger.upsert(stored)
 
     def end_negotiation(self) -> ApiCalls:
-        """Delete the PodScheduling of a bound pod, if there is one."""
-        found = self.ledger.negotiation_of(self.pod)
-        if found is not None:
-            yield from self._delete(found)
+        """Delete the PodScheduling of a bound pod, if there is one; after an error, try again.
+
+        Drivers would look at it until the pod is gone.
+        """
+        for attempt in range(_MAX_ATTEMPTS):
+            found = self.ledger.negotiation_of(self.pod)
+            if found is None:
+                return
+            try:
+                yield from self._delete(found)
+                return
+            except HoldfastError:
+                if attempt == _MAX_ATTEMPTS - 1:
+                    raise
+            yield self._pause(attempt)
 
     def clear_selected_node(self) -> Iterator[ApiCall]:
         """Return the call after which drivers are not asked to allocate, if they are now."""
