@@ -1,5 +1,6 @@
 """Drivers of classic DRA as their authors write them: functions, parameters, handles, parts."""
 
+import asyncio
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from driverkit.test_examples import load
-from holdfast.driverkit import Cdi, Choice, Count, Device, Driver
+from holdfast.driverkit import Cdi, Choice, Count, Device, Driver, Unsuitable
 from holdfast.driverkit.classic.parameter_schema import crd_of, schema_of
 from holdfast.driverkit.classic.parameters import WrongParameters, parameters_of
 from holdfast.errors import BadConfiguration
@@ -83,6 +84,44 @@ async def test_a_handle_has_the_type_of_the_author():
         await node.unprepare_classic(claim)
         await node.release_claim(claim)
     assert seen == [Address("h", 80), Address("h", 80)]
+
+
+async def test_a_node_allocates_itself_and_may_withdraw_the_choice():
+    @dataclass
+    class Wanted:
+        memory: str = "1Gi"
+
+    outcomes = [Unsuitable("the firmware is too old"), RuntimeError("once"), {"slot": 7}]
+    driver = Driver("gpu.example.com", params=Wanted)
+    driver.inventory(lambda: [Device("gpu-0")])
+    driver.fits(lambda free: Choice(free[:1]) if free else None)
+    driver.prepare(lambda claim: Cdi().env(SLOT=claim.handle.data["slot"]))
+
+    @driver.allocate_on_node
+    async def allocate_on_node(request, choice):
+        assert (request, choice.whole) == (Wanted("2Gi"), ("gpu-0",))
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async with (
+        asyncio.timeout(30),
+        ClassicDriverNode(driver, parameters={"memory": "2Gi"}) as node,
+    ):
+        refused = await node.new_claim()
+        await node.select(refused)
+        while await node.answers(refused) != {"claim": [node.name]}:
+            await asyncio.sleep(0.02)
+        assert not (await node.inventory()).spec.answers
+        await node.forget(refused)
+        claim = await node.allocate_claim()
+        edits = node.edits_of(await node.prepare_classic(claim))
+        assert edits.environment == {"SLOT": "7"}
+        await node.unprepare_classic(claim)
+        await node.release_claim(claim)
+        while (await node.inventory()).spec.answers:
+            await asyncio.sleep(0.02)
 
 
 @dataclass

@@ -14,6 +14,15 @@ from holdfast.api.quantity import AmountText
 from holdfast.api.resource import Resource
 
 
+class NodeAnswer(Struct, frozen=True):
+    """What the driver's node part says about an allocation that it makes itself."""
+
+    refused: str = ""
+    """Why the node cannot be used; empty if it is allocated."""
+    data: Any = None
+    """What the allocation's handle contains."""
+
+
 class NodeInventorySpec(Struct, frozen=True):
     """The devices, as the driver's node part knows them."""
 
@@ -22,6 +31,8 @@ class NodeInventorySpec(Struct, frozen=True):
     """Empty for devices that every node can use."""
     ready: bool = False
     devices: tuple[Device, ...] = ()
+    answers: dict[str, NodeAnswer] = {}
+    """By uid of the claim, of a driver that allocates on nodes."""
 
 
 class BookedShare(Struct, frozen=True):
@@ -44,6 +55,9 @@ class BookedClaim(Struct, frozen=True):
     granted: int | None = None
     data: Any = None
     """What the driver chose besides."""
+    parameters: Any = None
+    class_parameters: Any = None
+    """Those of the claim and of its class, if the node part allocates."""
 
 
 class NodeInventoryStatus(Struct, frozen=True):

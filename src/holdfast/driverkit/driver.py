@@ -88,6 +88,13 @@ class Driver:
         """
         return self.classic.add("allocate", function)
 
+    def allocate_on_node(self, function: F) -> F:
+        """Decorate ``(request, choice, class_params, uid) -> data``, called on the chosen node.
+
+        ``Unsuitable`` withdraws the choice. It may be called again for a claim.
+        """
+        return self.classic.add("allocate_on_node", function)
+
     def release(self, function: F) -> F:
         """Decorate ``(handle)``, which undoes ``allocate``; it may be called twice."""
         return self.classic.add("release", function)

@@ -19,6 +19,7 @@ from holdfast.driverkit.classic.inventory_publisher import (
     NothingToPublish,
     Publisher,
 )
+from holdfast.driverkit.classic.node_allocation import NodeAllocation
 from holdfast.driverkit.driver import Driver
 from holdfast.driverkit.plugin_service import STOP_SECONDS, PluginSockets
 from holdfast.driverkit.preparation import ClaimPreparation
@@ -86,6 +87,8 @@ class DriverProcess:
                 asyncio.create_task(self._publish(), name="publisher"),
                 asyncio.create_task(self._keep_refreshing(), name="inventory"),
             ]
+            if (allocation := self._node_allocation()) is not None:
+                self._tasks.append(asyncio.create_task(allocation.run(), name="allocation"))
         except BaseException:
             await self.stop()
             raise
@@ -132,6 +135,20 @@ class DriverProcess:
             "registration": self._registration_problem,
             "inventory object" if self._driver.classic else "slices": self.publisher.problem,
         }
+
+    def _node_allocation(self) -> NodeAllocation | None:
+        """Return what answers bookings, if the driver allocates on nodes."""
+        classic = self._driver.classic
+        if classic.allocate_on_node is None:
+            return None
+        return NodeAllocation(
+            self._client,
+            self._clock,
+            self._driver.namespace,
+            self._settings.node_name,
+            function=classic.allocate_on_node,
+            types=(classic.params, classic.class_params),
+        )
 
     def _raise_failure(self) -> None:
         for task in self._tasks:

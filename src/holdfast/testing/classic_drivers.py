@@ -117,6 +117,20 @@ class ClassicDriverNode(DriverNode):
             SCHEDULINGS, {"metadata": meta, "spec": {"selectedNode": self.name}}, "default"
         )
 
+    async def answers(self, claim: ClassicClaim) -> dict[str, list[str]]:
+        """Return the unsuitable nodes that the driver has answered for a pod of ``select``."""
+        found = await self.client.get(SCHEDULINGS, claim.name, "default")
+        return {
+            one.pod_resource_claim_name: list(one.unsuitable_nodes) for one in found.status.claims
+        }
+
+    async def forget(self, claim: ClassicClaim) -> None:
+        """Delete a pod of ``select``, its negotiation and its claim."""
+        await self.client.delete(SCHEDULINGS, claim.name, "default")
+        await self.client.delete(PODS, claim.name, "default", grace_seconds=0)
+        await self.client.delete(CLAIMS, claim.name, "default")
+        await self.until_claim(claim, lambda now: now is None)
+
     async def allocate_claim(self) -> ClassicClaim:
         """Create a claim and wait until the driver has allocated it."""
         claim = await self.new_claim()

@@ -7,16 +7,12 @@ from collections.abc import Mapping
 from holdfast.api.classic import ClassicClaim, ClassicClass
 from holdfast.api.classic_claims import InvalidEntries, classic_entries, may_use
 from holdfast.api.pod import Pod
-from holdfast.driverkit.classic.handlers import ClaimItem, ClassicHandlers
+from holdfast.driverkit.classic.handlers import ClaimItem, ClassicHandlers, NotYet
 from holdfast.driverkit.classic.written_objects import WrittenObjects
 from holdfast.errors import HoldfastError, Retryable
 
 PendingClaim = tuple[ClassicClaim, ClassicClass, tuple[str, ...]]
 """A claim, its class, and its names in the pod's spec."""
-
-
-class NotYet(Retryable):
-    """Another object is not there yet; no event is recorded."""
 
 
 class ClaimError(Retryable):

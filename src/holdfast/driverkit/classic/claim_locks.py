@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from holdfast.api.classic import ClassicClaim
-from holdfast.driverkit.classic.claim_items import NotYet
+from holdfast.driverkit.classic.handlers import NotYet
 from holdfast.driverkit.classic.written_objects import WrittenObjects
 
 

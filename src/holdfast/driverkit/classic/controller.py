@@ -31,7 +31,7 @@ from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.workqueue import WorkQueue, run_workers
 from holdfast.clock import Clock
-from holdfast.driverkit.classic.claim_items import ClaimError, ClaimItems, NotYet
+from holdfast.driverkit.classic.claim_items import ClaimError, ClaimItems
 from holdfast.driverkit.classic.claim_locks import ClaimLocks
 from holdfast.driverkit.classic.claim_writes import ClaimWrites
 from holdfast.driverkit.classic.fitting import Unsuitable
@@ -40,6 +40,7 @@ from holdfast.driverkit.classic.handlers import (
     ClaimItem,
     ClassicHandlers,
     ImmediateCheck,
+    NotYet,
 )
 from holdfast.driverkit.classic.negotiation import (
     ClaimStep,
@@ -376,7 +377,8 @@ class DriverController:
 
     def _record_failure(self, key: str, failure: Exception, failures: int) -> None:
         """Record an event about an object that fails, and about the claim that is the cause."""
-        if isinstance(failure, NotYet | Conflict | NotFound):
+        cause = failure.__cause__ if isinstance(failure, ClaimError) else failure
+        if isinstance(cause, NotYet | Conflict | NotFound):
             return
         about: Object | None
         if key.startswith(_CLAIM):

@@ -35,7 +35,7 @@ from holdfast.driverkit.classic.handle import (
     encode_handle,
     handle_of,
 )
-from holdfast.driverkit.classic.handlers import Allocated, ClaimItem
+from holdfast.driverkit.classic.handlers import Allocated, ClaimItem, NotYet
 from holdfast.driverkit.classic.inventory_objects import booked, choice_of
 from holdfast.driverkit.classic.inventory_store import InventoryStore
 from holdfast.driverkit.classic.parameters import (
@@ -83,6 +83,8 @@ class FitFunctions:
     """Types of the parameters and of the handle's data."""
     network: bool = False
     """Whether every node can use the devices."""
+    on_node: bool = False
+    """Whether the driver's node part allocates and may refuse."""
 
 
 class FitHandlers:
@@ -236,18 +238,23 @@ class FitHandlers:
     def _hold(self, items: Sequence[ClaimItem], pool: str, choices: Mapping[str, Choice]) -> None:
         known = self.bookings.on_pool(pool)
         new = [item for item in items if item.claim.uid not in known]
-        found = {
-            item.claim.uid: booked(item.claim.namespace, item.claim.name, choices[item.claim.uid])
-            for item in new
-        }
+        found = {item.claim.uid: self._booked(item, choices[item.claim.uid]) for item in new}
         self._check_quota(new, found)
         for uid, claim in found.items():
             self.bookings.hold(Booking(uid, pool, claim))
 
+    def _booked(self, item: ClaimItem, choice: Choice) -> BookedClaim:
+        """Return the booking of a claim, with its request if the node part is to allocate."""
+        request = ClaimRequest(item.claim_parameters, item.class_parameters)
+        given = request if self._functions.on_node else None
+        return booked(item.claim.namespace, item.claim.name, choice, given)
+
     async def _allocated(self, item: ClaimItem, booking: Booking) -> Allocated:
         data = None
         try:
-            if self._functions.allocate is not None:
+            if self._functions.on_node:
+                data = self._answer_of_node(booking)
+            elif self._functions.allocate is not None:
                 data = await self._functions.allocate(
                     item.claim_parameters,
                     choice_of(booking.claim),
@@ -269,6 +276,16 @@ class FitHandlers:
             available_on_nodes=nodes,
             shared_resource=booking.claim.shared,
         )
+
+    def _answer_of_node(self, booking: Booking) -> Any:
+        """Return what the node has allocated; raises NotYet, or Unsuitable if it refuses."""
+        inventory = self.bookings.inventory(booking.pool)
+        answer = None if inventory is None else inventory.spec.answers.get(booking.uid)
+        if answer is None:
+            raise NotYet(f"node {booking.pool} has not allocated claim {booking.claim.name} yet")
+        if answer.refused:
+            raise Unsuitable(f"node {booking.pool}: {answer.refused}")
+        return answer.data
 
     async def _release(self, booking: Booking, *, begun: bool = True) -> None:
         if begun and self._functions.release is not None:

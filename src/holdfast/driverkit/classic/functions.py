@@ -16,6 +16,7 @@ from holdfast.errors import BadConfiguration
 _OFFERED = {
     "fits": ("free", "request", "class_params"),
     "allocate": ("request", "choice", "class_params", "claim"),
+    "allocate_on_node": ("request", "choice", "class_params", "uid"),
     "release": ("handle",),
     "quota": ("namespace", "usage", "request", "class_params"),
     "network_inventory": (),
@@ -73,10 +74,20 @@ class ClassicFunctions:
             raise BadConfiguration(
                 f"driver {self._driver} has @driver.handlers, which replaces all others"
             )
+        if "allocate_on_node" in given and ("allocate" in given or "network_inventory" in given):
+            raise BadConfiguration(
+                f"driver {self._driver} has @driver.allocate_on_node, so its nodes allocate: it "
+                "can have neither @driver.allocate nor @driver.network_inventory"
+            )
         if "network_inventory" in given and has_inventory:
             raise BadConfiguration(
                 f"driver {self._driver} has devices of nodes and of the network: divide it into two"
             )
+
+    @property
+    def allocate_on_node(self) -> Callable[..., Any] | None:
+        """The function of a driver whose node part allocates and may refuse."""
+        return self._functions.get("allocate_on_node")
 
     def fit_functions(self) -> FitFunctions:
         """Return the functions from which handlers are derived."""
@@ -90,6 +101,7 @@ class ClassicFunctions:
             class_parameters=self.class_params,
             handle=self.handle,
             network=self.has_network_inventory,
+            on_node=self.allocate_on_node is not None,
         )
 
     async def network_devices(self) -> list[Item]:

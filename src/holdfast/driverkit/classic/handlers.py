@@ -8,6 +8,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from holdfast.api.classic import ClassicAllocation, ClassicClaim, ClassicClass, PodSchedulingSpec
 from holdfast.api.pod import Pod
+from holdfast.errors import Retryable
+
+
+class NotYet(Retryable):
+    """Another object is not there yet; no event is recorded."""
 
 
 @dataclass(frozen=True, slots=True)

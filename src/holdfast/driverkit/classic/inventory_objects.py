@@ -11,12 +11,22 @@ from holdfast.api.decode import convert_object
 from holdfast.api.devices import Device as ApiDevice
 from holdfast.api.devices import DeviceAttribute
 from holdfast.api.node_inventory import BookedClaim, BookedShare, NodeInventory
-from holdfast.driverkit.classic.fitting import Attribute, Choice, FreeDevice, Share, quantity
+from holdfast.driverkit.classic.fitting import (
+    Attribute,
+    Choice,
+    ClaimRequest,
+    FreeDevice,
+    Share,
+    quantity,
+)
 from holdfast.driverkit.inventory import Device, InvalidInventory, Item, raw_device
 
 
-def booked(namespace: str, name: str, choice: Choice) -> BookedClaim:
-    """Return what a claim has in the form of the API."""
+def booked(
+    namespace: str, name: str, choice: Choice, request: ClaimRequest | None = None
+) -> BookedClaim:
+    """Return what a claim has in the form of the API; with its request if a node allocates."""
+    request = request or ClaimRequest()
     shares = (BookedShare(device=one.device, capacity=dict(one.capacity)) for one in choice.shares)
     return BookedClaim(
         namespace=namespace,
@@ -26,6 +36,8 @@ def booked(namespace: str, name: str, choice: Choice) -> BookedClaim:
         data=msgspec.to_builtins(choice.data),
         shared=choice.shared,
         granted=choice.granted,
+        parameters=msgspec.to_builtins(request.parameters),
+        class_parameters=msgspec.to_builtins(request.class_parameters),
     )
 
 

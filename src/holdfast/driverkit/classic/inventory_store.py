@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from holdfast.api.node_inventory import NODE_INVENTORIES, NodeInventory
+from holdfast.api.node_inventory import NODE_INVENTORIES, NodeInventory, NodeInventorySpec
 from holdfast.client.client import Client
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
@@ -75,6 +76,17 @@ class InventoryStore:
                 name = self.object_name(booking.pool)
                 raise Conflict(f"the NodeInventory of {name} changes all the time")
             self.bookings.drop(booking.uid)
+            await self._forget_answer(booking)
+
+    async def _forget_answer(self, booking: Booking) -> None:
+        """Remove the node's answer to a booking, so that the next one gets another."""
+        inventory = self.bookings.inventory(booking.pool)
+        if inventory is None or booking.uid not in inventory.spec.answers:
+            return
+        meta = inventory.metadata
+        body = {"metadata": {"uid": meta.uid}, "spec": {"answers": {booking.uid: None}}}
+        with suppress(NotFound, Conflict):
+            self._set(await self._client.patch(NODE_INVENTORIES, meta.name, body, meta.namespace))
 
     def _drop_what_is_taken(self, bookings: Sequence[Booking]) -> None:
         """Drop bookings that a change of the inventory has made impossible."""
@@ -128,5 +140,11 @@ class InventoryStore:
             self.bookings.remove_inventory(seen.spec.node_name)
         else:
             self.bookings.set_inventory(now)
-        if old is None or new is None or old.spec != new.spec:
+        if old is None or new is None or _may_help(old.spec, new.spec):
             self.on_change()
+
+
+def _may_help(old: NodeInventorySpec, new: NodeInventorySpec) -> bool:
+    """Return whether a change may let claims be allocated; that an answer is gone does not."""
+    answered = set(new.answers) - set(old.answers)
+    return bool(answered) or msgspec.structs.replace(old, answers=new.answers) != new
