@@ -221,6 +221,17 @@ async def test_C049_missing_parameters_keep_a_claim_pending_until_they_are_there
         assert '"2Gi"' in (await test.claim()).status.allocation.resource_handle
 
 
+async def test_the_name_of_parameters_leads_to_no_other_object(tmp_path):
+    async with DriverTest(tmp_path, a_driver()) as test:
+        await test.create_class()
+        await test.create_parameters("wanted", memory="2Gi")
+        reference = {"apiGroup": "gpu.example.com", "kind": "Memory"}
+        name = "../../other/memorys/wanted"
+        await test.create_claim(parametersRef=reference | {"name": name}, allocationMode=IMMEDIATE)
+        [message] = set(await test.events("claim"))
+        assert message == f"claim claim: Memory '{name}': may not contain '/'"
+
+
 async def test_C074_an_optional_claim_prefers_a_node_that_gives_something(tmp_path):
     async with DriverTest(tmp_path, a_driver()) as test:
         await test.create_class()

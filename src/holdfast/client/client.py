@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.api.names import path_segment
 from holdfast.api.resource import Resource
 from holdfast.client.response_decoding import (
     Listing,
@@ -23,6 +24,7 @@ from holdfast.client.response_decoding import (
     error_from_response,
 )
 from holdfast.client.transport import Request, Response, Transport
+from holdfast.errors import BadRequest
 
 T = TypeVar("T")
 OnUnreadable = Callable[[UnreadableObject], None]
@@ -55,7 +57,12 @@ class Client:
         return Client(self.transport, self._user_agent, impersonate=user)
 
     async def get(self, res: Resource[T], name: str, namespace: str = "") -> T:
-        """Return one object; raises NotFound."""
+        """Return one object; raises NotFound.
+
+        Names that a user has written may lead to other paths: such a one raises BadRequest.
+        """
+        for problem in path_segment(name):
+            raise BadRequest(f"{res.kind} {name!r}: {problem}")
         response = await self._call("GET", res.path(namespace, name))
         return decode_typed(response.body, res)
 
