@@ -13,6 +13,7 @@ class GPURequirements:
     """What users ask for, in the parameters of a claim."""
 
     memory: str = "1Gi"
+    shared: bool = False
 
 
 @dataclass
@@ -38,7 +39,7 @@ def fits(free, request):
     if not enough:
         return None
     gpu = min(enough, key=lambda one: (one.capacity["memory"], one.name))
-    return Choice([Share(gpu.name, {"memory": request.memory})])
+    return Choice([Share(gpu.name, {"memory": request.memory})], shared=request.shared)
 
 
 @driver.allocate

@@ -4,12 +4,13 @@ import msgspec
 import pytest
 
 from cli.explain_requests import ask
-from holdfast.api.classic import classic_resources
 from holdfast.api.node_inventory import NodeInventory
+from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.cli.classic_explanation import read_failures
 from holdfast.cli.devices.choosing import Filter
 from holdfast.cli.devices.inventories import as_table, classic_devices
 from holdfast.cli.explanation_text import format_explanation
+from holdfast.columns.node_table import NodeTable
 from holdfast.testing import a_claim, a_node, a_pod, typed
 from holdfast.testing.classic_builders import (
     a_classic_claim,
@@ -122,22 +123,17 @@ class Events:
         self.events = [typed(event) for event in events]
 
     async def list(self, resource, namespace, *, fields):
-        wanted = dict(pair.split("=") for pair in fields.split(","))
-        kind, name = wanted["involvedObject.kind"], wanted["involvedObject.name"]
-        found = [
-            e
-            for e in self.events
-            if (e.involved_object.kind, e.involved_object.name) == (kind, name)
-        ]
+        uid = fields.removeprefix("involvedObject.uid=")
+        found = [event for event in self.events if event.involved_object.uid == uid]
         return type("Listing", (), {"items": found})
 
 
-def an_event(kind, name, message, time, reason="Failed", group="core.k8s.io"):
+def an_event(about, message, time, reason="Failed"):
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": message, "namespace": "default"},
-        "involvedObject": {"apiVersion": f"{group}/v1alpha1", "kind": kind, "name": name},
+        "involvedObject": {"kind": about.kind, "name": about.name, "uid": about.uid},
         "reason": reason,
         "message": message,
         "lastTimestamp": f"2030-01-01T00:00:0{time}Z",
@@ -146,17 +142,24 @@ def an_event(kind, name, message, time, reason="Failed", group="core.k8s.io"):
 
 
 async def test_the_last_failure_of_each_object_is_shown_once():
+    claim, negotiation = typed(WAITING), typed(a_pod_scheduling(POD))
+    before = typed(WAITING, uid="before")
     client = Events(
-        an_event("ResourceClaim", "c", "new", 2),
-        an_event("ResourceClaim", "c", "old", 1),
-        an_event("ResourceClaim", "c", "structured", 3, group="resource.k8s.io"),
-        an_event("ResourceClaim", "c", "ok", 4, reason="Allocated"),
-        an_event("PodScheduling", "p", "new", 2),
+        an_event(claim, "new", 2),
+        an_event(claim, "old", 1),
+        an_event(before, "of an earlier claim", 3),
+        an_event(claim, "ok", 4, reason="Allocated"),
+        an_event(negotiation, "new", 2),
     )
-    failures = await read_failures(client, typed(POD), classic_resources())
+    ledger = ClassicLedger(NodeTable())
+    for obj in (claim, negotiation):
+        ledger.upsert(obj)
+    failures = await read_failures(client, typed(POD), ledger)
     assert [one["object"] for one in failures] == ["ResourceClaim c", "PodScheduling p"]
     shown = explained(a_classic_class(), WAITING, failures=failures)
     assert shown[-1] == f"{DRIVER} reported at 2030-01-01T00:00:02Z on ResourceClaim c: new"
+    ledger.upsert(typed(a_classic_claim("c", status=an_allocation()), resourceVersion="2"))
+    assert await read_failures(client, typed(POD), ledger) == []
 
 
 def test_the_devices_of_classic_drivers_are_listed_with_what_is_left():

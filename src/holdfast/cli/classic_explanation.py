@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.api.classic import ClassicResources
 from holdfast.api.classic_claims import InvalidEntries, classic_entries
+from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
-from holdfast.api.resource import Resource
 from holdfast.api.workloads import Event
 from holdfast.classic_dra.explanation import explain_claims
+from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.cli.table import join_names
 from holdfast.client.client import Client
 from holdfast.devices.device_map import nodes_text
@@ -38,32 +38,32 @@ def classic_claims(world: World, pod: Pod) -> Json:
     return {"classicClaims": found} if found["claims"] else {}
 
 
-async def read_failures(client: Client, pod: Pod, resources: ClassicResources) -> list[Json]:
-    """Return the last failure that drivers report about each claim and the PodScheduling."""
+async def read_failures(client: Client, pod: Pod, ledger: ClassicLedger) -> list[Json]:
+    """Return the last failure that drivers report about each claim and the PodScheduling.
+
+    What failed before a claim was allocated does not matter any more.
+    """
     try:
-        names = [entry.claim_name for entry in classic_entries(pod)]
+        keys = [f"{pod.namespace}/{entry.claim_name}" for entry in classic_entries(pod)]
     except InvalidEntries:
         return []
-    asked: list[tuple[Resource[Any], str]]
-    asked = [(resources.claims, name) for name in dict.fromkeys(names)]
+    claims = [claim for key in dict.fromkeys(keys) if (claim := ledger.claims.get(key))]
+    waiting: list[Object] = [claim for claim in claims if not claim.is_allocated]
+    if waiting and (negotiation := ledger.negotiation_of(pod)) is not None:
+        waiting.append(negotiation)
     found: list[Json] = []
-    for resource, name in [*asked, (resources.pod_scheduling, pod.name)] if asked else ():
-        fields = f"involvedObject.kind={resource.kind},involvedObject.name={name}"
+    for obj in waiting:
         try:
+            fields = f"involvedObject.uid={obj.uid}"
             events = (await client.list(scheme.EVENTS, pod.namespace, fields=fields)).items
         except Forbidden:
             return []
-        found += _last_failure(events, resource.api_version)
+        found += _last_failure(events)
     return found
 
 
-def _last_failure(events: Iterable[Event], api_version: str) -> Iterator[Json]:
-    """Return the newest of the drivers' events about an object of this version."""
-    failures = [
-        event
-        for event in events
-        if event.reason == FAILED and event.involved_object.api_version == api_version
-    ]
+def _last_failure(events: Iterable[Event]) -> Iterator[Json]:
+    failures = [event for event in events if event.reason == FAILED]
     for event in sorted(failures, key=_time)[-1:]:
         yield {
             "object": f"{event.involved_object.kind} {event.involved_object.name}",

@@ -47,9 +47,9 @@ async def _explain(
         group = await find_classic_group(client)
         resources = classic_resources(group) if group else None
         objects = await list_all(client)
-        failures = [] if resources is None else await read_failures(client, found, resources)
-    snapshot = snapshot_from_objects(objects, key, gates)
-    snapshot.world.classic.resources = resources
+        snapshot = snapshot_from_objects(objects, key, gates)
+        snapshot.world.classic.resources = resources
+        failures = await read_failures(client, found, snapshot.world.classic)
     answer = snapshot.explain(
         configuration.profiles, SystemClock().now(), preempt=True,
         extenders=configuration.extenders,

@@ -48,6 +48,7 @@ from holdfast.driverkit.classic.negotiation import (
     claim_step,
     nodes_to_check,
 )
+from holdfast.driverkit.classic.parameters import WrongParameters
 from holdfast.driverkit.classic.pod_schedulings import PodSchedulings
 from holdfast.driverkit.classic.written_objects import WrittenObjects
 from holdfast.errors import Conflict, HoldfastError, NotFound
@@ -56,6 +57,8 @@ WORKERS = 10
 RECHECK_SECONDS = 30.0
 ABORT_SECONDS = 60.0
 """How long after its beginning an allocation that does not go on is undone."""
+PARAMETERS_SECONDS = 5.0
+"""How often parameters that are missing or wrong are read again, at least."""
 RECHECK_SPACING = 0.01
 """Waiting pods are looked at again one by one after a change, 100 a second."""
 FAILED = "Failed"
@@ -380,6 +383,8 @@ class DriverController:
         cause = failure.__cause__ if isinstance(failure, ClaimError) else failure
         if isinstance(cause, NotYet | Conflict | NotFound):
             return
+        if isinstance(failure.__cause__, WrongParameters):  # no event says that they are there
+            self.queue.add_after(key, PARAMETERS_SECONDS)
         about: Object | None
         if key.startswith(_CLAIM):
             about = self.claims.get(key.removeprefix(_CLAIM))
