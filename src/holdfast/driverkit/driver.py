@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +33,8 @@ class Driver:
 
     With ``fits`` (or ``handlers``) it is a driver of classic DRA: it allocates claims itself, by
     parameters of the types ``params`` and ``class_params``. Its NodeInventories and its lease are
-    in ``namespace``, by default one with the name of the driver.
+    in ``namespace``, by default one with the name of the driver. Devices for which ``structured``
+    returns True are published in ResourceSlices instead: the scheduler allocates them.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Driver:
         class_params: type | None = None,
         handle: type | None = None,
         namespace: str = "",
+        structured: Callable[[Device], bool] | None = None,
         refresh_seconds: float = REFRESH_SECONDS,
     ) -> None:
         if causes := [cause.message for cause in check_driver(name, "name")]:
@@ -56,6 +58,7 @@ class Driver:
         self.namespace = namespace or name.replace(".", "-")
         self.classic = ClassicFunctions(name, params, class_params, handle)
         """What a driver of classic DRA has besides."""
+        self.structured = structured
         self._handlers: dict[str, Handler] = {}
 
     def inventory(self, function: F) -> F:
@@ -121,6 +124,11 @@ class Driver:
     def check(self) -> None:
         """Raise BadConfiguration if a function that every driver needs is missing."""
         self.classic.check("inventory" in self._handlers)
+        if self.structured and (not self.classic or self.classic.needs_no_inventory):
+            raise BadConfiguration(
+                f"driver {self.name} has structured=, which divides the devices of "
+                "@driver.inventory from those of @driver.fits: it needs both"
+            )
         needed = ("prepare",) if self.classic.needs_no_inventory else ("inventory", "prepare")
         for name in needed:
             if name not in self._handlers:

@@ -14,6 +14,7 @@ from aiohttp import web
 from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.driverkit.checkpoint import Checkpoint
+from holdfast.driverkit.classic.divided_publisher import DividedPublisher
 from holdfast.driverkit.classic.inventory_publisher import (
     InventoryPublisher,
     NothingToPublish,
@@ -228,4 +229,8 @@ def _publisher(driver: Driver, node: str, client: Client, clock: Clock) -> Publi
         return SlicePublisher(client, clock, driver.name, node)
     if driver.classic.needs_no_inventory:
         return NothingToPublish()
-    return InventoryPublisher(client, clock, driver.name, driver.namespace, node)
+    inventory = InventoryPublisher(client, clock, driver.name, driver.namespace, node)
+    if driver.structured is None:
+        return inventory
+    slices = SlicePublisher(client, clock, driver.name, node)
+    return DividedPublisher(inventory, slices, node, driver.structured)

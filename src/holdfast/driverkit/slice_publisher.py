@@ -78,6 +78,7 @@ class SlicePublisher:
         self._wanted = wanted
         self.published.clear()
         self._schedule(0.0)
+        self._rescheduled.set()  # also if a resync without an inventory is due
         return True
 
     def resync(self) -> None:

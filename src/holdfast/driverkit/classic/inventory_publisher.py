@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from holdfast.api.node_inventory import NODE_INVENTORIES
@@ -34,9 +34,12 @@ log = logging.getLogger(__name__)
 class Publisher(Protocol):
     """Publishes the devices of a node."""
 
-    problem: str
-    """Why they are not published, or ""."""
     published: asyncio.Event
+
+    @property
+    def problem(self) -> str:
+        """Why they are not published, or ""."""
+        ...
 
     def publish(self, pools: Mapping[str, Sequence[Item]]) -> bool:
         """Publish devices from now on and return whether they changed."""
@@ -85,6 +88,8 @@ class InventoryPublisher:
         self._wanted: dict[str, Any] | None = None
         self._again = asyncio.Event()
         self._repeats = Repeats(now=clock.monotonic)
+        self.on_stored: Callable[[dict[str, Any]], None] = lambda _stored: None
+        """Called with the stored inventory when it is the wanted one."""
         self.problem = "the NodeInventory is not published yet"
         self.published = asyncio.Event()
         """Set while the stored inventory is, as far as known, the wanted one."""
@@ -154,12 +159,13 @@ class InventoryPublisher:
         kept = {key: value for key, value in wanted.items() if value or key != "nodeName"}
         if {key: found.get(key) for key in kept} != kept:
             meta = stored["metadata"]
-            await self._client.patch(
+            stored = await self._client.patch(
                 _RAW,
                 name,
                 {"metadata": {"uid": meta["uid"]}, "spec": wanted},
                 self._namespace,
             )
+        self.on_stored(stored)
 
     async def _create(self, name: str, wanted: dict[str, Any]) -> None:
         meta: dict[str, Any] = {"name": name, "namespace": self._namespace}
@@ -174,6 +180,6 @@ class InventoryPublisher:
             "spec": wanted,
         }
         try:
-            await self._client.create(_RAW, raw, self._namespace)
+            self.on_stored(await self._client.create(_RAW, raw, self._namespace))
         except AlreadyExists:
             self._again.set()
