@@ -10,6 +10,9 @@ from holdfast.api.classic_claims import classic_entries
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.apiserver.data import load
+from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.client.classic_group import find_classic_group
+from holdfast.client.client import Client
 from holdfast.feature_gates import FeatureGates
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -283,6 +286,9 @@ async def test_C078_without_the_gate_new_pods_lose_their_claims_and_old_ones_kee
     async with start_server(directory, feature_gates=off) as api:
         groups = [group["name"] for group in (await api.call("GET", "/apis")).json["groups"]]
         assert "core.k8s.io" not in groups
+        # Inventories of drivers are served in the group of the CRDs; claims are not.
+        assert "dra.holdfast.dev" in groups
+        assert await find_classic_group(Client(InProcessTransport(api.server))) == ""
         answer = await api.call("GET", "/apis/core.k8s.io/v1alpha1/resourceclasses")
         assert answer.status == 404
         new = await api.create(PODS, pod(TYPED, uses=["gpu"], name="new"))
@@ -293,5 +299,6 @@ async def test_C078_without_the_gate_new_pods_lose_their_claims_and_old_ones_kee
         answer = await api.call("PUT", f"{PODS}/before", before)
         assert answer.json["spec"]["resourceClaims"] == [TYPED]
     async with start_server(directory) as api:
+        assert await find_classic_group(Client(InProcessTransport(api.server))) == "core.k8s.io"
         assert (await api.call("GET", "/apis/core.k8s.io/v1alpha1/resourceclasses")).status == 200
         await api.create(PODS, pod(TYPED, uses=["gpu"], name="again"))

@@ -78,9 +78,14 @@ def test_entries_are_read_from_the_annotation_too():
     entry = '[{"name": "gpu", "claim": {"template": {"spec": {"resourceClassName": "k"}}}}]'
     (creation,) = plan(typed(a_pod("p", annotations={POD_CLAIMS: entry}))).creations.values()
     assert creation.body["metadata"]["name"] == "p-gpu"
-    many = json.dumps([{"name": str(number)} for number in range(33)])
-    twice = '[{"name": "a"}, {"name": "a"}]'
-    for broken in ("{", "3", '[{"name": 3}]', "[" * 100_000, many, twice):
+    named = [{"name": f"{i}", "claim": {"resourceClaimName": "c"}} for i in range(33)]
+    assert not plan(typed(a_pod("p", annotations={POD_CLAIMS: json.dumps(named[:32])}))).creations
+    many = json.dumps(named)
+    twice = json.dumps([json.loads(entry)[0]] * 2)
+    both = {"resourceClaimName": "c", "template": {"spec": {}}}
+    sources = [json.dumps([{"name": "a", "claim": claim}]) for claim in ({}, both)]
+    unnamed = '[{"claim": {"resourceClaimName": "c"}}]'
+    for broken in ("{", "3", '[{"name": 3}]', "[" * 100_000, many, twice, *sources, unnamed):
         with pytest.raises(InvalidEntries):
             plan(typed(a_pod("p", annotations={POD_CLAIMS: broken})))
 

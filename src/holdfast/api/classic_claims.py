@@ -79,6 +79,10 @@ def may_use(pod: Pod, entry: ClassicEntry, claim: Object) -> bool:
 def _entry(
     pod: Pod, name: str, source: ClassicClaimSource, containers: tuple[str, ...]
 ) -> ClassicEntry:
+    if not name or (source.resource_claim_name is None) == (source.template is None):
+        raise InvalidEntries(
+            f"classic claim {name!r}: must have a name and one of resourceClaimName and template"
+        )
     claim_name = source.resource_claim_name or f"{pod.name}-{name}"
     return ClassicEntry(name, claim_name, source.template, containers)
 

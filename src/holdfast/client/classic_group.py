@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP
+from holdfast.api.classic import classic_resources
+from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP, VERSION
 from holdfast.client.client import Client
 
 
-class _Group(msgspec.Struct):
+class _Named(msgspec.Struct):
     name: str = ""
 
 
 class _Groups(msgspec.Struct):
-    groups: list[_Group] = []
+    groups: list[_Named] = []
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Named] = []
 
 
 async def find_classic_group(client: Client) -> str:
-    """Return the KEP's group, else that of the CRDs, as ``/apis`` lists them; "" if neither."""
+    """Return the KEP's group, else that of the CRDs if claims are served there; "" if neither."""
     listed = msgspec.json.decode(await client.raw("/apis"), type=_Groups)
-    served = {group.name for group in listed.groups}
-    return next((name for name in (SEED_GROUP, OWN_GROUP) if name in served), "")
+    groups = {group.name for group in listed.groups}
+    if SEED_GROUP in groups:
+        return SEED_GROUP
+    if OWN_GROUP not in groups:
+        return ""
+    # The inventories of drivers are in this group too: it may be served without claims.
+    path = f"/apis/{OWN_GROUP}/{VERSION}"
+    found = msgspec.json.decode(await client.raw(path), type=_Resources)
+    claims = classic_resources(OWN_GROUP).claims.plural
+    return OWN_GROUP if any(each.name == claims for each in found.resources) else ""
