@@ -160,6 +160,24 @@ async def test_C045_an_allocation_that_does_not_go_on_is_undone(tmp_path):
         assert await test.booked() == []
 
 
+async def test_a_claim_that_another_driver_has_allocated_is_left_to_it(tmp_path):
+    async with DriverTest(tmp_path, a_driver()) as test:
+        await test.create_class()
+        await test.create_node("n1")
+        await test.create_claim()
+        test.kills.kill(after="booking")
+        pod = await test.create_pod(selected="n1")
+        await test.client.patch(CLASSES, "gpu", {"driverName": "other.example.com"})
+        theirs = {"allocation": {"resourceHandle": "theirs"}, "driverName": "other.example.com"}
+        user = {"resource": "pods", "name": "pod", "uid": pod.uid}
+        await test.set_status(**theirs, reservedFor=[user])
+        await test.restart()
+        found = await test.claim()
+        assert (found.metadata.finalizers, await test.booked()) == ((), [])
+        assert found.status.allocation.resource_handle == "theirs"
+        assert found.is_reserved_for(pod.uid)
+
+
 async def test_C046_a_claim_created_again_during_the_finalizer_is_another_claim(tmp_path):
     fault = Fault("delay", "PATCH", "/claim", seconds=5.0)
     async with DriverTest(tmp_path, a_driver(), fault) as test:

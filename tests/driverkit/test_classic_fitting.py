@@ -215,6 +215,11 @@ POD = (ClaimConsumer(resource="pods", name="p", uid="u"),)
         (a_claim(ours=True, deleted=True), ClaimStep.DEALLOCATE),
         (a_claim(deleted=True, immediate=True), ClaimStep.NOTHING),
         (a_claim(ours=True, allocated=True, deleted=True, reserved_for=POD), ClaimStep.NOTHING),
+        (
+            a_claim(ours=True, allocated=True, driver_name="other", reserved_for=POD),
+            ClaimStep.DEALLOCATE,
+        ),
+        (a_claim(allocated=True, driver_name="other", deleted=True), ClaimStep.NOTHING),
     ],
 )
 def test_what_a_claim_needs_follows_from_the_object_alone(claim, step):

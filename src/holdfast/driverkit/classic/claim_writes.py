@@ -13,6 +13,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.classic_dra.claim_state import is_protected
 from holdfast.client.client import Client
+from holdfast.driverkit.classic.negotiation import is_foreign
 from holdfast.driverkit.classic.written_objects import WrittenObjects
 from holdfast.errors import HoldfastError
 
@@ -55,9 +56,13 @@ class ClaimWrites:
         return await self._set_status(claim, status)
 
     async def release(self, claim: ClassicClaim) -> None:
-        """Store that nothing is allocated, then remove the finalizer."""
+        """Store that nothing is allocated, then remove the finalizer.
+
+        What another driver has allocated stays.
+        """
         status = claim.status
-        if claim.is_allocated or status.deallocation_requested or status.driver_name:
+        set_ = claim.is_allocated or status.deallocation_requested or bool(status.driver_name)
+        if set_ and not is_foreign(claim, self._driver):
             removed = {"allocation": None, "driverName": None, "deallocationRequested": None}
             claim = await self._set_status(claim, removed)
         own = deletion_protection(self._driver)

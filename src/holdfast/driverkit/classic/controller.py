@@ -47,6 +47,7 @@ from holdfast.driverkit.classic.negotiation import (
     answer,
     claim_step,
     nodes_to_check,
+    own_part,
 )
 from holdfast.driverkit.classic.parameters import WrongParameters
 from holdfast.driverkit.classic.pod_schedulings import PodSchedulings
@@ -215,7 +216,7 @@ class DriverController:
         return _Next.NEVER
 
     async def _deallocate(self, claim: ClassicClaim) -> None:
-        await self._handlers.deallocate(claim)
+        await self._handlers.deallocate(own_part(claim, self.name))
         with suppress(NotFound):  # a claim that is gone needs no more writes
             await self._writes.release(claim)
         self._begun.pop(claim.uid, None)

@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from holdfast.api.classic import ClassicClaim, PodScheduling
+import msgspec
+
+from holdfast.api.classic import ClassicClaim, ClassicClaimStatus, PodScheduling
 from holdfast.api.classic_names import MAX_NODES
 from holdfast.classic_dra.claim_state import is_protected
 
@@ -23,9 +25,11 @@ class ClaimStep(Enum):
 def claim_step(claim: ClassicClaim, driver: str) -> ClaimStep:
     """Return what a claim needs; the finalizer proves that it is the driver's."""
     status = claim.status
+    ours = is_protected(claim, driver)
+    if is_foreign(claim, driver):
+        return ClaimStep.DEALLOCATE if ours else ClaimStep.NOTHING
     if status.reserved_for:
         return ClaimStep.NOTHING
-    ours = is_protected(claim, driver)
     if claim.is_deleted or status.deallocation_requested:
         return ClaimStep.DEALLOCATE if ours else ClaimStep.NOTHING
     if claim.is_allocated:
@@ -33,6 +37,18 @@ def claim_step(claim: ClassicClaim, driver: str) -> ClaimStep:
     if claim.is_immediate:
         return ClaimStep.ALLOCATE
     return ClaimStep.ABORT if ours else ClaimStep.NOTHING
+
+
+def is_foreign(claim: ClassicClaim, driver: str) -> bool:
+    """Return whether another driver has allocated a claim: its class was given to that driver."""
+    return claim.is_allocated and claim.status.driver_name not in ("", driver)
+
+
+def own_part(claim: ClassicClaim, driver: str) -> ClassicClaim:
+    """Return a claim without what another driver has allocated: only what this one had begun."""
+    if not is_foreign(claim, driver):
+        return claim
+    return msgspec.structs.replace(claim, status=ClassicClaimStatus())
 
 
 def nodes_to_check(scheduling: PodScheduling, entries: Collection[str]) -> list[str]:
