@@ -56,8 +56,8 @@ wait, say for a volume, are not counted. There are as many event writers, so tha
 the last event is stored soon after the last bind; more would queue in the server and cost a
 connection each."""
 BATCH = 8
-"""How many binding cycles have to end before the scheduling loop goes on after MAX_BINDINGS. Pods
-that are scheduled one after the other find code and data in the processor's cache."""
+"""How many binding cycles have to end before the scheduling loop goes on after MAX_BINDINGS:
+pods that are scheduled one after the other cost less CPU time each (measured)."""
 
 
 class Scheduler:
