@@ -15,6 +15,7 @@ from holdfast.api.classic_names import IMMEDIATE
 from holdfast.api.node_inventory import NODE_INVENTORIES
 from holdfast.api.scheme import PODS
 from holdfast.driverkit import Choice, Device, Driver, Retry, Unsuitable
+from holdfast.driverkit.classic import fit_handlers
 from holdfast.testing import Fault
 
 OURS = "gpu.example.com/deletion-protection"
@@ -510,19 +511,42 @@ async def test_a_defect_of_the_author_is_shown_and_stops_only_that_claim(tmp_pat
     def fits(free, request):
         if request.optional:
             raise ZeroDivisionError("oops")
-        return Choice(free[:1], data={"wrong": object()} if request.memory == "1" else None)
+        data = {"1": {"wrong": object()}, "2": "x" * 16384}.get(request.memory)
+        return Choice(free[:1], data=data) if free else None
 
     async with DriverTest(tmp_path, driver) as test:
         await test.create_class()
         await test.create_node("n1")
-        for name, fields in (("a", {"optional": True}), ("b", {"memory": "1"}), ("c", {})):
+        wrong = (("a", {"optional": True}), ("b", {"memory": "1"}), ("c", {"memory": "2"}))
+        for name, fields in (*wrong, ("d", {})):
+            await test.create_node(f"n-{name}")
             await test.create_parameters(name, **fields)
             reference = {"apiGroup": "gpu.example.com", "kind": "Memory", "name": name}
             await test.create_claim(name, parametersRef=reference)
-            await test.create_pod(f"p{name}", name, selected="n1")
+            await test.create_pod(f"p{name}", name, selected=f"n-{name}")
         assert set(await test.events("a")) == {"claim a: ZeroDivisionError: oops"}
         assert "TypeError" in (await test.events("b"))[0]
-        assert await test.booked() == ["c"]
+        assert "claim c: its handle has 16" in (await test.events("c"))[0]
+        assert (await test.claim("d")).is_allocated
+
+
+async def test_slow_answers_of_the_author_book_nothing_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr(fit_handlers, "MOST_BUSY_SECONDS", -1.0)  # other tasks after each node
+    async with DriverTest(tmp_path, a_driver()) as test:
+        await test.create_class()
+        await test.create_parameters("wanted", optional=True)
+        nodes = [f"n{i}" for i in range(5)]
+        for node in nodes[:2]:
+            await test.create_node(node)
+        reference = {"apiGroup": "gpu.example.com", "kind": "Memory", "name": "wanted"}
+        for name in "abcd":
+            await test.create_claim(name, parametersRef=reference)
+        for name in "abcd":
+            await test.create_pod(f"pod-{name}", name, potential=nodes, selected="n4")
+        for name in "abcd":
+            await test.ask(f"pod-{name}", potential=nodes, selected="n1" if name < "c" else "n0")
+        await test.clock.advance(31)
+        assert [len(await test.booked(node)) for node in nodes[:2]] == [1, 1]
 
 
 async def test_devices_of_the_network_can_be_used_by_all_nodes(tmp_path):

@@ -13,6 +13,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.classic_dra.claim_state import is_protected
 from holdfast.client.client import Client
+from holdfast.driverkit.classic.claim_items import ClaimError
 from holdfast.driverkit.classic.negotiation import is_foreign
 from holdfast.driverkit.classic.written_objects import WrittenObjects
 from holdfast.errors import HoldfastError
@@ -46,9 +47,8 @@ class ClaimWrites:
         """Store an allocation; the pod for which it was made may use the claim at once."""
         size = len(allocation.resource_handle.encode())
         if size > MAX_HANDLE_BYTES:
-            raise HoldfastError(
-                f"the handle of claim {claim.name} has {size} bytes, more than {MAX_HANDLE_BYTES}"
-            )
+            large = f"its handle has {size} bytes, more than {MAX_HANDLE_BYTES}"
+            raise ClaimError(claim, HoldfastError(large))
         status: dict[str, Any] = {"driverName": self._driver, "allocation": allocation}
         if pod is not None:
             consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,8 @@ from holdfast.errors import HoldfastError, NotFound
 
 CLASS_PARAMETERS_SECONDS = 5.0
 """How long the parameters of a class are remembered."""
+MOST_BUSY_SECONDS = 0.1
+"""How long ``fits`` may be called for nodes before other tasks have their turn."""
 log = logging.getLogger(__name__)
 
 Call = Callable[..., Awaitable[Any]]
@@ -143,7 +146,7 @@ class FitHandlers:
             if not isinstance(choices, str) and all(_gives(i, choices) for i in items):
                 self._hold(items, self._pool(selected), choices)
                 return {}
-        found = {node: self._choose(items, self._pool(node)) for node in nodes}
+        found = await self._choices(items, nodes)
         unsuitable = {node for node, choices in found.items() if isinstance(choices, str)}
         potential = {*asked.potential_nodes, selected}
         by_claim = {item.claim.uid: set(unsuitable) for item in items}
@@ -156,10 +159,26 @@ class FitHandlers:
                 }
                 by_claim[item.claim.uid] |= less_preferred(granted, potential)
         if selected and not any(selected in each for each in by_claim.values()):
-            choices = found[selected]
-            assert not isinstance(choices, str)
-            self._hold(items, self._pool(selected), choices)
+            choices = self._choose(items, self._pool(selected))
+            if not isinstance(choices, str):
+                self._hold(items, self._pool(selected), choices)
+            else:  # by now
+                for each in by_claim.values():
+                    each.add(selected)
         return by_claim
+
+    async def _choices(
+        self, items: Sequence[ClaimItem], nodes: Sequence[str]
+    ) -> dict[str, dict[str, Choice] | str]:
+        """Ask ``fits`` about nodes; if it is slow, other tasks go on between them."""
+        found: dict[str, dict[str, Choice] | str] = {}
+        began = self._clock.monotonic()
+        for node in nodes:
+            found[node] = self._choose(items, self._pool(node))
+            if self._clock.monotonic() - began > MOST_BUSY_SECONDS:
+                await asyncio.sleep(0)  # else the process may lose its lease
+                began = self._clock.monotonic()
+        return found
 
     async def allocate(
         self, items: Sequence[ClaimItem], selected_node: str | None
