@@ -14,7 +14,7 @@ from controllers.classic_objects import (
     owner,
     typed_claim,
 )
-from holdfast.api.classic_claims import InvalidEntries
+from holdfast.api.classic_annotation import InvalidEntries
 from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.classic_claim_plan import plan_inline_claims, plan_release

@@ -15,7 +15,7 @@ from holdfast.agent.live_claims import LiveClaims, not_prepared, state_of
 from holdfast.agent.node_services import Runtimes
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared, PodDevices
 from holdfast.agent.runtime import Runtime
-from holdfast.api.classic_claims import InvalidEntries
+from holdfast.api.classic_annotation import InvalidEntries
 from holdfast.api.pod import Pod
 from holdfast.client.client import Client
 from holdfast.errors import HoldfastError

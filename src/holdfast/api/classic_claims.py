@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
-
-from holdfast.api.classic_names import MAX_ENTRIES, POD_CLAIMS
+from holdfast.api.classic_annotation import InvalidEntries, decode_annotation
+from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.classic_template import ClassicClaimSource, ClassicClaimTemplate
-from holdfast.api.meta import Object, Struct, is_controlled_by
+from holdfast.api.meta import Object, is_controlled_by
 from holdfast.api.pod import Pod
 
 
@@ -33,21 +32,6 @@ class ClassicEntry:
         return self.template is not None
 
 
-class AnnotationEntry(Struct, frozen=True):
-    """An entry of the annotation; ``containers`` are the names of those that use the claim."""
-
-    name: str = ""
-    claim: ClassicClaimSource = ClassicClaimSource()
-    containers: tuple[str, ...] = ()
-
-
-_decode = msgspec.json.Decoder(tuple[AnnotationEntry, ...])
-
-
-class InvalidEntries(ValueError):
-    """The annotation of a pod cannot be read; the message says why."""
-
-
 def classic_entries(pod: Pod) -> tuple[ClassicEntry, ...]:
     """Return the classic claims of a pod in their order; raises InvalidEntries."""
     if not pod.spec.resource_claims and POD_CLAIMS not in pod.metadata.annotations:
@@ -60,15 +44,9 @@ def classic_entries(pod: Pod) -> tuple[ClassicEntry, ...]:
     text = pod.metadata.annotations.get(POD_CLAIMS)
     if fields or text is None:
         return fields
-    try:
-        listed = _decode.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidEntries(f"annotation {POD_CLAIMS}: {error}") from error
-    names = {entry.name for entry in listed}
-    if len(listed) > MAX_ENTRIES or len(names) < len(listed):
-        limit = f"at most {MAX_ENTRIES} entries, with different names"
-        raise InvalidEntries(f"annotation {POD_CLAIMS}: must have {limit}")
-    return tuple(_entry(pod, entry.name, entry.claim, entry.containers) for entry in listed)
+    return tuple(
+        _entry(pod, entry.name, entry.claim, entry.containers) for entry in decode_annotation(text)
+    )
 
 
 def may_use(pod: Pod, entry: ClassicEntry, claim: Object) -> bool:

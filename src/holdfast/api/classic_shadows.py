@@ -16,6 +16,7 @@ from holdfast.api.classic_claims import ClassicEntry
 from holdfast.api.classic_names import OWN_GROUP, POD_CLAIMS, VERSION
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.json_fields import map_at, text_at
+from holdfast.api.meta import owner_reference
 from holdfast.api.pod import Pod
 
 CLASSIC_CLAIM = f"{OWN_GROUP}/classic-claim"
@@ -65,14 +66,6 @@ def missing_shadow(pod: Pod, entries: Iterable[ClassicEntry]) -> str:
 
 def shadow_of(pod: Pod, entry: ClassicEntry, name: str) -> dict[str, Any]:
     """Return the body of a new shadow, which is deleted with its pod."""
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": pod.name,
-        "uid": pod.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
     request = {"name": SHADOW_REQUEST, "exactly": {"deviceClassName": SHADOW_CLASS}}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -81,7 +74,7 @@ def shadow_of(pod: Pod, entry: ClassicEntry, name: str) -> dict[str, Any]:
             "name": name,
             "namespace": pod.namespace,
             "annotations": {CLASSIC_CLAIM: entry.claim_name},
-            "ownerReferences": [owner],
+            "ownerReferences": [owner_reference("v1", "Pod", pod)],
         },
         "spec": {"devices": {"requests": [request]}},
     }

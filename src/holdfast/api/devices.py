@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.api.meta import Condition, Object, ObjectMeta, Struct
 from holdfast.api.node import Taint
-from holdfast.api.pod import NodeSelector, Toleration
+from holdfast.api.pod import NodeSelector, Pod, Toleration
 from holdfast.api.quantity import AmountText
 
 EXACT_COUNT, ALL = "ExactCount", "All"
@@ -273,6 +273,11 @@ class ClaimConsumer(Struct, frozen=True):
     def is_pod(self) -> bool:
         """Whether the consumer is a pod; drivers may reserve claims for other objects."""
         return not self.api_group and self.resource == "pods"
+
+
+def pod_consumer(pod: Pod) -> dict[str, str]:
+    """Return the entry of a pod in ``reservedFor``, as JSON."""
+    return {"resource": "pods", "name": pod.name, "uid": pod.uid}
 
 
 class ResourceClaimStatus(Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 
@@ -118,6 +120,22 @@ def is_controlled_by(obj: Object, owner: Object) -> bool:
     """Return whether ``owner`` is the object's controller, by uid."""
     controller = controller_of(obj)
     return controller is not None and controller.uid == owner.uid
+
+
+def owner_reference(
+    api_version: str, kind: str, owner: Object, *, block: bool = True
+) -> dict[str, Any]:
+    """Return a raw controller reference to ``owner``."""
+    reference: dict[str, Any] = {
+        "apiVersion": api_version, "kind": kind, "name": owner.name, "uid": owner.uid,
+        "controller": True,
+    }  # fmt: skip
+    return reference | {"blockOwnerDeletion": True} if block else reference
+
+
+def version_guard(obj: Object) -> dict[str, str]:
+    """Return the metadata of a patch that fails if the object was changed or replaced."""
+    return {"uid": obj.uid, "resourceVersion": obj.metadata.resource_version}
 
 
 def is_newer(obj: Object, known: Object) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.classic_annotation import annotated_names
 from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.classic_template import ClassicClaimSource
 from holdfast.api.meta import Condition, LabelSelector, Object, Requirement, Struct
@@ -275,22 +276,5 @@ class Pod(Object, frozen=True):
         claims = self.spec.resource_claims
         if not claims:
             return ()
-        shadows = _classic_names(self.metadata.annotations.get(POD_CLAIMS))
+        shadows = annotated_names(self.metadata.annotations.get(POD_CLAIMS))
         return tuple([c for c in claims if c.claim is None and c.name not in shadows])
-
-
-class _Named(Struct, frozen=True):
-    name: str = ""
-
-
-_decode_names = msgspec.json.Decoder(tuple[_Named, ...])
-
-
-def _classic_names(text: str | None) -> frozenset[str]:
-    """Return the names in a pod's annotation; one that cannot be read is reported elsewhere."""
-    if text is None:
-        return frozenset()
-    try:
-        return frozenset([entry.name for entry in _decode_names.decode(text)])
-    except (msgspec.DecodeError, RecursionError):
-        return frozenset()

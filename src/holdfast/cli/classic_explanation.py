@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.api.classic_claims import InvalidEntries, classic_entries
+from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claims import classic_entries
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import Event

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.api.devices import ClaimConsumer
-from holdfast.api.meta import Object
+from holdfast.api.meta import Object, version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.controllers.planned_writes import Patch
@@ -28,11 +28,6 @@ def is_stale(consumer: ClaimConsumer, found: Object | None) -> bool:
     return isinstance(found, Pod) and is_done(found)
 
 
-def pod_consumer(pod: Pod) -> dict[str, str]:
-    """Return the raw entry of a pod."""
-    return {"resource": "pods", "name": pod.name, "uid": pod.uid}
-
-
 def raw_consumers(consumers: Iterable[ClaimConsumer]) -> list[dict[str, str]]:
     """Return consumers in raw form."""
     return [
@@ -46,7 +41,7 @@ def reserved_for_patch(
     resource: Resource[Any], claim: Object, entries: list[dict[str, str]], **more: Any
 ) -> Patch:
     """Return a patch that replaces the consumers of a claim of this resource version."""
-    guard = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
+    guard = version_guard(claim)
     status = {"reservedFor": entries or None, **more}
     patch = {"metadata": guard, "status": status}
     return Patch(resource, claim.name, patch, claim.namespace, "status")

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from holdfast.api.claim_names import claim_name
-from holdfast.api.devices import MAX_CONSUMERS, ResourceClaim
-from holdfast.api.meta import Object, ObjectMeta, Struct, is_controlled_by
+from holdfast.api.devices import MAX_CONSUMERS, ResourceClaim, pod_consumer
+from holdfast.api.meta import Object, ObjectMeta, Struct, is_controlled_by, owner_reference
 from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from holdfast.client.client import PatchType
-from holdfast.controllers.claim_consumers import pod_consumer, raw_consumers, reserved_for_patch
-from holdfast.controllers.ownership import owner_reference
+from holdfast.controllers.claim_consumers import raw_consumers, reserved_for_patch
 from holdfast.controllers.planned_writes import Create, Patch
 from holdfast.devices.claims import is_reserved_for
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.api.classic import ClassicClaim, ClassicResources, classic_resources
-from holdfast.api.classic_claims import ClassicEntry, InvalidEntries
+from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claims import ClassicEntry
 from holdfast.api.classic_names import OWN_GROUP, POD_CLAIMS, SEED_GROUP
 from holdfast.api.meta import Object, controller_of, is_controlled_by
 from holdfast.api.pod import Pod

@@ -11,11 +11,10 @@ from holdfast.api.classic import ClassicClaim, ClassicResources
 from holdfast.api.classic_claims import ClassicEntry, classic_entries, may_use
 from holdfast.api.classic_template import ClassicClaimTemplate
 from holdfast.api.devices import ClaimConsumer
-from holdfast.api.meta import controller_of
+from holdfast.api.meta import controller_of, owner_reference
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.claim_state import is_usable
 from holdfast.controllers.claim_consumers import raw_consumers, reserved_for_patch
-from holdfast.controllers.ownership import owner_reference
 from holdfast.controllers.planned_writes import Create, Delete, Write
 
 

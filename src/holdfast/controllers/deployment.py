@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.labels import from_selector
-from holdfast.api.meta import controller_of, is_controlled_by
+from holdfast.api.meta import controller_of, is_controlled_by, owner_reference
 from holdfast.api.pod import Pod
 from holdfast.api.pod_template import same_template
 from holdfast.api.scheme import DEPLOYMENTS, PODS, REPLICASETS
@@ -18,10 +18,7 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers import revisions, rollout
 from holdfast.controllers.deployment_status import ReplicaCounts, seconds_until_deadline, status_of
 from holdfast.controllers.object_index import ControllerIndex
-from holdfast.controllers.ownership import (
-    claim_objects,
-    owner_reference,
-)
+from holdfast.controllers.ownership import claim_objects
 from holdfast.controllers.planned_writes import (
     Create,
     Delete,

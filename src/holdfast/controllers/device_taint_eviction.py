@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.api.devices import DeviceResult, DeviceTaintRule, ResourceClaim, ResourceSlice
-from holdfast.api.meta import Condition, Object
+from holdfast.api.meta import Condition, Object, version_guard
 from holdfast.api.node import Taint
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
@@ -230,8 +230,7 @@ class DeviceTaintEvictionController(Reconciler):
         wanted = rule_condition(rule, await self._progress(rule), now)
         if known is None or _differs(known, wanted):
             entries = with_condition(rule.status.conditions, wanted)
-            version = {"resourceVersion": rule.metadata.resource_version, "uid": rule.uid}
-            patch = {"metadata": version, "status": {"conditions": entries}}
+            patch = {"metadata": version_guard(rule), "status": {"conditions": entries}}
             await self.client.patch(DEVICE_TAINT_RULES, rule.name, patch, subresource="status")
 
     async def _progress(self, rule: DeviceTaintRule) -> RuleProgress:

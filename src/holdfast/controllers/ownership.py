@@ -13,17 +13,6 @@ from holdfast.controllers.planned_writes import Patch
 T = TypeVar("T", bound=Object)
 
 
-def owner_reference(
-    api_version: str, kind: str, owner: Object, *, block: bool = True
-) -> dict[str, Any]:
-    """Return a raw controller reference to ``owner``."""
-    reference: dict[str, Any] = {
-        "apiVersion": api_version, "kind": kind, "name": owner.name, "uid": owner.uid,
-        "controller": True,
-    }  # fmt: skip
-    return reference | {"blockOwnerDeletion": True} if block else reference
-
-
 def raw_reference(owner: OwnerReference) -> dict[str, Any]:
     """Return an owner reference in raw form."""
     raw: dict[str, Any] = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.labels import from_selector
-from holdfast.api.meta import controller_of
+from holdfast.api.meta import controller_of, owner_reference
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, REPLICASETS
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
@@ -18,7 +18,7 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers import conditions
 from holdfast.controllers.expectations import TIMEOUT_SECONDS, Expectations
 from holdfast.controllers.object_index import ControllerIndex, ObjectIndex
-from holdfast.controllers.ownership import claim_objects, owner_reference
+from holdfast.controllers.ownership import claim_objects
 from holdfast.controllers.planned_writes import (
     Create,
     Delete,

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from holdfast.api import reservation_status
+from holdfast.api.meta import version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import NANO, Quantity
 from holdfast.api.requests import nanos
@@ -193,7 +194,7 @@ def _ready(
 
 
 def _write(reservation: Reservation, status: RawStatus) -> Patch:
-    guard = {"uid": reservation.uid, "resourceVersion": reservation.metadata.resource_version}
+    guard = version_guard(reservation)
     return Patch(
         RESERVATIONS, reservation.name, {"metadata": guard, "status": status}, subresource="status"
     )

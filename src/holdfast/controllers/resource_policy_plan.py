@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.deletion_cost import DELETION_COST, MANAGED_DELETION_COST, POLICY_UID
+from holdfast.api.meta import version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import Quantity
 from holdfast.api.resource_names import CPU
@@ -123,7 +124,7 @@ def _annotate(pod: Pod, wanted: Mapping[str, str | None]) -> tuple[Patch, ...]:
     changed = {key: value for key, value in wanted.items() if found.get(key) != value}
     if not changed:
         return ()
-    guard = {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version}
+    guard = version_guard(pod)
     return (Patch(PODS, pod.name, {"metadata": {**guard, "annotations": changed}}, pod.namespace),)
 
 
@@ -192,7 +193,7 @@ def plan_policy_status(
         changed["conditions"] = listed
     if not changed:
         return Plan()
-    guard = {"uid": obj.uid, "resourceVersion": obj.metadata.resource_version}
+    guard = version_guard(obj)
     patch = {"metadata": guard, "status": changed}
     return Plan((Patch(RESOURCE_POLICIES, obj.name, patch, obj.namespace, subresource="status"),))
 

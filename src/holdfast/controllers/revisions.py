@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.meta import owner_reference
 from holdfast.api.names import SAFE_LETTERS
 from holdfast.api.pod_template import HASH, comparable_template, same_template
 from holdfast.api.workloads import Deployment, ReplicaSet
-from holdfast.controllers.ownership import owner_reference
 from holdfast.controllers.rollout import DESIRED, MAXIMUM, ReplicaBounds
 
 REVISION = "deployment.kubernetes.io/revision"

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import reservation_status
+from holdfast.api.meta import version_guard
 from holdfast.api.quantity import AmountText
 from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import RESERVATIONS
@@ -208,12 +209,8 @@ class Resizer:
             return  # a watch event follows, which tries again
 
     async def _patch(self, reservation: Reservation, status: dict[str, Any]) -> None:
-        meta = reservation.metadata
-        guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-        await self._client.patch(
-            RESERVATIONS, reservation.name, {"metadata": guard, "status": status},
-            subresource="status",
-        )  # fmt: skip
+        body = {"metadata": version_guard(reservation), "status": status}
+        await self._client.patch(RESERVATIONS, reservation.name, body, subresource="status")
 
     def _record_event(
         self, reservation: Reservation, type_: str, reason: str, message: str

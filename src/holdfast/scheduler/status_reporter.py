@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import reservation_status
-from holdfast.api.meta import Condition
+from holdfast.api.meta import Condition, version_guard
 from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.backoff import Retries
@@ -235,7 +235,7 @@ class StatusReporter:
         while retries.any_left:
             if self._running[pod_info.uid].newest != number:
                 return None
-            guard = {"uid": seen.uid, "resourceVersion": seen.metadata.resource_version}
+            guard = version_guard(seen)
             guarded = {**body(seen.status.conditions), "metadata": guard}
             try:
                 stored: ScheduledObject = await self._client.patch(

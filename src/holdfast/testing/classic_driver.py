@@ -16,7 +16,8 @@ from typing import TypeVar
 from holdfast.api.classic import ClassicClaim, PodScheduling, classic_resources
 from holdfast.api.classic_claims import classic_entries
 from holdfast.api.classic_names import deletion_protection
-from holdfast.api.meta import Object, is_controlled_by
+from holdfast.api.devices import pod_consumer
+from holdfast.api.meta import Object, is_controlled_by, version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS
@@ -139,7 +140,7 @@ class ClassicDriver:
             allocation["availableOnNodes"] = on_nodes(node)
         status: Raw = {"driverName": self.name, "allocation": allocation}
         if pod is not None:
-            status["reservedFor"] = [{"resource": "pods", "name": pod.name, "uid": pod.uid}]
+            status["reservedFor"] = [pod_consumer(pod)]
         await self._write(KINDS.claims, claim, self._guarded(claim, {"status": status}), "status")
 
     async def _deallocate(self, claim: ClassicClaim) -> None:
@@ -157,7 +158,7 @@ class ClassicDriver:
 
     @staticmethod
     def _guarded(claim: ClassicClaim, patch: Raw) -> Raw:
-        guard = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
+        guard = version_guard(claim)
         return {**patch, "metadata": {**patch.get("metadata", {}), **guard}}
 
     async def _write(

@@ -113,20 +113,18 @@ def _controllers() -> list[JsonObject]:
         _rule("apps", ["replicasets"], ["create"]),
         _rule("resource.k8s.io", ["resourceclaims"], ["create"]),
         _rule(SEED_GROUP, ["resourceclaims"], ["create"]),
-        _rule(SEED_GROUP, ["resourceclaims/status"], ["update"]),
     ]
 
 
 def _classic_driver() -> list[JsonObject]:
     """Return the rights of the controller of a classic driver, but for its own parameters."""
-    changes = ["patch", "update"]
     return [
         _rule(SEED_GROUP, ["podschedulings", "resourceclasses"], _READ),
-        _rule(SEED_GROUP, ["resourceclaims"], [*_READ, *changes]),
-        _rule(SEED_GROUP, ["podschedulings/status", "resourceclaims/status"], changes),
-        _rule(OWN_GROUP, ["nodeinventories"], [*_READ, *changes, "create", "delete"]),
-        _rule(OWN_GROUP, ["nodeinventories/status"], changes),
-        _rule("", ["nodes", "pods"], _READ),
+        _rule(SEED_GROUP, ["resourceclaims"], [*_READ, "patch"]),
+        _rule(SEED_GROUP, ["podschedulings/status", "resourceclaims/status"], ["patch"]),
+        _rule(OWN_GROUP, ["nodeinventories"], [*_READ, "create", "patch"]),
+        _rule(OWN_GROUP, ["nodeinventories/status"], ["patch"]),
+        _rule("", ["namespaces", "nodes", "pods"], ["get"]),
         _rule("", ["events"], ["create", "patch"]),
         _rule("coordination.k8s.io", ["leases"], ["create", "get", "update"]),
     ]

@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import msgspec
 
-from holdfast.api.classic_claims import InvalidEntries, classic_entries
+from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claims import classic_entries
 from holdfast.api.classic_names import POD_CLAIMS, SEED_GROUP
 from holdfast.api.decode import convert_object
 from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at

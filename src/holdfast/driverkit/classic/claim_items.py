@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.api.classic import ClassicClaim, ClassicClass
-from holdfast.api.classic_claims import InvalidEntries, classic_entries, may_use
+from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claims import classic_entries, may_use
 from holdfast.api.pod import Pod
 from holdfast.driverkit.classic.handlers import ClaimItem, ClassicHandlers, NotYet
 from holdfast.driverkit.classic.written_objects import WrittenObjects

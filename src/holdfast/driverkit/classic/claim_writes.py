@@ -9,6 +9,8 @@ import msgspec
 
 from holdfast.api.classic import ClassicAllocation, ClassicClaim
 from holdfast.api.classic_names import MAX_HANDLE_BYTES, deletion_protection
+from holdfast.api.devices import pod_consumer
+from holdfast.api.meta import version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.classic_dra.claim_state import is_protected
@@ -51,8 +53,7 @@ class ClaimWrites:
             raise ClaimError(claim, HoldfastError(large))
         status: dict[str, Any] = {"driverName": self._driver, "allocation": allocation}
         if pod is not None:
-            consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
-            status["reservedFor"] = [*claim.status.reserved_for, consumer]
+            status["reservedFor"] = [*claim.status.reserved_for, pod_consumer(pod)]
         return await self._set_status(claim, status)
 
     async def release(self, claim: ClassicClaim) -> None:
@@ -71,11 +72,11 @@ class ClaimWrites:
             await self._set_finalizers(claim, left)
 
     async def _set_finalizers(self, claim: ClassicClaim, names: Sequence[str]) -> ClassicClaim:
-        guard = {**_guard(claim), "finalizers": list(names) or None}
+        guard = {**version_guard(claim), "finalizers": list(names) or None}
         return await self._patch(claim, {"metadata": guard})
 
     async def _set_status(self, claim: ClassicClaim, status: dict[str, Any]) -> ClassicClaim:
-        body = {"metadata": _guard(claim), "status": msgspec.to_builtins(status)}
+        body = {"metadata": version_guard(claim), "status": msgspec.to_builtins(status)}
         return await self._patch(claim, body, "status")
 
     async def _patch(
@@ -85,7 +86,3 @@ class ClaimWrites:
             self._resource, claim.name, body, claim.namespace, subresource=subresource
         )
         return self._known.put(written)
-
-
-def _guard(claim: ClassicClaim) -> dict[str, str]:
-    return {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.meta import version_guard
 from holdfast.api.node_inventory import NODE_INVENTORIES, NodeInventory, NodeInventorySpec
 from holdfast.client.client import Client
 from holdfast.client.informer_set import InformerSet
@@ -86,7 +87,11 @@ class InventoryStore:
         meta = inventory.metadata
         body = {"metadata": {"uid": meta.uid}, "spec": {"answers": {booking.uid: None}}}
         with suppress(NotFound, Conflict):
-            self._set(await self._client.patch(NODE_INVENTORIES, meta.name, body, meta.namespace))
+            self._set(
+                await self._client.patch(
+                    NODE_INVENTORIES, inventory.name, body, inventory.namespace
+                )
+            )
 
     def _drop_what_is_taken(self, bookings: Sequence[Booking]) -> None:
         """Drop bookings that a change of the inventory has made impossible."""
@@ -103,17 +108,13 @@ class InventoryStore:
         inventory = self.bookings.inventory(pool)
         if inventory is None:
             raise Unsuitable(f"there is no NodeInventory {self.object_name(pool)}")
-        meta = inventory.metadata
-        body = {
-            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-            "status": {"allocated": allocated},
-        }
+        body = {"metadata": version_guard(inventory), "status": {"allocated": allocated}}
         try:
             written = await self._client.patch(
-                NODE_INVENTORIES, meta.name, body, meta.namespace, subresource="status"
+                NODE_INVENTORIES, inventory.name, body, inventory.namespace, subresource="status"
             )
         except Conflict:
-            await self._read(pool, meta.name)
+            await self._read(pool, inventory.name)
             return False
         except NotFound:
             self.bookings.remove_inventory(pool)

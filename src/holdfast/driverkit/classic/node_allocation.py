@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.meta import version_guard
 from holdfast.api.node_inventory import NODE_INVENTORIES, BookedClaim, NodeAnswer
 from holdfast.client.client import Client
 from holdfast.clock import Clock
@@ -71,7 +72,7 @@ class NodeAllocation:
                     changes[uid] = msgspec.to_builtins(answer)
         if changes:
             # If the bookings have changed meanwhile, an answer may be for an older one.
-            guard = {"uid": found.uid, "resourceVersion": found.metadata.resource_version}
+            guard = version_guard(found)
             body = {"metadata": guard, "spec": {"answers": changes}}
             await self._client.patch(NODE_INVENTORIES, self._node, body, self._namespace)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.api.classic import PodScheduling
-from holdfast.api.meta import is_controlled_by
+from holdfast.api.meta import is_controlled_by, version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS
 from holdfast.client.client import Client
@@ -49,12 +49,10 @@ class PodSchedulings:
         claims = changed_claims(scheduling, answers)
         if claims is None:
             return
-        meta = scheduling.metadata
-        guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-        body = {"metadata": guard, "status": {"claims": claims}}
+        body = {"metadata": version_guard(scheduling), "status": {"claims": claims}}
         try:
             written = await self._client.patch(
-                self._resource, meta.name, body, meta.namespace, subresource="status"
+                self._resource, scheduling.name, body, scheduling.namespace, subresource="status"
             )
         except NotFound:
             return

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.classic import ClassicClaim, ClassicResources, PodScheduling, PodSchedulingSpec
+from holdfast.api.devices import pod_consumer
+from holdfast.api.meta import owner_reference, version_guard
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.claim_state import is_usable
 from holdfast.classic_dra.ledger import ClassicLedger, is_owned
@@ -84,8 +86,7 @@ class ClassicWrites:
 
     def _creation(self, spec: PodSchedulingSpec) -> ApiCall:
         pod, resource = self.pod, self._resources.pod_scheduling
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid,
-                 "controller": True, "blockOwnerDeletion": True}  # fmt: skip
+        owner = owner_reference("v1", "Pod", pod)
         body = {
             "apiVersion": resource.api_version,
             "kind": resource.kind,
@@ -188,14 +189,13 @@ class ClassicWrites:
         return ApiCall("get", path, returns=ClassicClaim)
 
     def _status_patch(self, claim: ClassicClaim, status: Body) -> ApiCall:
-        guard = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
+        guard = version_guard(claim)
         path = self._resources.claims.path(claim.namespace, claim.name, "status")
         body = {"metadata": guard, "status": status}
         return ApiCall("patch", path, body, MERGE_PATCH, ClassicClaim)
 
     def _with_pod(self, claim: ClassicClaim) -> Body:
-        mine = {"resource": "pods", "name": self.pod.name, "uid": self.pod.uid}
-        return {"reservedFor": [*claim.status.reserved_for, mine]}
+        return {"reservedFor": [*claim.status.reserved_for, pod_consumer(self.pod)]}
 
     def _without_pod(self, claim: ClassicClaim) -> list[Any]:
         return [consumer for consumer in claim.status.reserved_for if consumer.uid != self.pod.uid]

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from holdfast.api.classic import PodSchedulingSpec
-from holdfast.api.classic_claims import InvalidEntries, classic_entries
+from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claims import classic_entries
 from holdfast.api.classic_names import OWN_GROUP
 from holdfast.api.classic_shadows import missing_shadow, shadow_names
 from holdfast.classic_dra.claim_state import ClaimState, state_of

@@ -6,7 +6,8 @@ from collections.abc import Collection, Hashable
 from typing import Any
 
 from holdfast.api.classic import ClassicClaim, ClassicClass, PodScheduling, PodSchedulingStatus
-from holdfast.api.classic_claims import ClassicEntry, InvalidEntries, classic_entries
+from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claims import ClassicEntry, classic_entries
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.ledger import ClassicLedger, is_owned

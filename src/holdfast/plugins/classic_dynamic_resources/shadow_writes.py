@@ -11,8 +11,8 @@ from collections.abc import Generator, Iterable
 import msgspec
 
 from holdfast.api.classic_shadows import shadow_allocation, shadow_names, shadow_of
-from holdfast.api.devices import ResourceClaim
-from holdfast.api.meta import is_controlled_by
+from holdfast.api.devices import ResourceClaim, pod_consumer
+from holdfast.api.meta import is_controlled_by, version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.classic_dra.pod_claims import PodClaim
@@ -50,14 +50,13 @@ def write_shadows(pod: Pod, claims: Iterable[PodClaim]) -> ApiCalls:
 def _allocate(pod: Pod, shadow: ResourceClaim, allocation: dict[str, object]) -> ApiCalls:
     """Write allocation and consumer in one step; an allocation cannot be changed, but removed."""
     current = shadow.status.allocation
-    consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
     reserved = any(each.uid == pod.uid for each in shadow.status.reserved_for)
     if current is not None and _equal(current.devices, allocation["devices"]):
         if reserved:
             return
     elif current is not None:
         shadow = yield _patch(shadow, {"allocation": None, "reservedFor": None})
-    yield _patch(shadow, {"allocation": allocation, "reservedFor": [consumer]})
+    yield _patch(shadow, {"allocation": allocation, "reservedFor": [pod_consumer(pod)]})
 
 
 def _equal(devices: object, wanted: object) -> bool:
@@ -65,7 +64,7 @@ def _equal(devices: object, wanted: object) -> bool:
 
 
 def _patch(shadow: ResourceClaim, status: dict[str, object]) -> ApiCall:
-    guard = {"uid": shadow.uid, "resourceVersion": shadow.metadata.resource_version}
+    guard = version_guard(shadow)
     path = RESOURCE_CLAIMS.path(shadow.namespace, shadow.name, "status")
     body = {"metadata": guard, "status": status}
     return ApiCall("patch", path, body, MERGE_PATCH, returns=ResourceClaim)

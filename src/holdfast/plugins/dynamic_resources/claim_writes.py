@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.decode import convert_object
-from holdfast.api.devices import CLAIM_FINALIZER, Allocation, ResourceClaim
+from holdfast.api.devices import CLAIM_FINALIZER, Allocation, ResourceClaim, pod_consumer
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
 from holdfast.columns.pod_info import PodInfo
@@ -167,9 +167,7 @@ def _status(
 ) -> Body:
     pod = state.pod
     others = [consumer for consumer in current.status.reserved_for if consumer.uid != pod.uid]
-    status: Body = {
-        "reservedFor": [*others, {"resource": "pods", "name": pod.name, "uid": pod.uid}]
-    }
+    status: Body = {"reservedFor": [*others, pod_consumer(pod.pod)]}
     if allocation is not None:
         status["allocation"] = msgspec.structs.replace(
             allocation, allocation_timestamp=rfc3339(state.now)
