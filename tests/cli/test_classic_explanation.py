@@ -184,12 +184,12 @@ def test_the_devices_of_classic_drivers_are_listed_with_what_is_left():
             },
             "status": {
                 "allocated": {
-                    "1": {"namespace": "a", "name": "x", "devices": ["whole"]},
+                    "1": {"namespace": "a", "name": "x", "devices": ["whole", "gone"]},
                     "2": {
                         "namespace": "b",
                         "name": "y",
                         "shares": [
-                            {"device": "part", "capacity": {"memory": "2Gi"}},
+                            {"device": "part", "capacity": {"memory": "2Gi", "gone": "1"}},
                             {"device": "full", "capacity": {"memory": "8Gi"}},
                         ],
                     },
@@ -206,6 +206,7 @@ def test_the_devices_of_classic_drivers_are_listed_with_what_is_left():
         ["part", "n1", "shared", "b/y"],
         ["full", "n1", "full", "b/y"],
         ["broken", "n1", "tainted", "-"],
+        ["gone", "n1", "used", "a/x"],
     ]
     assert table[2][5:] == ["memory", "6Gi", "of", "8Gi"]
 
@@ -213,5 +214,5 @@ def test_the_devices_of_classic_drivers_are_listed_with_what_is_left():
         return [one["device"] for one in classic_devices([inventory], Filter(**which))]
 
     assert names(free=True) == ["free", "part"]
-    assert names(namespace="a") == ["whole"]
+    assert names(namespace="a") == ["whole", "gone"]
     assert names(node="n2") == names(driver="x") == names(device_class="gpu") == []

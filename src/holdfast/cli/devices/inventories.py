@@ -41,10 +41,13 @@ _FREE = (DeviceState.FREE.value, DeviceState.SHARED.value)
 
 def _devices(inventory: NodeInventory) -> Iterable[Json]:
     claims = inventory.status.allocated.values()
+    choices = [choice_of(claim) for claim in claims]
     usable = {device.name: device for device in devices_of(inventory)}
-    left = {one.name: one for one in remaining(usable.values(), map(choice_of, claims))}
-    for device in inventory.spec.devices:
-        name = device.name
+    left = {one.name: one for one in remaining(usable.values(), choices)}
+    names = [device.name for device in inventory.spec.devices]
+    names += (name for choice in choices for name in choice.whole)  # also those that are gone
+    names += (share.device for choice in choices for share in choice.shares)
+    for name in dict.fromkeys(names):
         holders = [
             f"{claim.namespace}/{claim.name}"
             for claim in claims
@@ -59,6 +62,7 @@ def _devices(inventory: NodeInventory) -> Iterable[Json]:
             "capacityLeft": [
                 {"name": key, "left": str(amount), "total": str(usable[name].capacity[key])}
                 for key, amount in (left[name].capacity if name in left else {}).items()
+                if key in usable[name].capacity
             ],
         }
 
@@ -72,7 +76,8 @@ def _state(
     if not inventory.spec.ready:
         return DeviceState.UNUSABLE
     if left is not None and left.in_use:
-        is_full = any(amount <= Quantity(0) for amount in left.capacity.values())
+        known = device.capacity if device is not None else ()
+        is_full = any(left.capacity[key] <= Quantity(0) for key in known)
         return DeviceState.FULL if is_full else DeviceState.SHARED
     if holders:
         return DeviceState.USED
