@@ -6,7 +6,8 @@ import pytest
 
 from holdfast.api.classic import classic_resources
 from holdfast.api.scheme import RESOURCE_SLICES
-from holdfast.driverkit import Cdi, Choice, Device, Driver
+from holdfast.driverkit import Cdi, Choice, CounterSet, Device, Driver
+from holdfast.driverkit.classic.divided_publisher import DividedPublisher
 from holdfast.errors import BadConfiguration
 from holdfast.testing import a_claim, a_device_class, a_pod
 from holdfast.testing.classic_builders import a_classic_claim, a_classic_class
@@ -58,6 +59,62 @@ async def test_a_device_comes_into_a_slice_when_no_classic_claim_has_it():
         await cluster.delete_pod("classic")
         await cluster.client.delete(classic_resources().claims, "c", "default")
         await in_slices("gpu-0", "gpu-1", "gpu-2")
+
+
+class Inventory:
+    """Stands for an InventoryPublisher; ``store`` is what the API server does."""
+
+    def __init__(self):
+        self.wanted = None
+
+    def publish(self, pools):
+        names = [device.name for device in pools["n"]]
+        changed, self.wanted = names != self.wanted, names
+        return changed
+
+    def resync(self):
+        pass
+
+    def store(self, *booked):
+        devices = [{"name": name} for name in self.wanted]
+        claims = {name: {"name": name, "devices": [name]} for name in booked}
+        spec, status = {"devices": devices}, {"allocated": claims}
+        self.on_stored({"metadata": {"name": "n"}, "spec": spec, "status": status})
+
+
+class Slices:
+    """Stands for a SlicePublisher."""
+
+    devices = ()
+
+    def publish(self, pools):
+        self.devices = [item.name for item in pools["n"]]
+
+
+def test_only_a_stored_inventory_lets_a_device_come_into_a_slice():
+    moved, inventory, slices = {"a"}, Inventory(), Slices()
+    publisher = DividedPublisher(inventory, slices, "n", lambda device: device.name in moved)
+    items = {"n": [CounterSet("set", {"m": "1"}), Device("a"), Device("b")]}
+
+    def look(*names):
+        moved.clear()
+        moved.update(names)
+        publisher.publish(items)
+        return list(slices.devices)
+
+    assert look("a") == []
+    inventory.store()
+    assert slices.devices == ["set", "a"]
+    assert look("a", "b") == ["set", "a"]
+    inventory.store("b")
+    assert slices.devices == ["set", "a"]
+    inventory.store()
+    assert slices.devices == ["set", "a", "b"]
+    assert look("a") == ["set", "a"]  # b goes back; whether that was stored is not known
+    assert look("a", "b") == ["set", "a"]
+    inventory.store("b")
+    assert slices.devices == ["set", "a"]
+    assert look() == []
 
 
 @pytest.mark.parametrize("function", ["network_inventory", None])

@@ -56,9 +56,8 @@ class Driver:
         self.refresh_seconds = refresh_seconds
         """How often inventory and health are asked."""
         self.namespace = namespace or name.replace(".", "-")
-        self.classic = ClassicFunctions(name, params, class_params, handle)
+        self.classic = ClassicFunctions(name, params, class_params, handle, structured)
         """What a driver of classic DRA has besides."""
-        self.structured = structured
         self._handlers: dict[str, Handler] = {}
 
     def inventory(self, function: F) -> F:
@@ -124,7 +123,7 @@ class Driver:
     def check(self) -> None:
         """Raise BadConfiguration if a function that every driver needs is missing."""
         self.classic.check("inventory" in self._handlers)
-        if self.structured and (not self.classic or self.classic.needs_no_inventory):
+        if self.classic.structured and (not self.classic or self.classic.needs_no_inventory):
             raise BadConfiguration(
                 f"driver {self.name} has structured=, which divides the devices of "
                 "@driver.inventory from those of @driver.fits: it needs both"

@@ -230,7 +230,7 @@ def _publisher(driver: Driver, node: str, client: Client, clock: Clock) -> Publi
     if driver.classic.needs_no_inventory:
         return NothingToPublish()
     inventory = InventoryPublisher(client, clock, driver.name, driver.namespace, node)
-    if driver.structured is None:
+    if driver.classic.structured is None:
         return inventory
     slices = SlicePublisher(client, clock, driver.name, node)
-    return DividedPublisher(inventory, slices, node, driver.structured)
+    return DividedPublisher(inventory, slices, node, driver.classic.structured)

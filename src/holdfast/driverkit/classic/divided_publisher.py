@@ -9,7 +9,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.node_inventory import NodeInventory
 from holdfast.driverkit.classic.inventory_objects import choice_of
 from holdfast.driverkit.classic.inventory_publisher import InventoryPublisher
-from holdfast.driverkit.inventory import Device, InvalidInventory, Item, Raw
+from holdfast.driverkit.inventory import CounterSet, Device, InvalidInventory, Item, Raw
 from holdfast.driverkit.slice_publisher import SlicePublisher
 
 IsStructured = Callable[[Device], bool]
@@ -34,8 +34,12 @@ class DividedPublisher:
         self._node = node
         self._is_structured = is_structured
         self._structured: list[Device] = []
+        self._sets: list[CounterSet] = []
+        """Only structured devices consume of counter sets."""
         self._stored: NodeInventory | None = None
         """The inventory as it is stored, if it is the wanted one."""
+        self._is_known = False
+        """Whether the stored inventory was seen; before, slices of an earlier process stay."""
         self._free: set[str] = set()
         """Names of the devices in slices."""
         self.published = asyncio.Event()
@@ -50,15 +54,18 @@ class DividedPublisher:
         """Publish devices from now on and return whether they changed; raises InvalidInventory."""
         classic: list[Item] = []
         structured: list[Device] = []
+        sets: list[CounterSet] = []
         for item in pools.get(self._node, ()):
-            if isinstance(item, Device) and self._is_structured(item):
+            if isinstance(item, CounterSet):
+                sets.append(item)
+            elif self._is_structured(item):
                 structured.append(item)
             else:
                 classic.append(item)
         if both := {one.name for one in structured} & {one.name for one in classic}:
             raise InvalidInventory(f'two have the name of device "{min(both)}"')
         changed = self._inventory.publish({**pools, self._node: classic})
-        self._structured = structured
+        self._structured, self._sets = structured, sets
         if changed:
             self._stored = None
         if self._publish_slices() < len(structured):
@@ -81,6 +88,7 @@ class DividedPublisher:
 
     def _on_stored(self, raw: Raw) -> None:
         self._stored = convert_object(raw, NodeInventory)
+        self._is_known = True
         self._publish_slices()
 
     def _publish_slices(self) -> int:
@@ -91,8 +99,8 @@ class DividedPublisher:
         else:
             self._free = names - _names_in(self._stored)
         free = [device for device in self._structured if device.name in self._free]
-        if free or self._stored is not None:
-            self._slices.publish({self._node: free})
+        if self._is_known:
+            self._slices.publish({self._node: [*self._sets, *free] if free else []})
         return len(free)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from holdfast.api.node import Node
@@ -10,7 +10,7 @@ from holdfast.driverkit.classic.fit_handlers import FitFunctions
 from holdfast.driverkit.classic.fitting import FreeDevice
 from holdfast.driverkit.classic.inventory_objects import expected_devices
 from holdfast.driverkit.handlers import F, Handler, plain
-from holdfast.driverkit.inventory import Item, pools_of
+from holdfast.driverkit.inventory import Device, Item, pools_of
 from holdfast.errors import BadConfiguration
 
 _OFFERED = {
@@ -29,8 +29,17 @@ _PLAIN = ("fits", "quota", "handlers", "new_node")
 class ClassicFunctions:
     """Decorated functions and the types of parameters and handles."""
 
-    def __init__(self, driver: str, params: Any, class_params: Any, handle: Any) -> None:
+    def __init__(
+        self,
+        driver: str,
+        params: Any,
+        class_params: Any,
+        handle: Any,
+        structured: Callable[[Device], bool] | None,
+    ) -> None:
         self._driver = driver
+        self.structured = structured
+        """Whether the scheduler allocates a device, from a slice; None: no device."""
         self.params = params
         self.class_params = class_params
         self.handle = handle
@@ -112,4 +121,8 @@ class ClassicFunctions:
         """Return what a node will have that an autoscaler may add, None if that is not known."""
         if "new_node" not in self._functions:
             return None
-        return expected_devices(self._functions["new_node"](node) or ())
+        items: Iterable[Item] = self._functions["new_node"](node) or ()
+        structured = self.structured
+        if structured is not None:
+            items = [one for one in items if isinstance(one, Device) and not structured(one)]
+        return expected_devices(items)
