@@ -337,15 +337,16 @@ async def test_on_simulated_nodes_a_late_cache_of_claims_refuses_no_pod(
     ("served", "group"),
     [
         (("apps", "dra.holdfast.dev", "core.k8s.io"), "core.k8s.io"),
-        (("apps", "dra.holdfast.dev"), "dra.holdfast.dev"),
+        (("apps", "dra.holdfast.dev", "resourceclaims"), "dra.holdfast.dev"),
+        (("apps", "dra.holdfast.dev", "nodeinventories"), ""),
         (("apps",), ""),
     ],
 )
 async def test_claims_are_read_in_the_group_that_the_api_server_serves(served, group):
     class Api:
         async def raw(self, path):
-            assert path == "/apis"
-            return msgspec.json.encode({"groups": [{"name": name} for name in served]})
+            part = "groups" if path == "/apis" else "resources"
+            return msgspec.json.encode({part: [{"name": name} for name in served]})
 
         async def get(self, resource, name, namespace):
             raise NotFound(f"{name} in {resource.group}")

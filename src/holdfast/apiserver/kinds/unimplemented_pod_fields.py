@@ -8,7 +8,7 @@ _PROBES = (
     "Probes are run for processes only: simulated containers are reported as started and ready"
 )
 _HOOKS = "Lifecycle hooks are run for processes only: simulated containers start and stop at once"
-POD_FIELDS = (
+_IN_TEMPLATES_TOO = (
     *(
         UnimplementedField(("spec", containers, "[]", part), sentence)
         for containers in ("containers", "initContainers")
@@ -17,8 +17,6 @@ POD_FIELDS = (
             ("lifecycle", _HOOKS),
         )
     ),
-    UnimplementedField(("spec", "activeDeadlineSeconds"),
-          "activeDeadlineSeconds is enforced only on nodes with an agent of their own"),
     UnimplementedField(("spec", "readinessGates"),
           "Readiness gates count only on nodes with an agent of their own"),
     UnimplementedField(("spec", "runtimeClassName"),
@@ -32,4 +30,11 @@ POD_FIELDS = (
           "A pod with operating mode Reservation is an ordinary pod: create a Reservation instead",
           ("Reservation",)),
 )  # fmt: skip
-TEMPLATE_FIELDS = tuple(field.prefixed("spec", "template") for field in POD_FIELDS)
+POD_FIELDS = (
+    *_IN_TEMPLATES_TOO,
+    UnimplementedField(
+        ("spec", "activeDeadlineSeconds"),
+        "activeDeadlineSeconds is enforced only on nodes with an agent of their own",
+    ),
+)
+TEMPLATE_FIELDS = tuple(field.prefixed("spec", "template") for field in _IN_TEMPLATES_TOO)
