@@ -4,7 +4,7 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 
-from agent.classic_driver import ClassicDriver
+from agent.classic_driver_server import ClassicDriverServer
 from agent.test_plugin_registry import until
 from holdfast.agent.dra_plugins import NotRegistered
 from holdfast.agent.node_agent import NodeIdentity
@@ -36,7 +36,7 @@ class ClassicNode:
 
     def __init__(self, cluster, directory):
         self.cluster, self.client, self.directory = cluster, cluster.client, directory
-        self.driver = ClassicDriver(directory)
+        self.driver = ClassicDriverServer(directory)
         self.agent = None
 
     @asynccontextmanager

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from agent.classic_driver import ClassicDriver
+from agent.classic_driver_server import ClassicDriverServer
 from agent.driver_server import DriverServer
 from holdfast.agent import plugin_registry
 from holdfast.agent.claim_manager import ClaimManager
@@ -136,7 +136,7 @@ async def test_nothing_stays_prepared_and_nothing_is_doubled(seed, node_director
     rng = random.Random(seed)
     claims, pods = claims_and_pods(rng)
     drivers = [DriverServer(node_directory, name) for name in DRIVERS]
-    drivers.append(ClassicDriver(node_directory, CLASSIC_DRIVER))
+    drivers.append(ClassicDriverServer(node_directory, CLASSIC_DRIVER))
     drivers[-1].cdi.mkdir()
     for driver in drivers:
         driver.before_prepare = lambda: asyncio.ensure_future(asyncio.sleep(rng.random() * 0.01))

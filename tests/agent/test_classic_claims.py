@@ -6,7 +6,7 @@ import json
 import msgspec
 import pytest
 
-from agent.classic_driver import NOT_FOUND, UNAVAILABLE
+from agent.classic_driver_server import NOT_FOUND, UNAVAILABLE
 from agent.classic_node import CLASSIC, ClassicNode
 from holdfast.agent.claims import container_claims, needed_claims
 from holdfast.agent.live_claims import LiveClaims, NeverUsable, NotUsable

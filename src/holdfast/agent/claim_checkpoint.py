@@ -29,7 +29,7 @@ class DriverState:
 
 
 @dataclass(slots=True)
-class ClaimState:
+class ClaimInfoState:
     """A claim that is prepared on this node, or was meant to be."""
 
     uid: str
@@ -98,12 +98,12 @@ class _Claims(msgspec.Struct):
     ClaimInfoStateList: list[_Claim] | None = None
 
 
-def encode_claims(claims: Iterable[ClaimState]) -> bytes:
+def encode_claims(claims: Iterable[ClaimInfoState]) -> bytes:
     """Return claims as the data of a checkpoint."""
     return msgspec.json.encode(_Claims(_KIND, _VERSION, [_stored(claim) for claim in claims]))
 
 
-def read_claims(path: Path) -> list[ClaimState]:
+def read_claims(path: Path) -> list[ClaimInfoState]:
     """Return the claims of a checkpoint; raises BadConfiguration."""
     found = read_checkpoint(path, _Claims)
     if found is None:
@@ -115,7 +115,7 @@ def read_claims(path: Path) -> list[ClaimState]:
     return [_restored(claim) for claim in found.ClaimInfoStateList or ()]
 
 
-def _stored(claim: ClaimState) -> _Claim:
+def _stored(claim: ClaimInfoState) -> _Claim:
     drivers = {
         driver: _Driver(
             [
@@ -134,7 +134,7 @@ def _stored(claim: ClaimState) -> _Claim:
     )
 
 
-def _restored(claim: _Claim) -> ClaimState:
+def _restored(claim: _Claim) -> ClaimInfoState:
     drivers = {
         driver: DriverState(
             tuple(
@@ -154,6 +154,6 @@ def _restored(claim: _Claim) -> ClaimState:
     }
     pods = set(claim.PodUIDs or ())
     allocation = tuple(claim.Allocation)
-    return ClaimState(
+    return ClaimInfoState(
         claim.ClaimUID, claim.ClaimName, claim.Namespace, pods, drivers, allocation, claim.ClassName
     )

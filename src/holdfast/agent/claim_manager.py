@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from holdfast.agent.checkpoint_file import CheckpointFile
 from holdfast.agent.claim_checkpoint import (
     CLAIM_CHECKPOINT,
-    ClaimState,
+    ClaimInfoState,
     encode_claims,
     read_claims,
 )
@@ -26,7 +26,13 @@ from holdfast.agent.claims import AnyClaim, ClaimKey, NeededClaim, container_cla
 from holdfast.agent.dra_calls import CALL_SECONDS, DriverEndpoint
 from holdfast.agent.dra_plugins import DraPlugins, NotRegistered
 from holdfast.agent.driver_slices import DriverSlices
-from holdfast.agent.live_claims import LiveClaims, NeverUsable, NotUsable, not_prepared, state_of
+from holdfast.agent.live_claims import (
+    LiveClaims,
+    NeverUsable,
+    NotUsable,
+    claim_info_of,
+    not_prepared,
+)
 from holdfast.agent.plugin_registry import PluginHandler
 from holdfast.agent.plugin_sockets import CallFailed
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared
@@ -142,7 +148,7 @@ class ClaimManager:
         """Check everything first: what fails before a driver was called leaves no trace."""
         live = [(each, await self._live.usable(pod, each)) for each in needed]
         used = [claim for each, claim in live if each.used]
-        fresh = [state_of(claim) for claim in used]
+        fresh = [claim_info_of(claim) for claim in used]
         endpoints = self._endpoints(fresh)
         for claim in used:
             await self._release_older(pod, claim)
@@ -150,7 +156,7 @@ class ClaimManager:
         await self._file.save()
         await self._call_drivers(waiting, endpoints, pod)
 
-    def _endpoints(self, claims: Iterable[ClaimState]) -> dict[_DriverKey, DriverEndpoint]:
+    def _endpoints(self, claims: Iterable[ClaimInfoState]) -> dict[_DriverKey, DriverEndpoint]:
         """Return the endpoints of all drivers of claims; raise NotRegistered."""
         return {
             (driver, state.classic): self._drivers.endpoint(driver, classic=state.classic)
@@ -160,7 +166,7 @@ class ClaimManager:
 
     async def _call_drivers(
         self,
-        waiting: Mapping[_DriverKey, list[ClaimState]],
+        waiting: Mapping[_DriverKey, list[ClaimInfoState]],
         endpoints: Mapping[_DriverKey, DriverEndpoint],
         pod: Pod | None = None,
     ) -> None:
@@ -183,8 +189,8 @@ class ClaimManager:
             claim.prepared = True
         await self._file.save()
 
-    async def _check_lost(self, claim: ClaimState, pod: Pod) -> None:
-        """Raise NeverUsable if a driver knows no claim that the pod does not have any more."""
+    async def _check_lost(self, claim: ClaimInfoState, pod: Pod) -> None:
+        """Raise NeverUsable if the pod may no longer use a claim that its driver does not know."""
         if lost := await self._live.lost_reason(claim, pod.uid):
             raise NeverUsable(f"{lost}, and its driver does not know it")
 
@@ -225,7 +231,7 @@ class ClaimManager:
             return False
         return True
 
-    async def _renew_handle(self, claim: ClaimState) -> None:
+    async def _renew_handle(self, claim: ClaimInfoState) -> None:
         """Take the handle of a classic claim from the API: its driver may have changed it."""
         for state in claim.drivers.values():
             if state.classic and (handle := await self._live.current_handle(claim)) is not None:
@@ -239,7 +245,7 @@ class ClaimManager:
         """
         if not isinstance(claim, ClassicClaim):
             return
-        fresh = state_of(claim)
+        fresh = claim_info_of(claim)
         for old in [each for each in self._claims.values() if each.key == fresh.key]:
             if (old.uid, old.handles) == (fresh.uid, fresh.handles):
                 continue
@@ -254,13 +260,15 @@ class ClaimManager:
             for uid in sorted(ended):
                 await self._release(uid, [old])
 
-    def _record(self, pod: Pod, live: Iterable[ClaimState]) -> dict[_DriverKey, list[ClaimState]]:
+    def _record(
+        self, pod: Pod, live: Iterable[ClaimInfoState]
+    ) -> dict[_DriverKey, list[ClaimInfoState]]:
         """Add claims and the pod to the cache; return by driver what is not prepared yet.
 
         A classic claim whose handle has changed is prepared again.
         """
         known = [self._known(claim) for claim in live]
-        waiting: defaultdict[_DriverKey, list[ClaimState]] = defaultdict(list)
+        waiting: defaultdict[_DriverKey, list[ClaimInfoState]] = defaultdict(list)
         for claim, fresh in known:
             cached = self._claims.setdefault(claim.uid, claim)
             cached.pods.add(pod.uid)
@@ -275,7 +283,7 @@ class ClaimManager:
                     batch.append(cached)
         return waiting
 
-    def _known(self, fresh: ClaimState) -> tuple[ClaimState, ClaimState]:
+    def _known(self, fresh: ClaimInfoState) -> tuple[ClaimInfoState, ClaimInfoState]:
         """Return the cached state of a claim, or the fresh one, and the fresh one."""
         for cached in self._claims.values():
             if cached.key != fresh.key:
@@ -306,9 +314,9 @@ class ClaimManager:
                 "FailedUnprepareDynamicResources",
             ) from error
 
-    async def _release(self, pod_uid: str, claims: Iterable[ClaimState]) -> None:
+    async def _release(self, pod_uid: str, claims: Iterable[ClaimInfoState]) -> None:
         """Drop the pod from claims; those of no other pod are unprepared."""
-        batches: defaultdict[_DriverKey, list[ClaimState]] = defaultdict(list)
+        batches: defaultdict[_DriverKey, list[ClaimInfoState]] = defaultdict(list)
         last = []
         for claim in claims:
             if claim.uid not in self._claims or pod_uid not in claim.pods:
@@ -355,7 +363,7 @@ class ClaimManager:
                 await stack.enter_async_context(lock)
             yield
 
-    def _prepared(self, pod: Pod, key: ClaimKey) -> ClaimState:
+    def _prepared(self, pod: Pod, key: ClaimKey) -> ClaimInfoState:
         """Return a claim of a pod, which may have been edited since; raise NotPrepared."""
         for claim in self._claims.values():
             if claim.key == key and pod.uid in claim.pods:

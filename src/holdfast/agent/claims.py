@@ -114,14 +114,12 @@ def claim_problem(pod: Pod, claim: AnyClaim, *, owned: bool) -> str:
 
 
 def _structured_entries(pod: Pod) -> tuple[PodResourceClaim, ...]:
-    """Return entries of ``resource.k8s.io``: by those that stand for classic ones drivers are
-    called too, as by every kubelet.
-    """
+    """Return the entries of ``resource.k8s.io``, shadows included: a kubelet prepares them, too."""
     return tuple(entry for entry in pod.spec.resource_claims if entry.claim is None)
 
 
 def _classic_entries(pod: Pod) -> tuple[ClassicEntry, ...]:
-    """Return classic entries without those for which a structured claim stands."""
+    """Return the classic entries that have no shadow."""
     shadows = {entry.name for entry in _structured_entries(pod)}
     return tuple(entry for entry in classic_entries(pod) if entry.name not in shadows)
 

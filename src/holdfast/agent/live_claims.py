@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.agent.claim_checkpoint import ClaimState, DriverState
+from holdfast.agent.claim_checkpoint import ClaimInfoState, DriverState
 from holdfast.agent.claims import AnyClaim, NeededClaim, claim_problem, not_created
 from holdfast.agent.pod_devices import NotPrepared, failed_prepare
 from holdfast.api.classic import ClassicClaim, classic_resources
@@ -50,8 +50,8 @@ class LiveClaims:
             raise (NeverUsable if needed.classic else NotUsable)(problem)
         return claim
 
-    async def lost_reason(self, claim: ClaimState, pod_uid: str) -> str:
-        """Return why a pod has a claim no longer, or ""; raises HoldfastError."""
+    async def lost_reason(self, claim: ClaimInfoState, pod_uid: str) -> str:
+        """Return why a pod may no longer use a claim, or ""; raises HoldfastError."""
         try:
             found = await self._get(claim.name, claim.namespace, classic=claim.classic)
         except NotFound:
@@ -62,7 +62,7 @@ class LiveClaims:
             return f"ResourceClaim {claim.name} is not reserved for the pod any more"
         return ""
 
-    async def current_handle(self, claim: ClaimState) -> str | None:
+    async def current_handle(self, claim: ClaimInfoState) -> str | None:
         """Return the handle of a classic claim; None if it is gone or not allocated."""
         try:
             found = await self._get(claim.name, claim.namespace, classic=True)
@@ -84,21 +84,23 @@ class LiveClaims:
         return await self._client.get(self._classic, name, namespace)
 
 
-def state_of(claim: AnyClaim) -> ClaimState:
-    """Return what is to be prepared for an allocated claim."""
+def claim_info_of(claim: AnyClaim) -> ClaimInfoState:
+    """Return the entry of the checkpoint for an allocated claim that is to be prepared."""
     if isinstance(claim, ClassicClaim):
-        return _classic_state(claim)
+        return _classic_claim_info(claim)
     devices = tuple(
         f"{each.driver}/{each.pool}/{each.device}/{each.share_id or ''}" for each in claim.results
     )
     drivers = {result.driver: DriverState() for result in claim.results}
-    return ClaimState(claim.uid, claim.name, claim.namespace, drivers=drivers, allocation=devices)
+    return ClaimInfoState(
+        claim.uid, claim.name, claim.namespace, drivers=drivers, allocation=devices
+    )
 
 
-def _classic_state(claim: ClassicClaim) -> ClaimState:
+def _classic_claim_info(claim: ClassicClaim) -> ClaimInfoState:
     driver, allocation = claim.status.driver_name, claim.status.allocation
     handle = allocation.resource_handle if allocation is not None else ""
-    return ClaimState(
+    return ClaimInfoState(
         claim.uid,
         claim.name,
         claim.namespace,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.agent.claims import needed_claims
-from holdfast.agent.live_claims import LiveClaims, not_prepared, state_of
+from holdfast.agent.live_claims import LiveClaims, claim_info_of, not_prepared
 from holdfast.agent.node_services import Runtimes
 from holdfast.agent.pod_devices import ContainerDevices, NotPrepared, PodDevices
 from holdfast.agent.runtime import Runtime
@@ -64,7 +64,7 @@ class SimulatedClaims:
             live = [await self._live.usable(pod, needed) for needed in needed_claims(pod)]
         except (HoldfastError, InvalidEntries) as error:
             raise not_prepared(error) from error
-        return {driver for claim in live for driver in state_of(claim).drivers}
+        return {driver for claim in live for driver in claim_info_of(claim).drivers}
 
     def _has_files(self, driver: str) -> bool:
         """Return whether a driver has a directory, or a socket for its registration."""

@@ -20,7 +20,7 @@ from holdfast.api.meta import owner_reference
 from holdfast.api.pod import Pod
 
 CLASSIC_CLAIM = f"{OWN_GROUP}/classic-claim"
-"""Annotation of a shadow with the name of the classic claim, for people."""
+"""Annotation of a shadow with the name of the classic claim; it is only shown."""
 SHADOW_CLASS = f"classic.{OWN_GROUP}"
 """Device class in the one request of a shadow; it need not exist: nothing searches devices."""
 SHADOW_REQUEST = "classic"

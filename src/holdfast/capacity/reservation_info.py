@@ -154,7 +154,7 @@ class ReservationInfo:
         return self.matchable_if(allocated=bool(self.allocated_by_pod))
 
     def matchable_if(self, *, allocated: bool) -> bool:
-        """Tell whether a new owner could allocate from it, beside another one or without."""
+        """Tell whether a new owner could allocate from it if it had an owner already, or none."""
         return self.available and not (allocated and self.reservation.spec.allocate_once)
 
     @property

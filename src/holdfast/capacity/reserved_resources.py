@@ -107,8 +107,8 @@ class FreedCapacity:
     rows: RowAmounts
     slots: RowAmounts
     matchable: Mapping[int, bool] = field(default_factory=dict)
-    """Whether changed reservations are matchable then, by slot: one that allocates once is not if
-    an added pod would allocate from it, and is again if its owner is removed."""
+    """Whether a reservation is matchable after the change, by slot, where the change decides: one
+    that allocates once is not after an added owner, and is again after its owner is removed."""
 
     def to_rows(self, rows: NDArray[np.intp], resource: int) -> Ints | int:
         """Return what is freed of a resource on each row."""

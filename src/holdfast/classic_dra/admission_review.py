@@ -20,7 +20,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class Result(StrEnum):
-    """What came of a review."""
+    """The result of a review."""
 
     PATCHED = "patched"
     UNCHANGED = "unchanged"
@@ -47,7 +47,7 @@ _decode = msgspec.json.Decoder(_Review)
 def answer_review(
     body: bytes, name_of: Callable[[str], str], scheduler_name: str = ""
 ) -> tuple[Result, JsonObject]:
-    """Return the answer to a review, and what it says; raises BadRequest if it cannot be read.
+    """Return the result and the response to a review; raises BadRequest if it cannot be read.
 
     ``name_of`` returns a new name of a shadow by that of its entry. ``scheduler_name`` is given to
     pods with classic claims whose scheduler is the default.

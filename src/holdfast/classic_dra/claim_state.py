@@ -23,7 +23,7 @@ _PROTECTION = deletion_protection("")
 
 
 class ClaimState(Enum):
-    """The state of a claim; the value is for people."""
+    """The state of a claim; the value is what users see."""
 
     PENDING = "Pending"
     """Not allocated."""

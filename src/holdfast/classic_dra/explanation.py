@@ -18,7 +18,7 @@ CONTROLLER = "classic-resourceclaim-controller"
 
 
 def explain_claims(ledger: ClassicLedger, pod: Pod) -> Json:
-    """Return the negotiation, and each claim with its state and what is owed by whom.
+    """Return the negotiation, and each claim with its state and the component that has to act next.
 
     Raises InvalidEntries for an annotation that cannot be read.
     """
@@ -48,7 +48,7 @@ def _claim(
     answers = () if negotiation is None else negotiation.status.claims
     answer = next((a for a in answers if a.pod_resource_claim_name == entry.name), None)
     unsuitable = [] if answer is None else list(answer.unsuitable_nodes)
-    owed = _owed(pod, entry, claim, negotiation, None if answer is None else unsuitable)
+    owed = _next_step(pod, entry, claim, negotiation, None if answer is None else unsuitable)
     if class_name and known is None and (claim is None or not claim.is_allocated):
         owed = ("", f"resource class {class_name} does not exist")
     by, what = owed
@@ -75,14 +75,14 @@ def _is_shared(claim: ClassicClaim | None) -> bool:
     return allocation is not None and allocation.shared_resource
 
 
-def _owed(
+def _next_step(
     pod: Pod,
     entry: ClassicEntry,
     claim: ClassicClaim | None,
     negotiation: PodScheduling | None,
     unsuitable: list[str] | None,
 ) -> tuple[str, str]:
-    """Return who has to act next, and what is missing; both "" if nothing is."""
+    """Return the component that has to act next, and what is missing; both "" if nothing is."""
     if claim is None:
         by = CONTROLLER if entry.owned else ""
         return by, "the claim" if by else "the claim does not exist: create it"
@@ -97,11 +97,13 @@ def _owed(
         return "", ""
     if claim.is_immediate:
         return "driver", "the allocation, for which no pod is needed"
-    return _owed_in(negotiation, unsuitable)
+    return _next_in_negotiation(negotiation, unsuitable)
 
 
-def _owed_in(negotiation: PodScheduling | None, unsuitable: list[str] | None) -> tuple[str, str]:
-    """Return who has to act next in a negotiation, and what is missing."""
+def _next_in_negotiation(
+    negotiation: PodScheduling | None, unsuitable: list[str] | None
+) -> tuple[str, str]:
+    """Return the component that has to act next in a negotiation, and what is missing."""
     if negotiation is None:
         return SCHEDULER, "a question to the driver"
     node = negotiation.spec.selected_node

@@ -87,7 +87,7 @@ class ClassicLedger:
             self._in_flight[claim.uid] = uid
 
     def remove_in_flight(self, claim: ClassicClaim, uid: str) -> None:
-        """Count what is stored again, unless another pod's reservation is in flight by now."""
+        """Remove the reservation in flight of a pod; one of another pod stays."""
         if self._in_flight.get(claim.uid) == uid:
             del self._in_flight[claim.uid]
 

@@ -24,7 +24,7 @@ CLASS_QUOTA = ".resourceclass.node.k8s.io/resourceclaims"
 
 @dataclass(slots=True)
 class Converted:
-    """An object in its new form, and what has to be said about it."""
+    """A converted object, and which of its pods need the webhook."""
 
     obj: JsonObject
     needs_webhook: list[str] = field(default_factory=list)

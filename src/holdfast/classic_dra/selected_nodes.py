@@ -23,7 +23,7 @@ class SelectedNodes:
         self._at = (-1, -1)
 
     def change(self, old: str, new: str) -> None:
-        """Count a PodScheduling for another node than before; "" is none."""
+        """Move the count of a PodScheduling from one node to another; "" is no node."""
         if old == new:
             return
         for name, step in ((old, -1), (new, 1)):

@@ -25,7 +25,7 @@ class QuotaWaiters:
         return [next(iter(line)) for line in self._lines.get(namespace, {}).values()]
 
     def leave(self, namespace: str, pod: str, *, but: Collection[str] = ()) -> list[str]:
-        """Remove a pod from all lines but those of some classes; return the first of the rests."""
+        """Remove a pod from all lines but those of some classes; return the next of each line."""
         lines = self._lines.get(namespace, {})
         following: list[str] = []
         for class_name in [name for name in lines if name not in but and pod in lines[name]]:

@@ -48,7 +48,7 @@ class Reconciler:
     """The name of the work queue in metrics, if upstream's is not the name of the controller."""
     required_resources: tuple[Resource[Any], ...] = ()
     optional = False
-    """Whether most clusters do without its resources: it then waits for them without a warning."""
+    """Whether it waits without a warning for resources that the API server does not serve."""
     workers = 2
 
     def __init__(self, context: ControllerContext) -> None:

@@ -45,7 +45,7 @@ class FreeDeviceCounts(RowTable):
         self.free: NDArray[np.int32] = np.zeros(0, np.int32)
 
     def first_free(self, row: int, count: int) -> tuple[Choice, ...] | None:
-        """Return what a search chooses on a row: its first free devices; None: a search has to."""
+        """Return the first free devices of a row, as a search would; None if a search is needed."""
         self.refresh(np.array([row], np.intp))
         node = self._nodes.nodes[row]
         if node is None or not 0 < count <= self.free[row]:

@@ -19,7 +19,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.clock import Clock
-from holdfast.driverkit.classic.simulation import NeededClaim, Session
+from holdfast.driverkit.classic.simulation import RequestedClaim, Session
 from holdfast.errors import BadRequest, HoldfastError
 from holdfast.health_checks import page
 
@@ -69,7 +69,7 @@ class Extender:
     def __init__(
         self,
         sessions: Sessions,
-        claims_of: Callable[[Pod], Awaitable[list[NeededClaim]]],
+        claims_of: Callable[[Pod], Awaitable[list[RequestedClaim]]],
         is_ready: Callable[[str], bool],
     ) -> None:
         self._sessions = sessions

@@ -24,7 +24,7 @@ from holdfast.driverkit.classic.extender import Extender, Sessions
 from holdfast.driverkit.classic.fit_handlers import FitHandlers
 from holdfast.driverkit.classic.fitting import ClaimRequest, FreeDevice
 from holdfast.driverkit.classic.inventory_store import InventoryStore
-from holdfast.driverkit.classic.simulation import NeededClaim, Session
+from holdfast.driverkit.classic.simulation import RequestedClaim, Session
 from holdfast.driverkit.driver import Driver
 from holdfast.errors import BadConfiguration, HoldfastError, Refused
 
@@ -48,7 +48,7 @@ class ExtenderProcess:
         claims.add_handler(lambda _kind, old, new: self._handlers.claim_changed(old, new))
         self.extender = Extender(Sessions(self._session, clock), self.claims_of, self.is_ready)
 
-    async def claims_of(self, pod: Pod) -> list[NeededClaim]:
+    async def claims_of(self, pod: Pod) -> list[RequestedClaim]:
         """Return the claims of a pod for this driver; one that is not created yet, as it will be.
 
         Raises HoldfastError if classes or parameters are missing or wrong.
@@ -70,7 +70,7 @@ class ExtenderProcess:
                 of_class = await self._handlers.class_parameters(resource_class)
                 of_claim = await self._handlers.claim_parameters(claim, resource_class, of_class)
                 request = ClaimRequest(of_claim, of_class)
-            found.append(NeededClaim(claim, resource_class, request))
+            found.append(RequestedClaim(claim, resource_class, request))
         return found
 
     def is_ready(self, node: str) -> bool:

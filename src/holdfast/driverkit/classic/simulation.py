@@ -13,6 +13,7 @@ from holdfast.api.classic import ClassicClaim, ClassicClass
 from holdfast.api.node import Node
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector, Pod
+from holdfast.classic_dra import reasons
 from holdfast.driverkit.classic.fitting import (
     Choice,
     ClaimRequest,
@@ -27,7 +28,7 @@ NEW_NODE = "what a new node of this kind has is not known: the driver has no @dr
 
 
 @dataclass(frozen=True, slots=True)
-class NeededClaim:
+class RequestedClaim:
     """A claim of a pod for this driver, with its class and parameters."""
 
     claim: ClassicClaim
@@ -72,12 +73,12 @@ class Session:
         self._network = network
         self._allocated: dict[str, _Allocated] = {}
 
-    def refusal(self, pod: Pod, claims: Sequence[NeededClaim], node: Node) -> Refusal | None:
+    def refusal(self, pod: Pod, claims: Sequence[RequestedClaim], node: Node) -> Refusal | None:
         """Return why the claims of a pod cannot be used on a node, or None."""
         found = self._choices(pod, claims, node)
         return found if isinstance(found, Refusal) else None
 
-    def select(self, pod: Pod, claims: Sequence[NeededClaim], node: Node) -> None:
+    def select(self, pod: Pod, claims: Sequence[RequestedClaim], node: Node) -> None:
         """Allocate the claims of a pod on a node; raises Unsuitable."""
         found = self._choices(pod, claims, node)
         if isinstance(found, Refusal):
@@ -93,15 +94,15 @@ class Session:
             known.users.add(pod.uid)
 
     def _choices(
-        self, pod: Pod, claims: Sequence[NeededClaim], node: Node
-    ) -> list[tuple[NeededClaim, Choice | None]] | Refusal:
+        self, pod: Pod, claims: Sequence[RequestedClaim], node: Node
+    ) -> list[tuple[RequestedClaim, Choice | None]] | Refusal:
         """Return a choice for each claim that is not allocated, None for the others."""
         pending = []
         for needed in claims:
             if needed.claim.key not in self._allocated and not needed.claim.is_allocated:
                 pending.append(needed)
                 if not _matches(needed.resource_class.suitable_nodes, node):
-                    return Refusal("excluded by resource class node filter")
+                    return Refusal(reasons.EXCLUDED_BY_CLASS)
             elif (refusal := self._unusable(pod, needed.claim, node)) is not None:
                 return refusal
         chosen: dict[str, Choice] = {}
@@ -118,15 +119,15 @@ class Session:
     def _unusable(self, pod: Pod, claim: ClassicClaim, node: Node) -> Refusal | None:
         """Return why an allocated claim cannot be used on a node."""
         if claim.status.deallocation_requested or claim.is_deleted:
-            return Refusal("resourceclaim must be reallocated", everywhere=True)
+            return Refusal(reasons.MUST_BE_REALLOCATED, everywhere=True)
         known = self._allocated.get(claim.key) or _stored(claim)
         if not known.shared and known.users - {pod.uid}:
-            return Refusal("resourceclaim in use", everywhere=True)
+            return Refusal(reasons.IN_USE, everywhere=True)
         stored = claim.status.allocation
         here = known.node in ("", node.name)
         if stored is not None:
             here = _matches(stored.available_on_nodes, node)
-        return None if here else Refusal("resourceclaim not available on the node")
+        return None if here else Refusal(reasons.UNAVAILABLE)
 
     def _pool(self, node: Node) -> str:
         return "" if self._network else node.name

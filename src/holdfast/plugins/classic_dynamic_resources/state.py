@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.classic import ClassicClaim, PodScheduling
+from holdfast.classic_dra import reasons
 from holdfast.classic_dra.claim_state import (
     ClaimState,
     has_room_for,
@@ -25,16 +26,13 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import Code, Reject, Rows, Verdicts
 from holdfast.plugins.classic_dynamic_resources.plan import Plan
 
-UNALLOCATED_IMMEDIATE = "unallocated immediate resourceclaim"
-MUST_BE_REALLOCATED = "resourceclaim must be reallocated"
-IN_USE = "resourceclaim in use"
 RETRY_SECONDS = 1.0
 """When a pod is tried again that waits for a reservation in flight."""
 FITS, EXCLUDED_BY_CLASS, UNSUITABLE, UNAVAILABLE = range(4)
 MESSAGES = {
-    EXCLUDED_BY_CLASS: "excluded by resource class node filter",
-    UNSUITABLE: "resourceclaim cannot be allocated for the node (unsuitable)",
-    UNAVAILABLE: "resourceclaim not available on the node",
+    EXCLUDED_BY_CLASS: reasons.EXCLUDED_BY_CLASS,
+    UNSUITABLE: reasons.UNSUITABLE,
+    UNAVAILABLE: reasons.UNAVAILABLE,
 }
 
 
@@ -149,11 +147,11 @@ def reason_to_wait(state: ClassicState, now: float) -> Reject | None:
         claim, retry_at = of_pod.claim, None
         name = claim.spec.resource_class_name
         if not claim.is_allocated and claim.is_immediate:
-            reason = UNALLOCATED_IMMEDIATE
+            reason = reasons.UNALLOCATED_IMMEDIATE
         elif state_of(claim) is ClaimState.RELEASING:
-            reason = MUST_BE_REALLOCATED
+            reason = reasons.MUST_BE_REALLOCATED
         elif claim.is_allocated and not state.ledger.is_free_for(claim, state.pod.uid):
-            reason = IN_USE
+            reason = reasons.IN_USE
             if has_room_for(claim, state.pod.uid):
                 # A reservation in flight that fails is no event.
                 retry_at = now + RETRY_SECONDS

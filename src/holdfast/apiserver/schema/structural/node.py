@@ -60,10 +60,10 @@ class SchemaNode:
     """Whether this node or a nested one has rules."""
 
     is_valid_text: Callable[[Any], bool] | None = None
-    """Whether a value is a valid text, cached; None if that is not all there is to check."""
+    """Whether a value is a valid string, cached; None if the schema has other keys or rules."""
 
     def holds_only_valid_texts(self, items: list[Any]) -> bool:
-        """Return whether the items of a list are texts that need no further look, as names."""
+        """Return whether all items of a list are strings that are known to be valid."""
         inner = self.items
         return (
             inner is not None

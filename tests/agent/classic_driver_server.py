@@ -8,7 +8,7 @@ from holdfast.cdi.spec import CdiDevice, CdiSpec, ContainerEdits
 from holdfast.kubelet_api import CLASSIC_PLUGIN, dra_classic_pb2, dra_classic_pb2_grpc
 
 
-class ClassicDriver(DriverServer):
+class ClassicDriverServer(DriverServer):
     """A driver whose devices reach containers as a variable ``CLAIM_<name>`` with the handle."""
 
     def __init__(self, directory, name="gpu.example.com", **options):
