@@ -6,10 +6,11 @@ import pytest
 
 from holdfast.api.classic import classic_resources
 from holdfast.api.scheme import RESOURCE_SLICES
-from holdfast.driverkit import Cdi, Choice, CounterSet, Device, Driver
+from holdfast.driverkit import Cdi, Choice, CounterSet, Device, Driver, InvalidInventory
 from holdfast.driverkit.classic.divided_publisher import DividedPublisher
+from holdfast.driverkit.slice_publisher import SlicePublisher
 from holdfast.errors import BadConfiguration
-from holdfast.testing import a_claim, a_device_class, a_pod
+from holdfast.testing import VirtualClock, a_claim, a_device_class, a_pod
 from holdfast.testing.classic_builders import a_classic_claim, a_classic_class
 from holdfast.testing.driver_cluster import DriverCluster
 
@@ -26,6 +27,13 @@ def a_divided_driver(moved):
 
 def running(pod):
     return pod.status.phase == "Running"
+
+
+async def test_a_wrong_structured_device_is_refused_at_once():
+    slices = SlicePublisher(None, VirtualClock(), DRIVER, "n")
+    publisher = DividedPublisher(Inventory(), slices, "n", lambda device: True)
+    with pytest.raises(InvalidInventory, match="Wrong"):
+        publisher.publish({"n": [Device("Wrong")]})
 
 
 async def test_a_device_comes_into_a_slice_when_no_classic_claim_has_it():
@@ -86,6 +94,9 @@ class Slices:
     """Stands for a SlicePublisher."""
 
     devices = ()
+
+    def check(self, pools):
+        pass
 
     def publish(self, pools):
         self.devices = [item.name for item in pools["n"]]

@@ -71,8 +71,7 @@ class SlicePublisher:
 
     def publish(self, pools: Mapping[str, Sequence[Item]]) -> bool:
         """Publish pools from now on and return whether they changed; raises InvalidInventory."""
-        wanted = {name: contents_of(items) for name, items in pools.items()}
-        check_pools(SliceOwner(self._driver, self._node, ""), wanted)
+        wanted = self.check(pools)
         if wanted == self._wanted:
             return False
         self._wanted = wanted
@@ -80,6 +79,12 @@ class SlicePublisher:
         self._schedule(0.0)
         self._rescheduled.set()  # also if a resync without an inventory is due
         return True
+
+    def check(self, pools: Mapping[str, Sequence[Item]]) -> dict[str, list[Content]]:
+        """Return the contents of slices; raises InvalidInventory."""
+        wanted = {name: contents_of(items) for name, items in pools.items()}
+        check_pools(SliceOwner(self._driver, self._node, ""), wanted)
+        return wanted
 
     def resync(self) -> None:
         """Compare the slices with the inventory now."""
