@@ -260,6 +260,17 @@ def test_a_claim_is_not_released_where_another_cannot_be_allocated():
     assert desk.reject(pod).calls == ()
 
 
+def test_a_pod_gives_up_its_own_claim_if_there_is_no_room_for_another():
+    pod = a_pod("p", claims=[inline("a"), inline("b")])
+    desk = a_desk(
+        a_classic_claim("p-a", owner=pod, status=an_allocation("n1", consumers=[pod])),
+        a_classic_claim("p-b", owner=pod),
+        a_pod_scheduling(pod, b=["n1", "n2", "n3"]),
+    )
+    desk.reject(pod)
+    assert desk.claim("p-a")["status"]["deallocationRequested"] is True
+
+
 def test_C036_a_pod_that_cannot_run_gives_its_claims_back():
     first, second = a_claim_pod("a", "b", name="first"), a_claim_pod("a", "b", name="second")
     desk = a_desk(

@@ -130,13 +130,21 @@ class ClassicState:
         return {MESSAGES[code]: count for code, count in found.items() if code in MESSAGES}
 
     def releasable(self, rows: Rows) -> list[ClassicClaim]:
-        """Return the claims that only this pod may use and that make one of these rows unusable."""
+        """Return the claims that only this pod may use and that make one of these rows unusable.
+
+        If a driver has no room for another claim, the pod also gives up what was allocated for it
+        alone: two pods that each have what the other needs would wait for ever.
+        """
         elsewhere = rows[self.codes[rows] == UNAVAILABLE]
+        no_room = bool((self.codes[rows] == UNSUITABLE).any())
         found = {
             of_pod.claim.uid: of_pod.claim
             for of_pod in self.claims
             if may_be_released(of_pod.claim, self.pod.uid)
-            and not self.available(of_pod.claim)[elsewhere].all()
+            and (
+                (no_room and of_pod.entry.owned)
+                or not self.available(of_pod.claim)[elsewhere].all()
+            )
         }
         return list(found.values())
 
