@@ -1,28 +1,26 @@
-"""Builders of the objects of classic DRA."""
+"""Objects of classic DRA for the tests of controllers; see ``testing.classic_builders``."""
 
 from __future__ import annotations
 
 from holdfast.api.classic import ClassicClaim, classic_resources
 from holdfast.api.decode import convert_object
-from holdfast.testing import a_pod
+from holdfast.api.devices import pod_consumer
+from holdfast.api.meta import owner_reference
+from holdfast.testing import a_pod, classic_builders
+from holdfast.testing.classic_builders import DRIVER, a_classic_class
 
 CLASSIC = classic_resources()
-GPU_CLASS = {
-    "apiVersion": CLASSIC.classes.api_version,
-    "kind": "ResourceClass",
-    "metadata": {"name": "gpu.example.com"},
-    "driverName": "gpu.example.com",
-}
+GPU_CLASS = a_classic_class(DRIVER)
 
 
 def inline(name="gpu", *, metadata=None, **spec):
-    """An entry with a template."""
-    template = {"spec": {"resourceClassName": "gpu.example.com", **spec}}
-    return {"name": name, "claim": {"template": template | ({"metadata": metadata or {}})}}
+    """An entry with a template, whose spec has only these fields and the class."""
+    template = {"spec": {"resourceClassName": DRIVER, **spec}, "metadata": metadata or {}}
+    return {"name": name, "claim": {"template": template}}
 
 
 def named(claim, name="gpu"):
-    return {"name": name, "claim": {"resourceClaimName": claim}}
+    return classic_builders.named(name, claim)
 
 
 def a_user(name="p", *entries, **pod):
@@ -30,15 +28,10 @@ def a_user(name="p", *entries, **pod):
     return a_pod(name, claims=entries or (inline(),), **pod)
 
 
-def a_classic_claim(name="c", *, namespace="default", status=None, mode=None, **metadata):
-    spec = {"resourceClassName": "gpu.example.com"} | ({"allocationMode": mode} if mode else {})
-    raw = {
-        "apiVersion": CLASSIC.claims.api_version,
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": namespace, **metadata},
-        "spec": spec,
-    }
-    return raw | ({"status": status} if status else {})
+def a_classic_claim(name="c", *, immediate=False, status=None, **metadata):
+    return classic_builders.a_classic_claim(
+        name, of_class=DRIVER, immediate=immediate, status=status, metadata=metadata
+    )
 
 
 def typed_claim(raw, **metadata):
@@ -48,20 +41,15 @@ def typed_claim(raw, **metadata):
     )
 
 
-def consumer(pod):
-    return {"resource": "pods", "name": pod.name, "uid": pod.uid}
-
-
 def owner(pod, **more):
-    reference = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
-    return reference | {"controller": True} | more
+    return owner_reference("v1", "Pod", pod, block=False) | more
 
 
 def allocated(*pods, shared=None, others=()):
     """The status that a driver writes."""
     shared = len(pods) + len(others) > 1 if shared is None else shared
     return {
-        "driverName": "gpu.example.com",
+        "driverName": DRIVER,
         "allocation": {"resourceHandle": "h", "sharedResource": shared},
-        "reservedFor": [*map(consumer, pods), *others],
+        "reservedFor": [*map(pod_consumer, pods), *others],
     }

@@ -8,8 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from controllers.classic_objects import CLASSIC, a_classic_claim, a_user, consumer, inline, named
+from controllers.classic_objects import CLASSIC, a_classic_claim, a_user, inline, named
 from controllers.small_cluster import start_small_cluster
+from holdfast.api.devices import pod_consumer
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS
@@ -105,7 +106,7 @@ class RandomEvents:
             return
         if self.rng.random() < 0.2:
             await self.end_pod()
-        entry = consumer(user) | {"resource": resource.plural}
+        entry = pod_consumer(user) | {"resource": resource.plural}
         entries = [entry, *raw_consumers(claim.status.reserved_for)]
         allocation = {"resourceHandle": "h", "sharedResource": True}
         await self.set_status(

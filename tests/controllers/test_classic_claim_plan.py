@@ -119,7 +119,7 @@ def test_a_claim_of_users_stays_allocated_unless_the_setting_says_otherwise():
     (write,) = release(claim, FINISHED, deallocate_unused=True)
     assert write.patch["status"] == {"reservedFor": None, "deallocationRequested": True}
     for kept in (
-        a_classic_claim(status=allocated(FINISHED), mode="Immediate"),
+        a_classic_claim(status=allocated(FINISHED), immediate=True),
         a_classic_claim(status=allocated(FINISHED), deletionTimestamp=rfc3339(0)),
         a_classic_claim(status=allocated(FINISHED, RUNNING)),
     ):

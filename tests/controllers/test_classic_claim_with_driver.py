@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 
-from controllers.classic_objects import a_user, consumer, inline
+from controllers.classic_objects import a_user, inline
 from driverkit.classic_controller import DriverTest, a_driver
+from holdfast.api.devices import pod_consumer
 from holdfast.api.scheme import NODES, PODS
 from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.settings import ClassicClaimSettings, ControllerSettings
@@ -39,7 +40,7 @@ async def test_C081_an_inline_immediate_claim_is_allocated_before_its_pod_is_sch
         assert await test.booked() == ["p-gpu"]
 
         # C050: the resource is free as soon as the pod has finished.
-        await test.set_status("p-gpu", reservedFor=[consumer(pod)])
+        await test.set_status("p-gpu", reservedFor=[pod_consumer(pod)])
         done = {"status": {"phase": "Succeeded"}}
         await test.client.patch(PODS, "p", done, "default", subresource="status")
         await test.clock.settle()
