@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.api.classic import classic_resources
-from holdfast.api.classic_names import MAX_CONSUMERS, MAX_NODES, OWN_GROUP
+from holdfast.api.classic_names import (
+    MAX_CONSUMERS,
+    MAX_ENTRIES,
+    MAX_HANDLE_BYTES,
+    MAX_NODES,
+    OWN_GROUP,
+)
 from holdfast.apiserver.schema.structural import StructuralSchema, shipped_crds
 from holdfast.apiserver.tables import columns_of
 
@@ -204,8 +210,22 @@ def test_the_crds_of_classic_dra_are_what_clients_use(resource):
     assert tuple(names["categories"]) == resource.categories
     assert (spec["scope"] == "Namespaced") == resource.namespaced
     assert tuple(served.get("subresources", ())) == resource.subresources
-    limits = schema(CRDS[f"{resource.plural}.{resource.group}"]).root.properties
-    if resource.kind == "PodScheduling":
-        assert limits["spec"].properties["potentialNodes"].most_items == MAX_NODES
-    if resource.kind == "ResourceClaim":
-        assert limits["status"].properties["reservedFor"].most_items == MAX_CONSUMERS
+
+
+def test_the_limits_of_classic_dra_are_those_of_its_crds():
+    def properties(resource, part):
+        raw = CRDS[f"{resource.plural}.{resource.group}"]["spec"]["versions"][0]["schema"]
+        return raw["openAPIV3Schema"]["properties"][part]["properties"]
+
+    claim = properties(CLASSIC.claims, "status")
+    assert claim["reservedFor"]["maxItems"] == MAX_CONSUMERS
+    handle = claim["allocation"]["properties"]["resourceHandle"]
+    assert handle["maxLength"] == MAX_HANDLE_BYTES
+    assert [rule["rule"] for rule in handle["x-kubernetes-validations"]] == [
+        f"size(bytes(self)) <= {MAX_HANDLE_BYTES}"
+    ]
+    asked = properties(CLASSIC.pod_scheduling, "spec")
+    assert asked["potentialNodes"]["maxItems"] == MAX_NODES
+    answers = properties(CLASSIC.pod_scheduling, "status")["claims"]
+    assert answers["maxItems"] == MAX_ENTRIES
+    assert answers["items"]["properties"]["unsuitableNodes"]["maxItems"] == MAX_NODES
