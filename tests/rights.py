@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP
+from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
 from holdfast.apiserver.wire.request_info import parse_request_info
 from holdfast.client.transport import Response
 
@@ -57,7 +57,7 @@ def right_of(request):
     if not info.is_resource:
         return None
     resource = f"{info.plural}/{info.subresource}" if info.subresource else info.plural
-    group = OWN_GROUP if info.group == SEED_GROUP else info.group
+    group = OWN_GROUP if info.group == KEP_GROUP else info.group
     return group, resource, info.verb
 
 

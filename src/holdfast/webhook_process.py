@@ -116,7 +116,7 @@ class WebhookProcess:
                 if self._tls.reload():
                     log.info("the certificate in %s was replaced", self._settings.certificates)
             except BadConfiguration as error:
-                line = f"{error}; the certificate of before stays in use"
+                line = f"{error}; the previous certificate stays in use"
                 self._repeats.log(log, logging.WARNING, line)
 
     async def _review(self, request: web.Request) -> web.Response:

@@ -172,7 +172,7 @@ GPU_NAMED = FreeDevice("gpu-0", {"x": 1}, {"memory": quantity("8Gi")})
 
 
 def test_an_inventory_is_checked_before_it_is_published():
-    with pytest.raises(InvalidInventory, match="two have the name"):
+    with pytest.raises(InvalidInventory, match="two devices have the name"):
         raw_spec(DRIVER, "n", [Device("a"), Device("a")], ready=True)
     with pytest.raises(InvalidInventory, match="counter sets"):
         raw_spec(DRIVER, "n", [Device("a", consumes={"c": {"x": 1}})], ready=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from holdfast.api.classic_names import IMMEDIATE, SEED_GROUP, VERSION
+from holdfast.api.classic_names import IMMEDIATE, KEP_GROUP, VERSION
 from holdfast.api.classic_template import ClassicClaimSpec, ParametersReference
 from holdfast.api.devices import ClaimConsumer
 from holdfast.api.meta import Object, Struct
@@ -115,7 +115,7 @@ class ClassicResources:
 
 
 @cache
-def classic_resources(group: str = SEED_GROUP) -> ClassicResources:
+def classic_resources(group: str = KEP_GROUP) -> ClassicResources:
     """Return the resources of classic DRA in a group: the KEP's, or that of the CRDs."""
     return ClassicResources(
         Resource(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SEED_GROUP = "core.k8s.io"
+KEP_GROUP = "core.k8s.io"
 """The group of the KEP, which the embedded API server serves."""
 OWN_GROUP = "dra.holdfast.dev"
 """The group of the CRDs on a real cluster, where ``*.k8s.io`` is reserved."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.api.classic_names import OWN_GROUP, POD_CLAIMS, SEED_GROUP, VERSION
+from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP, POD_CLAIMS, VERSION
 from holdfast.api.decode import JsonObject
 from holdfast.api.field_errors import child
 from holdfast.api.json_fields import list_at, map_at, text_at
@@ -39,7 +39,7 @@ def convert_manifest(obj: JsonObject, scheduler_name: str = "") -> Converted:
     """
     api_version, kind = text_at(obj, "apiVersion"), text_at(obj, "kind")
     group = api_version.partition("/")[0]
-    if group == SEED_GROUP:
+    if group == KEP_GROUP:
         return Converted({**obj, "apiVersion": f"{OWN_GROUP}/{VERSION}"})
     if api_version == "v1" and kind == "ResourceQuota":
         return Converted(_converted_quota(obj))
@@ -118,7 +118,7 @@ def _converted_role(role: JsonObject) -> JsonObject:
     if not isinstance(role.get("rules"), list):
         return role
     rules = [
-        {**rule, "apiGroups": [OWN_GROUP if g == SEED_GROUP else g for g in rule["apiGroups"]]}
+        {**rule, "apiGroups": [OWN_GROUP if g == KEP_GROUP else g for g in rule["apiGroups"]]}
         if isinstance(rule, dict) and list_at(rule, "apiGroups")
         else rule
         for rule in role["rules"]

@@ -17,7 +17,7 @@ import yaml
 from holdfast.api import scheme
 from holdfast.api.classic import classic_resources
 from holdfast.api.classic_forms import with_typed_claims
-from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP
+from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
 from holdfast.api.decode import convert_object
 from holdfast.api.defaults import default_object
 from holdfast.api.device_versions import V1BETA1
@@ -32,7 +32,7 @@ _TYPED: dict[tuple[str, str], Resource[Any]] = {
     (r.group, r.kind): r
     for r in (
         *vars(scheme).values(),
-        *(r for group in (SEED_GROUP, OWN_GROUP) for r in classic_resources(group).all),
+        *(r for group in (KEP_GROUP, OWN_GROUP) for r in classic_resources(group).all),
     )
     if isinstance(r, Resource)
 }

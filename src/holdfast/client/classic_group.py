@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.api.classic import classic_resources
-from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP, VERSION
+from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP, VERSION
 from holdfast.client.client import Client
 
 
@@ -25,8 +25,8 @@ async def find_classic_group(client: Client) -> str:
     """Return the KEP's group, else that of the CRDs if claims are served there; "" if neither."""
     listed = msgspec.json.decode(await client.raw("/apis"), type=_Groups)
     groups = {group.name for group in listed.groups}
-    if SEED_GROUP in groups:
-        return SEED_GROUP
+    if KEP_GROUP in groups:
+        return KEP_GROUP
     if OWN_GROUP not in groups:
         return ""
     # The inventories of drivers are in this group too: it may be served without claims.

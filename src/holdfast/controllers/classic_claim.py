@@ -11,7 +11,7 @@ from collections.abc import Collection
 from holdfast.api.classic import ClassicClaim, ClassicResources, classic_resources
 from holdfast.api.classic_annotation import InvalidEntries
 from holdfast.api.classic_claims import ClassicEntry
-from holdfast.api.classic_names import OWN_GROUP, POD_CLAIMS, SEED_GROUP
+from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP, POD_CLAIMS
 from holdfast.api.meta import Object, controller_of, is_controlled_by
 from holdfast.api.pod import Pod
 from holdfast.api.resource_quota import ResourceQuota
@@ -42,7 +42,7 @@ from holdfast.quota.amounts import growth, parse_amounts
 MAX_CACHE_MISSES = 8
 """Failures of a pod, in about a second, after which an existing claim should be in the cache."""
 _POD, _CLAIM = "pod:", "claim:"
-_KEP = classic_resources(SEED_GROUP)
+_KEP = classic_resources(KEP_GROUP)
 _INSTALLED = classic_resources(OWN_GROUP)
 
 

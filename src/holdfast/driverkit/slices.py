@@ -175,7 +175,7 @@ def _duplicates(items: Iterable[Raw], word: str) -> Iterator[str]:
     seen: set[str] = set()
     for item in items:
         if item["name"] in seen:
-            yield f'two have the name of {word} "{item["name"]}"'
+            yield f'two {word}s have the name "{item["name"]}"'
         seen.add(item["name"])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from holdfast.api.classic import ClassicClaim
-from holdfast.api.classic_names import SEED_GROUP
+from holdfast.api.classic_names import KEP_GROUP
 from holdfast.api.devices import (
     ALL,
     EXACT_COUNT,
@@ -196,7 +196,7 @@ def claim_usage(claim: ResourceClaim, lookups: Lookups) -> Usage:
 
 def classic_claim_usage(claim: ClassicClaim) -> Usage:
     """Return what a classic claim charges, in all and for its class."""
-    usage = {count_key(SEED_GROUP, CLASSIC_CLAIMS): ONE, CLASSIC_CLAIMS: ONE}
+    usage = {count_key(KEP_GROUP, CLASSIC_CLAIMS): ONE, CLASSIC_CLAIMS: ONE}
     if name := claim.spec.resource_class_name:
         usage[name + PER_RESOURCE_CLASS] = ONE
     return usage

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.api import scheme
 from holdfast.api.classic import classic_resources
-from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP
+from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
 from holdfast.api.decode import convert_object
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
@@ -26,7 +26,7 @@ _RESOURCES: dict[tuple[str, str], Resource[Any]] = {
     (value.api_version, value.kind): value
     for value in (
         *vars(scheme).values(),
-        *(r for group in (SEED_GROUP, OWN_GROUP) for r in classic_resources(group).all),
+        *(r for group in (KEP_GROUP, OWN_GROUP) for r in classic_resources(group).all),
     )
     if isinstance(value, Resource)
 }

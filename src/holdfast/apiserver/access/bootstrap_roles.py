@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP
+from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.user import CONTROLLER_MANAGER, SCHEDULER, SIMULATED_NODES
 
@@ -21,7 +21,7 @@ _WORKLOADS: _Resources = (
     ("networking.k8s.io", ("ingresses", "networkpolicies")),
     ("policy", ("poddisruptionbudgets",)),
     ("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates")),
-    (SEED_GROUP, ("resourceclaims",)),
+    (KEP_GROUP, ("resourceclaims",)),
 )  # fmt: skip
 # Resources that the users of a namespace may read but not write.
 _READ_ONLY: _Resources = (
@@ -29,7 +29,7 @@ _READ_ONLY: _Resources = (
           "resourcequotas")),
     ("apps", ("controllerrevisions",)),
     ("discovery.k8s.io", ("endpointslices",)),
-    (SEED_GROUP, ("podschedulings",)),
+    (KEP_GROUP, ("podschedulings",)),
 )  # fmt: skip
 
 
@@ -92,9 +92,9 @@ def _scheduler() -> list[JsonObject]:
         _rule("resource.k8s.io", ["deviceclasses", "devicetaintrules", "resourceslices"], _READ),
         _rule("resource.k8s.io", ["resourceclaims"], [*_READ, *changes, "create", "delete"]),
         _rule("resource.k8s.io", ["resourceclaims/status", "resourceclaims/binding"], changes),
-        _rule(SEED_GROUP, ["resourceclaims", "resourceclasses"], _READ),
-        _rule(SEED_GROUP, ["resourceclaims/status"], changes),
-        _rule(SEED_GROUP, ["podschedulings"], [*_READ, *changes, "create", "delete"]),
+        _rule(KEP_GROUP, ["resourceclaims", "resourceclasses"], _READ),
+        _rule(KEP_GROUP, ["resourceclaims/status"], changes),
+        _rule(KEP_GROUP, ["podschedulings"], [*_READ, *changes, "create", "delete"]),
         _rule(_RESERVATIONS, ["*"], [*_READ, *changes, "delete"]),
         _rule(_POLICIES, ["*"], [*_READ, *changes]),
     ]
@@ -112,16 +112,16 @@ def _controllers() -> list[JsonObject]:
         _rule("", ["namespaces/finalize"], ["update"]),
         _rule("apps", ["replicasets"], ["create"]),
         _rule("resource.k8s.io", ["resourceclaims"], ["create"]),
-        _rule(SEED_GROUP, ["resourceclaims"], ["create"]),
+        _rule(KEP_GROUP, ["resourceclaims"], ["create"]),
     ]
 
 
 def _classic_driver() -> list[JsonObject]:
     """Return the rights of the controller of a classic driver, but for its own parameters."""
     return [
-        _rule(SEED_GROUP, ["podschedulings", "resourceclasses"], _READ),
-        _rule(SEED_GROUP, ["resourceclaims"], [*_READ, "patch"]),
-        _rule(SEED_GROUP, ["podschedulings/status", "resourceclaims/status"], ["patch"]),
+        _rule(KEP_GROUP, ["podschedulings", "resourceclasses"], _READ),
+        _rule(KEP_GROUP, ["resourceclaims"], [*_READ, "patch"]),
+        _rule(KEP_GROUP, ["podschedulings/status", "resourceclaims/status"], ["patch"]),
         _rule(OWN_GROUP, ["nodeinventories"], [*_READ, "create", "patch"]),
         _rule(OWN_GROUP, ["nodeinventories/status"], ["patch"]),
         _rule("", ["namespaces", "nodes", "pods"], ["get"]),
@@ -161,7 +161,7 @@ def _node_rules() -> list[JsonObject]:
         _rule("node.k8s.io", ["runtimeclasses"], _READ),
         _rule("resource.k8s.io", ["resourceclaims"], ["get"]),
         _rule("resource.k8s.io", ["resourceslices"], ["deletecollection"]),
-        _rule(SEED_GROUP, ["resourceclaims"], ["get"]),
+        _rule(KEP_GROUP, ["resourceclaims"], ["get"]),
         _rule(OWN_GROUP, ["nodeinventories"], ["get", "create", *changes]),
     ]
 
@@ -179,7 +179,7 @@ def _simulated_nodes() -> list[JsonObject]:
     return [
         _rule("", ["nodes", "pods"], ["list", "watch"]),
         _rule("resource.k8s.io", ["resourceclaims"], ["list", "watch"]),
-        _rule(SEED_GROUP, ["resourceclaims"], ["get", "list", "watch"]),
+        _rule(KEP_GROUP, ["resourceclaims"], ["get", "list", "watch"]),
         _rule("coordination.k8s.io", ["leases"], ["list"]),
         _rule("", ["events"], ["create", "patch"]),
         _rule("authentication.k8s.io", ["nodes"], ["impersonate:arbitrary-node"]),

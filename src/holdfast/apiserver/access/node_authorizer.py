@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.api import fields
-from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP
+from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
 from holdfast.api.node_names import LEASE_NAMESPACE
 from holdfast.apiserver.access.bootstrap_roles import NODE_RULES
 from holdfast.apiserver.access.node_graph import NodeGraph
@@ -48,7 +48,7 @@ class NodeAuthorizer:
             ("", "persistentvolumeclaims"): self._volume_claim,
             ("", "persistentvolumes"): self._get,
             ("resource.k8s.io", "resourceclaims"): self._get,
-            (SEED_GROUP, "resourceclaims"): self._classic_claim,
+            (KEP_GROUP, "resourceclaims"): self._classic_claim,
             (OWN_GROUP, "nodeinventories"): _inventory,
             ("storage.k8s.io", "volumeattachments"): self._get,
             ("", "serviceaccounts"): self._service_account,

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.api.classic_annotation import InvalidEntries
 from holdfast.api.classic_claims import classic_entries
-from holdfast.api.classic_names import POD_CLAIMS, SEED_GROUP
+from holdfast.api.classic_names import KEP_GROUP, POD_CLAIMS
 from holdfast.api.decode import convert_object
 from holdfast.api.json_fields import Raw, list_at, map_at, maps_at, text_at
 from holdfast.api.pod import Pod
@@ -19,7 +19,7 @@ Reference = tuple[str, str, str]
 """The plural, namespace and name of an object; classic claims have a plural with their group."""
 SECRETS, CONFIG_MAPS, ACCOUNTS = "secrets", "configmaps", "serviceaccounts"
 VOLUME_CLAIMS, CLAIMS = "persistentvolumeclaims", "resourceclaims"
-CLASSIC_CLAIMS = f"{CLAIMS}.{SEED_GROUP}"
+CLASSIC_CLAIMS = f"{CLAIMS}.{KEP_GROUP}"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 # Volume sources with a reference to a secret, and the field that has it.

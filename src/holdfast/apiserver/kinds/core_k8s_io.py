@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from holdfast.api.classic_names import OWN_GROUP, SEED_GROUP, VERSION
+from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP, VERSION
 from holdfast.apiserver import data
 from holdfast.apiserver.descriptor import KindDescriptor, ObjectCheck
 from holdfast.apiserver.kinds.custom_resources import descriptors_of_crd
@@ -34,11 +34,11 @@ def _definition(plural: str) -> dict[str, Any]:
     spec = definition["spec"]
     version = spec["versions"][0]
     versions = [version, {**version, "name": _ALIAS, "storage": False}]
-    meta = {"name": f"{plural}.{SEED_GROUP}"}
+    meta = {"name": f"{plural}.{KEP_GROUP}"}
     return {
         **definition,
         "metadata": meta,
-        "spec": {**spec, "group": SEED_GROUP, "versions": versions},
+        "spec": {**spec, "group": KEP_GROUP, "versions": versions},
     }
 
 
@@ -61,7 +61,7 @@ def _kinds() -> Iterator[KindDescriptor]:
                     kind,
                     is_alias=True,
                     deprecation=f"{resource.api_version} {resource.kind} is stored as "
-                    f"{SEED_GROUP}/{VERSION}; use that version",
+                    f"{KEP_GROUP}/{VERSION}; use that version",
                 )
             yield kind
 

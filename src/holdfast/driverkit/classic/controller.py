@@ -22,7 +22,7 @@ from holdfast.api.classic import (
     PodSchedulingSpec,
     classic_resources,
 )
-from holdfast.api.classic_names import SEED_GROUP
+from holdfast.api.classic_names import KEP_GROUP
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.client.backoff import Backoff
@@ -88,7 +88,7 @@ class DriverController:
         *,
         recorder: EventRecorder,
         informers: InformerSet | None = None,
-        group: str = SEED_GROUP,
+        group: str = KEP_GROUP,
     ) -> None:
         self.name = name
         self._handlers = handlers

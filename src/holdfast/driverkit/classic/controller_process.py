@@ -6,7 +6,7 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from holdfast.api.classic_names import SEED_GROUP
+from holdfast.api.classic_names import KEP_GROUP
 from holdfast.api.scheme import NAMESPACES
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
@@ -30,7 +30,7 @@ class ControllerProcess:
     """Builds and runs the controller of one driver; without leader election."""
 
     def __init__(
-        self, driver: Driver, client: Client, clock: Clock, *, group: str = SEED_GROUP
+        self, driver: Driver, client: Client, clock: Clock, *, group: str = KEP_GROUP
     ) -> None:
         if not driver.classic:
             raise BadConfiguration(
@@ -90,14 +90,18 @@ class ControllerProcess:
             await self._recorder.stop(EVENT_SECONDS)
 
     async def _keep_dropping_lost(self, handlers: FitHandlers) -> None:
-        """Free, again and again, what claims have that were removed by force."""
+        """Free, periodically, the devices of claims that were deleted without their finalizers."""
         await self.controller.synced.wait()
         while True:
             try:
                 if await handlers.drop_lost(self._is_alive):
                     self.controller.recheck_waiting()
             except HoldfastError as error:
-                log.warning("%s: lost claims cannot be found: %s", self._driver.name, error)
+                log.warning(
+                    "%s: the devices of deleted claims cannot be freed: %s",
+                    self._driver.name,
+                    error,
+                )
             await self._clock.sleep(RECHECK_SECONDS)
 
     async def _is_alive(self, booking: Booking) -> bool:

@@ -63,7 +63,7 @@ class DividedPublisher:
             else:
                 classic.append(item)
         if both := {one.name for one in structured} & {one.name for one in classic}:
-            raise InvalidInventory(f'two have the name of device "{min(both)}"')
+            raise InvalidInventory(f'two devices have the name "{min(both)}"')
         self._slices.check({self._node: [*sets, *structured]})
         changed = self._inventory.publish({**pools, self._node: classic})
         self._structured, self._sets = structured, sets

@@ -58,7 +58,7 @@ class Sessions:
         session, used = self._sessions.get(name, (None, 0.0))
         if session is None or used + IDLE_SECONDS <= self._clock.monotonic():
             self._sessions.pop(name, None)
-            raise _NoSession(f"session {name!r} has ended or never was: start a new one")
+            raise _NoSession(f"session {name!r} has expired or does not exist: start a new one")
         self._sessions[name] = (session, self._clock.monotonic())
         return session
 

@@ -68,7 +68,7 @@ def raw_spec(driver: str, node: str, items: Iterable[Item], *, ready: bool) -> d
                 "devices into shares"
             )
         if item.name in devices:
-            raise InvalidInventory(f'two have the name of device "{item.name}"')
+            raise InvalidInventory(f'two devices have the name "{item.name}"')
         devices[item.name] = raw_device(item)
     return {
         "driverName": driver,

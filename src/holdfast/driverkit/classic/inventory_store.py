@@ -62,7 +62,7 @@ class InventoryStore:
                 if await self._patch(pool, claims):
                     return
                 self._drop_what_is_taken([each for each in wanted if each.uid in uids])
-        raise Conflict(f"the NodeInventory of {self.object_name(pool)} changes all the time")
+        raise self._too_many_conflicts(pool)
 
     async def remove(self, booking: Booking) -> None:
         """Remove the booking of a claim from memory and from the inventory."""
@@ -74,8 +74,7 @@ class InventoryStore:
                 if await self._patch(booking.pool, {booking.uid: None}):
                     break
             else:
-                name = self.object_name(booking.pool)
-                raise Conflict(f"the NodeInventory of {name} changes all the time")
+                raise self._too_many_conflicts(booking.pool)
             self.bookings.drop(booking.uid)
             await self._forget_answer(booking)
 
@@ -92,6 +91,12 @@ class InventoryStore:
                     NODE_INVENTORIES, inventory.name, body, inventory.namespace
                 )
             )
+
+    def _too_many_conflicts(self, pool: str) -> Conflict:
+        return Conflict(
+            f"NodeInventory {self.object_name(pool)} was changed by another client in each of "
+            f"{_MOST_ATTEMPTS} attempts"
+        )
 
     def _drop_what_is_taken(self, bookings: Sequence[Booking]) -> None:
         """Drop bookings that a change of the inventory has made impossible."""
