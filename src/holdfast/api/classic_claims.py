@@ -49,6 +49,14 @@ def classic_entries(pod: Pod) -> tuple[ClassicEntry, ...]:
     )
 
 
+def readable_entries(pod: Pod) -> tuple[ClassicEntry, ...]:
+    """Return the classic claims of a pod; none if they cannot be read."""
+    try:
+        return classic_entries(pod)
+    except InvalidEntries:
+        return ()
+
+
 def may_use(pod: Pod, entry: ClassicEntry, claim: Object) -> bool:
     """Return whether a claim is the one of an entry: that of a template belongs to the pod."""
     return not entry.owned or is_controlled_by(claim, pod)

@@ -11,11 +11,12 @@ from holdfast.api.classic import (
     PodScheduling,
     classic_resources,
 )
+from holdfast.api.classic_annotation import InvalidEntries
 from holdfast.api.meta import Object, is_controlled_by
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.claim_state import has_room_for
 from holdfast.classic_dra.newest_objects import NewestObjects
-from holdfast.classic_dra.pod_claims import PodClaim, claims_of_pod
+from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim, claims_of_pod
 from holdfast.classic_dra.selected_nodes import SelectedNodes
 from holdfast.classic_dra.selector_masks import SelectorMasks
 from holdfast.columns.node_table import NodeTable
@@ -67,6 +68,13 @@ class ClassicLedger:
     def claims_of(self, pod: Pod) -> tuple[PodClaim, ...]:
         """Return a pod's claims; raises ClaimNotReady or InvalidEntries."""
         return claims_of_pod(pod, self.claims.get)
+
+    def ready_claims_of(self, pod: Pod) -> tuple[PodClaim, ...]:
+        """Return a pod's claims; none if one of them is not ready or the entries are invalid."""
+        try:
+            return self.claims_of(pod)
+        except (ClaimNotReady, InvalidEntries):
+            return ()
 
     def newest(self, claim: ClassicClaim) -> ClassicClaim:
         """Return the newest known version of a claim; of the same uid, so not a recreated one."""

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from holdfast.api.classic import ClassicClaim, ClassicResources, classic_resources
 from holdfast.api.classic_annotation import InvalidEntries
-from holdfast.api.classic_claims import ClassicEntry
+from holdfast.api.classic_claims import readable_entries
 from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP, POD_CLAIMS
 from holdfast.api.meta import Object, controller_of, is_controlled_by
 from holdfast.api.pod import Pod
@@ -20,7 +20,6 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.claim_consumers import is_done
 from holdfast.controllers.classic_claim_consumers import POLL_SECONDS, ConsumerLookup
 from holdfast.controllers.classic_claim_plan import (
-    inline_entries,
     owning_pod_uid,
     plan_inline_claims,
     plan_release,
@@ -257,15 +256,8 @@ def _claim_fields(pod: Pod) -> tuple[object, str]:
     return pod.spec.resource_claims, pod.metadata.annotations.get(POD_CLAIMS, "")
 
 
-def _readable_entries(pod: Pod) -> tuple[ClassicEntry, ...]:
-    try:
-        return inline_entries(pod)
-    except InvalidEntries:
-        return ()
-
-
 def _names_of_inline_claims(pod: Pod) -> list[str]:
-    return [f"{pod.namespace}/{entry.claim_name}" for entry in _readable_entries(pod)]
+    return [f"{pod.namespace}/{entry.claim_name}" for entry in readable_entries(pod) if entry.owned]
 
 
 def _uids_of_pods(claim: ClassicClaim) -> set[str]:

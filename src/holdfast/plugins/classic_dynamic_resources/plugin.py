@@ -278,7 +278,4 @@ class ClassicDynamicResources:
 def _claims(pod: PodInfo, ledger: ClassicLedger) -> tuple[PodClaim, ...]:
     if ledger.resources is None or pod.is_reserve_pod:
         return ()
-    try:
-        return ledger.claims_of(pod.pod)
-    except (ClaimNotReady, InvalidEntries):
-        return ()
+    return ledger.ready_claims_of(pod.pod)

@@ -6,12 +6,11 @@ from collections.abc import Collection, Hashable
 from typing import Any
 
 from holdfast.api.classic import ClassicClaim, ClassicClass, PodScheduling, PodSchedulingStatus
-from holdfast.api.classic_annotation import InvalidEntries
-from holdfast.api.classic_claims import ClassicEntry, classic_entries
+from holdfast.api.classic_claims import readable_entries
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.ledger import ClassicLedger, is_owned
-from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim, unusable
+from holdfast.classic_dra.pod_claims import unusable
 from holdfast.framework.events import ClusterEvent, QueueingStrategy
 
 CLAIM, CLASS, NEGOTIATION = "ClassicResourceClaim", "ClassicResourceClass", "PodScheduling"
@@ -21,17 +20,9 @@ IMMEDIATELY = QueueingStrategy.IMMEDIATELY
 AFTER_BACKOFF = QueueingStrategy.AFTER_BACKOFF
 
 
-def entries_of(pod: Pod) -> tuple[ClassicEntry, ...]:
-    """Return the classic entries of a pod; none if they cannot be read."""
-    try:
-        return classic_entries(pod)
-    except InvalidEntries:
-        return ()
-
-
 def pod_keys(pod: Pod) -> Collection[Hashable]:
     """Return the keys of a pod's claims and of its PodScheduling."""
-    claims = [(CLAIM, f"{pod.namespace}/{entry.claim_name}") for entry in entries_of(pod)]
+    claims = [(CLAIM, f"{pod.namespace}/{entry.claim_name}") for entry in readable_entries(pod)]
     return [*claims, (NEGOTIATION, pod.key)]
 
 
@@ -52,7 +43,7 @@ def after_claim(event: ClusterEvent, pod: Pod) -> QueueingStrategy:
     new: ClassicClaim | None = event.new
     if new is None or new.namespace != pod.namespace:
         return SKIP
-    entries = [entry for entry in entries_of(pod) if entry.claim_name == new.name]
+    entries = [entry for entry in readable_entries(pod) if entry.claim_name == new.name]
     for entry in entries:
         if unusable(pod, entry, new):
             continue
@@ -86,7 +77,7 @@ def after_negotiation(event: ClusterEvent, pod: Pod, ledger: ClassicLedger) -> Q
     before = PodSchedulingStatus() if event.old is None else event.old.status
     if before == new.status:
         return SKIP
-    pending = {of_pod.entry.name for of_pod in _claims(pod, ledger) if of_pod.is_pending}
+    pending = {of_pod.entry.name for of_pod in ledger.ready_claims_of(pod) if of_pod.is_pending}
     if not pending or not pending <= _answered(new.status):
         return SKIP
     if not pending <= _answered(before):
@@ -110,7 +101,7 @@ def after_class(event: ClusterEvent, pod: Pod, ledger: ClassicLedger) -> Queuein
         return SKIP
     waits = any(
         of_pod.is_pending and of_pod.claim.spec.resource_class_name == new.name
-        for of_pod in _claims(pod, ledger)
+        for of_pod in ledger.ready_claims_of(pod)
     )
     return AFTER_BACKOFF if waits else SKIP
 
@@ -120,11 +111,4 @@ def after_pod_change(event: ClusterEvent, pod: Pod) -> QueueingStrategy:
     own: Object | None = event.new
     if own is None or own.uid != pod.uid or not isinstance(event.old, Pod):
         return SKIP
-    return AFTER_BACKOFF if entries_of(event.old) != entries_of(event.new) else SKIP
-
-
-def _claims(pod: Pod, ledger: ClassicLedger) -> tuple[PodClaim, ...]:
-    try:
-        return ledger.claims_of(pod)
-    except (ClaimNotReady, InvalidEntries):
-        return ()
+    return AFTER_BACKOFF if readable_entries(event.old) != readable_entries(event.new) else SKIP
