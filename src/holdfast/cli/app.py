@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import commands
+from holdfast.cli import classic_commands, commands
 from holdfast.cli.devices.command import devices
 from holdfast.cli.driver import commands as driver
 from holdfast.cli.log_format import LogFormatter
@@ -60,8 +60,8 @@ _SUMMARIES = (
     (commands.agent, "Run the agent of one node, against any API server."),
     (commands.why, "Explain why a pod is on its node, or has none."),
     (commands.explain, "Explain a decision from a file of API objects."),
-    (commands.convert, "Convert manifests with classic claims for a real cluster."),
-    (commands.webhook, "Run the admission webhook of classic claims."),
+    (classic_commands.convert, "Convert manifests with classic claims for a real cluster."),
+    (classic_commands.webhook, "Run the admission webhook of classic claims."),
     (devices, "List devices, their state and the claims that hold them."),
 )
 for _command, _summary in _SUMMARIES:
