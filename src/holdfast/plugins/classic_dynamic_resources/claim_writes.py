@@ -7,7 +7,7 @@ reports it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -113,30 +113,21 @@ class ClassicWrites:
     def reserve(self, claims: Iterable[ClassicClaim]) -> ApiCalls:
         """Reserve claims for the pod, each in one write that fails if the claim has changed."""
         for claim in claims:
-            yield from self._reserve(self.ledger.newest(claim), claim.uid)
+            yield from self._write(claim, self._reservation)
             self.ledger.remove_in_flight(claim, self.pod.uid)
 
-    def _reserve(self, current: ClassicClaim, uid: str) -> ApiCalls:
-        for attempt in range(_MAX_ATTEMPTS):
-            self._check(current, uid)
-            if current.is_reserved_for(self.pod.uid):
-                return
-            try:
-                yield from self._store(self._status_patch(current, self._with_pod(current)))
-                return
-            except Conflict:
-                if attempt == _MAX_ATTEMPTS - 1:
-                    raise
-            yield self._pause(attempt)
-            current = yield self._read(current)
-            self.ledger.upsert(current)
+    def _reservation(self, claim: ClassicClaim, uid: str) -> ApiCall | None:
+        self._check(claim, uid)
+        if claim.is_reserved_for(self.pod.uid):
+            return None
+        return self._status_patch(claim, self._with_pod(claim))
 
     def unreserve(self, claims: Iterable[ClassicClaim]) -> ApiCalls:
         """Remove the pod from consumers of claims; after an error the others still follow."""
         failures: list[HoldfastError] = []
         for claim in claims:
             try:
-                yield from self._unreserve(self.ledger.newest(claim), claim.uid)
+                yield from self._write(claim, self._removal)
             except NotFound:
                 continue
             except HoldfastError as failure:
@@ -144,12 +135,25 @@ class ClassicWrites:
         if failures:
             raise failures[0]
 
-    def _unreserve(self, current: ClassicClaim, uid: str) -> ApiCalls:
+    def _removal(self, claim: ClassicClaim, uid: str) -> ApiCall | None:
+        if claim.uid != uid or not claim.is_reserved_for(self.pod.uid):
+            return None
+        return self.unreservation(claim)
+
+    def _write(
+        self, claim: ClassicClaim, call_for: Callable[[ClassicClaim, str], ApiCall | None]
+    ) -> ApiCalls:
+        """Write a claim; after a conflict, read it and try again.
+
+        ``call_for`` returns the call for a version of the claim, None if nothing is to be written.
+        """
+        current = self.ledger.newest(claim)
         for attempt in range(_MAX_ATTEMPTS):
-            if current.uid != uid or not current.is_reserved_for(self.pod.uid):
+            call = call_for(current, claim.uid)
+            if call is None:
                 return
             try:
-                yield from self._store(self.unreservation(current))
+                self.ledger.upsert((yield call))
                 return
             except Conflict:
                 if attempt == _MAX_ATTEMPTS - 1:
@@ -179,10 +183,6 @@ class ClassicWrites:
         """Return a pause after a conflict; pods that wait for the same claim go on apart."""
         jitter = zlib.crc32(self.pod.uid.encode()) % 100 / 100
         return ApiCall("sleep", "", _PAUSE_SECONDS * 2**attempt * (1 + jitter))
-
-    def _store(self, call: ApiCall) -> ApiCalls:
-        stored = yield call
-        self.ledger.upsert(stored)
 
     def _read(self, claim: ClassicClaim) -> ApiCall:
         path = self._resources.claims.path(claim.namespace, claim.name)
