@@ -116,8 +116,8 @@ class ClassicWrites:
             yield from self._write(claim, self._reservation)
             self.ledger.remove_in_flight(claim, self.pod.uid)
 
-    def _reservation(self, claim: ClassicClaim, uid: str) -> ApiCall | None:
-        self._check(claim, uid)
+    def _reservation(self, claim: ClassicClaim, planned: ClassicClaim) -> ApiCall | None:
+        self._check(claim, planned)
         if claim.is_reserved_for(self.pod.uid):
             return None
         return self._status_patch(claim, self._with_pod(claim))
@@ -135,21 +135,23 @@ class ClassicWrites:
         if failures:
             raise failures[0]
 
-    def _removal(self, claim: ClassicClaim, uid: str) -> ApiCall | None:
-        if claim.uid != uid or not claim.is_reserved_for(self.pod.uid):
+    def _removal(self, claim: ClassicClaim, planned: ClassicClaim) -> ApiCall | None:
+        if claim.uid != planned.uid or not claim.is_reserved_for(self.pod.uid):
             return None
         return self.unreservation(claim)
 
     def _write(
-        self, claim: ClassicClaim, call_for: Callable[[ClassicClaim, str], ApiCall | None]
+        self,
+        planned: ClassicClaim,
+        call_for: Callable[[ClassicClaim, ClassicClaim], ApiCall | None],
     ) -> ApiCalls:
         """Write a claim; after a conflict, read it and try again.
 
-        ``call_for`` returns the call for a version of the claim, None if nothing is to be written.
+        ``call_for`` returns the call for the newest version of the planned claim, None for no call.
         """
-        current = self.ledger.newest(claim)
+        current = self.ledger.newest(planned)
         for attempt in range(_MAX_ATTEMPTS):
-            call = call_for(current, claim.uid)
+            call = call_for(current, planned)
             if call is None:
                 return
             try:
@@ -171,8 +173,8 @@ class ClassicWrites:
         status = {"deallocationRequested": True, "reservedFor": self._without_pod(claim)}
         return self._status_patch(claim, status)
 
-    def _check(self, claim: ClassicClaim, uid: str) -> None:
-        if claim.uid != uid or claim.is_deleted:
+    def _check(self, claim: ClassicClaim, planned: ClassicClaim) -> None:
+        if claim.uid != planned.uid or claim.is_deleted:
             raise ClaimUnusable(f"resourceclaim {claim.key} was deleted in the meantime")
         if not is_usable(claim):
             raise ClaimUnusable(f"resourceclaim {claim.key} was deallocated in the meantime")
