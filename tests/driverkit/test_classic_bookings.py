@@ -87,6 +87,15 @@ async def test_devices_that_another_writer_has_booked_are_not_booked_again(tmp_p
         assert await test.answers() == {"claim": ["n1"]}
 
 
+async def test_a_late_response_does_not_bring_a_deleted_claim_back(tmp_path):
+    async with DriverTest(tmp_path, a_driver()) as test:
+        claim = await test.create_claim()
+        await test.delete_claim()
+        claims = test.process.controller.claims
+        claims.put(claim)
+        assert claims.get(claim.key) is None
+
+
 async def test_own_writes_are_known_before_their_events(tmp_path):
     async with DriverTest(tmp_path, a_driver()) as test:
         await test.create_class()

@@ -171,7 +171,7 @@ def test_a_dataclass_becomes_a_schema():
         schema_of(set[int])
 
 
-def test_functions_that_do_not_go_together_are_refused():
+def test_functions_that_do_not_go_together_are_refused(capsys):
     driver = Driver("gpu.example.com")
     with pytest.raises(BadConfiguration, match="must not be async"):
 
@@ -193,3 +193,4 @@ def test_functions_that_do_not_go_together_are_refused():
         driver.check()
     with pytest.raises(SystemExit):
         driver.run(["extender"])
+    assert "divide it into two" in capsys.readouterr().err

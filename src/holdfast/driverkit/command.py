@@ -48,6 +48,7 @@ async def _run(driver: Driver, flags: argparse.Namespace) -> None:
     if part == "crds":
         print(yaml.safe_dump_all(driver.crds(), sort_keys=False), end="")
         return
+    driver.check()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -29,7 +29,8 @@ class WrittenObjects(Generic[T]):
         """Remember the response to a write, and return it."""
         if obj.metadata.deletion_timestamp is None or obj.metadata.finalizers:
             cached = self.informer.cache.get(obj.key)
-            if cached is None or _version(cached) < _version(obj):
+            # One that the cache no longer has was deleted before the response was read.
+            if cached is not None and _version(cached) < _version(obj):
                 self._written[obj.key] = obj
         else:  # the write has removed the last finalizer, and so the object
             self._written.pop(obj.key, None)
