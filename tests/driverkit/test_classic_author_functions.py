@@ -43,6 +43,25 @@ async def test_the_name_of_parameters_leads_to_no_other_object(tmp_path):
         assert message == f"claim claim: Memory '{name}': may not contain '/'"
 
 
+async def test_an_optional_claim_does_not_wait_for_a_node_that_another_driver_rejects(tmp_path):
+    async with DriverTest(tmp_path, a_driver()) as test:
+        await test.create_class()
+        await test.create_parameters("wanted", optional=True)
+        reference = {"apiGroup": "gpu.example.com", "kind": "Memory", "name": "wanted"}
+        await test.create_claim(parametersRef=reference)
+        await test.create_node("n1")
+        await test.create_pod(potential=["n1", "n2"])
+        assert await test.answers() == {"claim": ["n2"]}
+        claims = [
+            {"podResourceClaimName": "claim", "unsuitableNodes": ["n2"]},
+            {"podResourceClaimName": "other", "unsuitableNodes": ["n1"]},
+        ]
+        status = {"status": {"claims": claims}}
+        await test.client.patch(SCHEDULINGS, "pod", status, "default", subresource="status")
+        await test.clock.advance(31)
+        assert await test.answers() == {"claim": [], "other": ["n1"]}
+
+
 async def test_C074_an_optional_claim_prefers_a_node_that_gives_something(tmp_path):
     async with DriverTest(tmp_path, a_driver()) as test:
         await test.create_class()

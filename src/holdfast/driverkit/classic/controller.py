@@ -47,6 +47,7 @@ from holdfast.driverkit.classic.negotiation import (
     answer,
     claim_step,
     nodes_to_check,
+    open_question,
     own_part,
 )
 from holdfast.driverkit.classic.parameters import WrongParameters
@@ -282,7 +283,7 @@ class DriverController:
         self, pod: Pod, scheduling: PodScheduling, items: Sequence[ClaimItem]
     ) -> None:
         """Allocate on the selected node if all items fit there, else answer about the nodes."""
-        asked = scheduling.spec
+        asked = open_question(scheduling, {name for item in items for name in item.entries})
         selected = asked.selected_node
         errors: list[Exception] = []
         found = await self._unsuitable(pod, items, scheduling, asked)
@@ -338,7 +339,7 @@ class DriverController:
                 protected.append((item, claim))
         if not protected:
             return errors
-        current = [_with_claim(item, claim) for item, claim in protected]
+        current = [dataclasses.replace(item, claim=claim) for item, claim in protected]
         results = await self._results(current, node)
         for item, result in zip(current, results, strict=True):
             try:
@@ -396,7 +397,3 @@ class DriverController:
         text = str(failure) if known else f"{type(failure).__name__}: {failure}"
         for each in {obj.uid: obj for obj in (about, claim) if obj is not None}.values():
             self._recorder.record(each, "Warning", FAILED, text[:1024])
-
-
-def _with_claim(item: ClaimItem, claim: ClassicClaim) -> ClaimItem:
-    return dataclasses.replace(item, claim=claim)

@@ -8,7 +8,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.classic import ClassicClaim, ClassicClaimStatus, PodScheduling
+from holdfast.api.classic import (
+    ClassicClaim,
+    ClassicClaimStatus,
+    PodScheduling,
+    PodSchedulingSpec,
+)
 from holdfast.api.classic_names import MAX_NODES
 from holdfast.classic_dra.claim_state import is_protected
 
@@ -60,6 +65,22 @@ def nodes_to_check(scheduling: PodScheduling, entries: Collection[str]) -> list[
         if claim.pod_resource_claim_name in entries:
             found.update(claim.unsuitable_nodes)
     return sorted(found)
+
+
+def open_question(scheduling: PodScheduling, entries: Collection[str]) -> PodSchedulingSpec:
+    """Return what the scheduler asks, without potential nodes that other drivers have rejected.
+
+    A driver that prefers one of those would reject all others, and the pod would wait for ever.
+    """
+    rejected = {
+        node
+        for claim in scheduling.status.claims
+        if claim.pod_resource_claim_name not in entries
+        for node in claim.unsuitable_nodes
+    }
+    spec = scheduling.spec
+    nodes = tuple(node for node in spec.potential_nodes if node not in rejected)
+    return msgspec.structs.replace(spec, potential_nodes=nodes)
 
 
 def answer(nodes: Collection[str], selected: str) -> list[str]:
