@@ -47,7 +47,9 @@ CREATED = {
 @pytest.fixture(scope="module")
 def plane(control_plane):
     control_plane.kubectl("apply", "-f", str(DEPLOY / "crds"))
-    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    control_plane.kubectl(
+        "wait", "--for=condition=Established", "-f", str(DEPLOY / "crds"), "--timeout=30s"
+    )
     control_plane.kubectl("apply", "-f", str(DEPLOY / "admission" / "classic-claims.yaml"))
     path = SCHEDULINGS.replace("core.k8s.io", "dra.holdfast.dev") + "?dryRun=All"
     head = {"apiVersion": "dra.holdfast.dev/v1alpha1", "kind": "PodScheduling"}

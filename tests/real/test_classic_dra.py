@@ -181,7 +181,9 @@ def plane(control_plane):
     control_plane.kubectl("apply", "-f", str(ROOT / "deploy/crds"), "-f", str(ROOT / "deploy/rbac"))
     crds = subprocess.check_output([sys.executable, DRIVER, "crds"], text=True, timeout=60)
     control_plane.kubectl("apply", "-f", "-", text=crds)
-    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    established = ("--for=condition=Established", "--timeout=30s")
+    control_plane.kubectl("wait", *established, "-f", str(ROOT / "deploy/crds"))
+    control_plane.kubectl("wait", *established, "-f", "-", text=crds)
     create(control_plane, a_namespace(SPACE))
     return control_plane
 

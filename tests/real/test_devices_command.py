@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -10,15 +11,24 @@ from holdfast.testing import a_claim, a_device_class, a_namespace, a_node, a_pod
 from real.programs import create, create_nodes
 
 pytestmark = pytest.mark.real
+CRDS = str(Path(__file__).parents[2] / "deploy" / "crds")
 SPACE, NODE, DRIVER = "map", "map-1", "map.example.com"
 DEVICE_KINDS = ("deviceclasses", "resourceslices", "resourceclaims")
-RESOURCES = ",".join(["nodes", *(f"{kind}.resource.k8s.io" for kind in DEVICE_KINDS)])
+RESOURCES = ",".join(
+    [
+        "nodes",
+        "nodeinventories.dra.holdfast.dev",
+        *(f"{kind}.resource.k8s.io" for kind in DEVICE_KINDS),
+    ]
+)
 
 
 @pytest.fixture
 def reader(control_plane):
     """A kubeconfig of an account that may list what the command reads, and nothing else."""
     name = "device-reader"
+    control_plane.kubectl("apply", "-f", CRDS)
+    control_plane.kubectl("wait", "--for=condition=Established", "-f", CRDS, "--timeout=30s")
     control_plane.kubectl("create", "serviceaccount", name, "-n", "kube-system")
     control_plane.kubectl("create", "clusterrole", name, "--verb=list", f"--resource={RESOURCES}")
     account = f"--serviceaccount=kube-system:{name}"

@@ -106,7 +106,9 @@ class Scheduler:
 def plane(control_plane):
     cluster = Cluster(control_plane)
     cluster.kubectl("apply", "-f", str(ROOT / "deploy" / "crds"))
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    cluster.kubectl(
+        "wait", "--for=condition=Established", "-f", str(ROOT / "deploy" / "crds"), "--timeout=30s"
+    )
     for name in NODES:
         node = a_node(name, cpu="16", memory="32Gi", labels=HERE)
         cluster.create(node)

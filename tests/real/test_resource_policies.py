@@ -38,7 +38,9 @@ def plane(control_plane):
     if program("kube-controller-manager") is None:
         pytest.fail("kube-controller-manager not found: run `make binaries` (needs Go) first")
     control_plane.kubectl("apply", "-f", str(ROOT / "deploy" / "crds"))
-    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    control_plane.kubectl(
+        "wait", "--for=condition=Established", "-f", str(ROOT / "deploy" / "crds"), "--timeout=30s"
+    )
     create(control_plane, a_namespace(WEB))
     tiers = {name: TIERS[name[0]] for name in NODES}
     create_nodes(

@@ -28,7 +28,7 @@ TEST = "?dryRun=All&fieldValidation=Strict"
 @pytest.fixture(scope="module")
 def plane(control_plane):
     control_plane.kubectl("apply", "-f", str(CRDS))
-    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    control_plane.kubectl("wait", "--for=condition=Established", "-f", str(CRDS), "--timeout=30s")
     yield control_plane
     control_plane.kubectl("delete", "resourcepolicies", "--all")
 

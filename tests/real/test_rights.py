@@ -131,7 +131,9 @@ class Story:
 def story(control_plane):
     plane = control_plane
     plane.kubectl("apply", "-f", str(ROOT / "deploy" / "crds"))
-    plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    plane.kubectl(
+        "wait", "--for=condition=Established", "-f", str(ROOT / "deploy" / "crds"), "--timeout=30s"
+    )
     plane.kubectl("apply", "-f", "-", text=FAILING)
     create(
         plane,

@@ -25,7 +25,9 @@ EXAMPLES = ROOT / "examples"
 def cluster(control_plane):
     """The control plane with Holdfast's CRDs and three ready nodes."""
     control_plane.kubectl("apply", "-f", str(ROOT / "deploy" / "crds"))
-    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    control_plane.kubectl(
+        "wait", "--for=condition=Established", "-f", str(ROOT / "deploy" / "crds"), "--timeout=30s"
+    )
     for name in ("node-0", "node-1", "node-2"):
         node = a_node(name, cpu="16", memory="32Gi")
         control_plane.kubectl("create", "-f", "-", text=json.dumps(node))

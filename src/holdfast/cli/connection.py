@@ -13,13 +13,15 @@ from holdfast.api.classic import classic_resources
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.cli import running_cluster
+from holdfast.client.backoff import retry
 from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.client.response_decoding import UnreadableObject
-from holdfast.errors import BadConfiguration, NotFound, Refused, Unavailable
+from holdfast.clock import SystemClock
+from holdfast.errors import BadConfiguration, NotFound, Refused, TooManyRequests, Unavailable
 
 T = TypeVar("T", bound=Object)
 SCHEDULING_RESOURCES: tuple[Resource[Any], ...] = (
@@ -63,8 +65,13 @@ async def list_all(
 
 async def list_objects(client: Client, resource: Resource[T]) -> tuple[T, ...]:
     """List all objects of a resource; none if it is not served."""
-    try:
+
+    async def work() -> tuple[T, ...]:
         return (await client.list(resource, unreadable=_warn_unreadable)).items
+
+    try:
+        # A server is busy, say, while it reads the objects of a CRD that is new.
+        return await retry(work, SystemClock(), tries=5, on=TooManyRequests)
     except NotFound:
         return ()
 
