@@ -42,6 +42,7 @@ from holdfast.driverkit.classic.negotiation import (
     claim_step,
     nodes_to_check,
 )
+from holdfast.errors import HoldfastError
 
 DRIVER = "gpu.example.com"
 OURS = (f"{DRIVER}/deletion-protection",)
@@ -90,6 +91,13 @@ def test_what_fits_says_is_checked():
     assert (left.in_use, str(left.capacity["memory"])) == (True, "5Gi")
     with pytest.raises(WrongChoice, match="gpu-0"):
         without([left], Choice([left]))
+
+
+def test_a_large_booking_is_refused():
+    large = "x" * 32768
+    for arguments in ((Choice(data=large),), (Choice(), asks(memory=large))):
+        with pytest.raises(HoldfastError, match="its booking has 32"):
+            booked("ns", "claim", *arguments)
 
 
 def test_unsuitable_says_why():

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.classic_names import MAX_HANDLE_BYTES
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import Device as ApiDevice
 from holdfast.api.devices import DeviceAttribute
@@ -20,15 +21,21 @@ from holdfast.driverkit.classic.fitting import (
     quantity,
 )
 from holdfast.driverkit.inventory import Device, InvalidInventory, Item, raw_device
+from holdfast.errors import HoldfastError
+
+MAX_BOOKING_BYTES = 2 * MAX_HANDLE_BYTES
 
 
 def booked(
     namespace: str, name: str, choice: Choice, request: ClaimRequest | None = None
 ) -> BookedClaim:
-    """Return what a claim has in the form of the API; with its request if a node allocates."""
+    """Return what a claim has in the form of the API; with its request if a node allocates.
+
+    Raises HoldfastError if it is large: all claims of a node stand in one object.
+    """
     request = request or ClaimRequest()
     shares = (BookedShare(device=one.device, capacity=dict(one.capacity)) for one in choice.shares)
-    return BookedClaim(
+    found = BookedClaim(
         namespace=namespace,
         name=name,
         devices=choice.whole,
@@ -39,6 +46,9 @@ def booked(
         parameters=msgspec.to_builtins(request.parameters),
         class_parameters=msgspec.to_builtins(request.class_parameters),
     )
+    if (size := len(msgspec.json.encode(found))) > MAX_BOOKING_BYTES:
+        raise HoldfastError(f"its booking has {size} bytes, more than {MAX_BOOKING_BYTES}")
+    return found
 
 
 def choice_of(claim: BookedClaim) -> Choice:
