@@ -1,15 +1,19 @@
 """A driver that records the effect of each prepare and unprepare in an append-only file.
 
-Run as a program: ``python recording_driver.py --kubelet-dir DIR``. Each line is written by one
+Run as a program: ``python recording_driver.py --kubelet-dir DIR``; with ``plugin`` or
+``controller`` before that it is one part of a driver of classic DRA. Each line is written by one
 call, so that a kill leaves all or nothing of it: ``+ CLAIM DEVICE`` and ``- CLAIM DEVICE`` are
 effects, ``= CLAIM DEVICE`` a repeated prepare, ``! CLAIM DEVICE HOLDER`` a refused one.
 """
 
 import os
+import sys
 import time
 from pathlib import Path
 
-from holdfast.driverkit import Cdi, Device, Driver, DriverError
+from holdfast.client.leader import LeaseTimes
+from holdfast.driverkit import Cdi, Choice, Device, Driver, DriverError
+from holdfast.driverkit.classic import elected_controller
 
 NAME = "kill.example.com"
 DEVICES = ("d-0", "d-1", "d-2")
@@ -75,5 +79,12 @@ def _append(line):
         os.close(descriptor)
 
 
+def fits(free, request):
+    return Choice(free[:1]) if free else None
+
+
 if __name__ == "__main__":
+    if sys.argv[1] in ("plugin", "controller"):
+        driver.fits(fits)
+        elected_controller.LEASE = LeaseTimes(3.0, 2.0, 0.5)  # else each kill costs 15 s
     driver.run()

@@ -42,7 +42,6 @@ LONGEST = 3.0
 SECONDS = 120.0
 """How long pods, and then the end of everything, may take after the last kill."""
 NODE = "node-0001"
-KINDS = ("own", "own", "own", "two", "shared", "shared", "deleted", "stubborn", "forced")
 SHARED_BY = 3
 SCRIPT = """\
 effects=$1 directory=$2 name=$3 seconds=$4 code=$5
@@ -65,6 +64,10 @@ exit "$code"
 
 class KilledNode:
     """A cluster in this process; its only node has an agent and a driver in processes."""
+
+    claims = RESOURCE_CLAIMS
+    kinds = ("own", "own", "own", "two", "shared", "shared", "deleted", "stubborn", "forced")
+    killed = (["agent"], ["driver"], ["driver", "agent"])
 
     def __init__(self, directory):
         self.directory = directory
@@ -95,7 +98,7 @@ class KilledNode:
         pki, path = self.directory / "data" / PKI, self.node / "kubeconfig"
         write_node_kubeconfig(pki, NODE, path, self.cluster.url, clock.now())
         self.client = Client(InProcessTransport(self.cluster.server.server), "test")
-        self._watch = Informer(self.client, RESOURCE_CLAIMS, clock=clock, on_event=self._on_claim)
+        self._watch = Informer(self.client, self.claims, clock=clock, on_event=self._on_claim)
         self._watch.start()
         await self.client.create(DEVICE_CLASSES, a_device_class("d", driver=recording_driver.NAME))
         for count, name in enumerate(("one", "two"), 1):
@@ -107,19 +110,27 @@ class KilledNode:
                 await asyncio.sleep(0.05)
         self._start("driver")
 
+    @property
+    def started(self):
+        """Names of the processes."""
+        return list(self._processes)
+
     async def stop(self):
-        for name in list(self._processes):
+        for name in self.started:
             await self._end(name)
         await self._watch.stop()
         await self.cluster.stop()
 
-    def _start(self, name):
+    def _commands(self):
         node = str(self.node)
         agent = ["--node", NODE, "--node-dir", node, "--kubeconfig", f"{node}/kubeconfig"]
-        command = {
+        return {
             "agent": ["-m", "holdfast", "agent", *agent, "--runtime", "process"],
             "driver": [recording_driver.__file__, "--kubelet-dir", node],
-        }[name]
+        }
+
+    def _start(self, name):
+        command = self._commands()[name]
         env = {**os.environ, EFFECTS: str(self.effects)}
         with (self.directory / f"{name}.log").open("a") as log:
             self._processes[name] = subprocess.Popen(
@@ -139,7 +150,7 @@ class KilledNode:
                     await asyncio.sleep(0.005)
 
     async def kill(self, names, when):
-        """Kill and start again the agent, the driver or both; none may have ended alone."""
+        """Kill some processes and start them again; none may have ended alone."""
         for name, process in self._processes.items():
             assert process.poll() is None, self.log(name)
         self.kills.append(f"{' and '.join(names)} {when}")
@@ -158,15 +169,36 @@ class KilledNode:
 
     def _on_claim(self, _kind, old, new):
         self._devices.pop((new or old).uid, None)
-        allocation = new and new.status.allocation
-        if allocation is None:
+        if new is None or new.status.allocation is None:
             return
-        mine = {result.device for result in allocation.devices.results}
+        mine = self._devices_of(new.status.allocation)
         for other, theirs in self._devices.items():
             if both := mine & theirs:
                 self.double.append(f"{sorted(both)}: {new.key} {new.uid} and {other}")
         self._devices[new.uid] = mine
-        self.pod_of[new.uid] = new.name if new.name.startswith("shared") else new.name[:-8]
+        self.pod_of[new.uid] = self._pod_of(new.name)
+
+    @staticmethod
+    def _devices_of(allocation):
+        return {result.device for result in allocation.devices.results}
+
+    @staticmethod
+    def _pod_of(claim):
+        return claim if claim.startswith("shared") else claim[:-8]
+
+    @staticmethod
+    def named(claim):
+        """Return how a pod names a claim."""
+        return {"resourceClaimName": claim}
+
+    @staticmethod
+    def own(kind):
+        """Return how a pod asks for a claim of its own."""
+        return {"resourceClaimTemplateName": "two" if kind == "two" else "one"}
+
+    @staticmethod
+    def shared_claim(name):
+        return a_claim(name, device_class="d")
 
     def log(self, name):
         return (self.directory / f"{name}.log").read_text()[-4000:]
@@ -201,7 +233,7 @@ class KilledNode:
     async def leftovers(self):
         """Return what is still there, by where it is."""
         pods = (await self.client.list(NODE_PODS)).items
-        claims = (await self.client.list(RESOURCE_CLAIMS)).items
+        claims = (await self.client.list(self.claims)).items
         of_driver = self.node / "plugins" / recording_driver.NAME / "checkpoint.json"
         found = {
             "pods": [pod.name for pod in pods],
@@ -238,9 +270,8 @@ async def live(node, name, rng, shared):
     """Create a pod, perhaps delete it early, and check its end."""
     kind, code = name.split("-")[0], rng.choice((0, 0, 3))
     seconds = 30 if kind == "stubborn" else rng.uniform(0.05, 1)
-    claim = {"resourceClaimTemplateName": "two" if kind == "two" else "one"}
-    if kind == "shared":
-        claim = {"resourceClaimName": await shared.join()}
+    joined = await shared.join() if kind == "shared" else ""
+    claim = node.named(joined) if joined else node.own(kind)
     await node.create(name, claim, seconds, code)
     if kind in ("deleted", "stubborn", "forced"):
         await asyncio.sleep(rng.uniform(0, 3))
@@ -251,15 +282,16 @@ async def live(node, name, rng, shared):
     state = pod.status.container_statuses[0].state
     assert state["terminated"]["exitCode"] == code, f"{name}: {pod.status}"
     await node.delete(name)
-    if kind == "shared":
-        await shared.leave(claim["resourceClaimName"])
+    if joined:
+        await shared.leave(joined)
 
 
 class SharedClaims:
     """Claims that several pods use, each deleted after its last pod."""
 
-    def __init__(self, client):
-        self._client = client
+    def __init__(self, node):
+        self._node = node
+        self._client = node.client
         self._joined = 0
         self._left = Counter()
 
@@ -268,49 +300,53 @@ class SharedClaims:
         self._joined += 1
         name = f"shared-{number}"
         if place == 0:
-            await self._client.create(RESOURCE_CLAIMS, a_claim(name, device_class="d"), "default")
+            await self._client.create(self._node.claims, self._node.shared_claim(name), "default")
         return name
 
     async def leave(self, name):
         self._left[name] += 1
         if self._left[name] == SHARED_BY:
-            await self._client.delete(RESOURCE_CLAIMS, name, "default")
+            await self._client.delete(self._node.claims, name, "default")
 
     async def close(self):
-        for claim in (await self._client.list(RESOURCE_CLAIMS)).items:
+        for claim in (await self._client.list(self._node.claims)).items:
             if claim.name.startswith("shared"):
                 with suppress(NotFound):
-                    await self._client.delete(RESOURCE_CLAIMS, claim.name, "default")
+                    await self._client.delete(self._node.claims, claim.name, "default")
 
 
 @pytest.mark.skipif(not KILLS, reason="part of make soak")
 @pytest.mark.timeout(3000)
 async def test_nothing_is_left_or_double_however_often_agent_and_driver_are_killed():
-    rng = random.Random(SEED)
     with short_directory() as directory:
-        node = KilledNode(directory)
+        await kill_and_check(KilledNode(directory))
+
+
+async def kill_and_check(node):
+    """Start everything, kill it again and again, and check the end."""
+    try:
         await node.start()
-        try:
-            await kill_rounds(node, rng)
-        except BaseException as error:
-            error.add_note(f"seed {SEED}, {len(node.kills)} kills: {', '.join(node.kills)}")
-            error.add_note(f"devices that were not held: {node.lines('broken')}")
-            error.add_note(f"claims: {node.pod_of}")
-            error.add_note(f"effects:\n{node.effects.read_text()[-3000:]}")
-            error.add_note(f"agent:\n{node.log('agent')}\ndriver:\n{node.log('driver')}")
-            raise
-        finally:
-            await node.stop()
+        await kill_rounds(node, random.Random(SEED))
+    except BaseException as error:
+        error.add_note(f"seed {SEED}, {len(node.kills)} kills: {', '.join(node.kills)}")
+        error.add_note(f"devices that were not held: {node.lines('broken')}")
+        error.add_note(f"claims: {node.pod_of}")
+        error.add_note(f"effects:\n{node.effects.read_text()[-3000:]}")
+        for name in node.started:
+            error.add_note(f"{name}:\n{node.log(name)}")
+        raise
+    finally:
+        await node.stop()
 
 
 async def kill_rounds(node, rng):
-    shared, names = SharedClaims(node.client), []
+    shared, names = SharedClaims(node), []
     async with asyncio.TaskGroup() as pods:
         for _ in range(KILLS):
             for _ in range(PODS_A_KILL):
-                names.append(f"{rng.choice(KINDS)}-{len(names)}")
+                names.append(f"{rng.choice(node.kinds)}-{len(names)}")
                 pods.create_task(live(node, names[-1], random.Random(rng.random()), shared))
-            which = rng.choice((["agent"], ["driver"], ["driver", "agent"]))
+            which = rng.choice(node.killed)
             if rng.random() < 0.5:
                 await asyncio.sleep(after := rng.uniform(0, LONGEST))
                 await node.kill(which, f"after {after:.2f} s")

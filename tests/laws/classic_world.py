@@ -16,18 +16,21 @@ class ClassicWorld:
 
     def __init__(self, cluster, random):
         self.cluster, self.client, self.random = cluster, cluster.client, random
-        network = random.random() < 0.5
-        self.drivers = [
+        self.drivers = self._drivers()
+        self.claims = {f"c{i}": random.choice(CLASSES) for i in range(4)}
+        self.pods = {f"p{i}": self._entries() for i in range(10)}
+
+    def _drivers(self):
+        network = self.random.random() < 0.5
+        return [
             ClassicDriver(self.client, devices={"n1": 2, "n2": 9}),
             ClassicDriver(
                 self.client,
                 "nic.example.com",
                 devices=None if network else {"n2": 9, "n3": 2},
-                shared=random.random() < 0.3,
+                shared=self.random.random() < 0.3,
             ),
         ]
-        self.claims = {f"c{i}": random.choice(CLASSES) for i in range(4)}
-        self.pods = {f"p{i}": self._entries() for i in range(10)}
 
     def _entries(self):
         shared = self.random.sample(sorted(self.claims), self.random.randint(0, 2))
@@ -41,13 +44,16 @@ class ClassicWorld:
             *map(a_node, ("n1", "n2", "n3")),
             a_classic_class(),
             a_classic_class("nic", "nic.example.com"),
-            *[a_classic_claim(name, of_class=kind) for name, kind in self.claims.items()],
+            *map(self._claim, self.claims),
             *[self._pod(name) for name in self.pods],
             settle=False,
         )
 
     def _pod(self, name):
         return a_pod(name, cpu="100m", claims=self.pods[name])
+
+    def _claim(self, name):
+        return a_classic_claim(name, of_class=self.claims[name])
 
     async def serve(self):
         """Let each driver look at everything once."""
@@ -119,7 +125,6 @@ class ClassicWorld:
 
     async def _create_lost_claims(self):
         there = {claim.name for claim in (await self.client.list(KINDS.claims)).items}
-        for name, kind in self.claims.items():
+        for name in self.claims:
             if name not in there:
-                claim = a_classic_claim(name, of_class=kind)
-                await self.client.create(KINDS.claims, claim, "default")
+                await self.client.create(KINDS.claims, self._claim(name), "default")

@@ -312,7 +312,18 @@ def test_claims_are_reserved_in_the_order_of_their_uids():
     assert desk.consumers("a") == ["p"]
 
 
-def test_C037_a_claim_that_another_scheduler_reserved_first_is_a_conflict():
+@pytest.mark.parametrize(
+    ("by_then", "message", "consumers", "waits_for"),
+    [
+        (an_allocation(consumers=[OTHER]), "in use by now", ["other"], "resourceclaim in use"),
+        (an_allocation("n2"), "allocated anew", [], None),
+    ],
+    ids=["reserved", "moved"],
+)
+def test_C037_a_claim_that_another_scheduler_changed_first_is_a_conflict(
+    by_then, message, consumers, waits_for
+):
+    """Also after a release: the pod's node was chosen for the allocation of before."""
     pod = a_claim_pod("c")
     desk = a_desk(a_classic_claim("c", status=an_allocation()))
     raced = []
@@ -321,16 +332,17 @@ def test_C037_a_claim_that_another_scheduler_reserved_first_is_a_conflict():
         if call.verb == "patch" and not raced:
             raced.append(call)
             desk.api.world = None  # our watch is late
-            desk.put(a_classic_claim("c", status=an_allocation(consumers=[OTHER])))
+            desk.put(a_classic_claim("c", status=by_then))
             desk.api.world = desk.world
             return Conflict("the object has been modified")
         return None
 
     desk.api.fail = other_scheduler
-    with pytest.raises(Exception, match="in use by now"):
+    with pytest.raises(Exception, match=message):
         desk.attempt(pod, "n1")
-    assert desk.consumers("c") == ["other"]
-    assert desk.why_waiting(pod) == "resourceclaim in use"
+    assert desk.consumers("c") == consumers
+    if waits_for:
+        assert desk.why_waiting(pod) == waits_for
 
 
 def test_C038_a_shared_claim_is_reserved_for_several_pods():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from holdfast.client.client import Client
 from holdfast.driverkit.classic.claim_items import ClaimError
 from holdfast.driverkit.classic.negotiation import is_foreign
 from holdfast.driverkit.classic.written_objects import WrittenObjects
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotFound
 
 
 class ClaimWrites:
@@ -69,7 +70,8 @@ class ClaimWrites:
         own = deletion_protection(self._driver)
         if own in claim.metadata.finalizers:
             left = tuple(name for name in claim.metadata.finalizers if name != own)
-            await self._set_finalizers(claim, left)
+            with suppress(NotFound):  # removed before, by a write whose answer was lost
+                await self._set_finalizers(claim, left)
 
     async def _set_finalizers(self, claim: ClassicClaim, names: Sequence[str]) -> ClassicClaim:
         guard = {**version_guard(claim), "finalizers": list(names) or None}

@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.api.classic import ClassicClaim, ClassicResources, PodScheduling, PodSchedulingSpec
 from holdfast.api.devices import pod_consumer
 from holdfast.api.meta import owner_reference, version_guard
-from holdfast.api.pod import Pod
+from holdfast.api.pod import NodeSelector, Pod
 from holdfast.classic_dra.claim_state import is_usable
 from holdfast.classic_dra.ledger import ClassicLedger, is_owned
 from holdfast.classic_dra.pod_claims import PodClaim
@@ -178,6 +178,8 @@ class ClassicWrites:
             raise ClaimUnusable(f"resourceclaim {claim.key} was deleted in the meantime")
         if not is_usable(claim):
             raise ClaimUnusable(f"resourceclaim {claim.key} was deallocated in the meantime")
+        if _available(claim) != _available(planned):  # the node was chosen for the allocation then
+            raise ClaimUnusable(f"resourceclaim {claim.key} was allocated anew in the meantime")
         if not self.ledger.is_free_for(claim, self.pod.uid):
             raise ClaimUnusable(f"resourceclaim {claim.key} is in use by now")
 
@@ -215,6 +217,11 @@ def held_for_others(claims: Iterable[PodClaim], uid: str) -> list[ClassicClaim]:
         if not of_pod.entry.owned and of_pod.claim.is_reserved_for(uid)
     }
     return [found[key] for key in sorted(found)]
+
+
+def _available(claim: ClassicClaim) -> NodeSelector | None:
+    allocation = claim.status.allocation
+    return None if allocation is None else allocation.available_on_nodes
 
 
 def _spec(spec: PodSchedulingSpec) -> Body:
