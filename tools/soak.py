@@ -77,9 +77,17 @@ def kill_nodes(seed: int, seconds: float) -> list[str]:
 
     In a short time a tenth of that.
     """
+    return _kill_with("tests/agent/test_agent_kill.py", seconds)
+
+
+def kill_classic(seed: int, seconds: float) -> list[str]:
+    """Return the command that kills scheduler, agent and both parts of a classic driver."""
+    return _kill_with("tests/agent/test_classic_kill.py", seconds)
+
+
+def _kill_with(test: str, seconds: float) -> list[str]:
     kills = 10 if seconds < _SHORT / 4 else 100
-    test = ["-m", "pytest", "-q", "tests/agent/test_agent_kill.py"]
-    return ["env", f"HOLDFAST_KILLS={kills}", sys.executable, *test]
+    return ["env", f"HOLDFAST_KILLS={kills}", sys.executable, "-m", "pytest", "-q", test]
 
 
 def laws(seed: int, seconds: float) -> list[str]:
@@ -119,6 +127,7 @@ def parts() -> list[Part]:
         Part("fuzz", 0.2, fuzz),
         Part("kill", 0.2, kill),
         Part("kill-nodes", 0.2, kill_nodes),
+        Part("kill-classic", 0.2, kill_classic),
         Part("laws", 0.2, laws),
         # A sample that changes with the seed would fail unrelated changes.
         Part("mutants", 0.25, mutate, only_tells=1),

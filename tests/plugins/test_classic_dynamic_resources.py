@@ -284,6 +284,26 @@ def test_C036_a_pod_that_cannot_run_gives_its_claims_back():
     assert (desk.consumers("a"), desk.consumers("b")) == (["second"], ["second"])
 
 
+DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["d/x"]}
+
+
+@pytest.mark.parametrize("owned", [False, True], ids=["named", "inline"])
+def test_claims_under_deletion_are_given_back_by_a_pod_that_waits(owned):
+    pod = a_pod("p", claims=[inline("x"), named("c")]) if owned else a_claim_pod("x", "c")
+    name, owner = ("p-x", pod) if owned else ("x", None)
+    held = an_allocation(consumers=[pod])
+    deleted = a_classic_claim(name, owner=owner, status=held, metadata=DELETED)
+    desk = a_desk(deleted, a_classic_claim("c", status=held))
+    before = a_classic_claim(name, owner=owner, status=held)
+    assert desk.hint(pod, "ClassicResourceClaim", before, deleted) == "IMMEDIATELY"
+    assert desk.hint(pod, "ClassicResourceClaim", deleted, deleted) == "SKIP"
+    assert desk.plugin.pre_enqueue(desk.pod_info(pod), desk.view(pod)) is None
+    assert "is being deleted" in desk.why_waiting(pod)
+    desk.reject(pod)
+    assert (desk.consumers(name), desk.consumers("c")) == ([], [])
+    assert desk.plugin.pre_enqueue(desk.pod_info(pod), desk.view(pod)) is not None
+
+
 def test_claims_are_given_back_before_the_pod_waits_for_drivers():
     pod = a_claim_pod("a", "b")
     desk = a_desk(a_classic_claim("a", status=an_allocation(consumers=[pod])), a_classic_claim("b"))

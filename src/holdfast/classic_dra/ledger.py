@@ -16,7 +16,7 @@ from holdfast.api.meta import Object, is_controlled_by
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.claim_state import has_room_for
 from holdfast.classic_dra.newest_objects import NewestObjects
-from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim, claims_of_pod
+from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim, claims_of_pod, held_claims
 from holdfast.classic_dra.selected_nodes import SelectedNodes
 from holdfast.classic_dra.selector_masks import SelectorMasks
 from holdfast.columns.node_table import NodeTable
@@ -74,6 +74,13 @@ class ClassicLedger:
         try:
             return self.claims_of(pod)
         except (ClaimNotReady, InvalidEntries):
+            return ()
+
+    def held_by(self, pod: Pod) -> tuple[PodClaim, ...]:
+        """Return the claims that are reserved for a pod, usable or not."""
+        try:
+            return held_claims(pod, self.claims.get)
+        except InvalidEntries:
             return ()
 
     def newest(self, claim: ClassicClaim) -> ClassicClaim:

@@ -209,12 +209,13 @@ def held_for_others(claims: Iterable[PodClaim], uid: str) -> list[ClassicClaim]:
     """Return the claims that a pod has reserved and that other pods may need, too.
 
     A pod that does not run gives them back: two pods that wait for each other's claim would wait
-    for ever. A claim that was created for the pod is of no use to others.
+    for ever. A claim that was created for the pod is of no use to others, but one that is being
+    deleted stays until it is not used.
     """
     found = {
         of_pod.claim.uid: of_pod.claim
         for of_pod in claims
-        if not of_pod.entry.owned and of_pod.claim.is_reserved_for(uid)
+        if of_pod.claim.is_reserved_for(uid) and (of_pod.claim.is_deleted or not of_pod.entry.owned)
     }
     return [found[key] for key in sorted(found)]
 

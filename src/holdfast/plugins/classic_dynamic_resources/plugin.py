@@ -84,6 +84,8 @@ class ClassicDynamicResources:
         try:
             ledger.claims_of(pod.pod)
         except ClaimNotReady as not_ready:
+            if held_for_others(ledger.held_by(pod.pod), pod.uid):
+                return None  # PostFilter gives them back
             return Reject(Code.UNRESOLVABLE, (not_ready.message,))
         except InvalidEntries:
             return None
@@ -278,4 +280,4 @@ class ClassicDynamicResources:
 def _claims(pod: PodInfo, ledger: ClassicLedger) -> tuple[PodClaim, ...]:
     if ledger.resources is None or pod.is_reserve_pod:
         return ()
-    return ledger.ready_claims_of(pod.pod)
+    return ledger.ready_claims_of(pod.pod) or ledger.held_by(pod.pod)

@@ -45,6 +45,8 @@ def after_claim(event: ClusterEvent, pod: Pod) -> QueueingStrategy:
         return SKIP
     entries = [entry for entry in readable_entries(pod) if entry.claim_name == new.name]
     for entry in entries:
+        if _must_be_given_back(new, pod) and not (old and _must_be_given_back(old, pod)):
+            return IMMEDIATELY
         if unusable(pod, entry, new):
             continue
         if old is None or old.uid != new.uid or unusable(pod, entry, old):
@@ -52,6 +54,11 @@ def after_claim(event: ClusterEvent, pod: Pod) -> QueueingStrategy:
         if _for_pod(old, pod) != _for_pod(new, pod) and not new.status.deallocation_requested:
             return IMMEDIATELY
     return SKIP
+
+
+def _must_be_given_back(claim: ClassicClaim, pod: Pod) -> bool:
+    """Return whether a claim's deletion waits for a pod that has no node."""
+    return claim.is_deleted and claim.is_reserved_for(pod.uid)
 
 
 def _for_pod(claim: ClassicClaim, pod: Pod) -> tuple[object, ...]:
