@@ -12,7 +12,8 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.classic_dynamic_resources import ClassicDynamicResources
-from holdfast.testing import typed
+from holdfast.testing import a_node, a_pod, typed
+from holdfast.testing.classic_builders import a_classic_class, named
 from holdfast.testing.memory_api import MemoryApi
 
 STORED = ("ResourceClass", "ResourceClaim", "Pod", "PodScheduling")
@@ -129,3 +130,16 @@ class Desk:
     def consumers(self, name):
         """The names of a claim's consumers."""
         return [c["name"] for c in self.claim(name).get("status", {}).get("reservedFor") or []]
+
+
+NODES = [a_node(name) for name in ("n1", "n2", "n3")]
+OTHER = a_pod("other")
+RELEASING = {"deallocationRequested": True}
+
+
+def a_desk(*objects, **options):
+    return Desk(*NODES, a_classic_class(), *objects, **options)
+
+
+def a_claim_pod(*claims, name="p", **more):
+    return a_pod(name, claims=[named(claim) for claim in claims], **more)

@@ -12,11 +12,12 @@ from holdfast.api.classic import (
     classic_resources,
 )
 from holdfast.api.classic_annotation import InvalidEntries
+from holdfast.api.classic_claims import readable_entries
 from holdfast.api.meta import Object, is_controlled_by
 from holdfast.api.pod import Pod
 from holdfast.classic_dra.claim_state import has_room_for
 from holdfast.classic_dra.newest_objects import NewestObjects
-from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim, claims_of_pod, held_claims
+from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim, claims_of_pod
 from holdfast.classic_dra.selected_nodes import SelectedNodes
 from holdfast.classic_dra.selector_masks import SelectorMasks
 from holdfast.columns.node_table import NodeTable
@@ -77,11 +78,13 @@ class ClassicLedger:
             return ()
 
     def held_by(self, pod: Pod) -> tuple[PodClaim, ...]:
-        """Return the claims that are reserved for a pod, usable or not."""
-        try:
-            return held_claims(pod, self.claims.get)
-        except InvalidEntries:
-            return ()
+        """Return the claims that are reserved for a pod, whether it may use them or not."""
+        return tuple(
+            PodClaim(entry, claim)
+            for entry in readable_entries(pod)
+            if (claim := self.claims.get(f"{pod.namespace}/{entry.claim_name}")) is not None
+            and claim.is_reserved_for(pod.uid)
+        )
 
     def newest(self, claim: ClassicClaim) -> ClassicClaim:
         """Return the newest known version of a claim; of the same uid, so not a recreated one."""

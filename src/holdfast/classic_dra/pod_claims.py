@@ -44,19 +44,6 @@ def claims_of_pod(pod: Pod, find: Callable[[str], ClassicClaim | None]) -> tuple
     return tuple(found)
 
 
-def held_claims(pod: Pod, find: Callable[[str], ClassicClaim | None]) -> tuple[PodClaim, ...]:
-    """Return the claims that are reserved for a pod, also if it cannot use them.
-
-    Raises InvalidEntries.
-    """
-    found = []
-    for entry in classic_entries(pod):
-        claim = find(f"{pod.namespace}/{entry.claim_name}")
-        if claim is not None and claim.is_reserved_for(pod.uid):
-            found.append(PodClaim(entry, claim))
-    return tuple(found)
-
-
 def unusable(pod: Pod, entry: ClassicEntry, claim: ClassicClaim) -> str:
     """Return why the claim is not the one of the entry, or "" if it is."""
     if claim.is_deleted:
