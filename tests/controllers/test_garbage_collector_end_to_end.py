@@ -2,11 +2,21 @@ from __future__ import annotations
 
 import pytest
 
+from controllers.small_cluster import start_small_cluster
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
+from holdfast.controllers.garbage_collector import RETRY_SECONDS, GarbageCollector
 from holdfast.errors import NotFound
-from holdfast.testing import a_namespace, a_node, a_pod, a_replica_set, a_reservation
+from holdfast.testing import (
+    Fault,
+    FaultyTransport,
+    a_namespace,
+    a_node,
+    a_pod,
+    a_replica_set,
+    a_reservation,
+)
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", dict)
 CRDS = Resource(
@@ -147,6 +157,27 @@ async def test_an_object_whose_owner_was_deleted_while_controllers_were_stopped_
     cluster.controllers = ControllerManager(cluster.client, cluster.clock)
     await cluster.controllers.start()
     assert not await exists(cluster, PODS, "child")
+
+
+async def test_discovery_that_fails_is_repeated_soon(tmp_path):
+    faulty = []
+
+    def failing(transport, _clock):
+        faulty.append(FaultyTransport(transport))
+        return faulty[-1]
+
+    async with start_small_cluster(tmp_path, failing, (GarbageCollector,)) as cluster:
+        faulty[0].add(Fault("unavailable", "GET", "/apis"))
+        await make(cluster, CRDS, WIDGET_CRD)
+        assert faulty[0].injected_faults
+        raw = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "owner"}}
+        owner = await cluster.client.create(WIDGETS, raw, "default")
+        await make(
+            cluster, CONFIG_MAPS, a_config("child", owner, "default", "example.com/v1", "Widget")
+        )
+        await cluster.client.delete(WIDGETS, "owner", "default")
+        await cluster.clock.advance(RETRY_SECONDS)
+        assert not await exists(cluster, CONFIG_MAPS, "child")
 
 
 async def test_beside_a_kube_controller_manager_only_the_reservation_controller_runs(cluster):

@@ -15,10 +15,12 @@ from holdfast.client.client import Client
 from holdfast.driverkit import Device
 from holdfast.driverkit.classic.controller_process import ControllerProcess
 from holdfast.driverkit.classic.inventory_objects import raw_spec
+from holdfast.errors import NotFound
+from holdfast.feature_gates import FeatureGates
 from holdfast.testing import Chances, FaultyTransport, a_node, a_pod
 from holdfast.testing.classic_builders import a_classic_claim, a_classic_class, inline, named
 from holdfast.testing.harness import Harness
-from soak_size import TIMES
+from soak_size import SEED, TIMES
 
 CHANCES = Chances(conflict=0.03, unavailable=0.03, unavailable_after=0.03, lost=0.03, cut=0.03)
 
@@ -37,24 +39,35 @@ async def cluster_with(directory, driver, nodes, *, chances=None, seed=0):
         transport = InProcessTransport(harness.server)
         if wrap is not None:
             transport = wrap(transport, harness.clock)
-        process = ControllerProcess(driver, Client(transport, driver.name), harness.clock)
-        running = asyncio.create_task(process.run())
-        await harness.create(a_classic_class(driver=driver.name))
-        for name, count in nodes.items():
-            await harness.create(a_node(name, pods=500))
-            devices = [Device(f"g{i}", {}, {"memory": "8Gi"}) for i in range(count)]
-            raw = {
-                "metadata": {"name": name},
-                "spec": raw_spec(driver.name, name, devices, ready=True),
-            }
-            await harness.client.create(NODE_INVENTORIES, raw, driver.namespace)
-        await harness.settle()
-        try:
+        async with controller_of(driver, harness, transport):
+            await harness.create(a_classic_class(driver=driver.name))
+            for name, count in nodes.items():
+                await harness.create(a_node(name, pods=500))
+                await publish(harness, driver, name, count)
+            await harness.settle()
             yield harness
-        finally:
-            running.cancel()
-            await harness.clock.advance_until(running.done)
-            await asyncio.gather(running, return_exceptions=True)
+
+
+@asynccontextmanager
+async def controller_of(driver, harness, transport=None):
+    """Run the controller of a driver."""
+    client = Client(transport or InProcessTransport(harness.server), driver.name)
+    process = ControllerProcess(driver, client, harness.clock)
+    running = asyncio.create_task(process.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await harness.clock.advance_until(running.done)
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def publish(harness, driver, node, count):
+    """Publish devices of a node, as the driver does there."""
+    devices = [Device(f"g{i}", {}, {"memory": "8Gi"}) for i in range(count)]
+    spec = raw_spec(driver.name, node, devices, ready=True)
+    raw = {"metadata": {"name": node}, "spec": spec}
+    await harness.client.create(NODE_INVENTORIES, raw, driver.namespace)
 
 
 async def bookings(harness):
@@ -75,7 +88,11 @@ def on(node):
     return {"node_selector": {"kubernetes.io/hostname": node}}
 
 
-async def test_C032_a_claim_on_the_wrong_node_moves_to_the_other(tmp_path):
+FAULTS = pytest.mark.parametrize("chances", [None, CHANCES], ids=["calm", "faults"])
+
+
+@FAULTS
+async def test_C032_a_claim_on_the_wrong_node_moves_to_the_other(tmp_path, chances):
     released = []
     driver = a_driver()
 
@@ -83,24 +100,93 @@ async def test_C032_a_claim_on_the_wrong_node_moves_to_the_other(tmp_path):
     async def release(handle):
         released.append(handle.node)
 
-    async with cluster_with(tmp_path, driver, {"n1": 1, "n2": 2}) as harness:
+    nodes = {"n1": 1, "n2": 2}
+    async with cluster_with(tmp_path, driver, nodes, chances=chances, seed=SEED) as harness:
         await harness.create(
             a_classic_claim("a"),
             a_classic_claim("b"),
             a_pod("before", claims=[named("a")], **on("n1")),
         )
+        await until(harness, lambda: harness.node_of("before"))
         await harness.delete(PODS, "before", "default")
-        await harness.advance(5)
+        await harness.advance(60)
         assert set((await bookings(harness)).values()) == {"n1"}
         await harness.create(a_pod("both", claims=[named("a"), named("b")]))
-        await harness.advance(120)
+        await until(harness, lambda: harness.node_of("both"))
         assert await harness.node_of("both") == "n2"
         assert list((await bookings(harness)).values()) == ["n2", "n2"]
-        assert released == ["n1"]
+        # A release whose end could not be written is repeated: that is the same deallocation.
+        assert set(released) == {"n1"} and (chances or len(released) == 1)
+
+
+async def until(harness, holds):
+    """Let time pass until something holds; pods are tried again after five minutes at most."""
+    for _ in range(120):
+        await harness.advance(5)
+        if await holds():
+            return
+    raise AssertionError("not within ten minutes")
+
+
+@FAULTS
+async def test_C036_two_pods_with_the_same_two_claims_run_one_after_the_other(tmp_path, chances):
+    async with cluster_with(tmp_path, a_driver(), {"n1": 2}, chances=chances, seed=SEED) as harness:
+        both = [named("a"), named("b")]
+        await harness.create(a_classic_claim("a"), a_classic_claim("b"), settle=False)
+        await harness.create(a_pod("p", claims=both), a_pod("q", claims=both[::-1]))
+        ended = []
+
+        async def one_runs():
+            [*placed] = [name for name in "pq" if name not in ended and await harness.node_of(name)]
+            assert len(placed) <= 1
+            ended.extend(placed)
+            return placed
+
+        for _ in range(2):
+            await until(harness, one_runs)
+            if ended == ["p"] or ended == ["q"]:
+                await harness.client.delete(PODS, ended[0], "default", grace_seconds=0)
+        assert sorted(ended) == ["p", "q"]
+        assert len(await bookings(harness)) == 2
+
+
+async def test_C078_running_pods_survive_the_gate_and_it_works_again(tmp_path):
+    driver = a_driver()
+    async with Harness(tmp_path) as harness:
+        await harness.client.create(NAMESPACES, {"metadata": {"name": driver.namespace}})
+
+        async with controller_of(driver, harness):
+            await harness.create(a_classic_class(driver=driver.name), a_node("n1"))
+            await publish(harness, driver, "n1", 2)
+            await harness.create(a_pod("old", claims=[inline("gpu")]))
+            await harness.advance(5)
+            assert (await harness.pod("old")).status.phase == "Running"
+            [booked] = await bookings(harness)
+
+        harness.feature_gates = FeatureGates.parse("DynamicResourceAllocation=false")
+        await harness.restart()
+        with pytest.raises(NotFound):
+            await harness.client.list(CLAIMS, "default")
+        await harness.create(a_pod("without", claims=[inline("gpu")]))
+        await harness.advance(70)
+        old, without = await harness.pod("old"), await harness.pod("without")
+        assert {pod.status.phase for pod in (old, without)} == {"Running"}
+        assert [len(pod.spec.resource_claims) for pod in (old, without)] == [1, 0]
+
+        harness.feature_gates = FeatureGates.parse("DynamicResourceAllocation=true")
+        await harness.restart()
+        async with controller_of(driver, harness):
+            await harness.create(a_pod("new", claims=[inline("gpu")]))
+            await harness.advance(60)
+            for name in ("old", "new"):
+                pod = await harness.pod(name)
+                claim = await harness.client.get(CLAIMS, f"{name}-gpu", "default")
+                assert pod.status.phase == "Running" and claim.is_reserved_for(pod.uid)
+            assert booked in await bookings(harness) and len(await bookings(harness)) == 2
 
 
 @pytest.mark.parametrize("seed", range(1 * TIMES))
-@pytest.mark.parametrize("chances", [None, CHANCES], ids=["calm", "faults"])
+@FAULTS
 async def test_C077_many_pods_race_for_few_devices(tmp_path, chances, seed):
     pods, nodes = (200, 10) if TIMES > 1 else (30, 3)
     devices = {f"n{i}": 5 if TIMES > 1 else 2 for i in range(nodes)}
