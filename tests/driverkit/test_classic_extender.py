@@ -172,6 +172,20 @@ async def test_wrong_requests_are_refused_with_the_field(kit, verb, body, sessio
             assert response.status == status, await response.text()
 
 
+async def test_a_defect_of_the_author_is_an_error_of_the_answer(tmp_path):
+    driver = Driver(DRIVER)
+    driver.prepare(lambda claim: None)
+    driver.inventory(lambda: [GPU])
+    driver.fits(lambda free: free["first"])
+    async with DriverTest(tmp_path, driver) as kit:
+        await kit.create_class()
+        await kit.create_node("n1")
+        async with Autoscaler(kit) as scaler:
+            [pod], session = pods(1, inline("gpu")), await scaler.start()
+            assert "TypeError" in (await scaler.filter(session, pod, a_node("n1")))["Error"]
+            assert "TypeError" in await scaler.select(session, pod, a_node("n1"))
+
+
 async def test_a_driver_without_fits_has_no_extender(kit):
     kit.driver = Driver(DRIVER)
     with pytest.raises(BadConfiguration, match=r"needs @driver\.fits"):

@@ -116,8 +116,8 @@ class Extender:
                 refusal = session.refusal(pod, claims, node)
                 if refusal is not None:
                     (unresolvable if refusal.everywhere else failed)[node.name] = refusal.reason
-        except HoldfastError as error:
-            return web.json_response(result | {"Error": str(error)})
+        except Exception as error:
+            return web.json_response(result | {"Error": _shown(error)})
         passed = [
             raw
             for node, raw in zip(nodes, raw_nodes, strict=True)
@@ -130,8 +130,8 @@ class Extender:
         pod, node = _object(body, "pod", Pod), _object(body, "node", Node)
         try:
             session.select(pod, await self._claims_of(pod), node)
-        except HoldfastError as error:
-            return web.json_response({"Error": str(error)})
+        except Exception as error:
+            return web.json_response({"Error": _shown(error)})
         return web.json_response({"Error": ""})
 
     async def _on_node_ready(self, request: web.Request, body: Json) -> web.Response:
@@ -165,6 +165,14 @@ def _json(
             return web.Response(status=400, text=f"{error}\n")
 
     return handle
+
+
+def _shown(error: Exception) -> str:
+    """Return an error for the answer; one of the author's functions is logged, too."""
+    if isinstance(error, HoldfastError):
+        return str(error)
+    log.exception("an autoscaler's question cannot be answered")
+    return f"{type(error).__name__}: {error}"
 
 
 async def _health(request: web.Request) -> web.Response:
