@@ -9,7 +9,8 @@ import pytest
 
 from driverkit.classic_controller import CLAIMS, SCHEDULINGS, a_driver
 from holdfast.api.node_inventory import NODE_INVENTORIES
-from holdfast.api.scheme import NAMESPACES, PODS
+from holdfast.api.node_names import FAILED_ANNOTATION
+from holdfast.api.scheme import NAMESPACES, NODES, PODS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
 from holdfast.driverkit import Device
@@ -23,6 +24,8 @@ from holdfast.testing.harness import Harness
 from soak_size import SEED, TIMES
 
 CHANCES = Chances(conflict=0.03, unavailable=0.03, unavailable_after=0.03, lost=0.03, cut=0.03)
+
+OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute"}
 
 
 @asynccontextmanager
@@ -148,6 +151,29 @@ async def test_C036_two_pods_with_the_same_two_claims_run_one_after_the_other(tm
                 await harness.client.delete(PODS, ended[0], "default", grace_seconds=0)
         assert sorted(ended) == ["p", "q"]
         assert len(await bookings(harness)) == 2
+
+
+async def test_C079_the_claim_of_a_dead_node_moves_to_another(tmp_path):
+    released = []
+    driver = a_driver()
+    driver.release(lambda handle: released.append(handle.node))
+    async with cluster_with(tmp_path, driver, {"n1": 1, "n2": 1}) as harness:
+        await harness.create(a_classic_claim("c"), a_pod("lost", claims=[named("c")], **on("n1")))
+        await harness.advance(5)
+        assert (await harness.pod("lost")).status.phase == "Running"
+        dead = {"metadata": {"annotations": {FAILED_ANNOTATION: "true"}}}
+        await harness.client.patch(NODES, "n1", dead)
+        await harness.advance(60)
+        await harness.client.patch(NODES, "n1", {"spec": {"taints": [OUT_OF_SERVICE]}})
+        await harness.advance(120)
+        assert not (await harness.client.list(PODS, "default")).items
+        claim = await harness.client.get(CLAIMS, "c", "default")
+        assert claim.is_allocated and not claim.status.reserved_for
+        await harness.create(a_pod("next", claims=[named("c")]))
+        await until(harness, lambda: harness.node_of("next"))
+        assert (await harness.pod("next")).status.phase == "Running"
+        assert (await harness.node_of("next"), released) == ("n2", ["n1"])
+        assert list((await bookings(harness)).values()) == ["n2"]
 
 
 async def test_C078_running_pods_survive_the_gate_and_it_works_again(tmp_path):
