@@ -1,11 +1,10 @@
 """Measure pods with classic claims: scheduler, driver and API server in a process each.
 
-    python benchmarks/classic.py [--nodes 500] [--pods 2000] [--inline]
+    python benchmarks/classic.py [--nodes 500] [--pods 2000]
 
 Nodes with eight devices each, claims and pods are created first; then the scheduler and the
 controller of one driver start. The time is measured from the first bind to the last. ``writes`` are
-all requests that change something in that time, events included; with ``--inline`` the claims are
-templates in the pods, and ``holdfast controllers`` creates them. CPU is in milliseconds a pod.
+all requests that change something in that time, events included. CPU is in milliseconds a pod.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from holdfast.client.kubeconfig import load
 from holdfast.driverkit import Choice, Device, Driver
 from holdfast.driverkit.classic.inventory_objects import raw_spec
 from holdfast.testing import a_node, a_pod
-from holdfast.testing.classic_builders import a_classic_claim, a_classic_class, inline, named
+from holdfast.testing.classic_builders import a_classic_claim, a_classic_class, named
 from real_load import Observer, cpu_seconds
 
 DEVICES = 8
@@ -72,20 +71,19 @@ class Result:
 
     nodes: int
     pods: int
-    inline: bool
     per_second: float
     writes: float
     writes_by_kind: dict[str, float]
     cpu: dict[str, float]
 
 
-async def measure(nodes: int, pods: int, *, inlined: bool) -> Result:
+async def measure(nodes: int, pods: int) -> Result:
     """Start everything and wait until all pods are bound."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         processes = {"API server": _start(data, "apiserver", "--data-dir", folder, "--port", "0")}
         try:
-            return await _measure(data, processes, nodes, pods, inlined)
+            return await _measure(data, processes, nodes, pods)
         finally:
             for process in reversed(processes.values()):
                 process.terminate()
@@ -94,25 +92,19 @@ async def measure(nodes: int, pods: int, *, inlined: bool) -> Result:
 
 
 async def _measure(
-    data: Path,
-    processes: dict[str, subprocess.Popen[bytes]],
-    nodes: int,
-    pods: int,
-    inlined: bool,
+    data: Path, processes: dict[str, subprocess.Popen[bytes]], nodes: int, pods: int
 ) -> Result:
     kubeconfig = data / "kubeconfig"
     await _until(data, processes["API server"], b"serving")
     client = Client(HttpTransport(await load(kubeconfig)))
-    await fill(client, nodes, pods, inlined=inlined)
+    await fill(client, nodes, pods)
     observer = Observer(client, pods, pods)
     await observer.start()
-    before, used = await _writes(client), {}
+    before = await _writes(client)
     words = ["--kubeconfig", str(kubeconfig)]
     own = [sys.executable, __file__, "--driver", str(kubeconfig)]
     processes["driver"] = _spawn(data, "driver", own)
     await _until(data, processes["driver"], b"allocates", "driver")
-    if inlined:
-        processes["controllers"] = _start(data, "controllers", *words)
     processes["scheduler"] = _start(data, "scheduler", *words)
     await asyncio.wait_for(observer.began.wait(), SECONDS)
     used = {name: cpu_seconds(process.pid) for name, process in processes.items()}
@@ -124,10 +116,10 @@ async def _measure(
     writes = {key: count / pods for key, count in (await _writes(client) - before).items()}
     await client.close()
     rate = pods / (observer.binds.last - observer.binds.first)
-    return Result(nodes, pods, inlined, rate, sum(writes.values()), writes, cpu)
+    return Result(nodes, pods, rate, sum(writes.values()), writes, cpu)
 
 
-async def fill(client: Client, nodes: int, pods: int, *, inlined: bool) -> None:
+async def fill(client: Client, nodes: int, pods: int) -> None:
     """Create nodes, their inventories, a class, claims and pods."""
     await client.create(NAMESPACES, {"metadata": {"name": driver.namespace}})
     await client.create(_RESOURCES.classes, a_classic_class(driver=driver.name))
@@ -141,10 +133,8 @@ async def fill(client: Client, nodes: int, pods: int, *, inlined: bool) -> None:
             yield NODE_INVENTORIES, {"metadata": {"name": name}, "spec": spec}, driver.namespace
         for i in range(pods):
             name = f"pod-{i:05}"
-            if not inlined:
-                yield _RESOURCES.claims, a_classic_claim(name), "default"
-            entry = inline("gpu") if inlined else named("gpu", name)
-            yield PODS, a_pod(name, cpu="100m", claims=[entry]), "default"
+            yield _RESOURCES.claims, a_classic_claim(name), "default"
+            yield PODS, a_pod(name, cpu="100m", claims=[named("gpu", name)]), "default"
 
     left = objects()
 
@@ -191,14 +181,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--pods", type=int, default=2000)
-    parser.add_argument("--inline", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--driver", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.driver:
         driver.run(["controller", "--kubeconfig", args.driver])
         return
-    found = asyncio.run(measure(args.nodes, args.pods, inlined=args.inline))
+    found = asyncio.run(measure(args.nodes, args.pods))
     if args.json:
         print(json.dumps(asdict(found)))
         return
