@@ -16,7 +16,7 @@ from holdfast.testing.harness import Harness
 from rights import objects, rights_of_role
 
 ACCOUNTS = {"holdfast-scheduler", "holdfast-controllers"}
-OF_DRIVERS = {"holdfast-classic-driver", "holdfast-classic-driver-node"}
+OF_DRIVERS = {f"holdfast-classic-driver{part}" for part in ("", "-lease", "-node")}
 """Roles for the service accounts of drivers."""
 
 

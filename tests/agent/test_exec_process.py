@@ -59,6 +59,8 @@ async def test_commands_are_killed_by_their_mark(tmp_path):
     assert not reading.done()
     kept.kill()
     assert await reading == b""
+    for process in (killed, kept):  # a process that is not awaited is a warning of a later test
+        await process.wait()
 
 
 async def test_a_command_is_killed_although_its_handler_is_cancelled_meanwhile():

@@ -7,7 +7,7 @@ import pytest
 from holdfast.testing import Chances, FaultyTransport
 from holdfast.testing.harness import Harness
 from laws.classic_world import ClassicWorld
-from soak_size import SEED, TIMES
+from soak_size import SEED, rounds
 
 FAULTS = Chances(
     conflict=0.04, unavailable=0.04, unavailable_after=0.04, lost=0.04, cut=0.02, expired=0.02
@@ -15,7 +15,7 @@ FAULTS = Chances(
 EDITED_STEPS, STEPS = 40, 150
 
 
-@pytest.mark.parametrize("number", range(2 * TIMES))
+@pytest.mark.parametrize("number", range(rounds(2)))
 async def test_every_pod_with_classic_claims_runs(tmp_path, number):
     random = Random(1000 * SEED + number)
     lines = []

@@ -8,7 +8,7 @@ from holdfast.testing import Chances, FaultyTransport
 from holdfast.testing.classic_driver import KINDS
 from holdfast.testing.harness import Harness
 from laws.driven_world import DrivenWorld
-from soak_size import SEED, TIMES
+from soak_size import SEED, rounds
 
 FAULTS = Chances(
     conflict=0.04, unavailable=0.04, unavailable_after=0.04, lost=0.04, cut=0.02, expired=0.02
@@ -16,7 +16,7 @@ FAULTS = Chances(
 EDITED_STEPS, STEPS = 30, 150
 
 
-@pytest.mark.parametrize("number", range(2 * TIMES))
+@pytest.mark.parametrize("number", range(rounds(2)))
 async def test_every_pod_runs_and_nothing_is_double_or_left(tmp_path, number):
     random = Random(1000 * SEED + number)
     lines = []

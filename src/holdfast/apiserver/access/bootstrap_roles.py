@@ -126,8 +126,12 @@ def _classic_driver() -> list[JsonObject]:
         _rule(OWN_GROUP, ["nodeinventories/status"], ["patch"]),
         _rule("", ["namespaces", "nodes", "pods"], ["get"]),
         _rule("", ["events"], ["create", "patch"]),
-        _rule("coordination.k8s.io", ["leases"], ["create", "get", "update"]),
     ]
+
+
+def _classic_driver_lease() -> list[JsonObject]:
+    """Return the rights for leader election, to be bound in the driver's namespace only."""
+    return [_rule("coordination.k8s.io", ["leases"], ["create", "get", "update"])]
 
 
 def _node_rules() -> list[JsonObject]:
@@ -218,6 +222,7 @@ ROLES = (
     _role("system:node", NODE_RULES),
     _role(SIMULATED_NODES.name, _simulated_nodes()),
     _role("holdfast:classic-dra-driver", _classic_driver()),
+    _role("holdfast:classic-dra-driver-lease", _classic_driver_lease()),
     _role("system:basic-user", _self_reviews()),
     _role("system:discovery", [_paths(*_DISCOVERY)]),
 )
