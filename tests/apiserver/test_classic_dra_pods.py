@@ -80,50 +80,80 @@ async def test_C012_every_form_is_accepted_and_stored_in_the_typed_form(api, giv
 LABELS = {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": STORY}
 
 
-@pytest.mark.parametrize(
-    ("entries", "uses", "field"),
-    [
-        pytest.param(
-            [{**NAMED, "name": f"c{i}"} for i in range(33)], [], "spec.resourceClaims", id="C009"
-        ),
-        pytest.param(
-            [NAMED], ["other"], "spec.containers[0].resources.claims[0]", id="C010 undeclared"
-        ),
-        pytest.param([NAMED], ["gpu", "gpu"], "spec.containers[0].resources.claims[1]", id="twice"),
-        pytest.param([NAMED], [{"name": "gpu", "request": "r"}],
-                     "spec.containers[0].resources.claims[0].request", id="request"),
-        pytest.param([{"name": "gpu", "claim": {"resourceClaimName": "a", "template": STORY}}], [],
-                     "spec.resourceClaims[0].claim", id="C011 both"),
-        pytest.param([{"name": "gpu", "claim": {}}], [], "spec.resourceClaims[0].claim",
-                     id="C011 neither"),
-        pytest.param([{"name": "gpu", "claim": {"future": 1}}], [], "spec.resourceClaims[0].claim",
-                     id="C011 unknown only"),
-        pytest.param([{**NAMED, "resourceClaimName": "a"}], [], "spec.resourceClaims[0]",
-                     id="C011 classic and structured"),
-        pytest.param([{**NAMED, "template": STORY}], [], "spec.resourceClaims[0].claim",
-                     id="C011 name and story"),
-        pytest.param([{"name": "gpu"}], [], "spec.resourceClaims[0]", id="C011 no source"),
-        pytest.param([NAMED, NAMED], [], "spec.resourceClaims[1].name", id="same name"),
-        pytest.param([{**NAMED, "name": "a.b"}], [], "spec.resourceClaims[0].name", id="no label"),
-        pytest.param([{"name": "gpu", "template": {"metadata": {"name": "n"}, "spec": STORY}}], [],
-                     "spec.resourceClaims[0].claim.template.metadata.name", id="C014"),
-        pytest.param([{"name": "gpu", "template": {"metadata": {"labels": {"a b": ""}}}}], [],
-                     "spec.resourceClaims[0].claim.template.metadata.labels", id="label"),
-        pytest.param([{"name": "gpu", "template": {"spec": {}}}], [],
-                     "spec.resourceClaims[0].claim.template.spec.resourceClassName", id="no class"),
-        pytest.param([{"name": "gpu", "template": {**STORY, "allocationMode": "Later"}}], [],
-                     "spec.resourceClaims[0].claim.template.spec.allocationMode", id="mode"),
-        pytest.param([{"name": "gpu", "template": {**STORY, "parametersRef": {"kind": "K"}}}], [],
-                     "spec.resourceClaims[0].claim.template.spec.parametersRef.name", id="no name"),
-        pytest.param([{"name": "gpu", "claim": {"resourceClaimName": "A_b"}}], [],
-                     "spec.resourceClaims[0].claim.resourceClaimName", id="claim name"),
-    ],
-)  # fmt: skip
-async def test_C009_C010_C011_C014_wrong_claims_are_refused_with_their_path(
-    api, entries, uses, field
-):
+WRONG = [
+    pytest.param(
+        [{**NAMED, "name": f"c{i}"} for i in range(33)], [], "spec.resourceClaims", id="C009"
+    ),
+    pytest.param(
+        [NAMED], ["other"], "spec.containers[0].resources.claims[0]", id="C010 undeclared"
+    ),
+    pytest.param([NAMED], ["gpu", "gpu"], "spec.containers[0].resources.claims[1]", id="twice"),
+    pytest.param([NAMED], [{"name": "gpu", "request": "r"}],
+                 "spec.containers[0].resources.claims[0].request", id="request"),
+    pytest.param([{"name": "gpu", "claim": {"resourceClaimName": "a", "template": STORY}}], [],
+                 "spec.resourceClaims[0].claim", id="C011 both"),
+    pytest.param([{"name": "gpu", "claim": {}}], [], "spec.resourceClaims[0].claim",
+                 id="C011 neither"),
+    pytest.param([{"name": "gpu", "claim": {"future": 1}}], [], "spec.resourceClaims[0].claim",
+                 id="C011 unknown only"),
+    pytest.param([{**NAMED, "resourceClaimName": "a"}], [], "spec.resourceClaims[0]",
+                 id="C011 classic and structured"),
+    pytest.param([{**NAMED, "template": STORY}], [], "spec.resourceClaims[0].claim",
+                 id="C011 name and story"),
+    pytest.param([{"name": "gpu"}], [], "spec.resourceClaims[0]", id="C011 no source"),
+    pytest.param([NAMED, NAMED], [], "spec.resourceClaims[1].name", id="same name"),
+    pytest.param([{**NAMED, "name": "a.b"}], [], "spec.resourceClaims[0].name", id="no label"),
+    pytest.param([{"name": "gpu", "template": {"metadata": {"name": "n"}, "spec": STORY}}], [],
+                 "spec.resourceClaims[0].claim.template.metadata.name", id="C014"),
+    pytest.param([{"name": "gpu", "template": {"metadata": {"labels": {"a b": ""}}}}], [],
+                 "spec.resourceClaims[0].claim.template.metadata.labels", id="label"),
+    pytest.param([{"name": "gpu", "template": {"spec": {}}}], [],
+                 "spec.resourceClaims[0].claim.template.spec.resourceClassName", id="no class"),
+    pytest.param([{"name": "gpu", "template": {**STORY, "allocationMode": "Later"}}], [],
+                 "spec.resourceClaims[0].claim.template.spec.allocationMode", id="mode"),
+    pytest.param([{"name": "gpu", "template": {**STORY, "parametersRef": {"kind": "K"}}}], [],
+                 "spec.resourceClaims[0].claim.template.spec.parametersRef.name", id="no name"),
+    pytest.param([{"name": "gpu", "claim": {"resourceClaimName": "A_b"}}], [],
+                 "spec.resourceClaims[0].claim.resourceClaimName", id="claim name"),
+]  # fmt: skip
+
+
+def wrong(number=""):
+    """Decorate a test with the wrong entries that show a scenario; without a number, the others."""
+    chosen = [
+        case for case in WRONG if (case.id.startswith(number) if number else case.id[0] != "C")
+    ]
+    return pytest.mark.parametrize(("entries", "uses", "field"), chosen)
+
+
+async def check_refused(api, entries, uses, field):
     code, found = await judged(api, pod(*entries, uses=uses))
     assert (code, field in found) == (422, True), found
+
+
+@wrong()
+async def test_other_wrong_claims_are_refused_with_their_path(api, entries, uses, field):
+    await check_refused(api, entries, uses, field)
+
+
+@wrong("C009")
+async def test_C009_a_pod_has_at_most_32_claims(api, entries, uses, field):
+    await check_refused(api, entries, uses, field)
+
+
+@wrong("C010")
+async def test_C010_a_container_uses_only_claims_of_its_pod(api, entries, uses, field):
+    await check_refused(api, entries, uses, field)
+
+
+@wrong("C011")
+async def test_C011_an_entry_has_exactly_one_source(api, entries, uses, field):
+    await check_refused(api, entries, uses, field)
+
+
+@wrong("C014")
+async def test_C014_a_template_has_no_name(api, entries, uses, field):
+    await check_refused(api, entries, uses, field)
 
 
 async def test_a_pod_may_mix_32_classic_with_structured_claims(api):

@@ -275,7 +275,7 @@ async def test_C054_a_consumer_that_is_not_a_pod_stays_while_its_object_exists(s
     assert await story.consumers("c") == ["w"], "what cannot be looked up is kept"
 
 
-async def test_C055_C057_claims_over_quota_wait_for_room_and_are_counted(story):
+async def test_C057_C055_claims_over_quota_wait_for_room_and_are_counted(story):
     waiting = [f"p{number}" for number in range(8)]
     await story.create_quota(**{QUOTA: "2"})
     await story.create_claim("users")

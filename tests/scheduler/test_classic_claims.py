@@ -135,7 +135,7 @@ async def test_C032_C033_a_claim_on_the_wrong_node_moves(cluster):
     assert (a.deallocations, b.deallocations) == (["a"], [])
 
 
-async def test_C034_C041_claims_on_different_nodes_are_moved_one_by_one(cluster):
+async def test_C041_C034_claims_on_different_nodes_are_moved_one_by_one(cluster):
     nodes = {"n1": 3, "n2": 3, "n3": 3}
     driver = ClassicDriver(cluster.client, devices=nodes)
     protected = {"finalizers": ["gpu.example.com/deletion-protection"]}
@@ -226,7 +226,7 @@ async def test_C042_a_recreated_pod_negotiates_anew(cluster):
     assert await cluster.node_of("p") == "n1"
 
 
-async def test_C027_C029_only_nodes_that_fit_are_asked_about(cluster):
+async def test_C029_C027_only_nodes_that_fit_are_asked_about(cluster):
     await cluster.create(
         *map(a_node, ("n1", "n2", "n3")),
         a_classic_class(suitable=on_nodes("n2", "n3")),
