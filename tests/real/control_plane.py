@@ -72,11 +72,17 @@ class ControlPlane:
     kubeconfig: Path = Path()
 
     def start(self) -> ControlPlane:
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
+        """Start both; with other ports if a program took one of them meanwhile."""
+        for last in (False, False, True):
+            try:
+                self._start()
+            except BaseException as error:
+                self.stop()
+                if last or "address already in use" not in str(error):
+                    raise
+                shutil.rmtree(self.directory / "etcd")
+            else:
+                break
         return self
 
     def stop(self) -> None:
