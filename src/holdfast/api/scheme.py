@@ -10,11 +10,14 @@ from holdfast.api.devices import (
     ResourceSlice,
 )
 from holdfast.api.node import Lease, Node
+from holdfast.api.node_resource_topology import NodeResourceTopology
 from holdfast.api.pod import Pod
+from holdfast.api.pod_migration_job import PodMigrationJob
 from holdfast.api.reservation import Reservation
 from holdfast.api.resource import VERBS, Resource
 from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.api.resource_quota import ResourceQuota
+from holdfast.api.shared_device import SharedDevices
 from holdfast.api.storage import (
     CSIDriver,
     CSINode,
@@ -140,4 +143,15 @@ RESERVATIONS = Resource(
 RESOURCE_POLICIES = Resource(
     "scheduling.sigs.x-k8s.io", "v1alpha1", "resourcepolicies", "ResourcePolicy", ResourcePolicy,
     short_names=("rsp",), subresources=("status",),
+)  # fmt: skip
+NODE_RESOURCE_TOPOLOGIES = Resource(
+    "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies", "NodeResourceTopology",
+    NodeResourceTopology, namespaced=False, short_names=("node-res-topo",),
+)  # fmt: skip
+SHARED_DEVICES = Resource(
+    "scheduling.koordinator.sh", "v1alpha1", "devices", "Device", SharedDevices, namespaced=False,
+)  # fmt: skip
+POD_MIGRATION_JOBS = Resource(
+    "scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob",
+    PodMigrationJob, namespaced=False, short_names=("pmj",), subresources=("status",),
 )  # fmt: skip
