@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.api import reservation_names as names
+from holdfast.api.annotations import allocated_reservation
 from holdfast.capacity import annotations
 from holdfast.errors import BadRequest
 from holdfast.testing import a_pod, a_reservation, typed
@@ -25,6 +26,6 @@ def test_an_affinity_nested_too_deep_is_an_error_of_the_pod():
 
 
 def test_any_other_annotation_nested_too_deep_counts_as_absent():
-    assert annotations.allocated_reservation(with_note(a_pod("p"), names.ALLOCATED)) is None
+    assert allocated_reservation(with_note(a_pod("p"), names.ALLOCATED)) is None
     assert annotations.annotated_allocations(with_note(a_pod("p"), names.DRAWS)) == ()
     assert annotations.resized_amounts(with_note(a_reservation("r"), names.RESIZE)) == {}

@@ -3,11 +3,11 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from holdfast.api.annotations import allocated_reservation
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS, RESOURCE_POLICIES
 from holdfast.capacity.annotations import (
-    allocated_reservation,
     annotated_allocations,
     inner_reserved,
 )

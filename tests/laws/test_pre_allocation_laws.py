@@ -6,10 +6,10 @@ from random import Random
 import msgspec
 import numpy as np
 
+from holdfast.api.annotations import allocated_reservation
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import ALLOCATED, DRAWS
-from holdfast.capacity.annotations import allocated_reservation
 from holdfast.capacity.pre_allocation import PreAllocationResult
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.interner import PODS

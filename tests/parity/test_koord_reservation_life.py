@@ -5,6 +5,7 @@ import copy
 import msgspec
 
 from holdfast.api import reservation_names as names
+from holdfast.api.annotations import allocated_reservation
 from holdfast.api.decode import convert_object
 from holdfast.api.durations import parse_seconds
 from holdfast.api.node import Node
@@ -15,7 +16,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_status import refused
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.apiserver.kinds.validation.pods import check_pod
-from holdfast.capacity.annotations import affinity_of, allocated_reservation
+from holdfast.capacity.annotations import affinity_of
 from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.controllers.profile_settings import reservation_settings

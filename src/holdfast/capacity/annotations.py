@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import reservation_names as names
+from holdfast.api.annotations import decode_annotation
 from holdfast.api.field_errors import raise_if_any
 from holdfast.api.meta import Struct
 from holdfast.api.node_selection import compile_term
@@ -32,13 +33,6 @@ class ReservationAffinity(Struct, frozen=True):
     reservation_selector: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
     required_during_scheduling_ignored_during_execution: RequiredReservations | None = None
     tolerations: tuple[Toleration, ...] = ()
-
-
-class AllocatedReservation(Struct, frozen=True):
-    """The reservation a pod was allocated from."""
-
-    name: str = ""
-    uid: str = ""
 
 
 class AnnotatedAllocation(Struct, frozen=True):
@@ -80,14 +74,6 @@ def affinity_of(pod: Pod) -> ReservationAffinity | None:
     return found
 
 
-def allocated_reservation(pod: Pod) -> AllocatedReservation | None:
-    """Return the reservation that the pod's annotation names, if any."""
-    found: AllocatedReservation | None = _decode(
-        pod.metadata.annotations, names.ALLOCATED, AllocatedReservation
-    )
-    return found
-
-
 def exact_match_of(pod: Pod) -> tuple[str, ...]:
     """Return the resources that pod and reservation must have in equal amounts."""
     text = pod.metadata.annotations.get(names.EXACT_MATCH, "")
@@ -97,7 +83,7 @@ def exact_match_of(pod: Pod) -> tuple[str, ...]:
 
 def annotated_allocations(pod: Pod) -> tuple[AnnotatedAllocation, ...]:
     """Return what the pod allocated from each of several reservations, if it is annotated."""
-    found: tuple[AnnotatedAllocation, ...] | None = _decode(
+    found: tuple[AnnotatedAllocation, ...] | None = decode_annotation(
         pod.metadata.annotations, names.DRAWS, tuple[AnnotatedAllocation, ...]
     )
     return found if found and all(_readable(item.resources) for item in found) else ()
@@ -110,7 +96,7 @@ def inner_reserved(reservation: Reservation) -> Mapping[str, AmountText]:
 
 def restricted_names(reservation: Reservation) -> tuple[str, ...]:
     """Return the resources a Restricted reservation limits; empty means all that it reserves."""
-    found: ResourceNameList | None = _decode(
+    found: ResourceNameList | None = decode_annotation(
         reservation.metadata.annotations, names.RESTRICTED_OPTIONS, ResourceNameList
     )
     return (found and found.resources) or ()
@@ -122,7 +108,9 @@ def resized_amounts(reservation: Reservation | Pod) -> Mapping[str, AmountText]:
 
 
 def _amounts(reservation: Reservation | Pod, key: str) -> Mapping[str, AmountText]:
-    found: ResourceList | None = _decode(reservation.metadata.annotations, key, ResourceList)
+    found: ResourceList | None = decode_annotation(
+        reservation.metadata.annotations, key, ResourceList
+    )
     amounts = (found and found.resources) or {}
     return amounts if _readable(amounts) else {}
 
@@ -143,14 +131,3 @@ def _decode_strictly(text: str, key: str, kind: Any) -> Any:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, RecursionError) as wrong:
         raise BadRequest(f"metadata.annotations[{key}]: {wrong}") from wrong
-
-
-def _decode(annotations: Mapping[str, str], key: str, kind: Any) -> Any:
-    """Decode one annotation; a malformed one counts as absent, as in Koordinator."""
-    text = annotations.get(key)
-    if not text:
-        return None
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.MsgspecError, RecursionError):
-        return None

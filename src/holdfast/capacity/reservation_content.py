@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.api import reservation_names as names
+from holdfast.api.annotations import allocated_reservation
 from holdfast.api.names import parse_integer
 from holdfast.api.quantity import milli, units
 from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import seconds_of
 from holdfast.capacity.annotations import (
-    allocated_reservation,
     annotated_allocations,
     inner_reserved,
     restricted_names,

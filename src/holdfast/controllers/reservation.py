@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from holdfast.api.annotations import allocated_reservation
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import HOLDING, Reservation
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
-from holdfast.capacity.annotations import allocated_reservation, annotated_allocations
+from holdfast.capacity.annotations import annotated_allocations
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import execute_writes

@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 from holdfast.api import reservation_names as names
+from holdfast.api.annotations import allocated_reservation
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import nanos, request_nanos
 from holdfast.api.reservation import AVAILABLE, WAITING, Reservation
 from holdfast.capacity.annotations import (
-    allocated_reservation,
     annotated_allocations,
     inner_reserved,
 )

@@ -1,0 +1,38 @@
+"""Annotations with JSON values: decoding, and the reservation that a pod was allocated from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.api.meta import Struct
+from holdfast.api.pod import Pod
+from holdfast.api.reservation_names import ALLOCATED
+
+
+class AllocatedReservation(Struct, frozen=True):
+    """The reservation a pod was allocated from."""
+
+    name: str = ""
+    uid: str = ""
+
+
+def allocated_reservation(pod: Pod) -> AllocatedReservation | None:
+    """Return the reservation that the pod's annotation names, if any."""
+    found: AllocatedReservation | None = decode_annotation(
+        pod.metadata.annotations, ALLOCATED, AllocatedReservation
+    )
+    return found
+
+
+def decode_annotation(annotations: Mapping[str, str], key: str, kind: Any) -> Any:
+    """Decode one annotation; a malformed one counts as absent, as in Koordinator."""
+    text = annotations.get(key)
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
