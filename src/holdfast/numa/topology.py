@@ -1,0 +1,285 @@
+"""What a NodeResourceTopology says: CPUs by core, NUMA node and socket; zones; unavailable CPUs.
+
+A bad annotation counts as absent; ``NodeTopology.faults`` names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from holdfast.api.decode import decode_object
+from holdfast.api.koordinator_names import (
+    AMPLIFICATION_RATIO,
+    CPU_MANAGER_POLICY,
+    CPU_TOPOLOGY,
+    NODE_RESERVATION,
+    POD_CPU_ALLOCS,
+    SYSTEM_QOS_RESOURCE,
+)
+from holdfast.api.meta import Struct
+from holdfast.api.node_resource_topology import NodeResourceTopology, Zone
+from holdfast.api.quantity import milli, units
+from holdfast.api.resource_names import CPU
+from holdfast.errors import BadRequest
+from holdfast.numa.cpu_set import MAX_CPUS, mask_of, parse_cpu_list
+from holdfast.numa.policies import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
+
+MAX_NUMA_NODES = 64
+"""NUMA node ids are below this."""
+
+T = TypeVar("T")
+
+
+class Cpu(NamedTuple):
+    """One logical CPU and where it is; ``core`` is unique within its socket only."""
+
+    id: int
+    core: int
+    node: int
+    socket: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CpuTopology:
+    """The CPUs of a node. Equal topologies are usually one object: see ``cpu_topology``.
+
+    Masks of cores ascend by (socket, core), masks of NUMA nodes and sockets by id.
+    """
+
+    cpus: tuple[Cpu, ...]
+    all: int
+    cores: tuple[int, ...]
+    nodes: Mapping[int, int]
+    """Masks by NUMA node id."""
+    sockets: Mapping[int, int]
+    """Masks by socket id."""
+    socket_of_node: Mapping[int, int]
+    """The socket of each NUMA node; of its lowest CPU if there are several."""
+    core_of: Mapping[int, int]
+    """The index in ``cores`` by CPU."""
+    cpus_per_core: int
+    cpus_per_node: int
+    cpus_per_socket: int
+
+    @property
+    def valid(self) -> bool:
+        """Return whether CPUs can be chosen."""
+        return bool(self.all)
+
+    def nodes_of(self, cpus: int) -> list[int]:
+        """Return the ids of the NUMA nodes that have some of these CPUs."""
+        return [node for node, mask in self.nodes.items() if mask & cpus]
+
+
+@lru_cache(maxsize=1024)
+def cpu_topology(cpus: tuple[Cpu, ...]) -> CpuTopology:
+    """Return the topology of these CPUs, which have different ids."""
+    ordered = tuple(sorted(cpus))
+    cores = _masks(ordered, lambda cpu: (cpu.socket, cpu.core))
+    rank = {core: index for index, core in enumerate(cores)}
+    nodes = _masks(ordered, lambda cpu: cpu.node)
+    sockets = _masks(ordered, lambda cpu: cpu.socket)
+    return CpuTopology(
+        cpus=ordered,
+        all=mask_of(cpu.id for cpu in ordered),
+        cores=tuple(cores.values()),
+        nodes=nodes,
+        sockets=sockets,
+        socket_of_node={cpu.node: cpu.socket for cpu in reversed(ordered)},
+        core_of={cpu.id: rank[cpu.socket, cpu.core] for cpu in ordered},
+        cpus_per_core=len(ordered) // len(cores) if cores else 0,
+        cpus_per_node=len(ordered) // len(nodes) if nodes else 0,
+        cpus_per_socket=len(ordered) // len(sockets) if sockets else 0,
+    )
+
+
+def _masks(cpus: tuple[Cpu, ...], group: Callable[[Cpu], Any]) -> dict[Any, int]:
+    """Return the mask of each group of CPUs, ascending by group."""
+    found: dict[Any, int] = {}
+    for cpu in sorted(cpus, key=group):
+        found[group(cpu)] = found.get(group(cpu), 0) | 1 << cpu.id
+    return found
+
+
+NO_CPUS = cpu_topology(())
+
+
+class NumaZone(NamedTuple):
+    """The resources of one NUMA node: cpu in millicores, others in units."""
+
+    node: int
+    amounts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTopology:
+    """What a NodeResourceTopology says about its node. Equal if all of it is equal.
+
+    ``unavailable`` are CPUs that no pod may be bound to: those of the kubelet and of its pods, of
+    the node's reservation and of the system. Each lowers the cpu of its zone by one.
+    """
+
+    cpu: CpuTopology = NO_CPUS
+    unavailable: int = 0
+    zones: tuple[NumaZone, ...] = ()
+    policy: str = ""
+    """BestEffort, Restricted or SingleNUMANode, unless a label of the Node says otherwise."""
+    full_pcpus_only: bool = False
+    """The kubelet's static policy allocates whole cores only."""
+    ratios: tuple[tuple[str, float], ...] | None = None
+    """Amplification by resource; the zones' amounts are amplified already if it is there."""
+    faults: tuple[str, ...] = field(default=(), compare=False)
+
+
+NO_TOPOLOGY = NodeTopology()
+
+
+class _CpuInfo(Struct, frozen=True):
+    id: int = 0
+    core: int = 0
+    socket: int = 0
+    node: int = 0
+
+
+class _CpuDetail(Struct, frozen=True):
+    detail: tuple[_CpuInfo, ...] = ()
+
+
+class _PodCpus(Struct, frozen=True):
+    uid: str = ""
+    cpuset: str = ""
+    managed_by_kubelet: bool = False
+
+
+class _KubeletPolicy(Struct, frozen=True):
+    policy: str = ""
+    options: dict[str, str] = msgspec.field(default_factory=dict)
+    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
+
+
+class _NodeReservation(Struct, frozen=True):
+    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
+
+
+class _SystemQos(Struct, frozen=True):
+    cpuset: str = ""
+    cpuset_exclusive: bool = True
+
+
+def read_topology(found: NodeResourceTopology) -> NodeTopology:
+    """Read a NodeResourceTopology; what is wrong in it is left out and named in ``faults``."""
+    annotations = found.metadata.annotations
+    faults: list[str] = []
+    detail = read_annotation(annotations, CPU_TOPOLOGY, _CpuDetail, faults)
+    topology = _read_cpus(detail, faults)
+    kubelet = read_annotation(annotations, CPU_MANAGER_POLICY, _KubeletPolicy, faults)
+    unavailable = _unavailable(annotations, kubelet, faults) & topology.all
+    ratios = read_annotation(annotations, AMPLIFICATION_RATIO, dict[str, float], faults)
+    static = kubelet if kubelet is not None and kubelet.policy == "static" else _KubeletPolicy()
+    return NodeTopology(
+        cpu=topology,
+        unavailable=unavailable,
+        zones=tuple(_read_zones(found.zones, topology, unavailable, faults)),
+        policy=next(filter(None, map(_POLICIES.get, found.topology_policies)), ""),
+        full_pcpus_only=static.options.get("full-pcpus-only") == "true",
+        ratios=None if ratios is None else tuple(sorted(ratios.items())),
+        faults=tuple(faults),
+    )
+
+
+def read_annotation(
+    annotations: Mapping[str, str], name: str, kind: type[T], faults: list[str]
+) -> T | None:
+    """Decode the JSON of an annotation; none, with a fault if it is wrong, counts as absent."""
+    try:
+        return decode_annotation(annotations, name, kind)
+    except BadRequest as error:
+        faults.append(str(error))
+        return None
+
+
+def decode_annotation(annotations: Mapping[str, str], name: str, kind: type[T]) -> T | None:
+    """Decode the JSON of an annotation, none if it is absent; raise ``BadRequest`` naming it."""
+    text = annotations.get(name)
+    if text is None or text.strip() == "null":
+        return None
+    try:
+        return decode_object(text.encode(), kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise BadRequest(f"annotation {name}: {error}") from None
+
+
+_POLICIES = {
+    "BestEffort": BEST_EFFORT,
+    "Restricted": RESTRICTED,
+    "SingleNUMANodePodLevel": SINGLE_NUMA_NODE,
+    "SingleNUMANodeContainerLevel": SINGLE_NUMA_NODE,
+}
+
+
+def _read_cpus(detail: _CpuDetail | None, faults: list[str]) -> CpuTopology:
+    by_id = {
+        info.id: Cpu(info.id, info.core, info.node, info.socket)
+        for info in (detail.detail if detail is not None else ())
+    }
+    for cpu in by_id.values():
+        if not (0 <= cpu.id < MAX_CPUS and 0 <= cpu.node < MAX_NUMA_NODES):
+            faults.append(f"annotation {CPU_TOPOLOGY}: CPU {cpu.id} of NUMA node {cpu.node}")
+            return NO_CPUS
+    return cpu_topology(tuple(by_id.values()))
+
+
+def _unavailable(
+    annotations: Mapping[str, str], kubelet: _KubeletPolicy | None, faults: list[str]
+) -> int:
+    """Return the CPUs that no pod may be bound to."""
+    lists: list[tuple[str, str]] = []
+    if kubelet is not None:
+        lists.append((CPU_MANAGER_POLICY, kubelet.reserved_cpus))
+    reservation = read_annotation(annotations, NODE_RESERVATION, _NodeReservation, faults)
+    if reservation is not None:
+        lists.append((NODE_RESERVATION, reservation.reserved_cpus))
+    system = read_annotation(annotations, SYSTEM_QOS_RESOURCE, _SystemQos, faults)
+    if system is not None and system.cpuset_exclusive:
+        lists.append((SYSTEM_QOS_RESOURCE, system.cpuset))
+    pods = read_annotation(annotations, POD_CPU_ALLOCS, tuple[_PodCpus, ...], faults) or ()
+    lists += [(POD_CPU_ALLOCS, pod.cpuset) for pod in pods if pod.managed_by_kubelet and pod.uid]
+    mask = 0
+    for name, text in lists:
+        try:
+            mask |= parse_cpu_list(text)
+        except BadRequest as error:
+            faults.append(f"annotation {name}: {error}")
+    return mask
+
+
+def _read_zones(
+    zones: tuple[Zone, ...], topology: CpuTopology, unavailable: int, faults: list[str]
+) -> Iterable[NumaZone]:
+    """Return the NUMA nodes ascending by id; a zone that occurs twice counts once."""
+    found: dict[int, NumaZone] = {}
+    for zone in zones:
+        prefix, _, number = zone.name.partition("node-")
+        if zone.type != "Node" or prefix or not (number.isascii() and number.isdigit()):
+            continue
+        node = int(number[:4])
+        if node >= MAX_NUMA_NODES:
+            faults.append(f"zone {zone.name[:20]}: more than {MAX_NUMA_NODES} NUMA nodes")
+            continue
+        amounts: dict[str, int] = {}
+        for resource in zone.resources:
+            try:
+                read = milli if resource.name == CPU else units
+                amounts[resource.name] = max(read(resource.allocatable), 0)
+            except BadRequest as error:
+                faults.append(f"zone {zone.name}: {resource.name}: {error}")
+        if amounts.get(CPU):
+            taken = (topology.nodes.get(node, 0) & unavailable).bit_count()
+            amounts[CPU] = max(amounts[CPU] - 1000 * taken, 0)
+        found[node] = NumaZone(node, tuple(sorted(amounts.items())))
+    return (found[node] for node in sorted(found))
