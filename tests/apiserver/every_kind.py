@@ -169,6 +169,16 @@ _ROWS: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
      {"spec": {"ready": False}}),
     ("scheduling.koordinator.sh/v1alpha1", "Reservation", {"spec": _OWNER},
      {"spec": {"ttl": "2h"}}),
+    ("scheduling.koordinator.sh/v1alpha1", "Device", {"spec": {"devices": [
+        {"type": "gpu", "minor": 0, "id": "GPU-0", "health": True, "resources": {
+            "koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "16Gi"}}]}},
+     {"spec": {"devices": []}}),
+    ("scheduling.koordinator.sh/v1alpha1", "PodMigrationJob", {"spec": {
+        "podRef": {"namespace": "default", "name": "sample"}, "paused": True}},
+     {"spec": {"ttl": "5m"}}),
+    ("topology.node.k8s.io/v1alpha1", "NodeResourceTopology", {
+        "topologyPolicies": ["None"], "zones": [{"name": "node-0", "type": "Node"}]},
+     {"topologyPolicies": ["BestEffort"]}),
     ("scheduling.sigs.x-k8s.io/v1alpha1", "ResourcePolicy", {"spec": {
         "podSelector": _SELECTOR, "units": [{"nodeSelector": {"matchLabels": {"pool": "a"}}}]}},
      {"spec": {"units": [{"nodeSelector": {"matchLabels": {"pool": "b"}}}]}}),

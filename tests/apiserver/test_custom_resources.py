@@ -178,8 +178,9 @@ async def test_an_invalid_crd_is_rejected(api):
 async def test_the_crds_of_holdfast_exist_from_the_start(api):
     names = [i["metadata"]["name"] for i in (await api.call("GET", CRDS)).json["items"]]
     assert names == [
-        "nodeinventories.dra.holdfast.dev", "reservations.scheduling.koordinator.sh",
-        "resourcepolicies.scheduling.sigs.x-k8s.io",
+        "devices.scheduling.koordinator.sh", "nodeinventories.dra.holdfast.dev",
+        "noderesourcetopologies.topology.node.k8s.io", "podmigrationjobs.scheduling.koordinator.sh",
+        "reservations.scheduling.koordinator.sh", "resourcepolicies.scheduling.sigs.x-k8s.io",
     ]  # fmt: skip
     for path in (
         "/apis/scheduling.koordinator.sh/v1alpha1/reservations",

@@ -23,7 +23,10 @@ def test_every_version_of_a_kind_is_described_once():
 def test_typed_resources_are_built_in_and_custom_ones_are_not():
     custom = {descriptor.resource for descriptor in KNOWN_CUSTOM_RESOURCES.values()}
     typed = {value for value in vars(scheme).values() if isinstance(value, Resource)}
-    assert custom == {scheme.RESERVATIONS, scheme.RESOURCE_POLICIES}
+    assert custom == {
+        scheme.RESERVATIONS, scheme.RESOURCE_POLICIES, scheme.NODE_RESOURCE_TOPOLOGIES,
+        scheme.SHARED_DEVICES, scheme.POD_MIGRATION_JOBS,
+    }  # fmt: skip
     assert typed - custom <= set(RESOURCES)
     assert custom.isdisjoint(RESOURCES)
 

@@ -19,6 +19,7 @@ CUSTOM_GROUPS = {
     "example.com",
     "scheduling.koordinator.sh",
     "scheduling.sigs.x-k8s.io",
+    "topology.node.k8s.io",
 }
 DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.api import scheme
 from holdfast.api.classic import classic_resources
 from holdfast.api.classic_names import (
     MAX_CONSUMERS,
@@ -229,3 +230,106 @@ def test_the_limits_of_classic_dra_are_those_of_its_crds():
     answers = properties(CLASSIC.pod_scheduling, "status")["claims"]
     assert answers["maxItems"] == MAX_ENTRIES
     assert answers["items"]["properties"]["unsuitableNodes"]["maxItems"] == MAX_NODES
+
+
+TOPOLOGY = CRDS["noderesourcetopologies.topology.node.k8s.io"]
+DEVICE = CRDS["devices.scheduling.koordinator.sh"]
+JOB = CRDS["podmigrationjobs.scheduling.koordinator.sh"]
+POD_REF = {"namespace": "n", "name": "p"}
+
+
+def gpu(minor, **more):
+    return {"type": "gpu", "minor": minor, "health": True, **more}
+
+
+@pytest.mark.parametrize(
+    ("crd", "resource"),
+    [
+        (TOPOLOGY, scheme.NODE_RESOURCE_TOPOLOGIES),
+        (DEVICE, scheme.SHARED_DEVICES),
+        (JOB, scheme.POD_MIGRATION_JOBS),
+    ],
+    ids=lambda one: getattr(one, "plural", ""),
+)
+def test_the_crds_of_nodes_and_migrations_are_what_clients_use(crd, resource):
+    spec, names = crd["spec"], crd["spec"]["names"]
+    assert (spec["group"], version(crd)["name"]) == (resource.group, resource.version)
+    assert (names["kind"], names["plural"]) == (resource.kind, resource.plural)
+    assert (tuple(names.get("shortNames", ())), spec["scope"]) == (resource.short_names, "Cluster")
+    assert tuple(version(crd).get("subresources", ())) == resource.subresources
+
+
+def test_columns_of_a_migration_job():
+    assert [c.name for c in columns_of(version(JOB)) if not c.priority] == [
+        "Phase", "Status", "Age", "Node", "Reservation", "PodNamespace", "Pod", "NewPod", "TTL",
+    ]  # fmt: skip
+
+
+def test_a_topology_has_its_fields_at_the_top_level():
+    cpu = {"name": "cpu", "capacity": 8, "allocatable": "8", "available": "0"}
+    zone = {"name": "node-0", "type": "Node", "resources": [cpu], "costs": []}
+    sent = {"metadata": {"name": "n"}, "topologyPolicies": ["None"], "zones": [zone]}
+    compiled = schema(TOPOLOGY)
+    assert compiled.prune(sent) == (sent, [])
+    assert compiled.validate(compiled.default(sent)) == []
+    zone = {"name": "node-0", "resources": [cpu | {"capacity": "x"}]}
+    wrong = {"metadata": {"name": "n"}, "zones": [zone]}
+    assert {c.field for c in compiled.validate(wrong)} >= {
+        "topologyPolicies", "zones[0].type", "zones[0].resources[0].capacity",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("devices", "field", "words"),
+    [
+        ([gpu(0), gpu(1), gpu(0) | {"type": "rdma"}], None, ""),
+        ([gpu(0, resources={"koordinator.sh/gpu-core": 100, "a/b": "16Gi"})], None, ""),
+        ([gpu(1), gpu(1)], "spec.devices", "same type and minor"),
+        ([{"health": True}, {"health": True}], None, ""),
+        ([gpu(-1)], "spec.devices[0].minor", "greater than or equal to 0"),
+        ([gpu(0, resources={"a/b": "-1"})], "spec.devices[0].resources[a/b]", "not be negative"),
+        ([gpu(0, resources={"a/b": -1})], "spec.devices[0].resources[a/b]", "not be negative"),
+        ([gpu(0, resources={"a/b": "x"})], "spec.devices[0].resources.a/b", "should match"),
+        ([gpu(0, topology={"nodeID": 0})], "spec.devices[0].topology.pcieID", "Required value"),
+        ([gpu(n) for n in range(257)], "spec.devices", "at most 256 items"),
+        ([gpu(0, vfGroups=[{"vfs": [{}]}])], "spec.devices[0].vfGroups[0].vfs[0].minor", "Requir"),
+    ],
+)
+def test_devices_are_refused_if_they_would_be_counted_wrong(devices, field, words):
+    stored, wrong, dropped = judged(DEVICE, {"devices": devices})
+    assert dropped == []
+    if field is None:
+        assert wrong == []
+    else:
+        assert any(at == field and words in message for at, message in wrong), wrong
+    assert stored["spec"]["devices"][0]["health"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"podRef": POD_REF}, None),
+        ({"podRef": POD_REF, "ttl": "5m0s", "mode": "", "paused": False}, None),
+        ({}, "spec.podRef"),
+        ({"podRef": POD_REF, "ttl": "soon"}, "spec.ttl"),
+        ({"podRef": POD_REF, "ttl": "-1s"}, "spec.ttl"),
+        ({"podRef": POD_REF, "ttl": 300}, "spec.ttl"),
+        ({"podRef": POD_REF, "mode": "Evict"}, "spec.mode"),
+        ({"podRef": "n/p"}, "spec.podRef"),
+        (
+            {"podRef": POD_REF, "deleteOptions": {"gracePeriodSeconds": -1}},
+            "spec.deleteOptions.gracePeriodSeconds",
+        ),
+    ],
+)
+def test_a_migration_job_that_cannot_be_followed_is_refused(spec, field):
+    _, wrong, dropped = judged(JOB, spec)
+    assert dropped == []
+    assert [at for at, _ in wrong][:1] == ([] if field is None else [field])
+
+
+def test_the_template_of_a_migration_job_is_free():
+    options = {"template": {"spec": {"owners": [], "x": 1}}, "preemptionOptions": {}}
+    stored, wrong, dropped = judged(JOB, {"podRef": POD_REF, "reservationOptions": options})
+    assert (wrong, dropped) == ([], [])
+    assert stored["spec"]["reservationOptions"] == options

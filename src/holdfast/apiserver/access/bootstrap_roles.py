@@ -9,7 +9,8 @@ from holdfast.apiserver.user import CONTROLLER_MANAGER, SCHEDULER, SIMULATED_NOD
 _READ = ["get", "list", "watch"]
 _WRITE = ["create", "delete", "deletecollection", "patch", "update"]
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-_RESERVATIONS, _POLICIES = "scheduling.koordinator.sh", "scheduling.sigs.x-k8s.io"
+_KOORDINATOR, _POLICIES = "scheduling.koordinator.sh", "scheduling.sigs.x-k8s.io"
+_TOPOLOGY = "topology.node.k8s.io"
 _Resources = tuple[tuple[str, tuple[str, ...]], ...]
 _WORKLOADS: _Resources = (
     ("", ("configmaps", "events", "persistentvolumeclaims", "pods", "replicationcontrollers",
@@ -22,6 +23,7 @@ _WORKLOADS: _Resources = (
     ("policy", ("poddisruptionbudgets",)),
     ("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates")),
     (KEP_GROUP, ("resourceclaims",)),
+    (_KOORDINATOR, ("podmigrationjobs",)),
 )  # fmt: skip
 # Resources that the users of a namespace may read but not write.
 _READ_ONLY: _Resources = (
@@ -30,6 +32,8 @@ _READ_ONLY: _Resources = (
     ("apps", ("controllerrevisions",)),
     ("discovery.k8s.io", ("endpointslices",)),
     (KEP_GROUP, ("podschedulings",)),
+    (_KOORDINATOR, ("devices", "reservations")),
+    (_TOPOLOGY, ("noderesourcetopologies",)),
 )  # fmt: skip
 
 
@@ -95,7 +99,10 @@ def _scheduler() -> list[JsonObject]:
         _rule(KEP_GROUP, ["resourceclaims", "resourceclasses"], _READ),
         _rule(KEP_GROUP, ["resourceclaims/status"], changes),
         _rule(KEP_GROUP, ["podschedulings"], [*_READ, *changes, "create", "delete"]),
-        _rule(_RESERVATIONS, ["*"], [*_READ, *changes, "delete"]),
+        _rule(_KOORDINATOR, ["reservations"], [*_READ, *changes, "delete"]),
+        _rule(_KOORDINATOR, ["reservations/status"], changes),
+        _rule(_KOORDINATOR, ["devices"], _READ),
+        _rule(_TOPOLOGY, ["noderesourcetopologies"], _READ),
         _rule(_POLICIES, ["*"], [*_READ, *changes]),
     ]
 
@@ -167,6 +174,8 @@ def _node_rules() -> list[JsonObject]:
         _rule("resource.k8s.io", ["resourceslices"], ["deletecollection"]),
         _rule(KEP_GROUP, ["resourceclaims"], ["get"]),
         _rule(OWN_GROUP, ["nodeinventories"], ["get", "create", *changes]),
+        _rule(_KOORDINATOR, ["devices"], ["get", "create", *changes]),
+        _rule(_TOPOLOGY, ["noderesourcetopologies"], ["get", "create", *changes]),
     ]
 
 

@@ -49,7 +49,9 @@ class NodeAuthorizer:
             ("", "persistentvolumes"): self._get,
             ("resource.k8s.io", "resourceclaims"): self._get,
             (KEP_GROUP, "resourceclaims"): self._classic_claim,
-            (OWN_GROUP, "nodeinventories"): _inventory,
+            (OWN_GROUP, "nodeinventories"): _own_object("NodeInventory"),
+            ("topology.node.k8s.io", "noderesourcetopologies"): _own_object("NodeResourceTopology"),
+            ("scheduling.koordinator.sh", "devices"): _own_object("Device"),
             ("storage.k8s.io", "volumeattachments"): self._get,
             ("", "serviceaccounts"): self._service_account,
             ("coordination.k8s.io", "leases"): _lease,
@@ -167,14 +169,19 @@ def _lease(node: str, info: RequestInfo) -> str | None:
     return _ALLOWED
 
 
-def _inventory(node: str, info: RequestInfo) -> str | None:
-    if info.verb not in ("get", "create", "update", "patch"):
-        return "can only get, create, update, or patch a NodeInventory"
-    if info.subresource:
-        return "cannot write NodeInventory subresources"
-    if info.verb != "create" and info.name != node:
-        return "can only access NodeInventory with the same name as the requesting node"
-    return _ALLOWED
+def _own_object(kind: str) -> _Rule:
+    """Return the rule of a kind whose object for a node has the name of the node."""
+
+    def decide(node: str, info: RequestInfo) -> str | None:
+        if info.verb not in ("get", "create", "update", "patch"):
+            return f"can only get, create, update, or patch a {kind}"
+        if info.subresource:
+            return f"cannot write {kind} subresources"
+        if info.verb != "create" and info.name != node:
+            return f"can only access {kind} with the same name as the requesting node"
+        return _ALLOWED
+
+    return decide
 
 
 def _csi_node(node: str, info: RequestInfo) -> str | None:

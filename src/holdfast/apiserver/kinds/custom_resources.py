@@ -8,13 +8,21 @@ from typing import Any
 
 from holdfast.api.resource import Resource
 from holdfast.apiserver.descriptor import KindDescriptor, selectable_fields
-from holdfast.apiserver.kinds import scheduling_koordinator_sh, scheduling_sigs_x_k8s_io
+from holdfast.apiserver.kinds import (
+    scheduling_koordinator_sh,
+    scheduling_sigs_x_k8s_io,
+    topology_node_k8s_io,
+)
 from holdfast.apiserver.schema.structural import StructuralSchema
 from holdfast.apiserver.tables import columns_of, custom_printer
 
 KNOWN_CUSTOM_RESOURCES = {
     descriptor.group_resource: descriptor
-    for descriptor in (*scheduling_koordinator_sh.KINDS, *scheduling_sigs_x_k8s_io.KINDS)
+    for descriptor in (
+        *scheduling_koordinator_sh.KINDS,
+        *scheduling_sigs_x_k8s_io.KINDS,
+        *topology_node_k8s_io.KINDS,
+    )
 }
 """Checks, admission and limits of the custom resources that Holdfast ships."""
 

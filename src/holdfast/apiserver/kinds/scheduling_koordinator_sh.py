@@ -1,4 +1,4 @@
-"""The kind Reservation of ``scheduling.koordinator.sh``: checks and warnings beyond its CRD."""
+"""The kinds of ``scheduling.koordinator.sh``: checks and warnings beyond their CRDs."""
 
 from __future__ import annotations
 
@@ -91,4 +91,6 @@ KINDS = (
         checks=(check_reservation_write,),
         admission_plugins=(AdmissionPlugin(validate=warn_of_reservation),),
     ),
+    KindDescriptor(scheme.SHARED_DEVICES),
+    KindDescriptor(scheme.POD_MIGRATION_JOBS),
 )

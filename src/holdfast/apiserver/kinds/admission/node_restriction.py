@@ -78,7 +78,7 @@ def restrict_node_deletion(op: Operation, old: JsonObject) -> None:
         case ("coordination.k8s.io", "leases"):
             reason = _check_lease(op, node, old, old)
         case ("storage.k8s.io", "csinodes"):
-            reason = _check_csi_node(op, node, old, old)
+            reason = _check_own_object(op, node, old, old)
         case ("", "nodes"):
             reason = _other_node(node, old)
     if reason:
@@ -216,9 +216,10 @@ def _check_lease(op: Operation, node: str, new: JsonObject, old: JsonObject | No
     return ""
 
 
-def _check_csi_node(op: Operation, node: str, new: JsonObject, old: JsonObject | None) -> str:
+def _check_own_object(op: Operation, node: str, new: JsonObject, old: JsonObject | None) -> str:
     if new["metadata"].get("name") != node:
-        return "can only access CSINode with the same name as the requesting node"
+        kind = op.descriptor.resource.kind
+        return f"can only access {kind} with the same name as the requesting node"
     return ""
 
 
@@ -274,9 +275,11 @@ _WRITES: dict[tuple[str, str], Callable[[Operation, str, JsonObject, JsonObject 
     ("", "nodes"): _check_node,
     ("", "persistentvolumeclaims"): _check_volume_claim,
     ("coordination.k8s.io", "leases"): _check_lease,
-    ("storage.k8s.io", "csinodes"): _check_csi_node,
+    ("storage.k8s.io", "csinodes"): _check_own_object,
     ("resource.k8s.io", "resourceslices"): _check_slice,
     (OWN_GROUP, "nodeinventories"): _check_inventory,
+    ("topology.node.k8s.io", "noderesourcetopologies"): _check_own_object,
+    ("scheduling.koordinator.sh", "devices"): _check_own_object,
     ("certificates.k8s.io", "certificatesigningrequests"): _check_signing_request,
 }
 """Return why a node may not write an object of a resource, or ""."""

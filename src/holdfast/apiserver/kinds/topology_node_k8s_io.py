@@ -1,0 +1,8 @@
+"""The kind NodeResourceTopology of ``topology.node.k8s.io``."""
+
+from __future__ import annotations
+
+from holdfast.api import scheme
+from holdfast.apiserver.descriptor import KindDescriptor
+
+KINDS = (KindDescriptor(scheme.NODE_RESOURCE_TOPOLOGIES),)
