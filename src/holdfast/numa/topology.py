@@ -62,9 +62,10 @@ class CpuTopology:
     """The socket of each NUMA node; of its lowest CPU if there are several."""
     core_of: Mapping[int, int]
     """The index in ``cores`` by CPU."""
+    places: tuple[tuple[int, int], ...]
+    """The NUMA node and the socket of each of ``cores``."""
     cpus_per_core: int
-    cpus_per_node: int
-    cpus_per_socket: int
+    """Of the largest core, if they differ."""
 
     @property
     def valid(self) -> bool:
@@ -82,6 +83,7 @@ def cpu_topology(cpus: tuple[Cpu, ...]) -> CpuTopology:
     ordered = tuple(sorted(cpus))
     cores = _masks(ordered, lambda cpu: (cpu.socket, cpu.core))
     rank = {core: index for index, core in enumerate(cores)}
+    places = {(cpu.socket, cpu.core): (cpu.node, cpu.socket) for cpu in reversed(ordered)}
     nodes = _masks(ordered, lambda cpu: cpu.node)
     sockets = _masks(ordered, lambda cpu: cpu.socket)
     return CpuTopology(
@@ -92,9 +94,8 @@ def cpu_topology(cpus: tuple[Cpu, ...]) -> CpuTopology:
         sockets=sockets,
         socket_of_node={cpu.node: cpu.socket for cpu in reversed(ordered)},
         core_of={cpu.id: rank[cpu.socket, cpu.core] for cpu in ordered},
-        cpus_per_core=len(ordered) // len(cores) if cores else 0,
-        cpus_per_node=len(ordered) // len(nodes) if nodes else 0,
-        cpus_per_socket=len(ordered) // len(sockets) if sockets else 0,
+        places=tuple(places[core] for core in cores),
+        cpus_per_core=max((mask.bit_count() for mask in cores.values()), default=0),
     )
 
 
