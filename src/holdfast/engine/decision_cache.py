@@ -15,14 +15,15 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_results import (
     NodeFilterMask,
     PreFilterOutcome,
-    RowResults,
     read_pre_filter,
     run_pre_filter,
 )
 from holdfast.engine.plugin_use import PluginUse, cycle_plugins
 from holdfast.engine.pod_class import PodClass
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import Code, FilterPlugin, Plugin, Skip
+from holdfast.engine.reservation_options import combine_options, has_options
+from holdfast.framework.plugin import Code, FilterPlugin, Plugin, Skip, implements
+from holdfast.framework.reservation_options import AllocateReservationsPlugin
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
@@ -76,6 +77,8 @@ class DecisionCache:
         self._outcomes = TwoQueueCache[PreFilterOutcome](2 * _FEW)
         self._frames = TwoQueueCache[tuple[int, tuple[PreFilterOutcome, ...]]](_FEW)
         """By pods without their requests: the epoch stamp, and the outcomes of all plugins."""
+        self._combined = TwoQueueCache[PreFilterOutcome](2 * _FEW)
+        """By the ids of the combined outcomes; each entry holds them."""
         self._node_masks = TwoQueueCache[NodeFilterMask](_FEW)
         """By the ids of the row results; each entry holds them, so that no id is reused."""
 
@@ -142,11 +145,7 @@ class DecisionCache:
             found.versions = versions
         found.stamp = epochs.stamp
         if found.reject is None:
-            if found.cacheable and found.row_results is None:
-                found.row_results = RowResults(
-                    use.plugin, found.state, view.nodes,
-                    filters=found.filters, scores=found.scores,
-                )  # fmt: skip
+            found.cache_rows(view.nodes)
             self._outcomes.put(key, found, 4 * _limit(view.nodes.capacity))
         return found
 
@@ -171,6 +170,9 @@ class DecisionCache:
                 outcome.stamp = epochs.stamp
                 continue
             again = self._pre_filter(use, pod, view)
+            if outcome.combined and again is outcome.combined[0]:
+                outcome.versions, outcome.stamp = again.versions, again.stamp
+                continue
             if again is not outcome and not (outcome.skip and again.skip):
                 return False
             pod_class.outcomes[i] = again
@@ -215,9 +217,28 @@ class DecisionCache:
     def _class_of(
         self, outcomes: list[PreFilterOutcome], rejected: PreFilterOutcome | None, view: View
     ) -> PodClass:
+        if rejected is None and view.matched_reservations is not None:
+            outcomes = self._with_options(outcomes, view)
         return PodClass(
             self.profile, view.nodes, outcomes, rejected, self._node_mask(outcomes, view)
         )
+
+    def _with_options(self, outcomes: list[PreFilterOutcome], view: View) -> list[PreFilterOutcome]:
+        """Give the plugin that allocates reservations what other plugins say about them."""
+        others = [p for p in outcomes if has_options(p)]
+        if not others:
+            return outcomes
+        outcomes = list(outcomes)
+        for i, outcome in enumerate(outcomes):
+            if outcome.filters and implements(outcome.plugin, AllocateReservationsPlugin):
+                key = (id(outcome), *map(id, others))
+                found = self._combined.get(key)
+                if found is None:
+                    found = combine_options(self.profile, outcome, others)
+                    found.cache_rows(view.nodes)
+                    self._combined.put(key, found, 4 * _limit(view.nodes.capacity))
+                outcomes[i] = found
+        return outcomes
 
     def _node_mask(self, outcomes: list[PreFilterOutcome], view: View) -> NodeFilterMask:
         """Return the mask of the filters that depend on nodes only; classes share it."""

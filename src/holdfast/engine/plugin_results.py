@@ -8,6 +8,7 @@ depend on nothing but the nodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from operator import attrgetter
 from typing import Any
 
@@ -44,11 +45,12 @@ class PreFilterOutcome:
 
     ``filters``, ``scores`` and ``tiers`` tell whether the plugin does so for this pod. If it is
     ``cacheable``, ``row_results`` caches its verdicts and raw scores. ``versions`` are those of the
-    plugin's epochs, last compared at ``stamp``.
+    plugin's epochs, last compared at ``stamp``. The state may consider the outcomes ``combined``,
+    the first of which is the plugin's own.
     """
 
-    __slots__ = ("allowed_rows", "cacheable", "filters", "plugin", "reject", "row_results",
-                 "score_error", "scores", "skip", "stamp", "state", "tiers", "use",
+    __slots__ = ("allowed_rows", "cacheable", "combined", "filters", "plugin", "reject",
+                 "row_results", "score_error", "scores", "skip", "stamp", "state", "tiers", "use",
                  "versions")  # fmt: skip
 
     def __init__(
@@ -72,6 +74,7 @@ class PreFilterOutcome:
         self.allowed_rows = allowed_rows
         self.reject = reject
         self.row_results: RowResults | None = None
+        self.combined: tuple[PreFilterOutcome, ...] = ()
         takes_part = not skip and reject is None
         self.filters = takes_part and use.filters and (options is None or options.filters)
         self.scores = takes_part and use.scores and (options is None or options.scores)
@@ -79,6 +82,19 @@ class PreFilterOutcome:
         self.cacheable = takes_part and (
             use.cacheable or (options is not None and options.row_scope)
         )
+
+    def cache_rows(self, nodes: NodeTable) -> None:
+        """Cache the results of rows, if they can be cached."""
+        if self.cacheable and self.row_results is None:
+            self.row_results = RowResults(
+                self.plugin, self.state, nodes, filters=self.filters, scores=self.scores
+            )
+
+    def considering(self, state: State, others: Sequence[PreFilterOutcome]) -> PreFilterOutcome:
+        """Return the same with a state that considers other outcomes."""
+        found = copy(self)
+        found.state, found.row_results, found.combined = state, None, (self, *others)
+        return found
 
 
 def run_pre_filter(

@@ -29,6 +29,10 @@ from holdfast.framework.plugin import (
     Verdicts,
     implements,
 )
+from holdfast.framework.reservation_options import (
+    FilterReservationsPlugin,
+    ScoreReservationsPlugin,
+)
 
 ALL_POINTS = EnabledPoints()
 """A plugin that is enabled at every point that it implements."""
@@ -84,10 +88,11 @@ class PluginUse:
     """
 
     __slots__ = ("accepts_slices", "bounded_scores", "cacheable", "comparable_states", "epochs",
-                 "filter_order", "filters", "has_score_table", "has_tier_rows", "ignores_requests",
-                 "key_outside_spec", "name", "node_scope", "normalizes", "normalizes_by_range",
-                 "normalizes_itself", "only_pre_scores", "per_pod", "plugin", "pre_filter_enabled",
-                 "pre_filters", "pre_scores", "scores", "tiers")  # fmt: skip
+                 "filter_order", "filters", "filters_reservations", "has_score_table",
+                 "has_tier_rows", "ignores_requests", "key_outside_spec", "name", "node_scope",
+                 "normalizes", "normalizes_by_range", "normalizes_itself", "only_pre_scores",
+                 "per_pod", "plugin", "pre_filter_enabled", "pre_filters", "pre_scores", "scores",
+                 "scores_reservations", "tiers")  # fmt: skip
 
     def __init__(self, plugin: Plugin, enabled: EnabledPoints = ALL_POINTS) -> None:
         traits = plugin.traits
@@ -100,6 +105,8 @@ class PluginUse:
         self.filters = enabled.filters and implements(plugin, FilterPlugin)
         self.scores = enabled.scores and implements(plugin, ScorePlugin)
         self.tiers = enabled.scores and implements(plugin, TierPlugin)
+        self.filters_reservations = self.filters and implements(plugin, FilterReservationsPlugin)
+        self.scores_reservations = enabled.scores and implements(plugin, ScoreReservationsPlugin)
         self.normalizes_by_range = implements(plugin, NormalizeByRangePlugin)
         self.normalizes = implements(plugin, NormalizeScorePlugin)
         self.pre_scores = implements(plugin, PreScorePlugin)

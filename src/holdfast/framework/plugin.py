@@ -22,9 +22,10 @@ The order of the calls for one pod::
                      bind
                      post_bind  the pod is bound
 
-This module is for every author. Optional methods that make a plugin faster are in ``fast_paths``;
-those for nominated pods and preemption, in ``preemption_support``. Both can be
-imported from here.
+This module is for every author. The points from PreBind on are in ``binding_points``. Optional
+methods that make a plugin faster are in ``fast_paths``; those for nominated pods and preemption, in
+``preemption_support``. All can be imported from here. Plugins that exclude or rank reservations
+find their points in ``reservation_options``.
 """
 
 from __future__ import annotations
@@ -35,6 +36,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.framework.binding_points import (
+    BindPlugin,
+    NominatingPreBindPlugin,
+    PendingPreBindPlugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    PreBindPreFlightPlugin,
+)
 from holdfast.framework.events import ClusterEvent, QueueingStrategy
 from holdfast.framework.fast_paths import (
     CountReasonsPlugin,
@@ -261,65 +270,6 @@ class PermitPlugin(Plugin, Protocol):
         ``waiting`` holds all waiting pods, so a plugin can allow or reject them when it is called
         for another pod. A pod waits 15 minutes at most.
         """
-        ...
-
-
-class PreBindPlugin(Plugin, Protocol):
-    """Write to the API server before the pod is bound."""
-
-    def pre_bind(self, state: State, placement: Placement) -> PreBindCalls:
-        """Yield the writes in order; each yield returns the stored object.
-
-        Only a PendingPreBindPlugin may return a Reject.
-        """
-        ...
-
-    def undo_pre_bind(self, state: State, placement: Placement) -> ApiCalls:
-        """Yield the writes that undo ``pre_bind``; errors are logged, not raised."""
-        ...
-
-
-class PreBindPreFlightPlugin(PreBindPlugin, Protocol):
-    """Tell that PreBind has nothing to do: then the pod's expected node need not be written."""
-
-    def pre_bind_pre_flight(self, state: State, placement: Placement) -> bool:
-        """Return whether ``pre_bind`` yields any call for this placement, or may end pending."""
-        ...
-
-
-class PendingPreBindPlugin(PreBindPlugin, Protocol):
-    """Write something that another component answers, and end the attempt until it has.
-
-    After ``pre_bind`` returned ``Reject(Code.PENDING, reasons)`` the pod waits for an event of this
-    plugin. Its writes stay; those of plugins before it are undone, and all plugins unreserve.
-    """
-
-    def may_end_pending(self, state: State, placement: Placement) -> bool:
-        """Return whether ``pre_bind`` may return a Reject: then events since the pop are kept."""
-        ...
-
-
-class NominatingPreBindPlugin(PreBindPlugin, Protocol):
-    """Write the pod's expected node with a patch of its status that PreBind sends anyway."""
-
-    def writes_nominated_node(self, state: State, placement: Placement) -> bool:
-        """Return whether ``pre_bind`` writes ``nominatedNodeName`` before it waits."""
-        ...
-
-
-class BindPlugin(Plugin, Protocol):
-    """Bind the pod."""
-
-    def bind(self, state: State, placement: Placement) -> ApiCalls | Skip:
-        """Yield the binding call, or return Skip to leave it to the next bind plugin."""
-        ...
-
-
-class PostBindPlugin(Plugin, Protocol):
-    """Clean up after a pod is bound."""
-
-    def post_bind(self, state: State, placement: Placement) -> ApiCalls | None:
-        """Clean up; writes may be yielded. Errors are logged: the pod stays bound."""
         ...
 
 

@@ -130,12 +130,16 @@ FORMER_NAMES = {
 }
 """Methods of the contract that were renamed: a plugin that has only the old one is rejected."""
 
+NEEDS_CACHED_STATE = ("filter_reservations", "score_reservations")
+"""Methods whose results are part of the cached state of another plugin."""
+
 
 def declaration_fault(plugin: object) -> str:
     """Return what is wrong with a plugin's declarations, or "".
 
     Wrong are a missing ``traits``, a trait that is an attribute of the plugin itself (it would have
-    no effect) and a method that has only a former name (it would never be called).
+    no effect), a method that has only a former name (it would never be called), and points that
+    need a state which pods share, in a plugin of scope CLUSTER.
     """
     kind = type(plugin).__name__
     hint = "(from holdfast.framework.plugin import Traits)"
@@ -146,9 +150,14 @@ def declaration_fault(plugin: object) -> str:
             f"class {kind} sets {', '.join(misplaced)}, which has no effect: write "
             f"`traits = Traits({fixed})` instead {hint}"
         )
-    if not isinstance(getattr(plugin, "traits", None), Traits):
+    traits = getattr(plugin, "traits", None)
+    if not isinstance(traits, Traits):
         return f"class {kind} has no traits: write `traits = Traits()` in it {hint}"
     for old, new in FORMER_NAMES.items():
         if callable(getattr(plugin, old, None)) and not hasattr(plugin, new):
             return f"class {kind} has a method {old}, which is never called: rename it to {new}"
+    if traits.scope is Scope.CLUSTER:
+        for point in NEEDS_CACHED_STATE:
+            if hasattr(plugin, point):
+                return f"class {kind} has a method {point}: its scope must not be CLUSTER"
     return ""

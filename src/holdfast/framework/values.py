@@ -244,6 +244,9 @@ class Placement:
     node: str
     states: dict[str, State]
     annotations: dict[str, str] = field(default_factory=dict)
+    reservation: str = ""
+    """The uid of the reservation that the pod uses; "" for none. The plugin that allocates
+    reservations sets it in ``reserve``, for the plugins after it."""
     now: float = 0.0
     """When it was decided; for timestamps in written objects."""
     events: list[tuple[str, str]] = field(default_factory=list)

@@ -51,6 +51,7 @@ from holdfast.testing.rejection_laws import (
     check_row_sets,
     check_tiers,
 )
+from holdfast.testing.reservation_option_laws import check_reservation_options
 from holdfast.testing.trait_laws import (
     check_comparable,
     check_declaration,
@@ -151,6 +152,7 @@ def _check_results(case: Case, cluster: RandomCluster) -> None:
     check_twin(case)
     check_promise(case, cluster.random)
     check_pending(case, cluster)
+    check_reservation_options(case, cluster)
 
 
 def _check_incremental(case: Case, cache: DecisionCache, cluster: RandomCluster, pod: Any) -> None:

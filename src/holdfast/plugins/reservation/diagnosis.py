@@ -57,22 +57,25 @@ def owner_reasons(state: OwnerState, row: int, change: PodChange = NO_CHANGE) ->
     freed = freed_capacity(state.reservations, change) if change else NOTHING_FREED
     if here is None or (state.requires_reservation and none_matchable(state, row, freed)):
         return (NO_MATCH,)
-    found = fit_owner(here, freed)
+    found = fit_owner(here, freed, change)
     needs = range(len(state.needs))
     if state.ignores_reservations or not found.applies.any():
         suffix = "" if state.ignores_reservations else " by node"
         alone = [n for n in needs if _short_alone(here, found, n).any()]
-        return tuple(sorted(_short(here, n, suffix) for n in alone)) or (NONE_MEETS,)
+        short = tuple(sorted(_short(here, n, suffix) for n in alone))
+        return short + _excluded_without(here, found, row, change) or (NONE_MEETS,)
     tried = found.applies.nonzero()[0].tolist()
     by_node = {_short(here, n, " by node") for i in tried for n in needs if found.reach[n][i] < 0}
     inside = [_short_inside(here, found, n, i) for i in tried for n in needs if found.lacks[n][i]]
-    return (*sorted(by_node), *inside) or (NONE_MEETS,)
+    excluded = [text for i in tried for text in _excluded(here, found, i, change)]
+    beside = _excluded_without(here, found, row, change) if state.falls_back else ()
+    return (*sorted(by_node), *inside, *excluded, *beside) or (NONE_MEETS,)
 
 
 def reasons_of_matched_rows(state: OwnerState, rows: Rows) -> dict[int, tuple[str, ...]]:
     """Return the reasons of many rejected rows; the order inside a row may differ."""
-    if state.named:
-        # The text has the figures of the one reservation with that name.
+    if state.named or state.options is not None:
+        # The text has the figures of the one reservation with that name, or is another plugin's.
         return {row: owner_reasons(state, row) for row in rows.tolist()}
     found_reasons: dict[int, tuple[str, ...]] = dict.fromkeys(rows.tolist(), ())
     asked = np.isin(state.match.rows, rows)
@@ -87,7 +90,7 @@ def reasons_of_matched_rows(state: OwnerState, rows: Rows) -> dict[int, tuple[st
 
 def count_reasons(state: OwnerState, rows: Rows) -> Mapping[str, int]:
     """Count the reasons of many rejected rows, without listing them."""
-    if state.named:
+    if state.named or state.options is not None:
         return Counter(
             text for texts in reasons_of_matched_rows(state, rows).values() for text in texts
         )
@@ -156,6 +159,22 @@ def _short_inside(state: OwnerState, found: OwnerFit, need: int, i: int) -> str:
     capacity = info.reserved.get(resource, 0) - info.inner.get(resource, 0)
     used = capacity - int(found.left[need][i])
     return f"{texts}, requested: {wanted}, used: {used}, capacity: {capacity}"
+
+
+def _excluded(state: OwnerState, found: OwnerFit, i: int, change: PodChange) -> tuple[str, ...]:
+    """Return why other plugins exclude a reservation, by its position in the match."""
+    if state.options is None or not found.excluded[i]:
+        return ()
+    return state.options.reasons(int(state.match.slots[i]), change)
+
+
+def _excluded_without(
+    state: OwnerState, found: OwnerFit, row: int, change: PodChange
+) -> tuple[str, ...]:
+    """Return why other plugins exclude the only row if no reservation is used."""
+    if state.options is None or state.requires_reservation or found.allowed_without[0]:
+        return ()
+    return state.options.reasons_without(row, change)
 
 
 @dataclass(slots=True)

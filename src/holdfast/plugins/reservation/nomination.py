@@ -44,9 +44,8 @@ def nominate(
     state: OwnerState, row: int, change: PodChange = NO_CHANGE
 ) -> tuple[ReservationInfo | None, list[ReservationInfo]]:
     """Return the nominated reservation of a row, and others the owner may allocate from, sorted."""
-    found = fit_row(
-        state, row, freed_capacity(state.reservations, change) if change else NOTHING_FREED
-    )
+    freed = freed_capacity(state.reservations, change) if change else NOTHING_FREED
+    found = fit_row(state, row, freed, change)
     return choose(state, found)
 
 
@@ -55,15 +54,15 @@ def choose(
 ) -> tuple[ReservationInfo | None, list[ReservationInfo]]:
     """Nominate one of the reservations of a row.
 
-    The lowest order label is first; without labels the highest score; then the oldest, then by
-    name.
+    The lowest order label is first; without labels the highest score, with what other plugins add;
+    then the oldest, then by name.
     """
     serving = found.nominable if found is not None else []
     if found is None or not serving:
         return None, []
 
-    def rank(info: ReservationInfo) -> tuple[int, int, tuple[float, str]]:
-        score = 0 if info.order else -found.scores[info.slot]
+    def rank(info: ReservationInfo) -> tuple[int, float, tuple[float, str]]:
+        score = 0.0 if info.order else -found.rank(info.slot)
         return (info.order or _NO_ORDER, score, _age(info))
 
     chosen = min(serving, key=rank) if len(serving) > 1 else serving[0]

@@ -14,6 +14,7 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.ports import HostPort
 from holdfast.columns.request_fit import RequestFit
 from holdfast.framework.nominations import Nominations
+from holdfast.framework.reservation_options import ReservationOptions
 
 if TYPE_CHECKING:
     from holdfast.plugins.reservation.owner_results import OwnerResults
@@ -52,6 +53,8 @@ class OwnerState:
     """Every matchable reservation applies to it, whatever that reserves."""
     ordered: bool = field(init=False)
     """Some of its reservations have an order label: the lowest one beats any score."""
+    options: ReservationOptions | None = None
+    """What other plugins say about the matched reservations."""
     results: OwnerResults | None = field(default=None, repr=False)
     """Cached verdicts and scores."""
     matched_rows: dict[int, MatchedRow] = field(default_factory=dict, repr=False)
@@ -64,6 +67,10 @@ class OwnerState:
         self.ignores_reservations = self.match.ignores_reservations
         self.required = self.requires_reservation or self.ignores_reservations
         self.ordered = bool(self.reservations.columns.order[self.match.slots].any())
+
+    def with_options(self, options: ReservationOptions) -> OwnerState:
+        """Return the state that considers what other plugins say about the reservations."""
+        return replace(self, options=options, results=None, matched_rows={})
 
     def on_row(self, row: int) -> OwnerState | None:
         """Return the state for one row alone; None for a row without a matched reservation."""

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from holdfast.capacity.reservation_info import percent_filled
 from holdfast.capacity.reserved_resources import NOTHING_FREED, FreedCapacity
 from holdfast.columns.interner import PODS
+from holdfast.framework.plugin import NO_CHANGE, Code, PodChange
 from holdfast.plugins.reservation.owner import OwnerState
 
 Bools = NDArray[np.bool_]
@@ -99,7 +100,9 @@ class OwnerFit:
 
     ``spare`` (by row), ``reach``, ``left`` and ``lacks`` (by reservation) have an array for each
     need: what the row would have left, the same with what the reservation contributes, what remains
-    of the reservation, and whether that is less than its policy requires.
+    of the reservation, and whether that is less than its policy requires. ``excluded`` are the
+    reservations that other plugins exclude, ``unresolvable`` the rows where they exclude all
+    options, whatever pods leave; ``allowed_without`` the rows where they allow none to be used.
     """
 
     spare: list[Ints]
@@ -112,10 +115,18 @@ class OwnerFit:
     inside: Bools
     contributes: Bools
     passes: Bools
+    excluded: Bools
+    allowed_without: Bools
+    unresolvable: Bools
 
 
-def fit_owner(state: OwnerState, freed: FreedCapacity = NOTHING_FREED) -> OwnerFit:
-    """Compare the needs of the pod with all matched reservations, now or under a change."""
+def fit_owner(
+    state: OwnerState, freed: FreedCapacity = NOTHING_FREED, change: PodChange = NO_CHANGE
+) -> OwnerFit:
+    """Compare the needs of the pod with all matched reservations, now or under a change.
+
+    ``freed`` is what ``change`` frees.
+    """
     match = state.match
     matchable = matchable_slots(state, freed)
     spare, left = _spare(state, freed), _left(state, freed)
@@ -127,12 +138,13 @@ def fit_owner(state: OwnerState, freed: FreedCapacity = NOTHING_FREED) -> OwnerF
         restricts=restricts, asked=asked, matchable=matchable, ports=_has_ports(state),
     )  # fmt: skip
     reach = [amount + more for amount, more in zip(there, added, strict=True)]
-    applies, serves = np.asarray(fit.applies), np.asarray(fit.serves)
+    excluded, allowed_without, unresolvable = _options(state, change)
+    applies, serves = np.asarray(fit.applies), np.asarray(fit.serves) & ~excluded
     passing = passes(
         state,
         served=np.logical_or.reduceat(serves, match.first),
         shared=np.logical_or.reduceat(applies, match.first),
-        fits=np.logical_and.reduce([amount >= 0 for amount in spare]),
+        fits=np.logical_and.reduce([allowed_without, *(amount >= 0 for amount in spare)]),
     )
     lacks = [
         limited & (own < wanted)
@@ -141,7 +153,22 @@ def fit_owner(state: OwnerState, freed: FreedCapacity = NOTHING_FREED) -> OwnerF
     return OwnerFit(
         spare, reach, left, lacks, applies, serves, np.asarray(fit.by_node),
         np.asarray(fit.inside), np.asarray(fit.contributes), np.asarray(passing),
+        excluded, allowed_without, unresolvable,
     )  # fmt: skip
+
+
+def _options(state: OwnerState, change: PodChange) -> tuple[Bools, Bools, Bools]:
+    """Ask other plugins: excluded reservations, rows without, rows where nothing can help."""
+    match, options = state.match, state.options
+    if options is None:
+        none = np.zeros(len(match.rows), np.bool_)
+        return np.zeros(len(match.slots), np.bool_), ~none, none
+    verdicts = options.verdicts(match.slots, change)
+    without = options.verdicts_without(match.rows, change)
+    best = np.minimum.reduceat(verdicts, match.first)
+    if not state.requires_reservation:
+        best = np.minimum(best, without)
+    return verdicts != 0, without == 0, best == Code.UNRESOLVABLE
 
 
 def nominable(state: OwnerState, found: OwnerFit) -> Bools:
@@ -250,6 +277,16 @@ def reservation_scores(state: OwnerState) -> Ints:
         counted += held
     scores: Ints = total // np.maximum(counted, 1)
     return scores
+
+
+def row_scores(state: OwnerState, found: OwnerFit) -> Ints:
+    """Score each matched row by its best reservation, with what other plugins add; 0 without."""
+    first, own = state.match.first, np.where(found.serves, reservation_scores(state), 0)
+    if state.options is not None and state.options.scored:
+        ranks = np.where(found.serves, own + state.options.scores(state.match.slots), -np.inf)
+        own = np.where(ranks == np.maximum.reduceat(ranks, first)[state.match.at], own, 0)
+    best: Ints = np.maximum.reduceat(own, first)
+    return best
 
 
 def without_waiting(spare: int, wanted: int, held: int) -> int:

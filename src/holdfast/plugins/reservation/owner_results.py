@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.columns.cells import cells
 from holdfast.framework.plugin import AnyRows, Code, RawScores, Rows, Verdicts
 from holdfast.plugins.reservation.owner import OwnerState
-from holdfast.plugins.reservation.owner_fit import fit_owner, nominable, reservation_scores
+from holdfast.plugins.reservation.owner_fit import fit_owner, nominable, row_scores
 from holdfast.plugins.reservation.row_fit import RowFit, fit_row
 
 _FEW = 32
@@ -95,7 +95,7 @@ class OwnerResults:
             named = {info.slot for info in found.nominable}
             for i, (info, _) in enumerate(found.fits, found.begin):
                 self._named_at[i] = info.slot in named
-        self._raw_at[row] = float(max(found.scores.values(), default=0))
+        self._raw_at[row] = float(found.score)
         self._verdict_at[row] = found.code(requires_reservation=self._state.requires_reservation)
 
     def _evaluate_all(self) -> None:
@@ -103,8 +103,7 @@ class OwnerResults:
         match, found = state.match, fit_owner(state)
         self._evaluated.clear()
         self._named[:] = nominable(state, found)
-        scores = np.where(found.serves, reservation_scores(state), 0)
-        self._raw[match.rows] = np.maximum.reduceat(scores, match.first)
+        self._raw[match.rows] = row_scores(state, found)
         codes = (~found.passes).astype(np.int8)
         if state.requires_reservation:
             # A required reservation cannot become matchable by preemption.
@@ -112,6 +111,7 @@ class OwnerResults:
             codes[~found.passes & ~np.logical_or.reduceat(matchable, match.first)] = (
                 Code.UNRESOLVABLE
             )
+        codes[~found.passes & found.unresolvable] = Code.UNRESOLVABLE
         self.verdicts[match.rows] = codes
 
 

@@ -41,6 +41,7 @@ from holdfast.framework.plugin import (
     is_registered_for,
 )
 from holdfast.framework.rejection import Rejection
+from holdfast.framework.reservation_options import ReservationOptions
 from holdfast.framework.view import View
 from holdfast.plugins.reservation import diagnosis, eviction_rules, pre_allocation
 from holdfast.plugins.reservation.arguments import read_args
@@ -152,6 +153,12 @@ class ReservationPlugin:
         rows = rows[required_selected(view.nodes, required_nodes(pod.pod), rows)]
         return PreFilterResult(part, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
 
+    def with_options(self, state: AnyState, options: ReservationOptions) -> AnyState:
+        """Consider what other plugins say about the reservations of an owner."""
+        if isinstance(state, OwnerState) and not state.ignores_reservations:
+            return state.with_options(options)
+        return state
+
     def filter(self, state: AnyState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Filter reserve pods by node name and policy, owners by free and reserved resources."""
         if isinstance(state, UnrelatedState):
@@ -173,7 +180,7 @@ class ReservationPlugin:
         if not isinstance(state, OwnerState):
             return int(self.filter(state, np.array([row], np.intp), change)[0])
         freed = freed_capacity(state.reservations, change) if change else NOTHING_FREED
-        found = fit_row(state, row, freed)
+        found = fit_row(state, row, freed, change)
         return (
             Code.PASS
             if found is None
@@ -289,6 +296,7 @@ class ReservationPlugin:
         placement.annotations.update(
             allocation_annotations(state, placement.pod, chosen, allocations)
         )
+        placement.reservation = chosen.uid
         return None
 
     def unreserve(self, state: AnyState, placement: Placement) -> None:

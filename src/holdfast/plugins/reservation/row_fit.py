@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from holdfast.capacity.reservation_info import ReservationInfo, percent_filled
 from holdfast.capacity.reserved_resources import NOTHING_FREED, FreedCapacity
 from holdfast.columns.cells import Cells
 from holdfast.columns.interner import PODS
-from holdfast.framework.plugin import Code
+from holdfast.framework.plugin import NO_CHANGE, Code, PodChange
+from holdfast.framework.reservation_options import ReservationOptions
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.owner_fit import (
     ReservationFit,
@@ -21,6 +24,8 @@ from holdfast.plugins.reservation.owner_fit import (
     passes,
     without_waiting,
 )
+
+_NOTHING: Mapping[int, float] = {}
 
 
 class MatchedReservation(NamedTuple):
@@ -55,13 +60,28 @@ class RowFit(NamedTuple):
     """Scores of the reservations that can be used, by slot."""
     matchable: bool
     """Whether one of them is matchable."""
+    unresolvable: bool = False
+    """Other plugins exclude every option of the row, whatever pods leave."""
+    added: Mapping[int, float] = _NOTHING
+    """What other plugins add to the scores, by slot."""
 
     def code(self, *, requires_reservation: bool) -> Code:
         """Return the verdict; if no required reservation is matchable, preemption cannot help."""
         if self.passes:
             return Code.PASS
         taken = requires_reservation and not self.matchable
-        return Code.UNRESOLVABLE if taken else Code.UNSCHEDULABLE
+        return Code.UNRESOLVABLE if taken or self.unresolvable else Code.UNSCHEDULABLE
+
+    def rank(self, slot: int) -> float:
+        """Return the score of a reservation with what other plugins add."""
+        return self.scores[slot] + self.added.get(slot, 0.0)
+
+    @property
+    def score(self) -> int:
+        """The score of the row: that of the best reservation, by ``rank``; 0 without any."""
+        if self.added:
+            return self.scores[max(self.scores, key=lambda s: (self.rank(s), self.scores[s]))]
+        return max(self.scores.values(), default=0)
 
     @property
     def applying(self) -> list[ReservationInfo]:
@@ -82,8 +102,16 @@ class RowFit(NamedTuple):
         return [info for info, _ in serving]
 
 
-def fit_row(state: OwnerState, row: int, freed: FreedCapacity = NOTHING_FREED) -> RowFit | None:
-    """Evaluate one row, now or under a change; None for a row without a matched reservation."""
+def fit_row(
+    state: OwnerState,
+    row: int,
+    freed: FreedCapacity = NOTHING_FREED,
+    change: PodChange = NO_CHANGE,
+) -> RowFit | None:
+    """Evaluate one row, now or under a change; None for a row without a matched reservation.
+
+    ``freed`` is what ``change`` frees.
+    """
     matched_row = state.matched_rows.get(row) or _matched_row(state, row)
     if not matched_row.reservations:
         return None
@@ -117,8 +145,50 @@ def fit_row(state: OwnerState, row: int, freed: FreedCapacity = NOTHING_FREED) -
             shared = True
         if fit.serves:
             scores[matched.slot] = reservation_score(matched.info, state.compared)
-    passing = passes(state, bool(scores), shared, fits=min(spare) >= 0)
+    fits_without = min(spare) >= 0
+    if state.options is not None:
+        return _consider_options(
+            state, state.options, row, change, shared=shared, fits_without=fits_without,
+            found=RowFit(matched_row.begin, fits, False, scores, True in matchable),
+        )  # fmt: skip
+    passing = passes(state, bool(scores), shared, fits=fits_without)
     return RowFit(matched_row.begin, fits, bool(passing), scores, True in matchable)
+
+
+def _consider_options(
+    state: OwnerState,
+    options: ReservationOptions,
+    row: int,
+    change: PodChange,
+    *,
+    shared: bool,
+    fits_without: bool,
+    found: RowFit,
+) -> RowFit:
+    """Exclude the reservations that other plugins exclude, and decide about the row."""
+    slots = state.match.slots[found.begin : found.begin + len(found.fits)]
+    verdicts = options.verdicts(slots, change).tolist()
+    fits = [
+        (info, fit if allowed == 0 else fit._replace(serves=False))
+        for (info, fit), allowed in zip(found.fits, verdicts, strict=True)
+    ]
+    scores = {info.slot: found.scores[info.slot] for info, fit in fits if fit.serves}
+    added: Mapping[int, float] = _NOTHING
+    if options.scored and scores:
+        listed = np.array([*scores], np.intp)
+        added = dict(zip(scores, options.scores(listed).tolist(), strict=True))
+    without = (
+        0
+        if scores or state.requires_reservation
+        else int(options.verdicts_without(np.array([row], np.intp), change)[0])
+    )
+    passing = passes(state, bool(scores), shared, fits=fits_without and without == 0)
+    unresolvable = min(verdicts) == Code.UNRESOLVABLE and (
+        state.requires_reservation or without == Code.UNRESOLVABLE
+    )
+    return found._replace(
+        fits=fits, passes=bool(passing), scores=scores, unresolvable=unresolvable, added=added
+    )
 
 
 def reservation_score(info: ReservationInfo, request: Mapping[int, int]) -> int:

@@ -1,0 +1,259 @@
+"""Plugins exclude and rank the reservations that the Reservation plugin nominates from."""
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
+from holdfast.engine.decision_cache import DecisionCache
+from holdfast.engine.profile import Profile
+from holdfast.framework.plugin import NO_CHANGE, PodChange, Scope, Skip, Traits
+from holdfast.framework.reservation_options import ReservationOptions
+from holdfast.framework.traits import declaration_fault
+from holdfast.framework.view import View
+from holdfast.plugins import default_profiles
+from holdfast.plugins.reservation.nomination import choose
+from holdfast.plugins.reservation.owner_fit import fit_owner, nominable, row_scores
+from holdfast.plugins.reservation.row_fit import fit_row
+from holdfast.testing import a_node, a_pod, a_priority_class, a_reservation, typed
+from holdfast.testing.conformance import check_plugin
+from holdfast.testing.harness import Harness
+from reservations.test_row_fit import a_world, an_owner, state_of
+from soak_size import SEED, rounds
+
+AFFINITY = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
+WRONG, PLAIN = "Reservation(s) wrong flavor", "node(s) not for plain pods"
+
+
+@dataclass(frozen=True)
+class Tastes:
+    """The state of ``Flavors``."""
+
+    nodes: Any
+    reservations: Any
+    flavor: str
+    match: Any
+
+
+def tastes(view, flavor):
+    return Tastes(view.nodes, view.world.reservations, flavor, view.matched_reservations)
+
+
+class Flavors:
+    """Excludes reservations of another flavor, and unused reservations on some nodes."""
+
+    name = "Flavors"
+    traits = Traits(
+        scope=Scope.ROW, epochs=("reservations", "nodes", "classes"), reads_outside_spec=True
+    )
+
+    def reads(self, pod, view):
+        matched = view.matched_reservations
+        return pod.pod.metadata.annotations.get("flavor"), None if matched is None else matched.key
+
+    def pre_filter(self, pod, view):
+        flavor = pod.pod.metadata.annotations.get("flavor")
+        return Skip() if flavor is None else tastes(view, flavor)
+
+    def filter(self, state, rows, change=NO_CHANGE):
+        best = self.filter_without_reservation(state, rows, change).copy()
+        for i, row in enumerate(rows.tolist()):
+            if state.match is not None:
+                here = state.match.slots[state.match.span(row)]
+                best[i] = min([best[i], *self.filter_reservations(state, here, change)])
+        return best
+
+    def reasons(self, state, row, change=NO_CHANGE):
+        return (PLAIN,)
+
+    def filter_reservations(self, state, slots, change=NO_CHANGE):
+        infos = [state.reservations.at(slot) for slot in slots.tolist()]
+        return np.array([self.verdict(state, info, change) for info in infos], np.int8)
+
+    def verdict(self, state, info, change):
+        flavor = info.reservation.metadata.labels.get("flavor", info.reservation.name[-1])
+        row = state.nodes.row_of[info.node]
+        there = {p.uid for p in state.nodes.pods_on(row).values() if not p.is_reserve_pod}
+        there -= {p.uid for p in change.removed.get(row, ())}
+        there |= {p.uid for p in change.added.get(row, ())}
+        if flavor in ("alone", "3"):
+            return int(bool(there))
+        return 0 if flavor in state.flavor else 2 if flavor in ("never", "4") else 1
+
+    def filter_without_reservation(self, state, rows, change=NO_CHANGE):
+        last = [state.nodes.names[row][-1:] for row in rows.tolist()]
+        return np.array([2 if mark in ("1", "3", "5") else 0 for mark in last], np.int8)
+
+    def reservation_reasons(self, state, slot, change=NO_CHANGE):
+        return (WRONG,)
+
+    def score_reservations(self, state, slots):
+        infos = [state.reservations.at(slot) for slot in slots.tolist()]
+        return np.array([float(i.reservation.metadata.labels.get("taste", 0)) for i in infos])
+
+
+def a_pod_with_flavor(flavor, name="p", **fields):
+    annotations = {"flavor": flavor} | fields.pop("annotations", {})
+    return a_pod(name, labels={"app": "web"}, annotations=annotations, **fields)
+
+
+def a_flavored_reservation(name, flavor, node="n", cpu="2", labels=(), **fields):
+    return a_reservation(
+        name,
+        owner_labels={"app": "web"},
+        cpu=cpu,
+        metadata={"labels": {"flavor": flavor} | dict(labels)},
+        template={"node": node},
+        **fields,
+    )
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    plain = default_profiles()["default-scheduler"]
+    profile = Profile(plain.name, (*plain.plugins, Flavors()), {**plain.weights, "Flavors": 2})
+    async with Harness(tmp_path / "store", profiles={plain.name: profile}) as harness:
+        yield harness
+
+
+async def used(cluster, name="p"):
+    pod = await cluster.pod(name)
+    return pod.metadata.annotations.get("scheduling.koordinator.sh/reservation-allocated", "")[9:11]
+
+
+async def test_an_excluded_reservation_is_not_used_and_says_why(cluster):
+    await cluster.create(a_node("n", cpu="8"))
+    await cluster.create(a_flavored_reservation("r1", "sweet"))
+    await cluster.create(a_flavored_reservation("r2", "sour"))
+    await cluster.create(a_pod_with_flavor("sour", cpu="1"))
+    assert await used(cluster) == "r2"
+    await cluster.create(a_pod_with_flavor("salty", "q", cpu="1"))
+    assert WRONG in await cluster.why("q")
+    await cluster.create(a_pod_with_flavor("salty", "a", cpu="1", annotations=AFFINITY))
+    assert WRONG in await cluster.why("a")
+    await cluster.create(a_pod("plain", labels={"app": "web"}, cpu="1"))
+    assert await used(cluster, "plain") == "r1"
+
+
+async def test_scores_of_plugins_decide_among_reservations_of_a_node(cluster):
+    await cluster.create(a_node("n", cpu="8"))
+    # The first would be full: 100. The second gets 25, and 2 * 50.
+    await cluster.create(a_flavored_reservation("r1", "sweet", cpu="1"))
+    await cluster.create(a_flavored_reservation("r2", "sweet", cpu="4", labels={"taste": "50"}))
+    await cluster.create(a_pod_with_flavor("sweet", cpu="1"))
+    assert await used(cluster) == "r2"
+
+
+async def test_a_pod_without_a_reservation_needs_the_plugins_too(cluster):
+    await cluster.create(a_node("n1", cpu="8"))
+    await cluster.create(a_flavored_reservation("r1", "sweet", "n1", allocate_once=False))
+    await cluster.create(a_pod_with_flavor("sweet", cpu="2"))
+    assert await used(cluster) == "r1"
+    # Nothing is left of the reservation, so that it does not apply, but the node is excluded.
+    await cluster.create(a_pod_with_flavor("sweet", "q", cpu="2"))
+    assert PLAIN in await cluster.why("q")
+
+
+async def test_preemption_evicts_inside_an_allowed_reservation(cluster):
+    await cluster.create(a_node("n", cpu="4"), a_priority_class("high", 10))
+    await cluster.create(a_flavored_reservation("r1", "alone", cpu="4", allocate_once=False))
+    await cluster.create(a_pod_with_flavor("", "low", cpu="1"))
+    assert await used(cluster, "low") == "r1"
+    # The plugin allows the reservation without the pod there.
+    await cluster.create(a_pod_with_flavor("", "high", cpu="1", priority_class_name="high"))
+    await cluster.advance(60)
+    assert await used(cluster, "high") == "r1"
+
+
+def test_a_row_alone_equals_all_rows_with_options():
+    plugin = Flavors()
+    for seed in range(SEED, SEED + rounds(6)):
+        random = Random(seed)
+        world = a_world(random)
+        for number in range(6):
+            pod = an_owner(random, f"p{number}")
+            plain = state_of(world, pod)
+            if plain.ignores_reservations:
+                continue
+            view = View(world, world.pod_info(typed(pod)), 0.0)
+            own = tastes(view, random.choice(("012345", "6", "")))
+            state = plain.with_options(ReservationOptions([(plugin, own)], [(plugin, own, 3)]))
+            state = replace(state, falls_back=random.random() < 0.5)
+            row = random.choice(state.match.rows.tolist())
+            removed = tuple(world.nodes.pods_on(row).values())
+            for change in (NO_CHANGE, PodChange(removed={row: removed})):
+                check_row_alone(state, change)
+
+
+def check_row_alone(state, change):
+    freed = freed_capacity(state.reservations, change) if change else NOTHING_FREED
+    found = fit_owner(state, freed, change)
+    named, scores = nominable(state, found), row_scores(state, found)
+    for here, row in enumerate(state.match.rows.tolist()):
+        one = fit_row(state, row, freed, change)
+        assert one.passes == found.passes[here]
+        assert one.unresolvable == (found.unresolvable[here] and not found.passes[here])
+        assert one.score == scores[here]
+        for i, (info, fit) in enumerate(one.fits, one.begin):
+            assert fit.serves == found.serves[i]
+            assert (info in one.nominable) == named[i]
+        chosen, _ = choose(state, one)
+        assert chosen is None or not found.excluded[state.match.slots.tolist().index(chosen.slot)]
+
+
+def with_flavor(cluster):
+    for _ in range(4):
+        cluster.add_other()
+    pod = cluster.a_waiting_pod()
+    flavor = cluster.random.choice(("0123", "45", ""))
+    return replace_annotations(pod, {**pod.metadata.annotations, "flavor": flavor})
+
+
+def replace_annotations(pod, annotations):
+    metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+def test_the_sample_plugin_conforms():
+    check_plugin(Flavors, pods=with_flavor, seed=SEED, clusters=rounds(2))
+
+
+def test_a_filter_that_forgets_options_does_not_conform():
+    class Forgets(Flavors):
+        def filter(self, state, rows, change=NO_CHANGE):
+            return self.filter_without_reservation(state, rows, change)
+
+    with pytest.raises(AssertionError, match="filter returns the best option"):
+        check_plugin(Forgets, pods=with_flavor, seed=1)
+
+
+def test_classes_share_the_state_with_options():
+    world = a_world(Random(1), ordered=False)
+    profile = default_profiles()["default-scheduler"]
+    profile = Profile(profile.name, (*profile.plugins, Flavors()), profile.weights)
+    cache = DecisionCache(profile)
+
+    def outcome(pod):
+        pod_info = world.pod_info(typed(pod))
+        pod_class = cache.pod_class(pod_info, View(world, pod_info, 0.0))
+        return next(p for p in pod_class.outcomes if p.plugin.name == "Reservation")
+
+    plain = outcome(a_pod("a", labels={"app": "web"}, cpu="1"))
+    assert plain.state.options is None
+    one = outcome(a_pod_with_flavor("0", "b", cpu="1"))
+    other = outcome(a_pod_with_flavor("0", "c", cpu="1", node_selector={"disk": "ssd"}))
+    assert one is other
+    assert one.state.options is not None
+    assert one.combined[0] is plain
+
+
+def test_a_plugin_of_scope_cluster_cannot_exclude_reservations():
+    class PerPod(Flavors):
+        traits = Traits()
+
+    assert "must not be CLUSTER" in declaration_fault(PerPod())
+    assert declaration_fault(Flavors()) == ""
