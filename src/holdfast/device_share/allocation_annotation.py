@@ -1,0 +1,89 @@
+"""Read and write the annotation ``device-allocated``: the devices of a pod or a reservation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from holdfast.api.koordinator_names import DEVICE_ALLOCATED, GPU_MEMORY
+from holdfast.api.meta import Struct
+from holdfast.api.quantity import BINARY_SI, DECIMAL_SI, AmountText, Quantity, units
+from holdfast.api.shared_device import VirtualFunction
+from holdfast.device_share.allocations import Allocations, DeviceAllocation
+from holdfast.device_share.requests import RESOURCES
+from holdfast.errors import BadRequest
+
+
+class _Extension(Struct, frozen=True):
+    vfs: tuple[VirtualFunction, ...] | None = None
+
+
+class _Written(Struct, frozen=True):
+    minor: int = 0
+    resources: dict[str, AmountText] | None = None
+    extension: _Extension | None = None
+
+
+_DECODER = msgspec.json.Decoder(dict[str, tuple[_Written, ...] | None] | None)
+
+
+def read_allocations(annotations: Mapping[str, str]) -> Allocations:
+    """Return the devices that the annotation names; raise BadRequest if it is malformed.
+
+    Unknown types, resources and fields are left out. Entries of one minor are added up by
+    ``use_of``.
+    """
+    text = annotations.get(DEVICE_ALLOCATED)
+    return _decode(text) if text else {}
+
+
+def allocations_text(allocations: Allocations, ids: Mapping[tuple[str, int], str]) -> str:
+    """Return the text of the annotation; ``ids`` are those of the Device, by type and minor."""
+    written: dict[str, list[dict[str, Any]]] = {}
+    for kind, listed in allocations.items():
+        for one in listed:
+            entry: dict[str, Any] = {
+                "minor": one.minor,
+                "resources": {
+                    name: _quantity(name, amount)
+                    for name, amount in zip(RESOURCES[kind], one.amounts, strict=True)
+                    if amount
+                },
+            }
+            if device_id := ids.get((kind, one.minor)):
+                entry["id"] = device_id
+            if one.vfs:
+                entry["extension"] = {"vfs": one.vfs}
+            written.setdefault(kind, []).append(entry)
+    return msgspec.json.encode(written).decode()
+
+
+@lru_cache(maxsize=4096)
+def _decode(text: str) -> Allocations:
+    try:
+        written = _DECODER.decode(text)
+        return {
+            kind: tuple(sorted((_allocation(kind, one) for one in listed), key=_minor))
+            for kind, listed in (written or {}).items()
+            if kind in RESOURCES and listed
+        }
+    except (msgspec.MsgspecError, RecursionError, BadRequest) as error:
+        raise BadRequest(f"metadata.annotations[{DEVICE_ALLOCATED}]: {error}") from None
+
+
+def _allocation(kind: str, written: _Written) -> DeviceAllocation:
+    resources = written.resources or {}
+    amounts = tuple([max(0, units(resources.get(name, 0))) for name in RESOURCES[kind]])
+    vfs = written.extension.vfs if written.extension else None
+    return DeviceAllocation(written.minor, amounts, vfs or ())
+
+
+def _minor(allocation: DeviceAllocation) -> int:
+    return allocation.minor
+
+
+def _quantity(name: str, amount: int) -> str:
+    return str(Quantity(amount, 0, BINARY_SI if name == GPU_MEMORY else DECIMAL_SI))

@@ -1,0 +1,95 @@
+"""Allocations of devices, and sums of them: what is used of each device of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from holdfast.api.shared_device import VirtualFunction
+from holdfast.device_share.requests import RESOURCES, Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAllocation:
+    """How much of one device a pod or a reservation has, and which virtual functions of it."""
+
+    minor: int
+    amounts: Amounts
+    vfs: tuple[VirtualFunction, ...] = ()
+
+
+Allocations = Mapping[str, tuple[DeviceAllocation, ...]]
+"""Allocations by type of device, each in ascending order of minors."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """Amounts and virtual functions by type and minor; immutable and hashable.
+
+    ``amounts`` are (type, minor, amounts) in ascending order, none of them all zero; ``vfs`` are
+    (type, minor, bus id).
+    """
+
+    amounts: tuple[tuple[str, int, Amounts], ...] = ()
+    vfs: frozenset[tuple[str, int, str]] = frozenset()
+
+    def plus(self, other: DeviceUse) -> DeviceUse:
+        """Return the sum."""
+        sums = {(kind, minor): amounts for kind, minor, amounts in self.amounts}
+        for kind, minor, more in other.amounts:
+            amounts = sums.get((kind, minor))
+            sums[kind, minor] = _add(amounts, more) if amounts else more
+        return _of(sums, self.vfs | other.vfs)
+
+    def minus(self, other: DeviceUse) -> DeviceUse:
+        """Return the difference, nothing below zero."""
+        sums = {(kind, minor): amounts for kind, minor, amounts in self.amounts}
+        for kind, minor, less in other.amounts:
+            if amounts := sums.get((kind, minor)):
+                pairs = zip(amounts, less, strict=True)
+                sums[kind, minor] = tuple([max(a - b, 0) for a, b in pairs])
+        return _of(sums, self.vfs - other.vfs)
+
+    def minors(self) -> frozenset[tuple[str, int]]:
+        """Return the (type, minor) of all devices of which something is used."""
+        return frozenset((kind, minor) for kind, minor, _ in self.amounts)
+
+    def within(self, devices: frozenset[tuple[str, int]]) -> DeviceUse:
+        """Return the use of these devices only."""
+        return DeviceUse(
+            tuple([one for one in self.amounts if one[:2] in devices]),
+            frozenset(one for one in self.vfs if one[:2] in devices),
+        )
+
+    def resources(self) -> dict[str, int]:
+        """Return the sum over all devices by resource name."""
+        total: dict[str, int] = {}
+        for kind, _, amounts in self.amounts:
+            for name, amount in zip(RESOURCES[kind], amounts, strict=True):
+                if amount:
+                    total[name] = total.get(name, 0) + amount
+        return total
+
+
+UNUSED = DeviceUse()
+
+
+def use_of(allocations: Allocations) -> DeviceUse:
+    """Return what the allocations of one pod or reservation use."""
+    sums: dict[tuple[str, int], Amounts] = {}
+    vfs: set[tuple[str, int, str]] = set()
+    for kind, listed in allocations.items():
+        for one in listed:
+            before = sums.get((kind, one.minor))
+            sums[kind, one.minor] = _add(before, one.amounts) if before else one.amounts
+            vfs.update((kind, one.minor, vf.bus_id) for vf in one.vfs)
+    return _of(sums, frozenset(vfs))
+
+
+def _add(some: Amounts, more: Amounts) -> Amounts:
+    return tuple([a + b for a, b in zip(some, more, strict=True)])
+
+
+def _of(sums: Mapping[tuple[str, int], Amounts], vfs: Iterable[tuple[str, int, str]]) -> DeviceUse:
+    listed = [(kind, minor, amounts) for (kind, minor), amounts in sums.items() if any(amounts)]
+    return DeviceUse(tuple(sorted(listed)), frozenset(vfs))

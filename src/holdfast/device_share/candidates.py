@@ -1,0 +1,166 @@
+"""The devices of a node that can serve a request for one type of device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import le
+
+from holdfast.api.labels import Selector
+from holdfast.api.shared_device import VirtualFunction
+from holdfast.device_share.allocations import DeviceUse
+from holdfast.device_share.node_devices import (
+    NO_TOPOLOGY,
+    Labels,
+    NodeDevice,
+    NodeDevices,
+    free_amounts,
+)
+from holdfast.device_share.pod_devices import (
+    APPLY_FOR_ALL,
+    DEVICE_LEVEL,
+    PCIE_LEVEL,
+    REQUESTS_AS_COUNT,
+    DeviceHint,
+    PodDevices,
+)
+from holdfast.device_share.requests import Amounts, DeviceRequest
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRejection:
+    """Why the devices of a node do not serve a pod; ``unresolvable``: no eviction helps."""
+
+    reasons: tuple[str, ...]
+    unresolvable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """Which devices may be chosen, and which are to be chosen first.
+
+    ``preferred`` and ``allowed`` are (type, minor). ``limit`` is how much may be taken of each
+    device, nothing of one that is not listed. ``numa_nodes`` is a bit mask.
+    """
+
+    preferred: frozenset[tuple[str, int]] = frozenset()
+    allowed: frozenset[tuple[str, int]] | None = None
+    limit: DeviceUse | None = None
+    numa_nodes: int | None = None
+
+
+UNRESTRICTED = Restriction()
+
+
+@dataclass(slots=True)
+class Candidates:
+    """The devices of one type that fit: ``count`` of them are needed, ``amounts`` of each.
+
+    ``devices`` and ``free`` are by minor, ascending; ``used`` are minors that are in use.
+    """
+
+    kind: str
+    count: int
+    amounts: Amounts
+    devices: dict[int, NodeDevice]
+    free: dict[int, Amounts]
+    vfs: dict[int, VirtualFunction]
+    used: set[int]
+
+    def pcies(self, minors: list[int]) -> set[int]:
+        """Return the PCIe switches of devices."""
+        return {self.devices[minor].pcie for minor in minors} - {NO_TOPOLOGY}
+
+
+def find_candidates(
+    state: NodeDevices, asked: PodDevices, request: DeviceRequest, restriction: Restriction
+) -> Candidates | DeviceRejection:
+    """Return the devices that fit, or why the node can never serve the request."""
+    kind, hint = request.type, asked.hint(request.type)
+    devices = state.inventory.devices.get(kind, ())
+    count, amounts = _count_and_amounts(devices, request, hint)
+    if not devices or not count:
+        return DeviceRejection((f"Insufficient {kind} devices",), unresolvable=True)
+    if hint.vf_selector is not None and not any(device.vf_groups for device in devices):
+        return DeviceRejection((f"Insufficient {kind} VirtualFunctions",), unresolvable=True)
+    used = {minor: taken for of, minor, taken in state.used.amounts if of == kind}
+    found = Candidates(kind, count, amounts, {}, {}, {}, set(used))
+    limits = _limits(kind, restriction)
+    for device in _selected(devices, kind, hint, restriction):
+        minor, free = device.minor, device.total
+        if minor in used:
+            free = free_amounts(kind, free, used[minor])
+        if limits is not None:
+            free = tuple(map(min, free, limits.get(minor, (0,) * len(free))))
+        if not all(map(le, amounts, free)):
+            continue
+        if hint.vf_selector is not None:
+            function = _virtual_function(state, kind, device, hint.vf_selector)
+            if function is None:
+                continue
+            found.vfs[minor] = function
+        found.devices[minor] = device
+        found.free[minor] = free
+    if hint.exclusive == PCIE_LEVEL:
+        _keep_unused_pcies(found, devices)
+    return found
+
+
+def _count_and_amounts(
+    devices: tuple[NodeDevice, ...], request: DeviceRequest, hint: DeviceHint
+) -> tuple[int, Amounts]:
+    """Return how many devices are needed and how much of each, by the strategy of the hint."""
+    if request.type == "gpu" or request.count > 1:
+        return request.count, request.amounts
+    if hint.strategy == APPLY_FOR_ALL:
+        selector = hint.selector
+        count = sum(selector is None or selector.matches(dict(one.labels)) for one in devices)
+        return count, request.amounts
+    if hint.strategy == REQUESTS_AS_COUNT:
+        return request.amounts[0], (100 if hint.exclusive == DEVICE_LEVEL else 1,)
+    return request.count, request.amounts
+
+
+def _limits(kind: str, restriction: Restriction) -> dict[int, Amounts] | None:
+    if restriction.limit is None:
+        return None
+    return {minor: most for of, minor, most in restriction.limit.amounts if of == kind}
+
+
+def _selected(
+    devices: tuple[NodeDevice, ...], kind: str, hint: DeviceHint, restriction: Restriction
+) -> Iterator[NodeDevice]:
+    allowed, numa_nodes = restriction.allowed, restriction.numa_nodes
+    for device in devices:
+        if allowed is not None and (kind, device.minor) not in allowed:
+            continue
+        if numa_nodes is not None and not device.numa_nodes & numa_nodes:
+            continue
+        if hint.selector is None or hint.selector.matches(dict(device.labels)):
+            yield device
+
+
+def _virtual_function(
+    state: NodeDevices, kind: str, device: NodeDevice, selector: Selector
+) -> VirtualFunction | None:
+    """Return the free virtual function with the lowest bus id."""
+    functions = [
+        function
+        for labels, listed in device.vf_groups
+        if _matches(selector, labels)
+        for function in listed
+        if (kind, device.minor, function.bus_id) not in state.used.vfs
+    ]
+    return min(functions, key=lambda function: function.bus_id, default=None)
+
+
+def _matches(selector: Selector, labels: Labels) -> bool:
+    return selector.matches(dict(labels))
+
+
+def _keep_unused_pcies(found: Candidates, devices: tuple[NodeDevice, ...]) -> None:
+    """Remove devices that share their PCIe switch with one of the same type that is in use."""
+    busy = {device.pcie for device in devices if device.minor in found.used} - {NO_TOPOLOGY}
+    for minor, device in list(found.devices.items()):
+        if device.pcie in busy or minor in found.used:
+            del found.devices[minor]
