@@ -10,14 +10,13 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from holdfast.agent.node_agent import NodeIdentity
 from holdfast.agent.node_setup import make_agent
-from holdfast.agent.nodes import NodeShape
 from holdfast.api.node_names import STANDALONE
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
-from holdfast.settings import AgentSettings
+from holdfast.settings import AgentSettings, NodeShape
 
 HEALTH_CHECK_SECONDS = 0.5
 """How often to check whether the agent is still running."""
@@ -29,7 +28,9 @@ class AgentProcess:
     def __init__(self, endpoint: Endpoint, settings: AgentSettings, clock: Clock) -> None:
         self._clock = clock
         self._client = Client(HttpTransport(endpoint), "holdfast-agent")
-        shape = machine_shape() if settings.nodes.runtime == "process" else NodeShape()
+        shape = settings.nodes.shape
+        if shape is None:
+            shape = machine_shape() if settings.nodes.runtime == "process" else NodeShape()
         identity = NodeIdentity(
             settings.node, settings.node_dir, shape=shape, agent=STANDALONE,
             client_authority=endpoint.ca,

@@ -90,7 +90,7 @@ class Components:
         )
         self.nodes = 0
         """Number of nodes after the start."""
-        self._wanted = nodes.count
+        self._wanted, self._shape = nodes.count, nodes.shape
 
     @property
     def healthy(self) -> bool:
@@ -115,7 +115,8 @@ class Components:
         report(f"starting {self.nodes} nodes")
         await self.simulated_nodes.start()
         await asyncio.gather(
-            self.simulated_nodes.register(self._wanted), *(agent.start() for agent in self.agents)
+            self.simulated_nodes.register(self._wanted, self._shape),
+            *(agent.start() for agent in self.agents),
         )
 
     async def stop(self) -> None:

@@ -76,12 +76,53 @@ class ServerSettings:
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
 
 
+THREADS_PER_CORE = 2
+"""CPUs of a core of a node whose topology is published."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """The capacity and labels of registered nodes, and the number of zones for them."""
+
+    cpu: str = "32"
+    memory: str = "128Gi"
+    pods: str = "110"
+    ephemeral_storage: str = "500Gi"
+    zones: int = 3
+    extra: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    numa: int = 0
+    """NUMA nodes of a published NodeResourceTopology; 0: none is published."""
+    koordinator_gpus: int = 0
+    """GPUs of a published Device; 0: none is published."""
+
+    @property
+    def publishes(self) -> bool:
+        """Whether more than a Node belongs to a node of this shape."""
+        return self.numa > 0 or self.koordinator_gpus > 0
+
+    @property
+    def capacity(self) -> dict[str, str]:
+        """The capacity in the form of a node's status."""
+        return {
+            "cpu": self.cpu, "memory": self.memory, "pods": self.pods,
+            "ephemeral-storage": self.ephemeral_storage, **self.extra,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        """Return the value of ``--node-shape``."""
+        parts = self.capacity | {"numa": self.numa, "koordinator-gpus": self.koordinator_gpus}
+        return ",".join(f"{name}={amount}" for name, amount in parts.items() if amount)
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
     """The nodes of the embedded cluster."""
 
     count: int = 3
     """Nodes registered at start; Node objects that users create are simulated as well."""
+    shape: NodeShape | None = None
+    """What registered nodes have; None: the default, or that of the machine for processes."""
     driver_nodes: int | None = None
     """How many of them, from the first, have an agent of their own and can run drivers; None: one,
     unless the path of its directory is too long for the sockets of drivers."""

@@ -70,6 +70,7 @@ def test_a_mistyped_option_or_command_gets_a_suggestion(holdfast, line, error):
         ("up --health-port 65536", "'--health-port': 65536 is not a port number from 0 to 65535."),
         ("scheduler --health-port -1", "'--health-port': -1 is not a port number"),
         ("up --nodes many", "'--nodes': many is not a whole number of at least 0."),
+        ("up --node-shape cpu=16,numa=3", "'--node-shape': numa=3 with cpu=16: cpu must be a mult"),
         (
             "reservation create --for d/w --replicas 0",
             "'--replicas': 0 is not a whole number of at least 1.",

@@ -18,7 +18,8 @@ from holdfast.agent.node_devices import NodeDevices
 from holdfast.agent.node_leases import NodeLeases
 from holdfast.agent.node_pod import NODE_PODS, NodePod
 from holdfast.agent.node_services import NodeServices, Runtimes
-from holdfast.agent.nodes import NodeShape, new_node, plan_node_status
+from holdfast.agent.node_topology import publish_topology
+from holdfast.agent.nodes import new_node, plan_node_status
 from holdfast.agent.objects import AGENT_NODES, AgentNode
 from holdfast.agent.pod_worker import PodWorker
 from holdfast.agent.simulated_claims import SimulatedClaims
@@ -39,6 +40,7 @@ from holdfast.kubelet_api import (
     REGISTRY_DIRECTORY,
 )
 from holdfast.private_files import make_private_directory
+from holdfast.settings import NodeShape
 
 if TYPE_CHECKING:
     from holdfast.agent.kubelet_server.server import KubeletServer
@@ -196,13 +198,15 @@ class NodeAgent:
         if certificate:
             body["metadata"].setdefault("annotations", {}).update(annotations)
         try:
-            await self._client.create(AGENT_NODES, body)
+            node = await self._client.create(AGENT_NODES, body)
         except AlreadyExists:
             metadata = {"labels": {AGENT_LABEL: identity.agent}, "annotations": annotations}
-            await self._client.patch(AGENT_NODES, self.name, {"metadata": metadata})
+            node = await self._client.patch(AGENT_NODES, self.name, {"metadata": metadata})
             changed = ("addresses", "nodeInfo", "daemonEndpoints")
             status = {key: body["status"][key] for key in changed}
             await self._patch_status({"status": status})
+        if identity.shape.publishes:
+            await publish_topology(self._client, node, identity.shape, identity.agent)
 
     def _node_info(self, info: dict[str, Any]) -> dict[str, Any]:
         name = self.services.runtimes.default

@@ -17,7 +17,7 @@ from holdfast.api.node_names import NODE_USER
 from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.feature_gates import Feature
-from holdfast.settings import NodeSettings
+from holdfast.settings import NodeSettings, NodeShape
 
 
 def agent_directories(settings: NodeSettings, directory: Path) -> dict[str, Path]:
@@ -39,9 +39,10 @@ def make_agents(
     client_authority: Path | None = None,
 ) -> list[NodeAgent]:
     """Return the agents of nodes, by the names and directories of these."""
+    shape = settings.shape or NodeShape()
     return [
         make_agent(
-            NodeIdentity(name, path, ordinal, client_authority=client_authority),
+            NodeIdentity(name, path, ordinal, shape, client_authority=client_authority),
             client_for(NODE_USER + name),
             clock,
             settings,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.agent.objects import AgentNode
@@ -12,6 +11,7 @@ from holdfast.api.node_names import AGENT_LABEL, LEASE_NAMESPACE, NODE_USER, SIM
 from holdfast.api.pod import ResourceAmounts
 from holdfast.api.timestamps import parse_rfc3339, rfc3339, rfc3339_micro
 from holdfast.client.client import Client
+from holdfast.settings import NodeShape
 
 LEASE_SECONDS = 40
 _CONDITIONS = (
@@ -21,27 +21,6 @@ _CONDITIONS = (
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class NodeShape:
-    """The capacity and labels of registered nodes, and the number of zones for them."""
-
-    cpu: str = "32"
-    memory: str = "128Gi"
-    pods: int = 110
-    ephemeral_storage: str = "500Gi"
-    zones: int = 3
-    extra: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def capacity(self) -> dict[str, str]:
-        """The capacity in the form of a node's status."""
-        return {
-            "cpu": self.cpu, "memory": self.memory, "pods": str(self.pods),
-            "ephemeral-storage": self.ephemeral_storage, **self.extra,
-        }  # fmt: skip
 
 
 def as_node(client: Client, node: str) -> Client:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from contextlib import suppress
 
 from holdfast.agent.addresses import AddressPool
 from holdfast.agent.claims import (
@@ -17,8 +16,8 @@ from holdfast.agent.claims import (
 )
 from holdfast.agent.live_claims import LiveClaims, NeverUsable
 from holdfast.agent.node_leases import NodeLeases
+from holdfast.agent.node_topology import publish_topology
 from holdfast.agent.nodes import (
-    NodeShape,
     as_node,
     new_node,
     node_name,
@@ -36,7 +35,7 @@ from holdfast.agent.simulated_pod import (
 from holdfast.api.classic import ClassicClaim, classic_resources
 from holdfast.api.classic_annotation import InvalidEntries
 from holdfast.api.meta import ObjectReference
-from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, STANDALONE
+from holdfast.api.node_names import AGENT_LABEL, FAILED_ANNOTATION, SIMULATED, STANDALONE
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.client.backoff import retry
 from holdfast.client.classic_group import find_classic_group
@@ -48,6 +47,7 @@ from holdfast.client.informer_set import InformerSet
 from holdfast.client.workqueue import WorkQueue, run_workers
 from holdfast.clock import Clock
 from holdfast.errors import AlreadyExists, NotFound, TooLarge
+from holdfast.settings import NodeShape
 
 POD_NETWORK = "10.0.0.0/8"
 NODE_NETWORK = "172.16.0.0/12"
@@ -134,7 +134,10 @@ class SimulatedNodes:
         return bool(self._tasks) and not any(task.done() for task in self._tasks)
 
     async def register(self, count: int, shape: NodeShape | None = None) -> None:
-        """Create the Nodes ``node-0001`` to ``node-<count>``; existing ones are not changed."""
+        """Create the Nodes ``node-0001`` to ``node-<count>``; existing ones are not changed.
+
+        A topology and devices of the shape are published for both.
+        """
         shape = shape or NodeShape()
         numbers = [n for n in range(1, count + 1) if node_name(n) not in self._others]
         for start in range(0, len(numbers), REGISTER_BATCH):
@@ -145,8 +148,14 @@ class SimulatedNodes:
         name = node_name(ordinal)
         address = self._node_ips.allocate(name)
         body = new_node(name, ordinal, shape, address=address, now=self._clock.now())
-        with suppress(AlreadyExists):
-            await as_node(self._client, name).create(AGENT_NODES, body)
+        client = as_node(self._client, name)
+        try:
+            node = await client.create(AGENT_NODES, body)
+        except AlreadyExists:
+            if not shape.publishes:
+                return
+            node = await client.get(AGENT_NODES, name)
+        await publish_topology(client, node, shape, SIMULATED)
 
     def _node_changed(self, kind: ChangeType, old: AgentNode | None, new: AgentNode | None) -> None:
         either = new or old

@@ -109,6 +109,8 @@ def _arguments(settings: ClusterSettings) -> list[str]:
 def node_arguments(nodes: NodeSettings) -> list[str]:
     """Return the flags of nodes with an agent."""
     arguments = ["--runtime", nodes.runtime]
+    if nodes.shape is not None:
+        arguments += ["--node-shape", str(nodes.shape)]
     if nodes.driver_nodes is not None:
         arguments += ["--driver-nodes", str(nodes.driver_nodes)]
     for name, directory in nodes.kubelet_dirs.items():

@@ -21,6 +21,7 @@ from holdfast.cli.flags import (
     Kubeconfig,
     LeaderElect,
     NamespaceOption,
+    NodeShapeOption,
     Output,
     OutputOption,
     Port,
@@ -51,6 +52,7 @@ def up(
             help="Create nodes until there are N; existing ones are kept.",
         ),
     ] = 3,
+    node_shape: NodeShapeOption = None,
     driver_nodes: Annotated[
         int | None,
         typer.Option(
@@ -110,6 +112,7 @@ def up(
         server=ServerSettings(host, port, feature_gates=gates),
         nodes=NodeSettings(
             nodes,
+            shape=node_shape,
             driver_nodes=driver_nodes,
             kubelet_dirs=parse_kubelet_dirs(kubelet_dir or ()),
             runtime=runtime.value,
@@ -237,6 +240,7 @@ def agent(
             metavar="FILE", help="Kubeconfig with the credential of the user system:node:NAME."
         ),
     ],
+    node_shape: NodeShapeOption = None,
     runtime: RuntimeOption = RuntimeName.simulated,
     allow_process_runtime: AllowProcessRuntime = False,
     reset_checkpoint: ResetCheckpoint = False,
@@ -262,6 +266,7 @@ def agent(
         node,
         node_dir.expanduser().absolute(),
         NodeSettings(
+            shape=node_shape,
             runtime=runtime.value,
             allow_process_runtime=allow_process_runtime,
             reset_checkpoint=reset_checkpoint,

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.node_shape import parse_node_shape
 from holdfast.cli.usage import parse_port
+from holdfast.settings import NodeShape
 
 
 class RuntimeName(StrEnum):
@@ -120,6 +122,16 @@ RuntimeOption = Annotated[
         metavar="RUNTIME",
         help="How nodes with an agent run containers: simulated, or process, which runs their "
         "commands as your user, not isolated.",
+    ),
+]
+NodeShapeOption = Annotated[
+    NodeShape | None,
+    typer.Option(
+        metavar="NAME=AMOUNT,...",
+        parser=parse_node_shape,
+        help="Resources of a registered node, such as cpu=16,memory=64Gi,nvidia.com/gpu=8; numa=N "
+        "publishes a NodeResourceTopology with N NUMA nodes, koordinator-gpus=N a Device with N "
+        "GPUs; default: cpu=32,memory=128Gi.",
     ),
 ]
 AllowProcessRuntime = Annotated[

@@ -69,7 +69,8 @@ def similar_option(typed: str, options: Iterable[str]) -> str:
     """
     word = typed.lstrip("-").partition("=")[0].lower()
     by_word = {option.lstrip("-"): option for option in options if option.startswith("--")}
-    longer = sorted(known for known in by_word if len(word) > 1 and known.startswith(word))
+    longer = [known for known in by_word if len(word) > 1 and known.startswith(word)]
+    longer.sort(key=lambda known: (len(known), known))
     found = longer or get_close_matches(word, by_word, 1)
     return by_word[found[0]] if found else ""
 

@@ -174,8 +174,8 @@ def _node_rules() -> list[JsonObject]:
         _rule("resource.k8s.io", ["resourceslices"], ["deletecollection"]),
         _rule(KEP_GROUP, ["resourceclaims"], ["get"]),
         _rule(OWN_GROUP, ["nodeinventories"], ["get", "create", *changes]),
-        _rule(_KOORDINATOR, ["devices"], ["get", "create", *changes]),
-        _rule(_TOPOLOGY, ["noderesourcetopologies"], ["get", "create", *changes]),
+        _rule(_KOORDINATOR, ["devices"], ["get", "create", *changes, "delete"]),
+        _rule(_TOPOLOGY, ["noderesourcetopologies"], ["get", "create", *changes, "delete"]),
     ]
 
 
@@ -198,6 +198,8 @@ def _simulated_nodes() -> list[JsonObject]:
         _rule("authentication.k8s.io", ["nodes"], ["impersonate:arbitrary-node"]),
         _rule("", ["nodes", "nodes/status", "pods", "pods/status"], writes),
         _rule("coordination.k8s.io", ["leases"], writes),
+        _rule(_KOORDINATOR, ["devices"], writes),
+        _rule(_TOPOLOGY, ["noderesourcetopologies"], writes),
     ]
 
 

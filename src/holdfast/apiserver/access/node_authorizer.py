@@ -49,13 +49,13 @@ class NodeAuthorizer:
             ("", "persistentvolumes"): self._get,
             ("resource.k8s.io", "resourceclaims"): self._get,
             (KEP_GROUP, "resourceclaims"): self._classic_claim,
-            (OWN_GROUP, "nodeinventories"): _own_object("NodeInventory"),
+            (OWN_GROUP, "nodeinventories"): _inventory,
             ("topology.node.k8s.io", "noderesourcetopologies"): _own_object("NodeResourceTopology"),
             ("scheduling.koordinator.sh", "devices"): _own_object("Device"),
             ("storage.k8s.io", "volumeattachments"): self._get,
             ("", "serviceaccounts"): self._service_account,
             ("coordination.k8s.io", "leases"): _lease,
-            ("storage.k8s.io", "csinodes"): _csi_node,
+            ("storage.k8s.io", "csinodes"): _own_object("CSINode"),
             ("resource.k8s.io", "resourceslices"): self._slice,
             ("", "nodes"): _node,
             ("", "pods"): self._pod,
@@ -169,26 +169,26 @@ def _lease(node: str, info: RequestInfo) -> str | None:
     return _ALLOWED
 
 
+def _inventory(node: str, info: RequestInfo) -> str | None:
+    if info.verb not in ("get", "create", "update", "patch"):
+        return "can only get, create, update, or patch a NodeInventory"
+    if info.subresource:
+        return "cannot write NodeInventory subresources"
+    if info.verb != "create" and info.name != node:
+        return "can only access NodeInventory with the same name as the requesting node"
+    return _ALLOWED
+
+
 def _own_object(kind: str) -> _Rule:
     """Return the rule of a kind whose object for a node has the name of the node."""
 
     def decide(node: str, info: RequestInfo) -> str | None:
-        if info.verb not in ("get", "create", "update", "patch"):
-            return f"can only get, create, update, or patch a {kind}"
+        if info.verb not in _OWN_OBJECT:
+            return f"can only get, create, update, patch, or delete a {kind}"
         if info.subresource:
-            return f"cannot write {kind} subresources"
+            return f"cannot authorize {kind} subresources"
         if info.verb != "create" and info.name != node:
             return f"can only access {kind} with the same name as the requesting node"
         return _ALLOWED
 
     return decide
-
-
-def _csi_node(node: str, info: RequestInfo) -> str | None:
-    if info.verb not in _OWN_OBJECT:
-        return "can only get, create, update, patch, or delete a CSINode"
-    if info.subresource:
-        return "cannot authorize CSINode subresources"
-    if info.verb != "create" and info.name != node:
-        return "can only access CSINode with the same name as the requesting node"
-    return _ALLOWED

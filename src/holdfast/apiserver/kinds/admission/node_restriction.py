@@ -77,7 +77,11 @@ def restrict_node_deletion(op: Operation, old: JsonObject) -> None:
             reason = "can only delete ResourceSlice with the same NodeName as the requesting node"
         case ("coordination.k8s.io", "leases"):
             reason = _check_lease(op, node, old, old)
-        case ("storage.k8s.io", "csinodes"):
+        case (
+            ("storage.k8s.io", "csinodes")
+            | ("scheduling.koordinator.sh", "devices")
+            | ("topology.node.k8s.io", "noderesourcetopologies")
+        ):
             reason = _check_own_object(op, node, old, old)
         case ("", "nodes"):
             reason = _other_node(node, old)
