@@ -21,6 +21,7 @@ from holdfast.classic_dra.ledger import ClassicLedger
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Volumes
+from holdfast.device_share.ledger import DeviceShareLedger
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.evictions import Evictions
 from holdfast.framework.nominations import NominatedOwnerRows, Nominations
@@ -98,6 +99,7 @@ class World:
         devices: Inventory | None = None,
         volumes: Volumes | None = None,
         classic: ClassicLedger | None = None,
+        device_share: DeviceShareLedger | None = None,
         selectors: WorkloadSelectors | None = None,
         ignores_resource: Callable[[str], bool] = lambda _resource: False,
         auditor: Callable[[World], AttemptAuditor] | None = None,
@@ -109,6 +111,7 @@ class World:
         self.devices = Inventory(self.nodes) if devices is None else devices
         self.volumes = Volumes(self.nodes) if volumes is None else volumes
         self.classic = ClassicLedger(self.nodes) if classic is None else classic
+        self.device_share = DeviceShareLedger(self.nodes) if device_share is None else device_share
         self.selectors = WorkloadSelectors(self.nodes) if selectors is None else selectors
         self._pod_handlers = [
             ledger for ledger in self.ledgers if isinstance(ledger, PodEventHandler)
@@ -140,6 +143,7 @@ class World:
             self.devices,
             self.volumes,
             self.classic,
+            self.device_share,
             self.selectors,
         )
 
@@ -215,6 +219,7 @@ class World:
             devices=self.devices.fork(nodes),
             volumes=self.volumes.fork(nodes),
             classic=self.classic.fork(nodes),
+            device_share=self.device_share.fork(nodes),
             selectors=self.selectors.fork(nodes),
             ignores_resource=self.ignores_resource,
         )

@@ -17,6 +17,7 @@ from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.classic_dynamic_resources import ClassicDynamicResources
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.plugins.default_preemption import DefaultPreemption
+from holdfast.plugins.device_share import DeviceShare
 from holdfast.plugins.dynamic_resources import DynamicResources
 from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
@@ -61,6 +62,8 @@ REGISTRY: tuple[PluginEntry, ...] = (
     PluginEntry(DefaultBinder, "DefaultBinder"),
     PluginEntry(NodeDeclaredFeatures, "NodeDeclaredFeatures"),
     PluginEntry(ReservationPlugin, "Reservation", weight=5000),
+    # After Reservation, which nominates the reservation whose devices a pod gets.
+    PluginEntry(DeviceShare, "DeviceShare"),
     PluginEntry(ResourcePolicyPlugin, "resourcepolicy"),
 )
 

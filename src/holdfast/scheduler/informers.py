@@ -30,6 +30,7 @@ SERVED_CHECK_BACKOFF = Backoff(first=0.2, limit=10.0)
 OPTIONAL_RESOURCES: Mapping[Resource[Any], str] = {
     scheme.RESERVATIONS: "install deploy/crds",
     scheme.RESOURCE_POLICIES: "install deploy/crds",
+    scheme.SHARED_DEVICES: "install deploy/crds",
     scheme.DEVICE_TAINT_RULES: "enable resource.k8s.io/v1beta2 and the feature gate there",
 }
 """Resources that a cluster may not serve, with what to do to use them."""
@@ -90,6 +91,7 @@ class SchedulerInformers:
             (scheme.REPLICATION_CONTROLLERS, handlers.handler_for("ReplicationController")),
             (scheme.REPLICASETS, handlers.handler_for("ReplicaSet")),
             (scheme.STATEFULSETS, handlers.handler_for("StatefulSet")),
+            (scheme.SHARED_DEVICES, handlers.handler_for("Device")),
             (scheme.RESERVATIONS, reservations.on_reservation),
             (scheme.RESOURCE_POLICIES, handlers.handler_for("ResourcePolicy")),
             (scheme.PODS, handlers.on_pod),

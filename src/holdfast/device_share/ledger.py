@@ -1,0 +1,311 @@
+"""The ledger of shared devices: what nodes have, and who holds how much of each device.
+
+It is built from the API alone: Device objects, and the annotation ``device-allocated`` of bound
+pods and of active reservations. ``reserve`` of the plugin enters a pod before it is bound. A
+deleted Device leaves the use: a new one of the same node has it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.annotations import allocated_reservation
+from holdfast.api.koordinator_names import DEVICE_ALLOCATED
+from holdfast.api.meta import Object
+from holdfast.api.node import Node
+from holdfast.api.reservation import PENDING, Reservation
+from holdfast.api.reservation_names import IGNORED
+from holdfast.api.shared_device import SharedDevices
+from holdfast.columns.interner import Interner
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
+from holdfast.device_share.allocation_annotation import read_allocations
+from holdfast.device_share.allocations import UNUSED, DeviceUse, use_of
+from holdfast.device_share.node_devices import (
+    NO_DEVICES,
+    Inventory,
+    NodeDevices,
+    device_ids,
+    inventory_of,
+)
+from holdfast.device_share.node_holders import NOBODY, Holder, NodeHolders
+from holdfast.errors import BadRequest
+
+NO_DEVICE = 0
+"""The signature of nodes without a Device object."""
+_MOST_STATES = 65_536
+
+
+class DeviceShareLedger:
+    """Devices of nodes and their holders.
+
+    ``signatures`` has a number by row: nodes with equal numbers have equal states. Every change of
+    a node is logged in the journal of the node table.
+    """
+
+    takes: tuple[type[Object], ...] = (SharedDevices, Reservation, Node)
+
+    def __init__(self, node_table: NodeTable) -> None:
+        self._node_table = node_table
+        self._devices: dict[str, SharedDevices] = {}
+        self._inventories: Interner[Inventory] = Interner((NO_DEVICES,))
+        self._inventory_of: dict[str, int] = {}
+        self._holders: dict[str, NodeHolders] = {}
+        self._node_of: dict[str, str] = {}
+        """The node of each pod and reservation that holds devices, by uid."""
+        self._read: dict[str, tuple[SharedDevices, Mapping[str, str]]] = {}
+        """What the inventory of a node was read from: its Device and the labels of the Node."""
+        self._numbers: dict[tuple[int, DeviceUse], int] = {}
+        self._states: list[NodeDevices] = []
+        self._signatures: NDArray[np.int32] = np.zeros(0, np.int32)
+        self._stale: set[int] = set()
+        self._known = False
+        """Whether there are devices or holders: the epoch ``shared_devices`` moves with it."""
+        self.version = 0
+        """Moves when the numbers in ``signatures`` are given anew."""
+
+    def __bool__(self) -> bool:
+        return bool(self._devices or self._holders)
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def upsert(self, obj: SharedDevices | Reservation | Node) -> None:
+        """Store the devices of a node, what a reservation holds, or a node itself."""
+        match obj:
+            case SharedDevices():
+                self._set_devices(obj.name, obj)
+            case Reservation():
+                self._upsert_reservation(obj)
+            case Node():
+                self._read_inventory(obj.name)
+                if obj.name in self._holders:
+                    self._stale.add(self._node_table.row_of[obj.name])
+
+    def delete(self, obj: SharedDevices | Reservation | Node) -> None:
+        """Remove an object; what pods use of deleted devices is still known."""
+        match obj:
+            case SharedDevices():
+                self._set_devices(obj.name, None)
+            case Reservation():
+                self.remove(obj.uid)
+            case Node():
+                self._read_inventory(obj.name)
+                self._signatures = np.zeros(0, np.int32)  # another node may get its row
+
+    def pod_set(self, pod_info: PodInfo, node: str) -> None:
+        """Read from its annotations what a bound pod uses."""
+        use = annotated_use(pod_info.pod)
+        if use == UNUSED:
+            self.remove(pod_info.uid)
+            return
+        ignores = pod_info.labels.get(IGNORED) == "true"
+        owned = None if ignores else allocated_reservation(pod_info.pod)
+        self.enter(pod_info.uid, node, use, owned.uid if owned else "")
+
+    def pod_removed(self, uid: str) -> None:
+        """Release the devices of a pod."""
+        self.remove(uid)
+
+    def enter(self, uid: str, node: str, use: DeviceUse, reservation: str = "") -> None:
+        """Enter what a pod uses of a node's devices, and of which reservation it is an owner."""
+        holder = Holder(use, reservation)
+        known = self._holders.get(node)
+        if known is not None and known.pods.get(uid) == holder:
+            return
+        self.remove(uid)
+        self._on(node).add_pod(uid, holder)
+        self._node_of[uid] = node
+        self._changed(node)
+
+    def enter_reservation(self, uid: str, node: str, use: DeviceUse) -> None:
+        """Enter what a reservation holds of a node's devices."""
+        known = self._holders.get(node)
+        if known is not None and known.reservations.get(uid) == use:
+            return
+        self.remove(uid)
+        self._on(node).reservations[uid] = use
+        self._node_of[uid] = node
+        self._changed(node)
+
+    def remove(self, uid: str) -> None:
+        """Remove a pod or a reservation; an unknown one is ignored."""
+        node = self._node_of.pop(uid, None)
+        if node is None:
+            return
+        holders = self._holders[node]
+        holders.remove(uid)
+        if not holders:
+            del self._holders[node]
+        self._changed(node)
+
+    def fork(self, nodes: NodeTable) -> DeviceShareLedger:
+        """Return an independent copy over a forked node table."""
+        copy = DeviceShareLedger(nodes)
+        copy._devices, copy._inventory_of = dict(self._devices), dict(self._inventory_of)
+        copy._inventories = self._inventories.fork()
+        copy._holders = {node: holders.fork() for node, holders in self._holders.items()}
+        copy._known = self._known
+        copy._node_of, copy._read = dict(self._node_of), dict(self._read)
+        return copy
+
+    # --- queries ------------------------------------------------------------------------------
+
+    def signatures(self) -> NDArray[np.int32]:
+        """Return the number of each row's state; NO_DEVICE where a node has no Device."""
+        if self._stale or len(self._signatures) != self._node_table.capacity:
+            self._refresh()
+        return self._signatures
+
+    def signature(self, row: int) -> int:
+        """Return the number of a row's state."""
+        return int(self.signatures()[row])
+
+    def state(self, signature: int) -> NodeDevices:
+        """Return the state of a number."""
+        return self._states[signature - 1]
+
+    def signature_of(
+        self, node: str, *, gone: Collection[str] = NOBODY, lent: Collection[str] = NOBODY
+    ) -> int:
+        """Return the number of a node's state as if some pods were gone.
+
+        What remains of the reservations in ``lent`` counts as free.
+        """
+        if not self.has_devices(node):
+            return NO_DEVICE
+        holders = self._holders.get(node)
+        used = UNUSED if holders is None else holders.used(gone=gone, lent=lent)
+        return self.number(self._inventory_of.get(node, 0), used)
+
+    def number(self, inventory: int, used: DeviceUse) -> int:
+        """Return the number of a state that nodes of this inventory may have."""
+        key = (inventory, used)
+        found = self._numbers.get(key)
+        if found is None:
+            self._states.append(NodeDevices(self._inventories[inventory], used))
+            found = self._numbers[key] = len(self._states)
+        return found
+
+    def has_devices(self, node: str) -> bool:
+        """Return whether devices of a node are allocated here.
+
+        They are not without a Device object, unless pods have devices of one that was deleted.
+        """
+        return node in self._inventory_of or node in self._holders
+
+    def ids(self, node: str) -> Mapping[tuple[str, int], str]:
+        """Return the ids of a node's devices by type and minor."""
+        found = self._devices.get(node)
+        return {} if found is None else device_ids(found)
+
+    def use_of(self, uid: str) -> DeviceUse:
+        """Return what a pod or a reservation holds."""
+        holders = self._holders.get(self._node_of.get(uid, ""))
+        if holders is None:
+            return UNUSED
+        if uid in holders.reservations:
+            return holders.reservations[uid]
+        return holders.pods[uid].use
+
+    def remaining(self, uid: str, node: str, gone: Collection[str] = NOBODY) -> DeviceUse:
+        """Return what owners may still take of a reservation, as if some pods were gone."""
+        holders = self._holders.get(node)
+        return UNUSED if holders is None else holders.remaining(uid, gone)
+
+    def reservations_on(self, node: str) -> Collection[str]:
+        """Return the uids of the reservations that hold devices of a node."""
+        holders = self._holders.get(node)
+        return () if holders is None else holders.reservations.keys()
+
+    def holders(self) -> Iterator[tuple[str, NodeHolders]]:
+        """Return the holders of devices by the names of their nodes."""
+        yield from self._holders.items()
+
+    def rows_with_pods(self) -> list[int]:
+        """Return the rows where some pod uses devices."""
+        row_of = self._node_table.row_of
+        return [row_of[node] for node, h in self._holders.items() if h.pods and node in row_of]
+
+    def additional_amounts(self, node: str) -> Mapping[str, int]:
+        """Return the amounts of a node's healthy devices, which its Node may not list."""
+        found = self._inventory_of.get(node)
+        return {} if found is None else self._inventories[found].totals()
+
+    # --- internals ----------------------------------------------------------------------------
+
+    def _set_devices(self, node: str, devices: SharedDevices | None) -> None:
+        if devices is None:
+            self._devices.pop(node, None)
+        else:
+            self._devices[node] = devices
+        self._read_inventory(node)
+
+    def _read_inventory(self, node: str) -> None:
+        """Read the devices of a node again if its Device, or the labels of the Node, changed."""
+        devices, row = self._devices.get(node), self._node_table.row_of.get(node)
+        there = None if row is None else self._node_table.nodes[row]
+        known, source = self._read.get(node), None
+        if devices is not None and there is not None:
+            source = (devices, there.metadata.labels)
+        if source == known:
+            return
+        if source is None:
+            del self._read[node], self._inventory_of[node]
+        else:
+            self._read[node] = source
+            self._inventory_of[node] = self._inventories.id(inventory_of(*source))
+        self._changed(node)
+
+    def _upsert_reservation(self, reservation: Reservation) -> None:
+        if reservation.active:
+            use = annotated_use(reservation)
+            if use != UNUSED:
+                self.enter_reservation(reservation.uid, reservation.status.node_name, use)
+                return
+        elif reservation.phase == PENDING:
+            return  # it may be about to be bound
+        self.remove(reservation.uid)
+
+    def _on(self, node: str) -> NodeHolders:
+        return self._holders.setdefault(node, NodeHolders())
+
+    def _changed(self, node: str) -> None:
+        if bool(self) != self._known:
+            self._known = not self._known
+            self._node_table.epochs.bump("shared_devices")
+        row = self._node_table.row_of.get(node)
+        if row is not None:
+            self._stale.add(row)
+            self._node_table.journal.log(row)
+
+    def _refresh(self) -> None:
+        """Number the states of the rows that changed."""
+        table = self._node_table
+        too_many = len(self._states) > _MOST_STATES
+        if too_many:
+            self._states, self._numbers = [], {}
+            self.version += 1
+        if too_many or len(self._signatures) != table.capacity:
+            self._signatures = np.zeros(table.capacity, np.int32)
+            self._stale = {
+                table.row_of[node]
+                for node in self._inventory_of.keys() | self._holders.keys()
+                if node in table.row_of
+            }
+        for row in self._stale:
+            self._signatures[row] = self.signature_of(table.names[row])
+        self._stale.clear()
+
+
+def annotated_use(obj: Object) -> DeviceUse:
+    """Return what the annotation of a pod or reservation says; a malformed one counts as absent."""
+    annotations = obj.metadata.annotations
+    if DEVICE_ALLOCATED not in annotations:
+        return UNUSED
+    try:
+        return use_of(read_allocations(annotations))
+    except BadRequest:
+        return UNUSED

@@ -1,0 +1,85 @@
+"""Who holds how much of the devices of one node: pods, and reservations beside their owners.
+
+For each reservation and device, T is reserved and its owners use some of it; what remains,
+``max(0, T - use)``, is held beside the pods. So the use of owners inside of a reservation counts
+once, and a pod that takes more than its reservation has counts in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import reduce
+from typing import NamedTuple
+
+from holdfast.device_share.allocations import UNUSED, DeviceUse
+
+NOBODY: frozenset[str] = frozenset()
+
+
+class Holder(NamedTuple):
+    """What a pod uses, and the uid of the reservation that it is an owner of, or ""."""
+
+    use: DeviceUse
+    reservation: str = ""
+
+
+class NodeHolders:
+    """The pods and reservations that hold devices of one node, by uid.
+
+    Invariant: ``_by_pods`` is the sum of what the pods use.
+    """
+
+    __slots__ = ("_by_pods", "pods", "reservations")
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Holder] = {}
+        self.reservations: dict[str, DeviceUse] = {}
+        self._by_pods = UNUSED
+
+    def __bool__(self) -> bool:
+        return bool(self.pods or self.reservations)
+
+    def add_pod(self, uid: str, holder: Holder) -> None:
+        """Add a pod that is not there yet."""
+        self.pods[uid] = holder
+        self._by_pods = self._by_pods.plus(holder.use)
+
+    def remove(self, uid: str) -> None:
+        """Remove a pod or a reservation."""
+        self.reservations.pop(uid, None)
+        if self.pods.pop(uid, None) is not None:
+            self._by_pods = sum_of(holder.use for holder in self.pods.values())
+
+    def remaining(self, reservation: str, gone: Collection[str] = NOBODY) -> DeviceUse:
+        """Return what owners may still take of a reservation, as if some pods were gone."""
+        reserved = self.reservations.get(reservation)
+        if reserved is None:
+            return UNUSED
+        for uid, holder in self.pods.items():
+            if holder.reservation == reservation and uid not in gone:
+                reserved = reserved.minus(holder.use)
+        return reserved
+
+    def used(self, *, gone: Collection[str] = NOBODY, lent: Collection[str] = NOBODY) -> DeviceUse:
+        """Return what pods use and reservations keep, as if some pods were gone.
+
+        What remains of the reservations in ``lent`` is left out: it is free for the pod in view.
+        """
+        by_pods = self._by_pods
+        if not self.pods.keys().isdisjoint(gone):
+            by_pods = sum_of(holder.use for uid, holder in self.pods.items() if uid not in gone)
+        return sum_of(
+            (by_pods, *(self.remaining(uid, gone) for uid in self.reservations if uid not in lent))
+        )
+
+    def fork(self) -> NodeHolders:
+        """Return an independent copy."""
+        copy = NodeHolders()
+        copy.pods, copy.reservations = dict(self.pods), dict(self.reservations)
+        copy._by_pods = self._by_pods
+        return copy
+
+
+def sum_of(uses: Iterable[DeviceUse]) -> DeviceUse:
+    """Return what several holders use together."""
+    return reduce(DeviceUse.plus, uses, UNUSED)

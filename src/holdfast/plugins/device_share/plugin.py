@@ -1,0 +1,181 @@
+"""The plugin: filter and score nodes by a search for each state, and allocate devices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.koordinator_names import DEVICE_ALLOCATED
+from holdfast.columns.pod_info import PodInfo
+from holdfast.device_share.allocation_annotation import allocations_text
+from holdfast.device_share.allocations import use_of
+from holdfast.device_share.pod_devices import PodDevices, pod_devices
+from holdfast.errors import BadRequest
+from holdfast.framework.plugin import (
+    NO_CHANGE,
+    AnyRows,
+    ClusterEvent,
+    Code,
+    Placement,
+    PodChange,
+    RawScores,
+    Reject,
+    Rows,
+    Scope,
+    Skip,
+    Traits,
+    Verdicts,
+)
+from holdfast.framework.view import View
+from holdfast.plugins.device_share import queueing_hints
+from holdfast.plugins.device_share.arguments import read_args
+from holdfast.plugins.device_share.searches import Searches
+from holdfast.plugins.device_share.state import DeviceState, asks_for_devices, guiding_metadata
+
+
+class DeviceShare:
+    """Allocates GPUs, RDMA cards and FPGAs of nodes that have a Device object."""
+
+    name: ClassVar[str] = "DeviceShare"
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.ROW,
+        epochs=("shared_devices", "reservations", "classes"),
+        events_to_register={
+            "Device": (),
+            "Node": ("Add", "UpdateNodeAllocatable", "UpdateNodeLabel"),
+            "AssignedPod": ("Delete",),
+            "UnschedulablePod": (),
+            "Reservation": (),
+        },
+        reads_outside_spec=True,
+        accepts_slices=True,
+    )
+
+    def __init__(self, args: Mapping[str, Any] | None = None) -> None:
+        self.args = read_args(args or {})
+
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
+        """Return the request for devices, and what else decides about it."""
+        outside = self.key_outside_spec(pod, view)
+        return None if outside is None else (pod.request, outside)
+
+    def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
+        """Return annotations, labels and reservations of a pod that requests devices."""
+        if not asks_for_devices(pod, view.nodes.resources):
+            return None
+        return (guiding_metadata(pod.pod), pod.is_reserve_pod)
+
+    def pre_filter(self, pod: PodInfo, view: View) -> DeviceState | Skip | Reject:
+        """Read what the pod asks of devices; it is the normal form of its requests."""
+        ledger, resources = view.world.device_share, view.nodes.resources
+        if not ledger or not asks_for_devices(pod, resources):
+            return Skip()
+        request = {resources[id_]: amount for id_, amount in pod.request}
+        try:
+            asked = pod_devices(pod.pod, request)
+        except BadRequest as wrong:
+            return Reject(Code.UNRESOLVABLE, (str(wrong),))
+        if asked is None:
+            return Skip()
+        return DeviceState(view.nodes, ledger, self._searches(view, asked))
+
+    def _searches(self, view: View, asked: PodDevices) -> Searches:
+        """Return the searches for a request in this world; pods that ask the same share them."""
+        known: dict[PodDevices, Searches] = view.world.caches.setdefault((self.name, self.args), {})
+        found = known.get(asked)
+        if found is None:
+            if len(known) >= 256:
+                known.clear()
+            found = known[asked] = Searches(view.world.device_share, asked, self.args)
+        return found
+
+    def filter(self, state: DeviceState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Reject nodes whose devices do not serve the request."""
+        verdicts = _by_signature(state, rows, lambda s: state.searches.of(s).code, np.int8)
+        for position, row in change.positions_in(rows) if change else ():
+            verdicts[position] = self.filter_row(state, row, change)
+        return verdicts
+
+    def filter_row(self, state: DeviceState, row: int, change: PodChange) -> int:
+        """Return the verdict of one row after a change."""
+        return state.changed(row, change).code
+
+    def score(self, state: DeviceState, rows: AnyRows) -> RawScores:
+        """Score by what is used of the devices."""
+        return _by_signature(state, rows, lambda s: state.searches.of(s).score, np.float64)
+
+    def filter_and_score_row(self, state: DeviceState, row: int) -> tuple[int, float]:
+        """Return the same for one row."""
+        found = state.at(row)
+        return found.code, float(found.score)
+
+    def normalize_by_range(self, state: DeviceState, raw: Any, low: float, high: float) -> Any:
+        """Scale the best row to 100."""
+        return np.floor(raw * 100.0 / high) if high > 0 else raw
+
+    def depends_on_pods(self, state: DeviceState) -> NDArray[np.bool_]:
+        """Return the rows with pods that use devices."""
+        found = np.zeros(state.nodes.capacity, np.bool_)
+        found[state.ledger.rows_with_pods()] = True
+        return found
+
+    def reasons(
+        self, state: DeviceState, row: int, change: PodChange = NO_CHANGE
+    ) -> tuple[str, ...]:
+        """Return why the devices of the node do not serve the request."""
+        return state.changed(row, change).reasons
+
+    def reason_groups(self, state: DeviceState, rows: AnyRows) -> NDArray[np.int64]:
+        """Return the numbers of the rows' states."""
+        return state.ledger.signatures()[rows].astype(np.int64)
+
+    def count_reasons(self, state: DeviceState, rows: Rows) -> Mapping[str, int]:
+        """Count the reasons of many rows."""
+        counts: Counter[str] = Counter()
+        numbers, times = np.unique(state.ledger.signatures()[rows], return_counts=True)
+        for signature, count in zip(numbers.tolist(), times.tolist(), strict=True):
+            for reason in state.searches.of(signature).reasons:
+                counts[reason] += count
+        return counts
+
+    def reserve(self, state: DeviceState, placement: Placement) -> Reject | None:
+        """Allocate devices of the node; they are written with the Binding."""
+        found = state.at(placement.row)
+        if found.code:
+            return Reject(Code(found.code), found.reasons)
+        if found.allocations is None:
+            if placement.pod.pod.metadata.annotations.get(DEVICE_ALLOCATED):
+                placement.annotations[DEVICE_ALLOCATED] = ""  # a Binding cannot remove it
+            return None
+        ledger, uid, node = state.ledger, placement.pod.uid, placement.node
+        use = use_of(found.allocations)
+        if placement.pod.is_reserve_pod:
+            ledger.enter_reservation(uid, node, use)
+        else:
+            ledger.enter(uid, node, use)
+        text = allocations_text(found.allocations, ledger.ids(node))
+        placement.annotations[DEVICE_ALLOCATED] = text
+        return None
+
+    def unreserve(self, state: DeviceState, placement: Placement) -> None:
+        """Release the devices, unless the pod is confirmed: then its annotation counts."""
+        uid, nodes = placement.pod.uid, state.nodes
+        if nodes.is_assumed(uid) or nodes.pod(uid) is None:
+            state.ledger.remove(uid)
+
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
+        """Requeue when devices become free or change, or the pod's annotations do."""
+        return queueing_hints.helps(event, pod, view)
+
+
+def _by_signature(
+    state: DeviceState, rows: AnyRows, value: Callable[[int], float], dtype: type[Any]
+) -> NDArray[Any]:
+    numbers, places = np.unique(state.ledger.signatures()[rows], return_inverse=True)
+    table = np.array([value(signature) for signature in numbers.tolist()], dtype)
+    found: NDArray[Any] = table[places]
+    return found

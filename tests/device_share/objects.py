@@ -1,0 +1,99 @@
+"""Nodes with a Device object, pods that request parts of them, and what pods got."""
+
+import msgspec
+
+from holdfast.api.koordinator_names import (
+    DEVICE_ALLOCATED,
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_SHARED,
+    RDMA,
+)
+from holdfast.api.scheme import SHARED_DEVICES
+from holdfast.testing import a_node, a_pod
+from holdfast.testing.builders import an_object
+
+GI = 2**30
+
+
+def a_gpu(minor, *, health=True, memory="16Gi", numa=None, pcie=None, **more):
+    """A GPU as koordlet describes it."""
+    found = {
+        "type": "gpu", "id": f"GPU-{minor}", "minor": minor, "health": health,
+        "resources": {GPU_CORE: "100", GPU_MEMORY_RATIO: "100", GPU_MEMORY: memory},
+        **more,
+    }  # fmt: skip
+    return found | _topology(numa, pcie)
+
+
+def a_nic(minor, *, numa=None, pcie=None, **more):
+    """An RDMA card."""
+    found = {
+        "type": "rdma", "id": f"0000:0{minor}:00.0", "minor": minor, "health": True,
+        "resources": {RDMA: "100"}, **more,
+    }  # fmt: skip
+    return found | _topology(numa, pcie)
+
+
+def _topology(numa, pcie):
+    if numa is None and pcie is None:
+        return {}
+    return {"topology": {"socketID": 0, "nodeID": numa or 0, "pcieID": pcie or "", "busID": ""}}
+
+
+def a_device_object(node="n", *devices, labels=None, annotations=None):
+    """The Device of a node; two GPUs by default."""
+    listed = list(devices) if devices else [a_gpu(0), a_gpu(1)]
+    return an_object(
+        SHARED_DEVICES, node, {"devices": listed}, labels=labels, annotations=annotations
+    )
+
+
+def a_gpu_node(name="n", **more):
+    """A node with room for pods."""
+    listed = {
+        GPU: 200,
+        GPU_CORE: 200,
+        GPU_MEMORY: "32Gi",
+        GPU_MEMORY_RATIO: 200,
+        GPU_SHARED: 200,
+        RDMA: 200,
+    }
+    amounts = {name: str(amount) for name, amount in listed.items()} | more.pop("allocatable", {})
+    return a_node(name, cpu="64", memory="256Gi", allocatable=amounts, **more)
+
+
+def a_gpu_pod(name="p", percent=None, **more):
+    """A pod that requests ``koordinator.sh/gpu``, or other names in ``requests``."""
+    requests = {GPU: str(percent)} if percent is not None else {}
+    requests |= {_NAMES.get(key, key): value for key, value in more.pop("requests", {}).items()}
+    return a_pod(name, requests=requests, **more)
+
+
+_NAMES = {
+    "core": GPU_CORE, "ratio": GPU_MEMORY_RATIO, "memory": GPU_MEMORY, "shared": GPU_SHARED,
+    "rdma": RDMA,
+}  # fmt: skip
+
+
+def allocated(obj):
+    """Return the annotation of a pod or reservation as (type, minor, percent of it)."""
+    text = obj.metadata.annotations.get(DEVICE_ALLOCATED)
+    if not text:
+        return None
+    return [
+        (
+            kind,
+            one["minor"],
+            int(one["resources"].get(GPU_MEMORY_RATIO, one["resources"].get(RDMA))),
+        )
+        for kind, listed in msgspec.json.decode(text).items()
+        for one in listed
+    ]
+
+
+async def devices_of(cluster, name):
+    """Return the devices of a bound pod; None without the annotation."""
+    return allocated(await cluster.pod(name))
