@@ -62,7 +62,8 @@ def test_normal_form(request_, expected):
         (
             {"huawei.com/npu-core": 40, "gpu-memory-ratio": 100},
             "invalid resource device requests: "
-            "[huawei.com/npu-core koordinator.sh/gpu-memory-ratio]",
+            "[huawei.com/npu-core koordinator.sh/gpu-memory-ratio]"
+            ": Ascend devices are not supported",
         ),
     ],
 )

@@ -157,4 +157,5 @@ def _check_unit(name: str, percent: int) -> None:
 
 
 def _invalid(request: Collection[str]) -> BadRequest:
-    return BadRequest(f"invalid resource device requests: [{' '.join(sorted(request))}]")
+    more = "" if _ASCEND.isdisjoint(request) else ": Ascend devices are not supported"
+    return BadRequest(f"invalid resource device requests: [{' '.join(sorted(request))}]{more}")
