@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import NamedTuple, Protocol
 
 from holdfast.columns.pod_info import PodInfo
-from holdfast.numa.cpu_set import mask_of
+from holdfast.numa.cpu_set import mask_of, members_of
 from holdfast.numa.policies import (
     BEST_EFFORT,
     EXCLUSIVE_REQUIRED,
@@ -212,7 +212,10 @@ def _best(
     indifferent = all(hint.preferred for hints in lists for hint in hints if hint.mask is None)
     if not concrete:
         return fallback._replace(preferred=indifferent), True
-    scores = [{hint.mask: hint.score for hint in hints} for hints in concrete]
+    scores = [
+        {hint.mask if hint.mask is not None else everything: hint.score for hint in hints}
+        for hints in concrete
+    ]
 
     def candidate(mask: int) -> tuple[int, int, int]:
         return mask.bit_count(), -sum(score.get(mask, 0) for score in scores), mask
@@ -224,14 +227,33 @@ def _best(
         if allowed:
             _, score, mask = min(map(candidate, allowed))
             return Merged(mask & everything, admitted=False, preferred=True, score=-score), True
-    masks = {everything}
-    for hints in concrete:
-        masks = {mask & (hint.mask or 0) for mask in masks for hint in hints}
-    masks.discard(0)
+    masks = _common_nodes([sorted(each, key=_size) for each in scores], everything)
     if not masks:
         return fallback, True
     _, score, mask = min(map(candidate, masks))
     return Merged(mask, admitted=False, score=-score), all(mask in each for each in scores)
+
+
+_size = int.bit_count
+
+
+def _common_nodes(lists: Sequence[Sequence[int]], everything: int) -> set[int]:
+    """Return the smallest sets that are common to masks of each list, and perhaps larger ones.
+
+    Lists ascend by size. Of the masks with a certain NUMA node only the smallest matter: larger
+    ones have more NUMA nodes in common with others.
+    """
+    found: set[int] = set()
+    for node in members_of(everything):
+        common = {everything}
+        for masks in lists:
+            smallest: list[int] = []
+            for mask in masks:
+                if mask >> node & 1 and not any(mask & other == other for other in smallest):
+                    smallest.append(mask)
+            common = {one & other for one in common for other in smallest}
+        found |= common
+    return found
 
 
 def _concrete(lists: Sequence[Sequence[Hint]]) -> list[Sequence[Hint]]:
