@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,7 @@ _FIRST_ROWS = 64
 _FIRST_RESOURCES = 12
 Rows = NDArray[np.intp]
 TaintSet = tuple[Taint, ...]
+_NOTHING: Mapping[str, int] = {}
 
 
 class NodeRows:
@@ -47,6 +50,8 @@ class NodeRows:
         self.node_journal = Journal(self.capacity)
         self.device_journal = Journal(self.capacity)
         self.derived_columns: dict[object, DerivedColumn] = {}
+        self.additional_amounts: dict[str, Mapping[str, int]] = {}
+        """Amounts that nodes have besides what they list, by node name; also of unknown nodes."""
         self._free_rows: list[int] = []
 
     @property
@@ -106,9 +111,7 @@ class NodeRows:
         """
         if excess := first_excess(NODE_TREE, node):
             raise BadRequest(excess)
-        allocatable = {
-            self.resources.id(n): _amount(n, a) for n, a in node.status.allocatable.items()
-        }
+        allocatable = self._amounts_of(node)
         row = self.row_of.get(node.name)
         new = row is None
         if row is None:
@@ -135,6 +138,44 @@ class NodeRows:
         if new:
             self.epochs.bump("nodes")
         return row
+
+    def set_additional_amounts(self, name: str, amounts: Mapping[str, int]) -> None:
+        """Set what a node has besides what it lists, by resource name; cpu in millicores.
+
+        What the node lists wins, also 0. The amounts are kept while there is no such node.
+        """
+        if self.additional_amounts.get(name, _NOTHING) == amounts:
+            return
+        if amounts:
+            self.additional_amounts[name] = dict(amounts)
+        else:
+            del self.additional_amounts[name]
+        row = self.row_of.get(name)
+        node = None if row is None else self.nodes[row]
+        if row is None or node is None:
+            return
+        allocatable = self._amounts_of(node)
+        self._widen_to(max(allocatable, default=0))
+        if self.amounts.set_allocatable(row, allocatable):
+            self.journal.log(row)
+
+    def completed(self, node: Node) -> Node:
+        """Return a node that lists its additional amounts too."""
+        listed = node.status.allocatable
+        found = self.additional_amounts.get(node.name, _NOTHING)
+        more = {n: f"{a}m" if n == "cpu" else str(a) for n, a in found.items() if n not in listed}
+        if not more:
+            return node
+        status = msgspec.structs.replace(node.status, allocatable={**listed, **more})
+        return msgspec.structs.replace(node, status=status)
+
+    def _amounts_of(self, node: Node) -> dict[int, int]:
+        listed = node.status.allocatable
+        found = {self.resources.id(n): _amount(n, a) for n, a in listed.items()}
+        for name, amount in self.additional_amounts.get(node.name, _NOTHING).items():
+            if name not in listed:
+                found[self.resources.id(name)] = max(0, min(MAX_AMOUNT, amount))
+        return found
 
     def delete_node(self, name: str) -> None:
         """Delete a node; its pods must be removed already."""
@@ -205,6 +246,7 @@ class NodeRows:
         copy.labels, copy.images = self.labels.fork(), self.images.fork()
         copy.journal, copy.node_journal = self.journal.fork(), self.node_journal.fork()
         copy.device_journal = self.device_journal.fork()
+        copy.additional_amounts = dict(self.additional_amounts)
         copy._free_rows = list(self._free_rows)
 
 

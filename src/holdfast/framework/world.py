@@ -67,6 +67,18 @@ class PodEventHandler(Protocol):
         ...
 
 
+@runtime_checkable
+class AdditionalAmounts(Protocol):
+    """A ledger of objects that give a node amounts besides those that the Node lists.
+
+    Each of its objects has the name of its node.
+    """
+
+    def additional_amounts(self, node: str) -> Mapping[str, int]:
+        """Return amounts by resource name, cpu in millicores; what the Node lists wins."""
+        ...
+
+
 class AttemptAuditor(Protocol):
     """Compares the world before and after every attempt, under ``--check-invariants``."""
 
@@ -115,6 +127,9 @@ class World:
         self.selectors = WorkloadSelectors(self.nodes) if selectors is None else selectors
         self._pod_handlers = [
             ledger for ledger in self.ledgers if isinstance(ledger, PodEventHandler)
+        ]
+        self._amount_ledgers = [
+            ledger for ledger in self.ledgers if isinstance(ledger, AdditionalAmounts)
         ]
         self._ledgers_of: dict[type[Object], tuple[Ledger, ...]] = {}
         """The ledgers that store objects of a type."""
@@ -176,6 +191,8 @@ class World:
                     self.nodes.add_selector_keys(frozenset((*selector.match_labels, *keys)))
         for ledger in self._ledgers_for(obj):
             ledger.upsert(obj)
+        if self._amount_ledgers:
+            self._set_additional_amounts(obj)
 
     def delete(self, obj: Object) -> None:
         """Remove an object, if it is there."""
@@ -191,6 +208,16 @@ class World:
                 self.nodes.epochs.bump("budgets")
         for ledger in self._ledgers_for(obj):
             ledger.delete(obj)
+        if self._amount_ledgers:
+            self._set_additional_amounts(obj)
+
+    def node_given_amounts(self, obj: Object) -> Node | None:
+        """Return the node that an object gives additional amounts, listing them; None if none."""
+        if not any(isinstance(ledger, AdditionalAmounts) for ledger in self._ledgers_for(obj)):
+            return None
+        row = self.nodes.row_of.get(obj.name)
+        node = None if row is None else self.nodes.nodes[row]
+        return None if node is None else self.nodes.completed(node)
 
     def nominate(self, waiting: PodInfo) -> None:
         """Nominate a pod to the node that its status names, or clear its nomination."""
@@ -236,6 +263,16 @@ class World:
             found = tuple(ledger for ledger in self.ledgers if issubclass(kind, ledger.takes))
             self._ledgers_of[kind] = found
         return found
+
+    def _set_additional_amounts(self, obj: Object) -> None:
+        """Set the amounts of a node after it, or an object that gives it amounts, changed."""
+        if isinstance(obj, Node) or any(
+            ledger in self._amount_ledgers for ledger in self._ledgers_for(obj)
+        ):
+            amounts: dict[str, int] = {}
+            for ledger in self._amount_ledgers:
+                amounts.update(ledger.additional_amounts(obj.name))
+            self.nodes.set_additional_amounts(obj.name, amounts)
 
     def _upsert_pod(self, pod: Pod) -> None:
         uid, node = self._uid(pod), pod.spec.node_name

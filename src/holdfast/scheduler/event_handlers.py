@@ -74,9 +74,11 @@ class EventHandlers:
                 self.notify_queue("Node", "Delete", old, None)
             return
         self.world.upsert(new)
+        new = self.world.nodes.completed(new)
         if old is None:
             self.notify_queue("Node", "Add", None, new)
             return
+        old = self.world.nodes.completed(old)
         for action in node_changes(old, new):
             self.notify_queue("Node", action, old, new)
 
@@ -94,11 +96,17 @@ class EventHandlers:
         """Return the handler of a kind whose objects are never in the queue."""
 
         def handle(_kind: str, old: Object | None, new: Object | None) -> None:
+            changed = new if new is not None else old
+            before = None if changed is None else self.world.node_given_amounts(changed)
             if new is not None:
                 self.world.upsert(new)
             elif old is not None:
                 self.world.delete(old)
             self.notify_queue(kind, _action(old, new), old, new)
+            if changed is not None and before is not None:
+                after = self.world.node_given_amounts(changed)
+                if after is not None and after.status.allocatable != before.status.allocatable:
+                    self.notify_queue("Node", "UpdateNodeAllocatable", before, after)
 
         return handle
 
