@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 
 from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
+from holdfast.columns.interner import CPU, MEMORY
+from holdfast.engine.decision import decide
 from holdfast.engine.decision_cache import DecisionCache
+from holdfast.engine.invariants import check_invariants
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import NO_CHANGE, PodChange, Scope, Skip, Traits
 from holdfast.framework.reservation_options import ReservationOptions
 from holdfast.framework.traits import declaration_fault
 from holdfast.framework.view import View
+from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.reservation.nomination import choose
 from holdfast.plugins.reservation.owner_fit import fit_owner, nominable, row_scores
@@ -181,7 +185,9 @@ def test_a_row_alone_equals_all_rows_with_options():
                 continue
             view = View(world, world.pod_info(typed(pod)), 0.0)
             own = tastes(view, random.choice(("012345", "6", "")))
-            state = plain.with_options(ReservationOptions([(plugin, own)], [(plugin, own, 3)]))
+            cpus = lambda row: frozenset((CPU,) if row % 2 else ())  # noqa: E731
+            options = ReservationOptions([(plugin, own)], [(plugin, own, 3)], cpus)
+            state = plain.with_options(options)
             state = replace(state, falls_back=random.random() < 0.5)
             row = random.choice(state.match.rows.tolist())
             removed = tuple(world.nodes.pods_on(row).values())
@@ -200,9 +206,60 @@ def check_row_alone(state, change):
         assert one.score == scores[here]
         for i, (info, fit) in enumerate(one.fits, one.begin):
             assert fit.serves == found.serves[i]
+            assert fit.by_node == found.by_node[i]
             assert (info in one.nominable) == named[i]
         chosen, _ = choose(state, one)
         assert chosen is None or not found.excluded[state.match.slots.tolist().index(chosen.slot)]
+
+
+class Identities:
+    """A ledger by which pods get certain CPUs."""
+
+    takes = ()
+
+    def identified_resources(self, pod, row):
+        return frozenset((CPU,))
+
+
+class WorldWithIdentities(World):
+    """A world with one more ledger."""
+
+    @property
+    def ledgers(self):
+        return (*super().ledgers, Identities())
+
+
+@pytest.mark.parametrize(
+    ("kind", "cpus", "drawn"),
+    [
+        (World, "8", {"r1": 4000, "r2": 2000}),
+        (WorldWithIdentities, "16", {"r1": 6000}),
+        (WorldWithIdentities, "8", None),
+    ],
+)
+def test_what_has_an_identity_comes_from_one_reservation(kind, cpus, drawn):
+    world = kind()
+    world.upsert(typed(a_node("n", cpu=cpus)))
+    for name in ("r1", "r2"):
+        reserved = {"cpu": "4", "memory": "1Gi"}
+        status = {"phase": "Available", "nodeName": "n", "allocatable": reserved}
+        made = a_flavored_reservation(name, "sweet", cpu="4", memory="1Gi", status=status)
+        world.upsert(typed(made))
+    profile = default_profiles()["default-scheduler"]
+    profile = Profile(profile.name, (*profile.plugins, Flavors()), profile.weights)
+    pod = world.pod_info(typed(a_pod_with_flavor("sweet", cpu="6", memory="2Gi")))
+    found = decide(profile, pod, world, 0.0, np.random.default_rng(0))
+    if drawn is None:
+        assert "Insufficient cpu by node" in found.reasons(0)
+        return
+    world.assume(pod, found.row)
+    profile.plugin("Reservation").reserve(found.states["Reservation"], found)
+    infos = world.reservations.by_uid.values()
+    taken = {info.reservation.name: info.allocated_by_pod.get(pod.uid, {}) for info in infos}
+    assert {name: amounts[CPU] for name, amounts in taken.items() if CPU in amounts} == drawn
+    # Memory is fungible: it comes from both.
+    assert [amounts[MEMORY] for amounts in taken.values()] == [2**30, 2**30]
+    check_invariants(world)
 
 
 def with_flavor(cluster):

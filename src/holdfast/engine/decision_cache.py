@@ -234,7 +234,7 @@ class DecisionCache:
                 key = (id(outcome), *map(id, others))
                 found = self._combined.get(key)
                 if found is None:
-                    found = combine_options(self.profile, outcome, others)
+                    found = combine_options(self.profile, outcome, others, view)
                     found.cache_rows(view.nodes)
                     self._combined.put(key, found, 4 * _limit(view.nodes.capacity))
                 outcomes[i] = found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 from holdfast.engine.plugin_results import PreFilterOutcome
@@ -13,6 +14,7 @@ from holdfast.framework.reservation_options import (
     ReservationOptions,
     ScoreReservationsPlugin,
 )
+from holdfast.framework.view import View
 
 
 def has_options(outcome: PreFilterOutcome) -> bool:
@@ -24,9 +26,12 @@ def has_options(outcome: PreFilterOutcome) -> bool:
 
 
 def combine_options(
-    profile: Profile, allocating: PreFilterOutcome, others: Sequence[PreFilterOutcome]
+    profile: Profile, allocating: PreFilterOutcome, others: Sequence[PreFilterOutcome], view: View
 ) -> PreFilterOutcome:
-    """Return the outcome of the allocating plugin that considers the others."""
+    """Return the outcome of the allocating plugin that considers the others.
+
+    It is shared by pods with the same outcomes, so they get the same resources with an identity.
+    """
     options = ReservationOptions(
         [
             (cast("FilterReservationsPlugin", p.plugin), p.state)
@@ -38,6 +43,7 @@ def combine_options(
             for p in others
             if p.use.scores_reservations
         ],
+        partial(view.world.identified_resources, view.pod),
     )
     plugin = cast("AllocateReservationsPlugin", allocating.plugin)
     return allocating.considering(plugin.with_options(allocating.state, options), others)

@@ -8,7 +8,7 @@ all plugins allow it. Slots are those of ``view.matched_reservations``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -68,18 +68,22 @@ class ReservationOptions:
     """What plugins say about the matched reservations of a pod; they are called when asked.
 
     The answers of a plugin change as those of its ``filter`` do: with the row of the reservation,
-    and with the epochs in its traits, for which the engine makes new options.
+    and with the epochs in its traits, for which the engine makes new options. ``identified``
+    returns the resources of a row in which several reservations do not add up, because the pod
+    gets certain ones of them (``World.identified_resources``).
     """
 
-    __slots__ = ("_filters", "_scorers")
+    __slots__ = ("_filters", "_scorers", "identified")
 
     def __init__(
         self,
         filters: Sequence[tuple[FilterReservationsPlugin, State]],
         scorers: Sequence[tuple[ScoreReservationsPlugin, State, int]] = (),
+        identified: Callable[[int], frozenset[int]] = lambda _row: frozenset(),
     ) -> None:
         self._filters = tuple(filters)
         self._scorers = tuple(scorers)
+        self.identified = identified
 
     @property
     def scored(self) -> bool:

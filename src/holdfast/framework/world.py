@@ -79,6 +79,15 @@ class AdditionalAmounts(Protocol):
         ...
 
 
+@runtime_checkable
+class IdentifiesResources(Protocol):
+    """A ledger of resources with identities, such as the CPUs of a bound pod or shared devices."""
+
+    def identified_resources(self, pod: PodInfo, row: int) -> frozenset[int]:
+        """Return the ids of the resources of which the pod gets certain ones on a row."""
+        ...
+
+
 class AttemptAuditor(Protocol):
     """Compares the world before and after every attempt, under ``--check-invariants``."""
 
@@ -131,6 +140,9 @@ class World:
         self._amount_ledgers = [
             ledger for ledger in self.ledgers if isinstance(ledger, AdditionalAmounts)
         ]
+        self._identifying_ledgers = [
+            ledger for ledger in self.ledgers if isinstance(ledger, IdentifiesResources)
+        ]
         self._ledgers_of: dict[type[Object], tuple[Ledger, ...]] = {}
         """The ledgers that store objects of a type."""
         self.budgets: dict[str, PodDisruptionBudget] = {}
@@ -173,6 +185,16 @@ class World:
     def match(self, pod: PodInfo) -> MatchedReservations | None:
         """Return the reservations that a pod may use, or None."""
         return self.reservations.match(pod)
+
+    def identified_resources(self, pod: PodInfo, row: int) -> frozenset[int]:
+        """Return the resources of which the pod gets certain ones (CPUs, devices) on a row.
+
+        They come from one reservation; several reservations do not add up in them.
+        """
+        found: frozenset[int] = frozenset()
+        for ledger in self._identifying_ledgers:
+            found |= ledger.identified_resources(pod, row)
+        return found
 
     def upsert(self, obj: Object) -> None:
         """Add or update an object; kinds that nothing here reads are ignored."""

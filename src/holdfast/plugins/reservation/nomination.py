@@ -85,18 +85,26 @@ def why_none_nominated(state: OwnerState, row: int) -> str:
 
 
 def split_request(
-    pod: PodInfo, chosen: ReservationInfo, others: list[ReservationInfo]
+    pod: PodInfo,
+    chosen: ReservationInfo,
+    others: list[ReservationInfo],
+    identified: frozenset[int] = frozenset(),
 ) -> Allocations:
     """Split the request over the reservations; the nominated one gets first and takes the rest.
 
-    The pod slot is the nominated one's. A reservation may contribute only a host port.
+    The pod slot is the nominated one's, and so is what has an identity. A reservation may
+    contribute only a host port.
     """
     request, ports = dict(pod.request), pod.host_ports
     if not others:
         return {chosen.uid: {**request, PODS: 1}}
     allocations: Allocations = {}
     for info in (chosen, *others):
-        taken = {r: min(wanted, info.remaining(r)) for r, wanted in request.items()}
+        taken = {
+            r: min(wanted, info.remaining(r))
+            for r, wanted in request.items()
+            if info is chosen or r not in identified
+        }
         taken = {r: amount for r, amount in taken.items() if amount > 0}
         if taken or ports & info.pod_info.host_ports:
             allocations[info.uid] = taken

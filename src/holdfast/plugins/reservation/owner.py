@@ -72,6 +72,10 @@ class OwnerState:
         """Return the state that considers what other plugins say about the reservations."""
         return replace(self, options=options, results=None, matched_rows={})
 
+    def identified(self, row: int) -> frozenset[int]:
+        """Return the resources of a row in which several reservations do not add up."""
+        return frozenset() if self.options is None else self.options.identified(row)
+
     def on_row(self, row: int) -> OwnerState | None:
         """Return the state for one row alone; None for a row without a matched reservation."""
         match = self.match

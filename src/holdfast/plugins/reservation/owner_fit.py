@@ -235,7 +235,20 @@ def _contributions(state: OwnerState, left: list[Ints], matchable: Bools) -> lis
             continue
         pooled = np.add.reduceat(np.where(adds_up, own, 0), match.first)
         found.append(np.where(adds_up, pooled[match.at], own))
+    if state.options is not None and len(match.slots) > len(match.rows):
+        _keep_identified(state, left, found)
     return found
+
+
+def _keep_identified(state: OwnerState, left: list[Ints], contributions: list[Ints]) -> None:
+    """Let only the reservation itself contribute what has an identity."""
+    match = state.match
+    several = np.diff(match.first, append=len(match.slots)) > 1
+    for row in match.rows[several].tolist():
+        identified, here = state.identified(row), match.span(row)
+        for (resource, _), own, added in zip(state.needs, left, contributions, strict=True):
+            if resource in identified:
+                added[here] = own[here]
 
 
 def _restricts_and_asked(state: OwnerState) -> tuple[list[Bools], list[Bools]]:

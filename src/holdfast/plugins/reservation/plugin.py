@@ -291,7 +291,8 @@ class ReservationPlugin:
                 return Reject(Code.UNSCHEDULABLE, (why_none_nominated(state, placement.row),))
             placement.annotations.update(cleared_annotations(placement.pod))
             return None
-        allocations = split_request(placement.pod, chosen, others)
+        identified = state.identified(placement.row) if others else frozenset[int]()
+        allocations = split_request(placement.pod, chosen, others, identified)
         state.reservations.allocate(placement.pod.uid, allocations)
         placement.annotations.update(
             allocation_annotations(state, placement.pod, chosen, allocations)

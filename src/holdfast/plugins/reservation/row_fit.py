@@ -130,7 +130,7 @@ def fit_row(
         then.get(matched.slot, matchable_at[matched.slot]) for matched in matched_row.reservations
     ]
     contributions = (
-        lefts if len(lefts) == 1 else _contributions(state, matched_row, lefts, matchable)
+        lefts if len(lefts) == 1 else _contributions(state, row, matched_row, lefts, matchable)
     )
     shared, fits, scores = False, [], {}
     for matched, left, added, can in zip(
@@ -243,7 +243,11 @@ def _remaining(
 
 
 def _contributions(
-    state: OwnerState, matched_row: MatchedRow, lefts: list[list[int]], matchable: list[bool]
+    state: OwnerState,
+    row: int,
+    matched_row: MatchedRow,
+    lefts: list[list[int]],
+    matchable: list[bool],
 ) -> list[list[int]]:
     """Return what each reservation contributes to each need, with those it adds up with."""
     adds_up = [
@@ -254,7 +258,17 @@ def _contributions(
     sums = [sum(amounts) for amounts in zip(*pooling, strict=True)]
     # A pod slot comes from one reservation: those of several do not add up.
     first = sums[:1] if state.ignores_reservations else None
-    return [
+    found = [
         [*(first or left[:1]), *sums[1:]] if pool else left
         for left, pool in zip(lefts, adds_up, strict=True)
+    ]
+    identified = state.identified(row)
+    if not identified:
+        return found
+    return [
+        [
+            own if r in identified else a
+            for (r, _), own, a in zip(state.needs, left, more, strict=True)
+        ]
+        for left, more in zip(lefts, found, strict=True)
     ]
