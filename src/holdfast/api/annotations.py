@@ -1,4 +1,4 @@
-"""Annotations with JSON values: decoding, and the reservation that a pod was allocated from."""
+"""Annotations with JSON values: decoding, and those about reservations that ledgers read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import msgspec
 
 from holdfast.api.meta import Struct
 from holdfast.api.pod import Pod
-from holdfast.api.reservation_names import ALLOCATED
+from holdfast.api.reservation import Reservation
+from holdfast.api.reservation_names import ALLOCATED, RESTRICTED_OPTIONS
 
 
 class AllocatedReservation(Struct, frozen=True):
@@ -19,12 +20,24 @@ class AllocatedReservation(Struct, frozen=True):
     uid: str = ""
 
 
+class _ResourceNames(Struct, frozen=True):
+    resources: tuple[str, ...] | None = None
+
+
 def allocated_reservation(pod: Pod) -> AllocatedReservation | None:
     """Return the reservation that the pod's annotation names, if any."""
     found: AllocatedReservation | None = decode_annotation(
         pod.metadata.annotations, ALLOCATED, AllocatedReservation
     )
     return found
+
+
+def restricted_names(reservation: Reservation) -> tuple[str, ...]:
+    """Return the resources a Restricted reservation limits; empty means all that it reserves."""
+    found: _ResourceNames | None = decode_annotation(
+        reservation.metadata.annotations, RESTRICTED_OPTIONS, _ResourceNames
+    )
+    return (found and found.resources) or ()
 
 
 def decode_annotation(annotations: Mapping[str, str], key: str, kind: Any) -> Any:

@@ -49,12 +49,6 @@ class ResourceList(Struct, frozen=True):
     resources: dict[str, AmountText] | None = None
 
 
-class ResourceNameList(Struct, frozen=True):
-    """Names of resources; null means none."""
-
-    resources: tuple[str, ...] | None = None
-
-
 class ExactMatch(Struct, frozen=True):
     """Resources that pod and reservation must have in equal amounts; null means none."""
 
@@ -92,14 +86,6 @@ def annotated_allocations(pod: Pod) -> tuple[AnnotatedAllocation, ...]:
 def inner_reserved(reservation: Reservation) -> Mapping[str, AmountText]:
     """Return the amounts inside the reservation that owners cannot allocate."""
     return _amounts(reservation, names.INNER_RESERVED)
-
-
-def restricted_names(reservation: Reservation) -> tuple[str, ...]:
-    """Return the resources a Restricted reservation limits; empty means all that it reserves."""
-    found: ResourceNameList | None = decode_annotation(
-        reservation.metadata.annotations, names.RESTRICTED_OPTIONS, ResourceNameList
-    )
-    return (found and found.resources) or ()
 
 
 def resized_amounts(reservation: Reservation | Pod) -> Mapping[str, AmountText]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.api import reservation_names as names
-from holdfast.api.annotations import allocated_reservation
+from holdfast.api.annotations import allocated_reservation, restricted_names
 from holdfast.api.names import parse_integer
 from holdfast.api.quantity import milli, units
 from holdfast.api.reservation import Reservation
@@ -14,7 +14,6 @@ from holdfast.api.timestamps import seconds_of
 from holdfast.capacity.annotations import (
     annotated_allocations,
     inner_reserved,
-    restricted_names,
 )
 from holdfast.capacity.reservation_info import AmountsByResource
 from holdfast.capacity.reserve_pod import reserve_pod

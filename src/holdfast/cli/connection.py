@@ -26,7 +26,8 @@ from holdfast.errors import BadConfiguration, NotFound, Refused, TooManyRequests
 T = TypeVar("T", bound=Object)
 SCHEDULING_RESOURCES: tuple[Resource[Any], ...] = (
     scheme.NAMESPACES, scheme.NODES, scheme.PODS, scheme.PRIORITY_CLASSES,
-    scheme.RESERVATIONS, scheme.RESOURCE_POLICIES, scheme.SHARED_DEVICES,
+    scheme.RESERVATIONS, scheme.RESOURCE_POLICIES, scheme.NODE_RESOURCE_TOPOLOGIES,
+    scheme.SHARED_DEVICES,
     scheme.DEVICE_CLASSES, scheme.RESOURCE_SLICES,
     scheme.DEVICE_TAINT_RULES, scheme.RESOURCE_CLAIMS, scheme.DISRUPTION_BUDGETS,
     scheme.STORAGE_CLASSES,

@@ -28,6 +28,7 @@ from holdfast.framework.nominations import NominatedOwnerRows, Nominations
 from holdfast.framework.values import Placement
 from holdfast.framework.waiting_pods import WaitingPods
 from holdfast.framework.workload_selectors import WorkloadSelectors
+from holdfast.numa.ledger import NumaLedger
 
 if TYPE_CHECKING:
     from holdfast.framework.view import MatchedReservations
@@ -120,6 +121,7 @@ class World:
         devices: Inventory | None = None,
         volumes: Volumes | None = None,
         classic: ClassicLedger | None = None,
+        numa: NumaLedger | None = None,
         device_share: DeviceShareLedger | None = None,
         selectors: WorkloadSelectors | None = None,
         ignores_resource: Callable[[str], bool] = lambda _resource: False,
@@ -132,6 +134,7 @@ class World:
         self.devices = Inventory(self.nodes) if devices is None else devices
         self.volumes = Volumes(self.nodes) if volumes is None else volumes
         self.classic = ClassicLedger(self.nodes) if classic is None else classic
+        self.numa = NumaLedger(self.nodes) if numa is None else numa
         self.device_share = DeviceShareLedger(self.nodes) if device_share is None else device_share
         self.selectors = WorkloadSelectors(self.nodes) if selectors is None else selectors
         self._pod_handlers = [
@@ -170,6 +173,7 @@ class World:
             self.devices,
             self.volumes,
             self.classic,
+            self.numa,
             self.device_share,
             self.selectors,
         )
@@ -268,6 +272,7 @@ class World:
             devices=self.devices.fork(nodes),
             volumes=self.volumes.fork(nodes),
             classic=self.classic.fork(nodes),
+            numa=self.numa.fork(nodes),
             device_share=self.device_share.fork(nodes),
             selectors=self.selectors.fork(nodes),
             ignores_resource=self.ignores_resource,

@@ -30,6 +30,7 @@ SERVED_CHECK_BACKOFF = Backoff(first=0.2, limit=10.0)
 OPTIONAL_RESOURCES: Mapping[Resource[Any], str] = {
     scheme.RESERVATIONS: "install deploy/crds",
     scheme.RESOURCE_POLICIES: "install deploy/crds",
+    scheme.NODE_RESOURCE_TOPOLOGIES: "install deploy/crds",
     scheme.SHARED_DEVICES: "install deploy/crds",
     scheme.DEVICE_TAINT_RULES: "enable resource.k8s.io/v1beta2 and the feature gate there",
 }
@@ -81,6 +82,7 @@ class SchedulerInformers:
         handled: list[tuple[Resource[Any], Any]] = [
             (scheme.NAMESPACES, handlers.handler_for("Namespace")),
             (scheme.NODES, handlers.on_node),
+            (scheme.NODE_RESOURCE_TOPOLOGIES, handlers.handler_for("NodeResourceTopology")),
             (scheme.DEVICE_CLASSES, handlers.handler_for("DeviceClass")),
             (scheme.RESOURCE_SLICES, handlers.handler_for("ResourceSlice")),
             (scheme.DEVICE_TAINT_RULES, handlers.on_device_taint_rule),

@@ -1,0 +1,396 @@
+"""The ledger of CPUs and NUMA nodes: who holds which CPUs, and how much of each NUMA node.
+
+Everything is read from the API: NodeResourceTopology, labels of Nodes, ``resource-status`` of bound
+pods and active reservations. A pod that is not bound yet is entered by ``reserve``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.annotations import allocated_reservation, restricted_names
+from holdfast.api.meta import Object
+from holdfast.api.node import Node
+from holdfast.api.node_resource_topology import NodeResourceTopology
+from holdfast.api.reservation import PENDING, Reservation
+from holdfast.api.reservation_names import IGNORED
+from holdfast.columns.cells import Cells, cells
+from holdfast.columns.interner import Interner
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
+from holdfast.numa.hints import HintProvider, Merged
+from holdfast.numa.node_policies import read_node
+from holdfast.numa.node_state import (
+    NO_OFFER,
+    NO_SHAPE,
+    NodeShape,
+    NodeState,
+    Offer,
+    PodHolding,
+    ReservationHolding,
+    node_shape,
+    offer_of,
+    state_of,
+)
+from holdfast.numa.pod_request import NumaRequest
+from holdfast.numa.pod_trials import NumaOptions, PodTrials, request_of
+from holdfast.numa.resource_status import NOTHING, Allocation, read_allocation
+from holdfast.numa.topology import NO_TOPOLOGY, NodeTopology, read_topology
+
+log = logging.getLogger(__name__)
+EPOCH = "numa"
+"""Moves when the answer changes whether nodes concern pods that ask for nothing."""
+RESTRICTED_POLICY = "Restricted"
+_MOST_SIGNATURES = 100_000
+"""More than this many known states are forgotten; those in use get new numbers."""
+_DEFAULTS = NumaOptions()
+
+
+@dataclass(slots=True)
+class NodeHoldings:
+    """What is known of one node; it may have no Node object (yet)."""
+
+    topology: NodeTopology = NO_TOPOLOGY
+    shape: NodeShape = NO_SHAPE
+    pods: dict[str, PodHolding] = field(default_factory=dict)
+    reservations: dict[str, ReservationHolding] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing would be lost if it was forgotten."""
+        return not (self.pods or self.reservations) and self.shape is NO_SHAPE
+
+
+class NumaLedger:
+    """CPUs and amounts of NUMA nodes that pods and reservations hold, by node.
+
+    A *signature* is the number of a node's state, 0 for a node without topology, policies and
+    holders. ``signatures`` has one a row. Every change of a state is logged in the journal.
+    """
+
+    takes: tuple[type[Object], ...] = (NodeResourceTopology, Node, Reservation)
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._on_node: dict[str, NodeHoldings] = {}
+        self._node_of: dict[str, str] = {}
+        """The nodes of pods and reservations, by uid."""
+        self._assumed: set[str] = set()
+        """Reservations that are being bound, by uid."""
+        self.hint_providers: tuple[HintProvider, ...] = ()
+        self.options: dict[str, NumaOptions] = {}
+        """The arguments of the plugin, by the name of the profile."""
+        self._states: Interner[NodeState] = Interner((NodeState(),))
+        self.generation = 0
+        """Signatures of different generations cannot be compared."""
+        self._signatures: NDArray[np.int32] = np.zeros(nodes.capacity, np.int32)
+        self._signature_at: Cells[int] = cells(self._signatures)
+        self._stale: set[str] = set()
+        self._concerning: set[str] = set()
+
+    # --- reading ------------------------------------------------------------------------------
+
+    @property
+    def concerns_all_pods(self) -> bool:
+        """Whether some node binds every pod, has a NUMA policy or amplified CPUs."""
+        return bool(self._concerning)
+
+    def signatures(self) -> NDArray[np.int32]:
+        """Return the signature of each row; valid until the next change."""
+        self._refresh()
+        return self._signatures
+
+    def signature(self, row: int) -> int:
+        """Return the signature of a row."""
+        self._refresh()
+        return self._signature_at[row]
+
+    @property
+    def signature_count(self) -> int:
+        """All signatures are less than this."""
+        return len(self._states)
+
+    def state(self, signature: int) -> NodeState:
+        """Return the state of a signature."""
+        return self._states[signature]
+
+    def holdings(self, row: int) -> NodeHoldings | None:
+        """Return what is held on a row, None if it has neither topology nor holders."""
+        return self._on_node.get(self._nodes.names[row])
+
+    def holding(self, uid: str) -> Allocation:
+        """Return what a pod or reservation has."""
+        found = self._on_node.get(self._node_of.get(uid, ""))
+        if found is None:
+            return NOTHING
+        if uid in found.pods:
+            return found.pods[uid].allocation
+        return found.reservations[uid].allocation if uid in found.reservations else NOTHING
+
+    def changed_state(
+        self,
+        row: int,
+        removed: Collection[str] = (),
+        added: Iterable[PodHolding] = (),
+        *,
+        without_reservations: bool = False,
+    ) -> NodeState:
+        """Return the state of a row as if pods were removed and added.
+
+        ``without_reservations``: for a pod that ignores reservations.
+        """
+        found = self.holdings(row)
+        if found is None:
+            return state_of(NO_SHAPE, (*added,), {})
+        pods = (*_without(found.pods, removed), *added)
+        return state_of(found.shape, pods, {} if without_reservations else found.reservations)
+
+    def offer(
+        self,
+        row: int,
+        reservation: str,
+        removed: Collection[str] = (),
+        added: Iterable[PodHolding] = (),
+    ) -> Offer:
+        """Return what a pod may use of a reservation on a row; nothing of an unknown one."""
+        found = self.holdings(row)
+        reserved = None if found is None else found.reservations.get(reservation)
+        if found is None or reserved is None:
+            return NO_OFFER
+        pods = (*_without(found.pods, removed), *added)
+        return offer_of(found.shape, reservation, reserved, pods)
+
+    def rows_with_pods(self) -> NDArray[np.bool_]:
+        """Return a mask of the rows where pods hold CPUs or amounts of NUMA nodes."""
+        mask = np.zeros(self._nodes.capacity, np.bool_)
+        rows = (self._nodes.row_of.get(name) for name, of in self._on_node.items() if of.pods)
+        mask[[row for row in rows if row is not None]] = True
+        return mask
+
+    def request_of(self, pod: PodInfo) -> NumaRequest:
+        """Return what a pod asks of CPUs; raise BadRequest for a malformed annotation."""
+        options = self.options.get(pod.scheduler_name, _DEFAULTS)
+        return request_of(pod, self._nodes.resources, options.default_bind_policy)
+
+    def trials_of(self, pod: PodInfo, request: NumaRequest) -> PodTrials:
+        """Return the trials of a pod, which other pods that ask for the same may share."""
+        options = self.options.get(pod.scheduler_name, _DEFAULTS)
+        return PodTrials(self, request, pod, options.trial)
+
+    def alignment(self, pod: PodInfo, row: int, reservation: str = "") -> Merged:
+        """Return the NUMA nodes for a pod on a row: hints of CPUs, memory and all providers merged.
+
+        ``mask`` is None without a NUMA policy. ``reservation`` is the uid of the one the pod uses.
+        """
+        return self.trials_of(pod, self.request_of(pod)).alignment(row, reservation)
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def upsert(self, obj: Any) -> None:
+        """Store a topology, a Node's labels or what an active reservation holds."""
+        match obj:
+            case NodeResourceTopology():
+                self._set_topology(obj)
+            case Node():
+                self._set_shape(obj.name, obj)
+            case Reservation():
+                self._set_reservation(obj)
+
+    def delete(self, obj: Any) -> None:
+        """Remove a topology, a Node or a reservation; what pods hold is kept until they go."""
+        match obj:
+            case NodeResourceTopology():
+                self._change_topology(obj.name, NO_TOPOLOGY)
+            case Node():
+                self._set_shape(obj.name, None)
+            case Reservation():
+                self._assumed.discard(obj.uid)
+                self._drop(obj.uid)
+
+    def pod_set(self, pod_info: PodInfo, node: str) -> None:
+        """Read what a bound pod has from its annotations."""
+        annotations = pod_info.pod.metadata.annotations
+        allocation = read_allocation(annotations) if annotations else NOTHING
+        if not allocation:
+            if pod_info.uid in self._node_of:
+                self._drop(pod_info.uid)
+            return
+        allocated = (
+            None if pod_info.labels.get(IGNORED) == "true" else allocated_reservation(pod_info.pod)
+        )
+        uid = "" if allocated is None else allocated.uid
+        self._hold(pod_info.uid, node, PodHolding(allocation, uid))
+
+    def pod_removed(self, uid: str) -> None:
+        """Release what a pod had."""
+        if uid in self._node_of:
+            self._drop(uid)
+
+    def reserve(
+        self, pod: PodInfo, row: int, allocation: Allocation, reservation: str = ""
+    ) -> None:
+        """Enter what a pod, or a reservation by its reserve pod, gets before it is bound."""
+        node = self._nodes.names[row]
+        if pod.is_reserve_pod:
+            self._assumed.add(pod.uid)
+            self._hold(pod.uid, node, ReservationHolding(allocation))
+        else:
+            self._hold(pod.uid, node, PodHolding(allocation, reservation))
+
+    def unreserve(self, uid: str) -> None:
+        """Undo ``reserve`` for a pod or reservation that was not bound."""
+        self._assumed.discard(uid)
+        self._drop(uid)
+
+    def fork(self, nodes: NodeTable) -> NumaLedger:
+        """Return an independent copy over a forked node table."""
+        copy = NumaLedger(nodes)
+        copy._on_node = {
+            name: NodeHoldings(of.topology, of.shape, dict(of.pods), dict(of.reservations))
+            for name, of in self._on_node.items()
+        }
+        copy._node_of, copy._assumed = dict(self._node_of), set(self._assumed)
+        copy.options = self.options
+        copy._concerning = set(self._concerning)
+        copy._stale = set(copy._on_node)
+        return copy
+
+    # --- internals ----------------------------------------------------------------------------
+
+    def _set_topology(self, obj: NodeResourceTopology) -> None:
+        found = read_topology(obj)
+        for fault in found.faults:
+            log.warning("NodeResourceTopology %s: %s", obj.name, fault)
+        self._change_topology(obj.name, found)
+
+    def _change_topology(self, name: str, topology: NodeTopology) -> None:
+        of = self._of(name)
+        if of.topology != topology:
+            of.topology = topology
+        row = self._nodes.row_of.get(name)
+        self._set_shape(name, None if row is None else self._nodes.nodes[row])
+
+    def _set_shape(self, name: str, node: Node | None) -> None:
+        of = self._on_node.get(name)
+        topology = NO_TOPOLOGY if of is None else of.topology
+        meta = None if node is None else node.metadata
+        labels, annotations = ({}, {}) if meta is None else (meta.labels, meta.annotations)
+        policies = read_node(labels, annotations, topology)
+        shape = node_shape(topology, policies)
+        if node is not None and (shape.concerns_all_pods != (name in self._concerning)):
+            self._set_concerning(name, concerns=shape.concerns_all_pods)
+        elif node is None and name in self._concerning:
+            self._set_concerning(name, concerns=False)
+        self._note_row(name)
+        if of is None and shape is NO_SHAPE:
+            return
+        of = self._of(name)
+        if of.shape is not shape:
+            of.shape = shape
+            self._changed(name)
+        self._forget_if_empty(name)
+
+    def _note_row(self, name: str) -> None:
+        """Compute the signature of a node again if it may have another row than before."""
+        row = self._nodes.row_of.get(name)
+        known = 0 if row is None or row >= len(self._signatures) else self._signature_at[row]
+        if known or name in self._on_node:
+            self._stale.add(name)
+
+    def _set_concerning(self, name: str, *, concerns: bool) -> None:
+        before = bool(self._concerning)
+        (self._concerning.add if concerns else self._concerning.discard)(name)
+        if bool(self._concerning) != before:
+            self._nodes.epochs.bump(EPOCH)
+
+    def _set_reservation(self, obj: Reservation) -> None:
+        if not obj.active:
+            if obj.phase != PENDING:
+                self._assumed.discard(obj.uid)
+            if obj.uid not in self._assumed:
+                self._drop(obj.uid)
+            return
+        self._assumed.discard(obj.uid)
+        allocation = read_allocation(obj.metadata.annotations)
+        if allocation:
+            names: frozenset[str] = frozenset()
+            if obj.spec.allocate_policy == RESTRICTED_POLICY:
+                reserved = frozenset(obj.status.allocatable)
+                names = frozenset(restricted_names(obj)) & reserved or reserved
+            self._hold(obj.uid, obj.status.node_name, ReservationHolding(allocation, names))
+        else:
+            self._drop(obj.uid)
+
+    def _hold(self, uid: str, node: str, holding: PodHolding | ReservationHolding) -> None:
+        if self._node_of.get(uid, node) != node:
+            self._drop(uid)
+        if not holding.allocation:
+            self._drop(uid)
+            return
+        self._node_of[uid] = node
+        of = self._of(node)
+        known: dict[str, Any] = of.pods if isinstance(holding, PodHolding) else of.reservations
+        if known.get(uid) != holding:
+            known[uid] = holding
+            self._changed(node)
+
+    def _drop(self, uid: str) -> None:
+        node = self._node_of.pop(uid, None)
+        if node is None:
+            return
+        of = self._on_node[node]
+        of.pods.pop(uid, None)
+        of.reservations.pop(uid, None)
+        self._changed(node)
+        self._forget_if_empty(node)
+
+    def _of(self, name: str) -> NodeHoldings:
+        found = self._on_node.get(name)
+        if found is None:
+            found = self._on_node[name] = NodeHoldings()
+        return found
+
+    def _forget_if_empty(self, name: str) -> None:
+        if self._on_node[name].empty:
+            del self._on_node[name]
+
+    def _changed(self, name: str) -> None:
+        self._stale.add(name)
+        row = self._nodes.row_of.get(name)
+        if row is not None:
+            self._nodes.journal.log(row)
+
+    def _refresh(self) -> None:
+        """Compute the signatures of the nodes that changed."""
+        capacity = self._nodes.capacity
+        if len(self._signatures) != capacity or len(self._states) > _MOST_SIGNATURES:
+            self._states = Interner((NodeState(),))
+            self.generation += 1
+            self._signatures = np.zeros(capacity, np.int32)
+            self._signature_at = cells(self._signatures)
+            self._stale = set(self._on_node)
+        if not self._stale:
+            return
+        for name in self._stale:
+            row = self._nodes.row_of.get(name)
+            if row is not None:
+                of = self._on_node.get(name)
+                state = NodeState() if of is None else _state(of)
+                self._signature_at[row] = self._states.id(state)
+        self._stale.clear()
+
+
+def _state(of: NodeHoldings) -> NodeState:
+    return state_of(of.shape, tuple(of.pods.values()), of.reservations)
+
+
+def _without(pods: Mapping[str, PodHolding], removed: Collection[str]) -> Sequence[PodHolding]:
+    if not removed:
+        return tuple(pods.values())
+    return [holding for uid, holding in pods.items() if uid not in removed]

@@ -1,0 +1,135 @@
+"""The annotations ``resource-status`` and ``resource-spec`` of pods and reservations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from holdfast.api.koordinator_names import RESOURCE_SPEC, RESOURCE_STATUS
+from holdfast.api.meta import Struct
+from holdfast.api.quantity import BINARY_SI, MILLI, AmountText, Quantity, milli, units
+from holdfast.api.resource_names import CPU
+from holdfast.errors import BadRequest
+from holdfast.numa.cpu_set import format_cpu_list, parse_cpu_list
+from holdfast.numa.policies import DEFAULT_BIND_POLICY
+from holdfast.numa.topology import MAX_NUMA_NODES, decode_annotation
+
+_REQUIRED, _PREFERRED = "requiredCPUBindPolicy", "preferredCPUBindPolicy"
+NumaAmounts = tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
+"""Amounts by NUMA node and resource name, both ascending: cpu in millicores, others in units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a pod or a reservation has: CPUs as a mask, and amounts of NUMA nodes."""
+
+    cpus: int = 0
+    amounts: NumaAmounts = ()
+    exclusive_policy: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.cpus or self.amounts)
+
+
+NOTHING = Allocation()
+
+
+class _NodeResources(Struct, frozen=True):
+    node: int = 0
+    resources: dict[str, AmountText] = {}  # noqa: RUF012 - msgspec copies it
+
+
+class _ResourceStatus(Struct, frozen=True):
+    cpuset: str = ""
+    numa_node_resources: tuple[_NodeResources, ...] = msgspec.field(
+        default=(), name="numaNodeResources"
+    )
+
+
+class _ExclusivePolicy(Struct, frozen=True):
+    policy: str = msgspec.field(default="", name="preferredCPUExclusivePolicy")
+
+
+def read_allocation(annotations: Mapping[str, str]) -> Allocation:
+    """Return what the annotations say that a pod has; a malformed one counts as absent."""
+    if not annotations.get(RESOURCE_STATUS):
+        return NOTHING
+    try:
+        status = decode_annotation(annotations, RESOURCE_STATUS, _ResourceStatus)
+        assert status is not None
+        cpus = parse_cpu_list(status.cpuset)
+        amounts = {
+            each.node: read_amounts(each.resources)
+            for each in status.numa_node_resources
+            if 0 <= each.node < MAX_NUMA_NODES
+        }
+    except BadRequest:
+        return NOTHING
+    try:
+        spec = decode_annotation(annotations, RESOURCE_SPEC, _ExclusivePolicy)
+    except BadRequest:
+        spec = None
+    return Allocation(cpus, ordered(amounts), "" if spec is None else spec.policy)
+
+
+def read_amounts(resources: Mapping[str, AmountText]) -> dict[str, int]:
+    """Read amounts above zero; raise BadRequest for one that cannot be parsed."""
+    found = {name: (milli if name == CPU else units)(text) for name, text in resources.items()}
+    return {name: amount for name, amount in found.items() if amount > 0}
+
+
+def ordered(amounts: Mapping[int, Mapping[str, int]]) -> NumaAmounts:
+    """Return amounts by NUMA node in order, without those that are zero."""
+    return tuple(
+        (node, tuple(sorted((name, amount) for name, amount in of.items() if amount)))
+        for node, of in sorted(amounts.items())
+        if any(of.values())
+    )
+
+
+def format_status(allocation: Allocation) -> str:
+    """Write the annotation ``resource-status``.
+
+    >>> format_status(Allocation(0b1111, ((0, (("cpu", 4000), ("memory", 2**30))),)))
+    '{"cpuset":"0-3","numaNodeResources":[{"node":0,"resources":{"cpu":"4","memory":"1Gi"}}]}'
+    """
+    status: dict[str, Any] = {}
+    if allocation.cpus:
+        status["cpuset"] = format_cpu_list(allocation.cpus)
+    if allocation.amounts:
+        status["numaNodeResources"] = [
+            {"node": node, "resources": {name: _text(name, amount) for name, amount in of}}
+            for node, of in allocation.amounts
+        ]
+    return msgspec.json.encode(status).decode()
+
+
+def _text(name: str, amount: int) -> str:
+    if name == CPU:
+        return str(Quantity(amount, MILLI))
+    return str(Quantity(amount, format=BINARY_SI))
+
+
+def completed_spec(
+    annotations: Mapping[str, str], bind_policy: str, *, required: bool = False
+) -> str | None:
+    """Return ``resource-spec`` of a bound pod with the policy that was used, None if unchanged.
+
+    ``required``: the pod or its node requires the policy. Other fields are kept.
+
+    >>> completed_spec({}, "FullPCPUs")
+    '{"preferredCPUBindPolicy":"FullPCPUs"}'
+    """
+    text = annotations.get(RESOURCE_SPEC)
+    spec: dict[str, Any] = msgspec.json.decode(text) if text else {}
+    changed = dict(spec)
+    if required and spec.get(_REQUIRED, "") in ("", DEFAULT_BIND_POLICY):
+        changed[_REQUIRED] = bind_policy
+    if spec.get(_PREFERRED) == DEFAULT_BIND_POLICY:
+        changed[_PREFERRED] = bind_policy
+    if not (changed.get(_REQUIRED) or changed.get(_PREFERRED)):
+        changed[_PREFERRED] = bind_policy
+    return None if changed == spec else msgspec.json.encode(changed).decode()
