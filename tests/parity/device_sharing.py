@@ -15,6 +15,7 @@ from holdfast.device_share.requests import RESOURCES
 from holdfast.device_share.scoring import ScoringStrategy
 
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+JOINT = "scheduling.koordinator.sh/device-joint-allocate"
 HINT = "scheduling.koordinator.sh/device-allocate-hint"
 
 
@@ -97,7 +98,10 @@ def cached_state(cache, labels=None):
 def asked_by(given):
     """Return what the pod of a record asks; some records list only its requests by type."""
     raw = given.get("pod") or {"metadata": {}, "spec": {}}
-    pod = convert_object(raw, Pod)
+    written = {HINT: given.get("hints"), JOINT: given.get("jointAllocate")}
+    annotations = {k: msgspec.json.encode(v).decode() for k, v in written.items() if v}
+    metadata = {**raw["metadata"], "annotations": raw["metadata"].get("annotations", annotations)}
+    pod = convert_object({**raw, "metadata": metadata}, Pod)
     request = dict(pod_request(pod).amounts)
     for resources in (given.get("podRequests") or {}).values():
         request |= {name: units(amount) for name, amount in resources.items()}

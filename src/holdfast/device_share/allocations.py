@@ -54,6 +54,10 @@ class DeviceUse:
         """Return the (type, minor) of all devices of which something is used."""
         return frozenset((kind, minor) for kind, minor, _ in self.amounts)
 
+    def includes(self, other: DeviceUse) -> bool:
+        """Return whether this has at least as much of every device as the other."""
+        return not other.minus(self).amounts
+
     def within(self, devices: frozenset[tuple[str, int]]) -> DeviceUse:
         """Return the use of these devices only."""
         return DeviceUse(

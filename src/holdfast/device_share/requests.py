@@ -157,5 +157,6 @@ def _check_unit(name: str, percent: int) -> None:
 
 
 def _invalid(request: Collection[str]) -> BadRequest:
-    more = "" if _ASCEND.isdisjoint(request) else ": Ascend devices are not supported"
+    ascend = not _ASCEND.isdisjoint(request) and not _ASCEND.issuperset(request)
+    more = ": Ascend devices are not supported" if ascend else ""
     return BadRequest(f"invalid resource device requests: [{' '.join(sorted(request))}]{more}")
