@@ -98,6 +98,7 @@ def test_gates_have_upstreams_defaults():
         Feature.DEVICE_TAINT_RULES,
         Feature.LIST_ATTRIBUTES,
         Feature.NODE_ALLOCATABLE_RESOURCES,
+        Feature.POD_DEVICE_RESOURCE,
     }
     assert set(GATES) == set(Feature)
     assert not any(OFF.enabled(f) for f in Feature if f is not Feature.DEVICE_STATUS)

@@ -29,6 +29,7 @@ class Feature(StrEnum):
     DEVICE_STATUS = "DRAResourceClaimDeviceStatus"
     GRANULAR_STATUS_AUTHORIZATION = "DRAResourceClaimGranularStatusAuthorization"
     FILTER_TIMEOUT = "DRASchedulerFilterTimeout"
+    POD_DEVICE_RESOURCE = "ValidatePodDeviceResource"
 
 
 class Stage(Enum):
@@ -71,6 +72,8 @@ GATES: Mapping[Feature, Gate] = {
         requires=(Feature.DYNAMIC_RESOURCE_ALLOCATION, Feature.DEVICE_STATUS),
     ),
     Feature.FILTER_TIMEOUT: Gate(Stage.BETA),
+    # A gate of Koordinator's webhook.
+    Feature.POD_DEVICE_RESOURCE: Gate(Stage.ALPHA, False, ()),
 }
 _STAGES = {stage.value: stage for stage in (Stage.ALPHA, Stage.BETA)}
 _BOOLS = {

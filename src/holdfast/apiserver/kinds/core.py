@@ -19,6 +19,7 @@ from holdfast.apiserver.descriptor import (
 )
 from holdfast.apiserver.kinds.admission import gated_fields
 from holdfast.apiserver.kinds.admission.pods import admit_pod
+from holdfast.apiserver.kinds.koordinator_checks import POD_WARNINGS, check_gpu_shares
 from holdfast.apiserver.kinds.namespaces import (
     PROTECTED,
     admit_namespace,
@@ -239,8 +240,8 @@ KINDS = (
         pod_spec=("spec",),
         list_limits=tree_of(list_limits.POD),
         checks=(check_pod_write,),
-        request_checks=(check_pod_status,),
-        admission_plugins=(gated_fields.POD, AdmissionPlugin(mutate=admit_pod)),
+        request_checks=(check_pod_status, check_gpu_shares),
+        admission_plugins=(gated_fields.POD, AdmissionPlugin(mutate=admit_pod), POD_WARNINGS),
         subresources=_POD_SUBRESOURCES,
         printer=pods.POD,
         selectable_fields=_POD_FIELDS,

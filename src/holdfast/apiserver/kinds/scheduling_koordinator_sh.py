@@ -11,6 +11,7 @@ from holdfast.api import scheme
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.reservation import Reservation
 from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
+from holdfast.apiserver.kinds.koordinator_checks import DEVICE_WARNINGS, JOB_WARNINGS
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema import field_validation
 from holdfast.errors import BadRequest, Cause
@@ -91,6 +92,6 @@ KINDS = (
         checks=(check_reservation_write,),
         admission_plugins=(AdmissionPlugin(validate=warn_of_reservation),),
     ),
-    KindDescriptor(scheme.SHARED_DEVICES),
-    KindDescriptor(scheme.POD_MIGRATION_JOBS),
+    KindDescriptor(scheme.SHARED_DEVICES, admission_plugins=(DEVICE_WARNINGS,)),
+    KindDescriptor(scheme.POD_MIGRATION_JOBS, admission_plugins=(JOB_WARNINGS,)),
 )
