@@ -2,6 +2,7 @@
 
 import msgspec
 
+from holdfast.api.annotations import allocated_reservation
 from holdfast.api.koordinator_names import (
     DEVICE_ALLOCATED,
     GPU,
@@ -11,8 +12,9 @@ from holdfast.api.koordinator_names import (
     GPU_SHARED,
     RDMA,
 )
+from holdfast.api.reservation_names import AFFINITY
 from holdfast.api.scheme import SHARED_DEVICES
-from holdfast.testing import a_node, a_pod
+from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.builders import an_object
 
 GI = 2**30
@@ -52,7 +54,7 @@ def a_device_object(node="n", *devices, labels=None, annotations=None):
 
 
 def a_gpu_node(name="n", **more):
-    """A node with room for pods."""
+    """A node whose Node lists no resources of Koordinator's devices."""
     listed = {
         GPU: 200,
         GPU_CORE: 200,
@@ -92,6 +94,28 @@ def allocated(obj):
         for kind, listed in msgspec.json.decode(text).items()
         for one in listed
     ]
+
+
+def a_gpu_reservation(name="r", percent=100, **more):
+    """A reservation of ``koordinator.sh/gpu`` for pods with the label ``app: web``."""
+    return a_reservation(name, requests={GPU: str(percent)}, owner_labels={"app": "web"}, **more)
+
+
+def an_owner(name="p", percent=None, *, reservation_affinity=False, **more):
+    """A pod with the label ``app: web``."""
+    notes = {AFFINITY: "{}"} if reservation_affinity else {}
+    return a_gpu_pod(name, percent, labels={"app": "web"}, annotations=notes, **more)
+
+
+async def reserved(cluster, name):
+    """Return the devices of a reservation."""
+    return allocated(await cluster.reservation(name))
+
+
+async def from_reservation(cluster, name):
+    """Return the name of the reservation that a pod was allocated from, or ""."""
+    found = allocated_reservation(await cluster.pod(name))
+    return found.name if found is not None else ""
 
 
 async def devices_of(cluster, name):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.annotations import allocated_reservation
-from holdfast.api.koordinator_names import DEVICE_ALLOCATED
+from holdfast.api.koordinator_names import DEVICE_ALLOCATED, GPU_SHARED
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.reservation import PENDING, Reservation
@@ -32,6 +32,7 @@ from holdfast.device_share.node_devices import (
     inventory_of,
 )
 from holdfast.device_share.node_holders import NOBODY, Holder, NodeHolders
+from holdfast.device_share.requests import is_of_devices
 from holdfast.errors import BadRequest
 
 NO_DEVICE = 0
@@ -61,6 +62,8 @@ class DeviceShareLedger:
         self._numbers: dict[tuple[int, DeviceUse], int] = {}
         self._states: list[NodeDevices] = []
         self._signatures: NDArray[np.int32] = np.zeros(0, np.int32)
+        self._offers: dict[str, dict[str, tuple[int, DeviceUse]]] = {}
+        """Results of ``offer`` by node and reservation, until the node changes."""
         self._stale: set[int] = set()
         self._known = False
         """Whether there are devices or holders: the epoch ``shared_devices`` moves with it."""
@@ -168,24 +171,26 @@ class DeviceShareLedger:
         return self._states[signature - 1]
 
     def signature_of(
-        self, node: str, *, gone: Collection[str] = NOBODY, lent: Collection[str] = NOBODY
+        self,
+        node: str,
+        *,
+        gone: Collection[str] = NOBODY,
+        lent: Collection[str] = NOBODY,
+        more: DeviceUse = UNUSED,
     ) -> int:
-        """Return the number of a node's state as if some pods were gone.
+        """Return the number of a node's state as if some pods were gone and others used more.
 
         What remains of the reservations in ``lent`` counts as free.
         """
-        if not self.has_devices(node):
-            return NO_DEVICE
         holders = self._holders.get(node)
+        if node not in self._inventory_of and (holders is None or not holders.hold_without(gone)):
+            return NO_DEVICE
         used = UNUSED if holders is None else holders.used(gone=gone, lent=lent)
-        return self.number(self._inventory_of.get(node, 0), used)
-
-    def number(self, inventory: int, used: DeviceUse) -> int:
-        """Return the number of a state that nodes of this inventory may have."""
-        key = (inventory, used)
+        inventory = self._inventory_of.get(node, 0)
+        key = (inventory, used if more == UNUSED else used.plus(more))
         found = self._numbers.get(key)
         if found is None:
-            self._states.append(NodeDevices(self._inventories[inventory], used))
+            self._states.append(NodeDevices(self._inventories[inventory], key[1]))
             found = self._numbers[key] = len(self._states)
         return found
 
@@ -210,10 +215,24 @@ class DeviceShareLedger:
             return holders.reservations[uid]
         return holders.pods[uid].use
 
-    def remaining(self, uid: str, node: str, gone: Collection[str] = NOBODY) -> DeviceUse:
-        """Return what owners may still take of a reservation, as if some pods were gone."""
+    def offer(self, uid: str, node: str) -> tuple[int, DeviceUse]:
+        """Return the number of a node's state for owners of a reservation, and what remains of it.
+
+        What remains counts as free there.
+        """
+        known = self._offers.setdefault(node, {})
+        found = known.get(uid)
+        if found is None:
+            found = known[uid] = self.changed_offer(uid, node)
+        return found
+
+    def changed_offer(
+        self, uid: str, node: str, gone: Collection[str] = NOBODY, more: DeviceUse = UNUSED
+    ) -> tuple[int, DeviceUse]:
+        """Return the same as if some pods were gone and others used more."""
         holders = self._holders.get(node)
-        return UNUSED if holders is None else holders.remaining(uid, gone)
+        remaining = UNUSED if holders is None else holders.remaining(uid, gone)
+        return self.signature_of(node, gone=gone, lent=(uid,), more=more), remaining
 
     def reservations_on(self, node: str) -> Collection[str]:
         """Return the uids of the reservations that hold devices of a node."""
@@ -231,8 +250,19 @@ class DeviceShareLedger:
 
     def additional_amounts(self, node: str) -> Mapping[str, int]:
         """Return the amounts of a node's healthy devices, which its Node may not list."""
-        found = self._inventory_of.get(node)
-        return {} if found is None else self._inventories[found].totals()
+        if node not in self._inventory_of:
+            return {}
+        inventory = self._inventories[self._inventory_of[node]]
+        healthy = sum(any(gpu.total) for gpu in inventory.devices.get("gpu", ()))
+        shared = {GPU_SHARED: 100 * healthy} if healthy else {}
+        return inventory.totals() | shared
+
+    def identified_resources(self, pod: PodInfo, row: int) -> frozenset[int]:
+        """Return the resources of which a pod gets certain devices on a row."""
+        table = self._node_table
+        if not self.has_devices(table.names[row]):
+            return frozenset()
+        return frozenset(id_ for id_, _ in pod.request if is_of_devices(table.resources[id_]))
 
     # --- internals ----------------------------------------------------------------------------
 
@@ -277,6 +307,7 @@ class DeviceShareLedger:
             self._known = not self._known
             self._node_table.epochs.bump("shared_devices")
         row = self._node_table.row_of.get(node)
+        self._offers.pop(node, None)
         if row is not None:
             self._stale.add(row)
             self._node_table.journal.log(row)
@@ -286,7 +317,7 @@ class DeviceShareLedger:
         table = self._node_table
         too_many = len(self._states) > _MOST_STATES
         if too_many:
-            self._states, self._numbers = [], {}
+            self._states, self._numbers, self._offers = [], {}, {}
             self.version += 1
         if too_many or len(self._signatures) != table.capacity:
             self._signatures = np.zeros(table.capacity, np.int32)

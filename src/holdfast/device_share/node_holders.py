@@ -39,6 +39,10 @@ class NodeHolders:
     def __bool__(self) -> bool:
         return bool(self.pods or self.reservations)
 
+    def hold_without(self, gone: Collection[str]) -> bool:
+        """Return whether anything is held by others than these pods."""
+        return bool(self.reservations) or any(uid not in gone for uid in self.pods)
+
     def add_pod(self, uid: str, holder: Holder) -> None:
         """Add a pod that is not there yet."""
         self.pods[uid] = holder

@@ -6,7 +6,7 @@ normal form is a number of devices and an amount of each, always in the order of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from holdfast.api.koordinator_names import (
@@ -89,6 +89,20 @@ def device_requests(request: Mapping[str, int]) -> tuple[DeviceRequest, ...]:
 def device_resources(request: Collection[str]) -> frozenset[str]:
     """Return the names of a request that are of shared devices, so that they have an identity."""
     return frozenset(_TYPES.keys() & request)
+
+
+def is_of_devices(resource: str) -> bool:
+    """Return whether a resource is one of shared devices."""
+    return resource in _TYPES
+
+
+def device_types(resources: Iterable[str]) -> set[str]:
+    """Return the types of devices that some of these resources belong to.
+
+    >>> device_types(["cpu", "koordinator.sh/gpu"])
+    {'gpu'}
+    """
+    return {_TYPES[name] for name in resources if name in _TYPES}
 
 
 def in_names_of(request: Mapping[str, int], names: Collection[str]) -> dict[str, int]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.koordinator_names import DEVICE_ALLOCATED
+from holdfast.capacity.matching import ReservationMatch
 from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.allocation_annotation import allocations_text
 from holdfast.device_share.allocations import use_of
@@ -33,8 +34,8 @@ from holdfast.framework.plugin import (
 from holdfast.framework.view import View
 from holdfast.plugins.device_share import queueing_hints
 from holdfast.plugins.device_share.arguments import read_args
-from holdfast.plugins.device_share.searches import Searches
-from holdfast.plugins.device_share.state import DeviceState, asks_for_devices, guiding_metadata
+from holdfast.plugins.device_share.searches import Searches, asks_for_devices
+from holdfast.plugins.device_share.state import DeviceState, guiding_metadata
 
 
 class DeviceShare:
@@ -52,6 +53,7 @@ class DeviceShare:
             "Reservation": (),
         },
         reads_outside_spec=True,
+        comparable_states=True,
         accepts_slices=True,
     )
 
@@ -67,7 +69,8 @@ class DeviceShare:
         """Return annotations, labels and reservations of a pod that requests devices."""
         if not asks_for_devices(pod, view.nodes.resources):
             return None
-        return (guiding_metadata(pod.pod), pod.is_reserve_pod)
+        matched = view.matched_reservations
+        return (guiding_metadata(pod.pod), None if matched is None else matched.key)
 
     def pre_filter(self, pod: PodInfo, view: View) -> DeviceState | Skip | Reject:
         """Read what the pod asks of devices; it is the normal form of its requests."""
@@ -81,7 +84,10 @@ class DeviceShare:
             return Reject(Code.UNRESOLVABLE, (str(wrong),))
         if asked is None:
             return Skip()
-        return DeviceState(view.nodes, ledger, self._searches(view, asked))
+        found = view.matched_reservations
+        match = found if isinstance(found, ReservationMatch) and len(found.slots) else None
+        searches = self._searches(view, asked)
+        return DeviceState(view.nodes, ledger, searches, view.world.reservations, match)
 
     def _searches(self, view: View, asked: PodDevices) -> Searches:
         """Return the searches for a request in this world; pods that ask the same share them."""
@@ -94,23 +100,48 @@ class DeviceShare:
         return found
 
     def filter(self, state: DeviceState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
-        """Reject nodes whose devices do not serve the request."""
+        """Reject nodes of which no option passes: neither one of the reservations, nor none."""
+        verdicts = _by_signature(state, rows, lambda s: state.searches.of(s).code, np.int8)
+        for position, row in _special_rows(state, rows, change):
+            verdicts[position] = state.best(row, change).code
+        return verdicts
+
+    def filter_without_reservation(
+        self, state: DeviceState, rows: Rows, change: PodChange = NO_CHANGE
+    ) -> Verdicts:
+        """Reject nodes whose devices do not serve the request beside all reservations."""
         verdicts = _by_signature(state, rows, lambda s: state.searches.of(s).code, np.int8)
         for position, row in change.positions_in(rows) if change else ():
-            verdicts[position] = self.filter_row(state, row, change)
+            verdicts[position] = state.without_reservation(row, change).code
         return verdicts
+
+    def filter_reservations(
+        self, state: DeviceState, slots: Rows, change: PodChange = NO_CHANGE
+    ) -> Verdicts:
+        """Exclude reservations with which the devices of their node do not serve the request."""
+        codes = [state.of_reservation(slot, change).code for slot in slots.tolist()]
+        return np.array(codes, np.int8)
+
+    def reservation_reasons(
+        self, state: DeviceState, slot: int, change: PodChange = NO_CHANGE
+    ) -> tuple[str, ...]:
+        """Return why the devices of the reservation's node do not serve the request."""
+        return state.of_reservation(slot, change).reasons
 
     def filter_row(self, state: DeviceState, row: int, change: PodChange) -> int:
         """Return the verdict of one row after a change."""
-        return state.changed(row, change).code
+        return state.best(row, change).code
 
     def score(self, state: DeviceState, rows: AnyRows) -> RawScores:
         """Score by what is used of the devices."""
-        return _by_signature(state, rows, lambda s: state.searches.of(s).score, np.float64)
+        scores = _by_signature(state, rows, lambda s: state.searches.of(s).score, np.float64)
+        for position, row in _special_rows(state, rows, NO_CHANGE):
+            scores[position] = state.best(row).score
+        return scores
 
     def filter_and_score_row(self, state: DeviceState, row: int) -> tuple[int, float]:
         """Return the same for one row."""
-        found = state.at(row)
+        found = state.best(row)
         return found.code, float(found.score)
 
     def normalize_by_range(self, state: DeviceState, raw: Any, low: float, high: float) -> Any:
@@ -127,7 +158,7 @@ class DeviceShare:
         self, state: DeviceState, row: int, change: PodChange = NO_CHANGE
     ) -> tuple[str, ...]:
         """Return why the devices of the node do not serve the request."""
-        return state.changed(row, change).reasons
+        return state.without_reservation(row, change).reasons
 
     def reason_groups(self, state: DeviceState, rows: AnyRows) -> NDArray[np.int64]:
         """Return the numbers of the rows' states."""
@@ -143,20 +174,27 @@ class DeviceShare:
         return counts
 
     def reserve(self, state: DeviceState, placement: Placement) -> Reject | None:
-        """Allocate devices of the node; they are written with the Binding."""
-        found = state.at(placement.row)
+        """Allocate devices of the node, or of the nominated reservation and no other.
+
+        They are written with the Binding.
+        """
+        ledger, uid, node = state.ledger, placement.pod.uid, placement.node
+        if placement.reservation:
+            info = state.reservations.by_uid[placement.reservation]
+            found = state.of_reservation(info.slot)
+        else:
+            found = state.without_reservation(placement.row)
         if found.code:
             return Reject(Code(found.code), found.reasons)
         if found.allocations is None:
             if placement.pod.pod.metadata.annotations.get(DEVICE_ALLOCATED):
                 placement.annotations[DEVICE_ALLOCATED] = ""  # a Binding cannot remove it
             return None
-        ledger, uid, node = state.ledger, placement.pod.uid, placement.node
         use = use_of(found.allocations)
         if placement.pod.is_reserve_pod:
             ledger.enter_reservation(uid, node, use)
         else:
-            ledger.enter(uid, node, use)
+            ledger.enter(uid, node, use, placement.reservation)
         text = allocations_text(found.allocations, ledger.ids(node))
         placement.annotations[DEVICE_ALLOCATED] = text
         return None
@@ -170,6 +208,19 @@ class DeviceShare:
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue when devices become free or change, or the pod's annotations do."""
         return queueing_hints.helps(event, pod, view)
+
+
+def _special_rows(
+    state: DeviceState, rows: AnyRows, change: PodChange
+) -> Iterator[tuple[int, int]]:
+    """Return the rows whose state alone does not decide, as (position in ``rows``, row)."""
+    special = {*change.added, *change.removed}
+    if state.match is not None:
+        special.update(state.match.rows.tolist())
+    if isinstance(rows, slice):
+        yield from ((row - (rows.start or 0), row) for row in special)
+    elif special:
+        yield from ((i, row) for i, row in enumerate(rows.tolist()) if row in special)
 
 
 def _by_signature(

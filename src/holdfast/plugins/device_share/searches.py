@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.device_share.allocations import Allocations, DeviceUse
+from holdfast.columns.interner import PODS, ResourceNames
+from holdfast.columns.pod_info import PodInfo
+from holdfast.device_share.allocations import UNUSED, Allocations, DeviceUse, use_of
 from holdfast.device_share.candidates import UNRESTRICTED, DeviceRejection, Restriction
 from holdfast.device_share.choosing import choose_devices, node_rejection
 from holdfast.device_share.ledger import NO_DEVICE, DeviceShareLedger
 from holdfast.device_share.node_devices import NodeDevices
-from holdfast.device_share.pod_devices import PodDevices
+from holdfast.device_share.pod_devices import PodDevices, pod_devices
+from holdfast.device_share.requests import is_of_devices
 from holdfast.device_share.scoring import node_score
+from holdfast.errors import BadRequest
 from holdfast.framework.plugin import Code
 from holdfast.plugins.device_share.arguments import DeviceShareArgs
 
 _MOST_RESULTS = 20_000
 RESERVATION_PREFIX = "Reservation(s) "
+
+
+def asks_for_devices(pod: PodInfo, resources: ResourceNames) -> bool:
+    """Return whether a pod requests any resource of devices; cheap for pods that do not."""
+    request = pod.request
+    if not request or request[-1][0] <= PODS:
+        return False
+    return any([is_of_devices(resources[id_]) for id_, _ in request])
 
 
 class Found(NamedTuple):
@@ -32,10 +44,10 @@ NOTHING_TO_DO = Found(Code.PASS)
 
 
 class Offer(NamedTuple):
-    """What a reservation has for an owner; ``restricted``: the owner gets nothing else."""
+    """What remains of a reservation for an owner; of ``restricted`` types it gets nothing else."""
 
     remaining: DeviceUse
-    restricted: bool
+    restricted: frozenset[str] = frozenset()
 
 
 class Searches:
@@ -61,11 +73,27 @@ class Searches:
             found = self._found[key] = self._search(self._ledger.state(signature), offer)
         return found
 
+    def use_by(self, pod: PodInfo, signature: int, resources: ResourceNames) -> DeviceUse:
+        """Return what another pod would use of the devices in a state; nothing if it finds none."""
+        if signature == NO_DEVICE or not asks_for_devices(pod, resources):
+            return UNUSED
+        try:
+            asked = pod_devices(pod.pod, {resources[r]: amount for r, amount in pod.request})
+        except BadRequest:
+            return UNUSED
+        if asked is None:
+            return UNUSED
+        state = self._ledger.state(signature)
+        chosen = choose_devices(state, asked, strategy=self._args.strategy)
+        return UNUSED if isinstance(chosen, DeviceRejection) else use_of(chosen)
+
     def _search(self, state: NodeDevices, offer: Offer | None) -> Found:
         rejection = node_rejection(state.inventory, self.asked, self._args.unsupported)
         if rejection is not None:
             return _rejected(rejection, None)
-        chosen = choose_devices(state, self.asked, restriction_of(offer), self._args.strategy)
+        chosen = choose_devices(
+            state, self.asked, restriction_of(offer, state), self._args.strategy
+        )
         if isinstance(chosen, DeviceRejection):
             return _rejected(chosen, offer)
         return Found(Code.PASS, allocations=chosen, score=self._score(state))
@@ -83,14 +111,22 @@ class Searches:
         )
 
 
-def restriction_of(offer: Offer | None) -> Restriction:
+def restriction_of(offer: Offer | None, state: NodeDevices) -> Restriction:
     """Return which devices an owner may take: those of its reservation first, or no others."""
     if offer is None:
         return UNRESTRICTED
     minors = offer.remaining.minors()
-    if offer.restricted:
-        return Restriction(minors, minors, offer.remaining)
-    return Restriction(minors)
+    if not offer.restricted:
+        return Restriction(minors)
+    own = offer.remaining.within(frozenset(one for one in minors if one[0] in offer.restricted))
+    others = tuple(
+        (kind, device.minor, device.total)
+        for kind, devices in state.inventory.devices.items()
+        if kind not in offer.restricted
+        for device in devices
+    )
+    limit = own.plus(DeviceUse(others))
+    return Restriction(minors, limit.minors(), limit)
 
 
 def _rejected(rejection: DeviceRejection, offer: Offer | None) -> Found:
