@@ -65,7 +65,7 @@ async def test_the_embedded_server_grants_the_same_rights(tmp_path):
         await scheduler.delete(PODS, "p", "default")
         assert (await controllers.get(NODES, "n")).name == "n"
         for refused in (
-            controllers.delete(PODS, "p", "default"),
+            controllers.delete(NODES, "n"),
             controllers.list(SERVICES),
             scheduler.get(NODES, "n"),
             scheduler.list(EVENTS),

@@ -219,6 +219,65 @@ class ClassicClaimSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectLimit:
+    """How many pods of one workload, or of one namespace, may be evicted in a time."""
+
+    seconds: float = 300.0
+    """0: no limit."""
+    max_migrating: int | str | None = None
+    """A count, or a percentage of the replicas; None: as ``per_workload``."""
+    burst: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationSettings:
+    """The pod migration controller; Koordinator's defaults, times are seconds."""
+
+    workers: int = 1
+    """Jobs reconciled at once."""
+    default_mode: str = "ReservationFirst"
+    """The mode of jobs that name none."""
+    evict_failed_bare_pods: bool = False
+    evict_all_bare_pods: bool = False
+    """Bare pods, which no controller creates again."""
+    evict_local_storage_pods: bool = False
+    evict_system_critical_pods: bool = False
+    ignore_pvc_pods: bool = False
+    priority_threshold: int | None = None
+    """Pods of this priority or a higher one do not migrate."""
+    label_selector: Mapping[str, object] | None = None
+    """A raw label selector; other pods do not migrate."""
+    included_namespaces: frozenset[str] = frozenset()
+    """Empty: all."""
+    excluded_namespaces: frozenset[str] = frozenset()
+    max_globally: int | None = None
+    """Pods that migrate at once; None or 0: no limit."""
+    max_per_namespace: int | None = None
+    max_per_node: int | None = 2
+    max_per_workload: int | str | None = None
+    """A count, or a percentage of the replicas; None: by the number of replicas."""
+    max_unavailable_per_workload: int | str | None = None
+    """The same for pods that migrate or are not ready."""
+    skip_check_expected_replicas: bool = False
+    """Whether workloads may migrate whose limit is as high as their replicas."""
+    object_limits: Mapping[str, ObjectLimit] = field(
+        default_factory=lambda: {"workload": ObjectLimit()}
+    )
+    """By ``workload`` and ``namespace``."""
+    evict_qps: float = 10.0
+    """0: no limit."""
+    evict_burst: int = 1
+    eviction_policy: str = "Eviction"
+    """How pods are evicted unless the pod or the job says otherwise."""
+    delete_options: Mapping[str, object] | None = None
+    """The delete options of jobs that have none."""
+    reserve_volume_claims: bool = True
+    """Whether a reservation keeps the volume claims of its pod, which may tie it to a node."""
+    arbitrate: bool = True
+    arbitration_interval_seconds: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """The settings of the controllers: arguments of the scheduler's plugins, and the gates."""
 
@@ -227,6 +286,7 @@ class ControllerSettings:
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     nodes: NodeLifecycleSettings = field(default_factory=NodeLifecycleSettings)
     classic_claims: ClassicClaimSettings = field(default_factory=ClassicClaimSettings)
+    migration: MigrationSettings = field(default_factory=MigrationSettings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ PENDING, RUNNING, SUCCEEDED, FAILED, ABORTED = (
 FINAL = (SUCCEEDED, FAILED, ABORTED)
 """Phases that never change again."""
 RESERVATION_FIRST, EVICT_DIRECTLY = "ReservationFirst", "EvictDirectly"
+MODES = (RESERVATION_FIRST, EVICT_DIRECTLY)
 
 
 class MigrationReservationOptions(Struct, frozen=True):

@@ -55,8 +55,9 @@ class ReplicaSet(Object, frozen=True):
 
 
 class StatefulSetSpec(Struct, frozen=True):
-    """The selector; no other field is read."""
+    """Replicas and selector; no other field is read."""
 
+    replicas: int = 1
     selector: LabelSelector = LabelSelector()
 
 

@@ -23,6 +23,7 @@ from holdfast.controllers.metrics import ControllerMetrics
 from holdfast.controllers.namespace import NamespaceController
 from holdfast.controllers.node_lifecycle import NodeLifecycleController
 from holdfast.controllers.pod_garbage_collector import PodGarbageCollector
+from holdfast.controllers.pod_migration.controller import PodMigrationController
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.replicaset import ReplicaSetController
 from holdfast.controllers.reservation import ReservationController
@@ -48,10 +49,12 @@ CONTROLLERS: tuple[type[Reconciler], ...] = (
     ResourceQuotaController,
     ReservationController,
     ResourcePolicyController,
+    PodMigrationController,
 )
 BESIDE_KUBERNETES: tuple[type[Reconciler], ...] = (
     ReservationController,
     ResourcePolicyController,
+    PodMigrationController,
     InstalledClassicClaimController,
 )
 """The controllers to run on a cluster that has its own kube-controller-manager."""

@@ -77,7 +77,7 @@ def _admin() -> list[JsonObject]:
 
 
 def _scheduler() -> list[JsonObject]:
-    """Return the rights of a scheduler with the controllers of reservations and policies."""
+    """Return the rights of a scheduler that also runs Holdfast's own controllers."""
     changes = ["patch", "update"]
     return [
         _rule("", ["events"], ["create", "list", "patch", "update"]),
@@ -85,7 +85,7 @@ def _scheduler() -> list[JsonObject]:
         _rule("coordination.k8s.io", ["leases"], ["create", "get", "list", "update", "watch"]),
         _rule("", ["nodes"], _READ),
         _rule("", ["pods"], ["delete", "patch", *_READ]),
-        _rule("", ["bindings", "pods/binding"], ["create"]),
+        _rule("", ["bindings", "pods/binding", "pods/eviction"], ["create"]),
         _rule("", ["pods/status"], changes),
         _rule("", ["replicationcontrollers", "services", "namespaces"], _READ),
         _rule("apps", ["replicasets", "statefulsets"], _READ),
@@ -99,7 +99,9 @@ def _scheduler() -> list[JsonObject]:
         _rule(KEP_GROUP, ["resourceclaims", "resourceclasses"], _READ),
         _rule(KEP_GROUP, ["resourceclaims/status"], changes),
         _rule(KEP_GROUP, ["podschedulings"], [*_READ, *changes, "create", "delete"]),
-        _rule(_KOORDINATOR, ["reservations"], [*_READ, *changes, "delete"]),
+        _rule(_KOORDINATOR, ["reservations"], [*_READ, *changes, "create", "delete"]),
+        _rule(_KOORDINATOR, ["podmigrationjobs"], [*_READ, "patch", "delete"]),
+        _rule(_KOORDINATOR, ["podmigrationjobs/status"], ["patch"]),
         _rule(_KOORDINATOR, ["reservations/status"], changes),
         _rule(_KOORDINATOR, ["devices"], _READ),
         _rule(_TOPOLOGY, ["noderesourcetopologies"], _READ),
@@ -117,6 +119,8 @@ def _controllers() -> list[JsonObject]:
         _rule("*", ["*"], [*_READ, "delete", "deletecollection", "patch"]),
         _rule("", ["events", "pods"], ["create"]),
         _rule("", ["namespaces/finalize"], ["update"]),
+        _rule("", ["pods/eviction"], ["create"]),
+        _rule(_KOORDINATOR, ["reservations"], ["create"]),
         _rule("apps", ["replicasets"], ["create"]),
         _rule("resource.k8s.io", ["resourceclaims"], ["create"]),
         _rule(KEP_GROUP, ["resourceclaims"], ["create"]),

@@ -1,0 +1,166 @@
+"""The pool of jobs that wait for their arbitration, and its rounds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from holdfast.api.koordinator_names import PASSED_ARBITRATION
+from holdfast.api.meta import version_guard
+from holdfast.api.pod import Pod
+from holdfast.api.pod_migration_job import PENDING, PodMigrationJob
+from holdfast.api.resource import Resource, Untyped
+from holdfast.api.scheme import POD_MIGRATION_JOBS, PODS
+from holdfast.controllers.pod_migration import job_status as told
+from holdfast.controllers.pod_migration.arbitration import (
+    Arbitration,
+    Migrating,
+    arbitrate,
+    has_passed,
+    is_migrating,
+    sort_jobs,
+)
+from holdfast.controllers.pod_migration.job_index import Workloads, pod_key
+from holdfast.controllers.pod_migration.job_status import StatusChange
+from holdfast.controllers.pod_migration.plan import pod_name
+from holdfast.controllers.pod_migration.pod_filters import Candidate, find_obstacle
+from holdfast.controllers.reconciler import ControllerContext
+from holdfast.errors import Conflict, HoldfastError, NotFound
+
+RAW_PODS: Untyped = Resource("", "v1", "pods", "Pod", dict)
+WAITING = "WaitForArbitration"
+Write = Callable[[PodMigrationJob, StatusChange], Awaitable[PodMigrationJob]]
+
+log = logging.getLogger(__name__)
+
+
+class Arbiter:
+    """Lets waiting jobs begin, in rounds, as the limits allow."""
+
+    def __init__(self, context: ControllerContext, workloads: Workloads, write: Write) -> None:
+        self._client, self._clock = context.client, context.clock
+        self._settings = context.settings.migration
+        self._jobs = context.informers.get(POD_MIGRATION_JOBS)
+        self._pods = context.informers.get(PODS)
+        self._workloads = workloads
+        self._write = write
+        self._pool: set[str] = set()
+        self._filled = asyncio.Event()
+        self._passed: dict[str, PodMigrationJob] = {}
+        """Jobs that have passed, until the informer shows it."""
+        self._told: dict[str, str] = {}
+        """What an event has said about a waiting job."""
+        self._local_storage: dict[str, bool] = {}
+        """Whether a pod has local storage, by uid, as long as its job waits."""
+
+    def is_waiting(self, job: PodMigrationJob) -> bool:
+        """Return whether a job may not begin yet."""
+        return self._settings.arbitrate and job.phase == PENDING and not has_passed(job)
+
+    def update(self, old: PodMigrationJob | None, new: PodMigrationJob | None) -> None:
+        """Put a job into the pool, or remove it."""
+        either = new or old
+        assert either is not None
+        self._passed.pop(either.name, None)
+        if new is not None and self.is_waiting(new) and not new.spec.paused:
+            self._pool.add(new.name)
+            self._filled.set()
+        else:
+            self._pool.discard(either.name)
+            self._told.pop(either.name, None)
+
+    async def run(self) -> None:
+        """Hold rounds at intervals while jobs wait."""
+        while True:
+            await self._filled.wait()
+            await self._clock.sleep(self._settings.arbitration_interval_seconds)
+            try:
+                await self._hold_round()
+            except HoldfastError as failure:
+                log.warning("the arbitration of migration jobs failed: %s; trying again", failure)
+            except Exception:
+                log.exception("the arbitration of migration jobs failed; trying again")
+            if not self._pool:
+                self._local_storage.clear()
+                self._filled.clear()
+
+    async def _hold_round(self) -> None:
+        known = {**self._jobs.cache, **self._passed}
+        waiting = [job for name in self._pool if (job := known.get(name)) and self.is_waiting(job)]
+        migrating = [job for job in known.values() if is_migrating(job)]
+        for job in waiting:
+            if (pod := self._pod_of(job)) is not None and pod.uid not in self._local_storage:
+                self._local_storage[pod.uid] = await self._has_local_storage(pod)
+        counted = Migrating(self._settings)
+        for job in migrating:
+            if (pod := self._pod_of(job)) is not None:
+                counted.add(pod)
+        result = arbitrate(
+            sort_jobs(waiting, self._pod_of, migrating),
+            self._pod_of,
+            self._find_obstacle,
+            lambda pod: counted.find_limit(pod, self._workloads.of(pod)),
+            counted.add,
+        )
+        await self._carry_out(result, {job.name: job for job in waiting})
+
+    def _find_obstacle(self, pod: Pod) -> str:
+        local = self._local_storage.get(pod.uid, False)
+        return find_obstacle(Candidate(pod, self._workloads.of(pod), local), self._settings)
+
+    async def _carry_out(self, result: Arbitration, jobs: dict[str, PodMigrationJob]) -> None:
+        for name, obstacle in result.forbidden.items():
+            await self._ignore_conflict(self._forbid(jobs[name], obstacle))
+        for name in result.passed:
+            await self._ignore_conflict(self._let_begin(jobs[name]))
+        for name, limit in result.waiting.items():
+            if self._told.get(name) != limit:
+                self._told[name] = limit
+                change = StatusChange.of(jobs[name], self._clock.now())
+                change.tell(WAITING, f"Pod {pod_name(jobs[name])} waits to migrate: {limit}")
+                await self._write(jobs[name], change)
+
+    async def _forbid(self, job: PodMigrationJob, obstacle: str) -> None:
+        change = StatusChange.of(job, self._clock.now())
+        message = (
+            f"Pod {pod_name(job)} is forbidden to migrate because it does not meet the requirements"
+        )
+        change.fail(told.FORBIDDEN, message)
+        change.tell(
+            told.FORBIDDEN, f"Pod {pod_name(job)} cannot migrate: {obstacle}", type_="Warning"
+        )
+        await self._write(job, change)
+
+    async def _let_begin(self, job: PodMigrationJob) -> None:
+        annotations = {PASSED_ARBITRATION: "true"}
+        patch = {"metadata": {**version_guard(job), "annotations": annotations}}
+        stored = await self._client.patch(POD_MIGRATION_JOBS, job.name, patch)
+        self._passed[job.name] = stored
+        self._pool.discard(job.name)
+
+    async def _ignore_conflict(self, write: Awaitable[None]) -> None:
+        """Leave a job that has changed, or is gone, to the next round."""
+        try:
+            await write
+        except (Conflict, NotFound):
+            return
+
+    def _pod_of(self, job: PodMigrationJob) -> Pod | None:
+        """Return the pod of a job; None if it is gone, or another one has its name."""
+        ref = job.spec.pod_ref
+        pod: Pod | None = self._pods.cache.get(pod_key(ref))
+        if pod is None or ref is None or ref.uid not in ("", pod.uid):
+            return None
+        return pod
+
+    async def _has_local_storage(self, pod: Pod) -> bool:
+        if self._settings.evict_local_storage_pods:
+            return False
+        try:
+            raw: dict[str, Any] = await self._client.get(RAW_PODS, pod.name, pod.namespace)
+        except NotFound:
+            return False
+        volumes = (raw.get("spec") or {}).get("volumes") or ()
+        return any("emptyDir" in volume or "hostPath" in volume for volume in volumes)

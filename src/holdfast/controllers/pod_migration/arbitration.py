@@ -1,0 +1,208 @@
+"""Which of the waiting jobs begin: the order of jobs, and the limits of pods that migrate at once.
+
+New jobs wait in a pool. At intervals they are sorted and tried one after another; each that passes
+counts for those after it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from holdfast.api.defaults.pods import qos_class as kubernetes_qos_class
+from holdfast.api.deletion_cost import parse_deletion_cost
+from holdfast.api.koordinator_names import PASSED_ARBITRATION
+from holdfast.api.koordinator_qos import (
+    BATCH,
+    BE,
+    FREE,
+    LS,
+    LSE,
+    LSR,
+    MID,
+    PROD,
+    SYSTEM,
+    priority_class,
+    qos_class,
+)
+from holdfast.api.meta import controller_of
+from holdfast.api.pod import Pod
+from holdfast.api.pod_migration_job import PENDING, RUNNING, PodMigrationJob
+from holdfast.api.timestamps import seconds_of
+from holdfast.controllers.pod_migration.pod_filters import EVICT, eviction_cost
+from holdfast.controllers.pod_migration.workloads import Workload, is_available, max_of_workload
+from holdfast.settings import MigrationSettings
+
+_PRIORITY_CLASSES = {FREE: 1, BATCH: 2, MID: 3, PROD: 4, "": 5}
+_KUBERNETES_QOS = {"BestEffort": 1, "Burstable": 2, "Guaranteed": 3}
+_QOS = {BE: 1, LS: 2, LSR: 3, LSE: 4, SYSTEM: 4, "": 5}
+_DEFAULT_QOS = {"BestEffort": BE, "Burstable": LS, "Guaranteed": LSR}
+
+
+def is_migrating(job: PodMigrationJob) -> bool:
+    """Return whether a job has begun: it runs, or has passed the arbitration."""
+    return job.phase == RUNNING or (job.phase == PENDING and has_passed(job))
+
+
+def has_passed(job: PodMigrationJob) -> bool:
+    """Return whether a job has passed the arbitration."""
+    return job.metadata.annotations.get(PASSED_ARBITRATION) == "true"
+
+
+PodOf = Callable[[PodMigrationJob], Pod | None]
+
+
+def sort_jobs(
+    jobs: Iterable[PodMigrationJob], pod_of: PodOf, migrating: Iterable[PodMigrationJob]
+) -> list[PodMigrationJob]:
+    """Return the waiting jobs in the order in which they are tried.
+
+    Pods of low priority come first, of equal ones the job created last. Pods of one batch Job
+    follow one another, those of the Job with the most pods that migrate already come first.
+    """
+    newest_first = sorted(jobs, key=_created, reverse=True)
+    listed = sort_by_pod(newest_first, pod_of, pod_rank)
+    listed = sort_by_batch_job(listed, pod_of)
+    return sort_by_migrating(listed, pod_of, migrating)
+
+
+def _created(job: PodMigrationJob) -> float:
+    return seconds_of(job.metadata.creation_timestamp) or 0.0
+
+
+def pod_rank(pod: Pod) -> tuple[float, ...]:
+    """Return what is compared of pods; the lower one migrates first."""
+    spec, labels = pod.spec, pod.metadata.labels
+    kubernetes = kubernetes_qos_class(msgspec.json.decode(msgspec.json.encode(spec)))
+    priority = priority_class(labels, spec.priority, kubernetes)
+    return (
+        _PRIORITY_CLASSES[priority],
+        spec.priority or 0,
+        _KUBERNETES_QOS[kubernetes],
+        _QOS[qos_class(labels) or _DEFAULT_QOS[kubernetes]],
+        parse_deletion_cost(pod.metadata.annotations) or 0,
+        eviction_cost(pod),
+        -(seconds_of(pod.metadata.creation_timestamp) or 0.0),
+    )
+
+
+def sort_by_pod(
+    jobs: Iterable[PodMigrationJob], pod_of: PodOf, rank: Callable[[Pod], tuple[float, ...]]
+) -> list[PodMigrationJob]:
+    """Sort by the rank of pods; jobs whose pod is gone come last."""
+
+    def key(job: PodMigrationJob) -> tuple[bool, tuple[float, ...]]:
+        pod = pod_of(job)
+        return pod is None, rank(pod) if pod is not None else ()
+
+    return sorted(jobs, key=key)
+
+
+def sort_by_batch_job(jobs: Sequence[PodMigrationJob], pod_of: PodOf) -> list[PodMigrationJob]:
+    """Move the jobs of pods of one batch Job behind the first of them."""
+    first: dict[str, int] = {}
+    owners = [_batch_job(pod_of(job)) for job in jobs]
+    for index, owner in enumerate(owners):
+        if owner:
+            first.setdefault(owner, index)
+    places = [first[owner] if owner else index for index, owner in enumerate(owners)]
+    return [jobs[index] for index in sorted(range(len(jobs)), key=places.__getitem__)]
+
+
+def sort_by_migrating(
+    jobs: Iterable[PodMigrationJob], pod_of: PodOf, migrating: Iterable[PodMigrationJob]
+) -> list[PodMigrationJob]:
+    """Sort by how many pods of the same batch Job migrate already, the most first."""
+    counts = Counter(owner for job in migrating if (owner := _batch_job(pod_of(job))))
+    return sorted(jobs, key=lambda job: -counts[_batch_job(pod_of(job))])
+
+
+def _batch_job(pod: Pod | None) -> str:
+    owner = controller_of(pod) if pod is not None else None
+    return owner.uid if owner is not None and owner.kind == "Job" else ""
+
+
+@dataclass(slots=True)
+class Migrating:
+    """The pods that migrate now, counted for the limits; pods that are gone count no more."""
+
+    settings: MigrationSettings
+    pods: dict[str, Pod] = field(default_factory=dict)
+    """By uid."""
+
+    def add(self, pod: Pod) -> None:
+        """Count a pod."""
+        self.pods[pod.uid] = pod
+
+    def find_limit(self, pod: Pod, workload: Workload | None) -> str:
+        """Return the limit that a pod would exceed now, "" if none."""
+        if EVICT in pod.metadata.annotations:
+            return ""
+        others = [p for uid, p in self.pods.items() if uid != pod.uid]
+        settings, node = self.settings, pod.spec.node_name
+        on_node = sum(p.spec.node_name == node for p in others) if node else 0
+        in_namespace = sum(p.namespace == pod.namespace for p in others)
+        for count, most, where in (
+            (len(others), settings.max_globally, "the cluster"),
+            (on_node, settings.max_per_node, f"node {node}"),
+            (in_namespace, settings.max_per_namespace, f"namespace {pod.namespace}"),
+        ):
+            if most and most > 0 and count >= most:
+                return f"{count} pods of {where} migrate already"
+        return "" if workload is None else self._limit_of(pod, workload, others)
+
+    def _limit_of(self, pod: Pod, workload: Workload, others: list[Pod]) -> str:
+        migrating = {p.uid for p in others if _is_of(p, workload)}
+        most = max_of_workload(workload.replicas, self.settings.max_per_workload)
+        if migrating and len(migrating) >= most:
+            return f"{len(migrating)} pods of its workload migrate already"
+        lost = {p.uid for p in workload.pods if not is_available(p) and p.uid != pod.uid}
+        unavailable = len(lost | migrating)
+        most = max_of_workload(workload.replicas, self.settings.max_unavailable_per_workload)
+        if unavailable >= most:
+            return f"{unavailable} pods of its workload are not available or migrate already"
+        return ""
+
+
+def _is_of(pod: Pod, workload: Workload) -> bool:
+    owner = controller_of(pod)
+    return owner is not None and owner.uid == workload.uid
+
+
+@dataclass(slots=True)
+class Arbitration:
+    """The result: jobs that begin, jobs that never may, and jobs that wait, by name."""
+
+    passed: list[str] = field(default_factory=list)
+    forbidden: dict[str, str] = field(default_factory=dict)
+    """Why, by the name of the job."""
+    waiting: dict[str, str] = field(default_factory=dict)
+
+
+def arbitrate(
+    jobs: Iterable[PodMigrationJob],
+    pod_of: PodOf,
+    find_obstacle: Callable[[Pod], str],
+    find_limit: Callable[[Pod], str],
+    passes: Callable[[Pod], None],
+) -> Arbitration:
+    """Try jobs in order: an obstacle is permanent, a limit is not.
+
+    A job whose pod is gone passes; its first step says so. ``passes`` is called with each pod that
+    begins to migrate, so that the limits count it for the jobs after it.
+    """
+    result = Arbitration()
+    for job in jobs:
+        pod = pod_of(job)
+        if pod is not None and (obstacle := find_obstacle(pod)):
+            result.forbidden[job.name] = obstacle
+        elif pod is not None and (limit := find_limit(pod)):
+            result.waiting[job.name] = limit
+        else:
+            result.passed.append(job.name)
+            if pod is not None:
+                passes(pod)
+    return result

@@ -1,0 +1,344 @@
+"""The pod migration controller: takes PodMigrationJobs through their steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from holdfast.api import reservation_names as names
+from holdfast.api.meta import ObjectReference, version_guard
+from holdfast.api.pod import Pod
+from holdfast.api.pod_migration_job import RUNNING, SUCCEEDED, PodMigrationJob
+from holdfast.api.reservation import Reservation
+from holdfast.api.scheme import POD_MIGRATION_JOBS, PODS, REPLICASETS, RESERVATIONS, STATEFULSETS
+from holdfast.client.backoff import Backoff
+from holdfast.client.informer_cache import ChangeType
+from holdfast.controllers.planned_writes import Delete, execute_writes
+from holdfast.controllers.pod_migration import job_status as told
+from holdfast.controllers.pod_migration.arbiter import RAW_PODS, Arbiter
+from holdfast.controllers.pod_migration.evictor import evict
+from holdfast.controllers.pod_migration.job_index import (
+    JobIndex,
+    Workloads,
+    pod_key,
+    reservation_names,
+)
+from holdfast.controllers.pod_migration.job_status import StatusChange
+from holdfast.controllers.pod_migration.object_limits import ObjectLimits
+from holdfast.controllers.pod_migration.plan import (
+    EVICTING_POD,
+    Action,
+    Facts,
+    deleted_at,
+    ends_at,
+    evicting,
+    has_attempted_eviction,
+    is_left_over,
+    is_made_by,
+    not_created,
+    plan_step,
+    pod_name,
+    reservation_ref,
+    took_another_node,
+)
+from holdfast.controllers.pod_migration.pod_filters import EVICT
+from holdfast.controllers.pod_migration.reservation_template import (
+    reservation_body,
+    reservation_options,
+)
+from holdfast.controllers.pod_migration.token_bucket import TokenBucket
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
+from holdfast.errors import AlreadyExists, Conflict, HoldfastError, NotFound
+
+RETRY = Backoff(first=1.0, limit=10.0)
+"""After an eviction, or the creation of a reservation, was refused."""
+LIMITED_SECONDS = 3.0
+"""How often a job looks whether it is limited no more."""
+LONGEST_WAIT_SECONDS = 600.0
+"""Reconcile at least this often: a suspended machine does not count the seconds."""
+
+
+class PodMigrationController(Reconciler):
+    """Moves pods: reserves room on another node, evicts, and waits for the pod that takes it.
+
+    The state of a job is the job itself, so a restart continues at any step.
+    """
+
+    name = "podmigrationjob-controller"
+    required_resources = (POD_MIGRATION_JOBS, RESERVATIONS, PODS, REPLICASETS, STATEFULSETS)
+    optional = True
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._settings = context.settings.migration
+        self.workers = self._settings.workers
+        self._index = JobIndex()
+        self._workloads = Workloads(context.informers)
+        self._arbiter = Arbiter(context, self._workloads, self._write)
+        self._limits = ObjectLimits(self._settings)
+        self._evictions = TokenBucket(
+            self._settings.evict_qps, self._settings.evict_burst, context.clock.monotonic()
+        )
+        self._refusals: Counter[str] = Counter()
+        """How often in a row the eviction, or the reservation, of a job was refused."""
+        self._jobs = context.informers.get(POD_MIGRATION_JOBS)
+        self._reservations = context.informers.get(RESERVATIONS)
+        self._pods = context.informers.get(PODS)
+        for handler in self._index.handlers:
+            self._jobs.add_handler(handler)
+        self._jobs.add_handler(self._on_job)
+        self._reservations.add_handler(self._on_reservation)
+        self._pods.add_handler(self._on_pod)
+
+    def _on_job(
+        self, kind: ChangeType, old: PodMigrationJob | None, new: PodMigrationJob | None
+    ) -> None:
+        self._arbiter.update(old, new)
+        if new is not None:
+            self.queue.add(new.key)
+        elif old is not None:
+            self._refusals.pop(old.uid, None)
+
+    def _on_reservation(
+        self, kind: ChangeType, old: Reservation | None, new: Reservation | None
+    ) -> None:
+        either = new or old
+        assert either is not None
+        for job in self._index.of_reservation(either.name):
+            self.queue.add(job)
+
+    def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
+        either = new or old
+        assert either is not None
+        for job in self._index.of_pod(either.key):
+            self.queue.add(job)
+
+    async def run(self) -> None:
+        """Run the workers, and the rounds of the arbitration."""
+        arbitration = asyncio.create_task(self._arbitrate(), name=f"{self.name}: arbitration")
+        try:
+            await super().run()
+        finally:
+            arbitration.cancel()
+            await asyncio.gather(arbitration, return_exceptions=True)
+
+    async def _arbitrate(self) -> None:
+        await self.wait_for_sync()
+        await self._arbiter.run()
+
+    async def reconcile(self, key: str) -> None:
+        """Take a job as many steps ahead as is possible now."""
+        job = self._jobs.cache.get(key)
+        if job is None:
+            return
+        now, end = self.clock.now(), deleted_at(job)
+        if end is not None and now >= end:
+            gone = Delete(POD_MIGRATION_JOBS, job.name, uid=job.uid)
+            await execute_writes(self.client, [gone])
+            return
+        limit = ends_at(job)
+        overdue = limit is not None and now >= limit
+        if not (job.finished or job.spec.paused) and (overdue or not self._arbiter.is_waiting(job)):
+            job = await self._take_steps(job)
+        if job.finished:
+            await self._clean_up(job)
+        self._requeue(job, now)
+
+    def _requeue(self, job: PodMigrationJob, now: float) -> None:
+        times = [deleted_at(job), None if job.finished or job.spec.paused else ends_at(job)]
+        future = [at - now for at in times if at is not None and at > now]
+        if future:
+            self.queue.add_after(job.key, min(*future, LONGEST_WAIT_SECONDS))
+
+    async def _take_steps(self, job: PodMigrationJob) -> PodMigrationJob:
+        while True:
+            facts = await self._facts(job)
+            step = plan_step(job, facts, self._settings.default_mode, self.clock.now())
+            if step.action is Action.EVICT and facts.reservation is not None:
+                # The pod is evicted for room that is there: only the server can say so.
+                live = await self._live(RESERVATIONS, facts.reservation.name)
+                facts = replace(facts, reservation=live)
+                step = plan_step(job, facts, self._settings.default_mode, self.clock.now())
+            if facts.pod is not None and self._is_limited(job, facts.pod, step.action):
+                self.queue.add_after(job.key, LIMITED_SECONDS)
+                return job
+            await self._complete_reservation(step.change, facts.reservation)
+            job = await self._write(await self._remember_uid(job, facts, step.change), step.change)
+            if step.action is Action.EVICT and facts.pod is not None:
+                return await self._evict(job, facts.pod)
+            created = await self._create(job) if step.action is Action.CREATE else None
+            if created is None:
+                return job
+            job = created
+
+    async def _facts(self, job: PodMigrationJob) -> Facts:
+        ref, held = job.spec.pod_ref, reservation_ref(job)
+        pod = await self._pod(ref)
+        if held is None:
+            return Facts(pod)
+        found: Reservation | None = self._reservations.cache.get(held.name)
+        if found is None:
+            found = await self._live(RESERVATIONS, held.name)
+        owners = found.status.current_owners if found is not None else ()
+        return Facts(pod, found, await self._pod(owners[0]) if owners else None)
+
+    async def _pod(self, ref: ObjectReference | None) -> Pod | None:
+        """Return the pod of a reference, or another one of its name.
+
+        The cache may be stale: only the server can say that a pod is gone.
+        """
+        key = pod_key(ref)
+        if ref is None or not key:
+            return None
+        found: Pod | None = self._pods.cache.get(key)
+        if found is not None and ref.uid in ("", found.uid):
+            return found
+        live: Pod | None = await self._live(PODS, ref.name, ref.namespace)
+        return live
+
+    async def _live(self, resource: Any, name: str, namespace: str = "") -> Any:
+        try:
+            return await self.client.get(resource, name, namespace)
+        except NotFound:
+            return None
+
+    def _is_limited(self, job: PodMigrationJob, pod: Pod, action: Action) -> bool:
+        """Return whether too many pods of the same workload or namespace were evicted lately.
+
+        This is asked before a job reserves room, and before it evicts without a reservation.
+        """
+        if action is Action.WAIT or EVICT in job.metadata.annotations:
+            return False
+        begins = action is Action.CREATE or (
+            reservation_ref(job) is None and not has_attempted_eviction(job)
+        )
+        return begins and self._limits.seconds_to_wait(pod, self.clock.monotonic()) > 0
+
+    async def _remember_uid(
+        self, job: PodMigrationJob, facts: Facts, change: StatusChange
+    ) -> PodMigrationJob:
+        """Write the uid of the pod into a job that begins, so that no other pod is moved."""
+        ref, pod = job.spec.pod_ref, facts.pod
+        if change.fields.get("phase") != RUNNING or pod is None or ref is None or ref.uid:
+            return job
+        patch = {"metadata": version_guard(job), "spec": {"podRef": {"uid": pod.uid}}}
+        return await self.client.patch(POD_MIGRATION_JOBS, job.name, patch)
+
+    async def _complete_reservation(self, change: StatusChange, held: Reservation | None) -> None:
+        """Give a reservation of the user its order, so that the pod prefers it to others."""
+        is_new = change.is_new(told.RESERVATION_CREATED)
+        if held is None or not is_new or names.ORDER in held.metadata.labels:
+            return
+        labels = {names.ORDER: str(int(self.clock.now() * 1000))}
+        patch = {"metadata": {"uid": held.uid, "labels": labels}}
+        await self.client.patch(RESERVATIONS, held.name, patch)
+
+    async def _write(self, job: PodMigrationJob, change: StatusChange) -> PodMigrationJob:
+        """Write a change of the status, then its events."""
+        if patch := change.patch():
+            body = {"metadata": version_guard(job), "status": patch}
+            job = await self.client.patch(POD_MIGRATION_JOBS, job.name, body, subresource="status")
+        for event in change.events:
+            self.recorder.record(
+                job, event.type, event.reason, event.message, action="Migrating",
+                component=self.name,
+            )  # fmt: skip
+        return job
+
+    async def _create(self, job: PodMigrationJob) -> PodMigrationJob | None:
+        """Create the reservation of a job, and return the job with its name; None if refused."""
+        ref = job.spec.pod_ref
+        assert ref is not None
+        pod = await self._live(RAW_PODS, ref.name, ref.namespace)
+        if pod is None or ref.uid not in ("", pod["metadata"].get("uid")):
+            self.queue.add_after(job.key, RETRY.first)  # it is gone: the next step tells
+            return None
+        try:
+            options = reservation_options(
+                job, pod, reserve_volume_claims=self._settings.reserve_volume_claims
+            )
+            held = await self._create_or_adopt(job, options["template"])
+        except Conflict:
+            raise
+        except HoldfastError as failure:
+            await self._write(job, not_created(job, str(failure), self.clock.now()))
+            self._retry_later(job)
+            return None
+        options["reservationRef"] = {
+            "apiVersion": RESERVATIONS.api_version,
+            "kind": RESERVATIONS.kind,
+            "name": held.name,
+            "uid": held.uid,
+        }
+        patch = {"metadata": version_guard(job), "spec": {"reservationOptions": options}}
+        job = await self.client.patch(POD_MIGRATION_JOBS, job.name, patch)
+        self._refusals.pop(job.uid, None)
+        change = StatusChange.of(job, self.clock.now())
+        change.tell(told.RESERVATION_CREATED, f'Successfully create Reservation "{held.name}"')
+        return await self._write(job, change)
+
+    async def _create_or_adopt(self, job: PodMigrationJob, template: Any) -> Reservation:
+        body = reservation_body(job, template, self.clock.now())
+        try:
+            return await self.client.create(RESERVATIONS, body)
+        except AlreadyExists:
+            held = await self.client.get(RESERVATIONS, body["metadata"]["name"])
+            if not is_made_by(job, held):
+                raise
+            return held
+
+    async def _evict(self, job: PodMigrationJob, pod: Pod) -> PodMigrationJob:
+        """Evict the pod of a job, unless there are too many evictions."""
+        if EVICTING_POD not in job.metadata.annotations:
+            annotations = {EVICTING_POD: pod.uid}
+            patch = {"metadata": {**version_guard(job), "annotations": annotations}}
+            job = await self.client.patch(POD_MIGRATION_JOBS, job.name, patch)
+        now = self.clock.monotonic()
+        if self._settings.evict_qps > 0 and not self._evictions.take(now):
+            self._tell_refusal(job, "TooManyEvictions")
+            self.queue.add_after(job.key, max(self._evictions.wait(now), 0.05))
+            return job
+        try:
+            await evict(self.client, job, pod, self._settings, self.clock.now())
+        except Conflict:
+            raise  # another pod has its name, or it was changed: look again
+        except HoldfastError as failure:
+            self._tell_refusal(job, str(failure))
+            self._retry_later(job)
+            return job
+        self._refusals.pop(job.uid, None)
+        workload = self._workloads.of(pod)
+        self._limits.evicted(pod, workload.replicas if workload is not None else 1, now)
+        change = evicting(job, pod, self.clock.now())
+        for event in change.events:
+            self.recorder.record(
+                pod, "Normal", "Descheduled", event.message, action="Migrating",
+                component=self.name,
+            )  # fmt: skip
+        return await self._write(job, change)
+
+    def _tell_refusal(self, job: PodMigrationJob, cause: str) -> None:
+        message = f"Failed evict Pod {pod_name(job)} caused by {cause}"
+        self.recorder.record(
+            job, "Warning", told.FAILED_EVICT, message, action="Migrating", component=self.name
+        )
+
+    def _retry_later(self, job: PodMigrationJob) -> None:
+        self._refusals[job.uid] += 1
+        self.queue.add_after(job.key, RETRY.delay(self._refusals[job.uid]))
+
+    async def _clean_up(self, job: PodMigrationJob) -> None:
+        """Delete the reservation that a finished job has made, if no pod uses it."""
+        self._refusals.pop(job.uid, None)
+        for name in reservation_names(job):
+            held = self._reservations.cache.get(name)
+            if held is None:
+                continue
+            failed = job.phase != SUCCEEDED and is_left_over(job, held)
+            pod = self._pods.cache.get(pod_key(job.spec.pod_ref))
+            if failed or took_another_node(job, pod, held):
+                version = held.metadata.resource_version
+                gone = Delete(RESERVATIONS, held.name, uid=held.uid, resource_version=version)
+                await execute_writes(self.client, [gone])

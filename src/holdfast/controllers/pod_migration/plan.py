@@ -1,0 +1,379 @@
+"""Plan the next step of a PodMigrationJob.
+
+::
+
+    Pending ──► Running ─┬─ ReservationFirst: create ─► scheduled ─► evict ─► bound ─► Succeeded
+                         └─ EvictDirectly:                           evict ──────────► Succeeded
+    any of them ──► Failed: its time is over, or pod or reservation do not allow it
+
+The state is the job itself, so that a job goes on after a restart at any point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from holdfast.api import reservation_status as of_reservation
+from holdfast.api.annotations import allocated_reservation
+from holdfast.api.durations import parse_seconds
+from holdfast.api.koordinator_names import EVICT_REASON
+from holdfast.api.meta import Condition, ObjectReference, controller_of
+from holdfast.api.pod import Pod
+from holdfast.api.pod_migration_job import EVICT_DIRECTLY, MODES, PENDING, RUNNING, PodMigrationJob
+from holdfast.api.reservation import FAILED, SUCCEEDED, WAITING, Reservation
+from holdfast.api.reservation import PENDING as NOT_SCHEDULED
+from holdfast.api.timestamps import seconds_of
+from holdfast.controllers import conditions
+from holdfast.controllers.pod_migration import job_status as told
+from holdfast.controllers.pod_migration.job_status import StatusChange, reference
+from holdfast.errors import BadRequest
+
+EVICTING_POD = "scheduling.holdfast.dev/evicting"
+"""Annotation of a job whose pod is about to be evicted, with the uid of the pod.
+
+Written before the eviction: if the controller stops between the eviction and the status that tells
+of it, the missing pod is the result of the job, and no reason to fail.
+"""
+KEEP_SECONDS, KEEP_WITHOUT_TTL_SECONDS = 300.0, 1800.0
+"""How long a job is kept after its ttl, and a job without one after its creation."""
+
+
+class Action(Enum):
+    """What a step does besides the change of the job's status."""
+
+    WAIT = auto()
+    """Nothing, until pod, reservation or time change."""
+    CREATE = auto()
+    """Create the reservation."""
+    EVICT = auto()
+    """Evict the pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The objects that a job is about, as far as they exist."""
+
+    pod: Pod | None = None
+    """The pod of the job's name; perhaps another one than the job was created for."""
+    reservation: Reservation | None = None
+    bound_pod: Pod | None = None
+    """The first owner of the reservation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The change of the job's status, then an action."""
+
+    change: StatusChange
+    action: Action = Action.WAIT
+
+
+def plan_step(job: PodMigrationJob, facts: Facts, default_mode: str, now: float) -> Step:
+    """Plan the next step of a job that has passed the arbitration."""
+    change = StatusChange.of(job, now)
+    if job.spec.paused or job.finished:
+        return Step(change)
+    end = ends_at(job)
+    if end is not None and now >= end:
+        change.fail(told.TIMEOUT, "Abort job caused by timeout")
+        return Step(change)
+    if job.phase == PENDING and not _begins(job, facts, change):
+        return Step(change)
+    if mode_of(job, default_mode) == EVICT_DIRECTLY:
+        action = _evict(job, facts, change)
+        if change.is_true(told.EVICTION):
+            change.complete(f"Pod {pod_name(job)} has been evicted")
+        return Step(change, action)
+    return Step(change, _reserve_first(job, facts, change))
+
+
+def mode_of(job: PodMigrationJob, default: str) -> str:
+    """Return the mode of a job; an unknown one counts as none."""
+    return job.spec.mode if job.spec.mode in MODES else default
+
+
+def pod_name(job: PodMigrationJob) -> str:
+    """Return namespace and name of a job's pod in quotes, as messages have it."""
+    ref = job.spec.pod_ref or ObjectReference()
+    return f'"{ref.namespace}/{ref.name}"'
+
+
+def reservation_ref(job: PodMigrationJob) -> ObjectReference | None:
+    """Return the reference to the reservation of a job, or None."""
+    options = job.spec.reservation_options
+    return options.reservation_ref if options is not None else None
+
+
+def has_attempted_eviction(job: PodMigrationJob) -> bool:
+    """Return whether the pod of a job has been evicted, or may have been."""
+    known = EVICTING_POD in job.metadata.annotations
+    return known or job.condition(told.EVICTION) is not None
+
+
+def ends_at(job: PodMigrationJob) -> float | None:
+    """Return when the time of a job is over, in seconds since the epoch; None for never."""
+    made, ttl = seconds_of(job.metadata.creation_timestamp), _ttl(job)
+    return None if made is None or ttl <= 0 else made + ttl
+
+
+def deleted_at(job: PodMigrationJob) -> float | None:
+    """Return when a job is deleted, finished or not, in seconds since the epoch."""
+    made, ttl = seconds_of(job.metadata.creation_timestamp), _ttl(job)
+    keep = ttl + KEEP_SECONDS if ttl > 0 else KEEP_WITHOUT_TTL_SECONDS
+    return None if made is None else made + keep
+
+
+def _ttl(job: PodMigrationJob) -> float:
+    try:
+        return parse_seconds(job.spec.ttl) if job.spec.ttl else 0.0
+    except BadRequest:
+        return 0.0
+
+
+def is_left_over(job: PodMigrationJob, reservation: Reservation) -> bool:
+    """Return whether a finished job has to delete its reservation.
+
+    It deletes only the one that it made, never one that a user has given to it, and none that a pod
+    uses.
+    """
+    if reservation.phase == SUCCEEDED or reservation.status.current_owners:
+        return False
+    return is_made_by(job, reservation)
+
+
+def is_made_by(job: PodMigrationJob, reservation: Reservation) -> bool:
+    """Return whether a reservation was made by a job."""
+    owners = reservation.metadata.owner_references
+    return reservation.name == job.uid or any(o.uid == job.uid for o in owners)
+
+
+def _begins(job: PodMigrationJob, facts: Facts, change: StatusChange) -> bool:
+    ref = job.spec.pod_ref
+    if ref is None or not (ref.namespace and ref.name):
+        message = "Abort job caused by invalid PodRef: namespace and name are required"
+        change.fail(told.INVALID_POD_REF, message)
+        return False
+    if _is_gone(job, facts):
+        _fail_by_missing_pod(job, change)
+        return False
+    change.fields["phase"] = RUNNING
+    return True
+
+
+def _is_gone(job: PodMigrationJob, facts: Facts) -> bool:
+    """Return whether the pod of the job does not exist any more; its uid is known from step 1."""
+    ref = job.spec.pod_ref
+    return facts.pod is None or (ref is not None and ref.uid not in ("", facts.pod.uid))
+
+
+def _fail_by_missing_pod(job: PodMigrationJob, change: StatusChange) -> None:
+    change.fail(told.MISSING_POD, f"Abort job caused by missing Pod {pod_name(job)}")
+
+
+def _reserve_first(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
+    ref = reservation_ref(job)
+    if ref is None:
+        return _create(job, facts, change)
+    change.set(told.RESERVATION_CREATED, "True")
+    held = facts.reservation
+    if held is None or ref.uid not in ("", held.uid):
+        name = f'"{ref.namespace}/{ref.name}"'
+        change.fail(told.MISSING_RESERVATION, f"Abort job caused by missing Reservation {name}")
+    elif _migrates_pending_pod(held) and facts.pod is not None and _is_scheduled(facts.pod):
+        _complete_pending_pod(job, facts.pod, change)
+    elif _is_scheduled_reservation(held, change):
+        return _move(job, held, facts, change)
+    return Action.WAIT
+
+
+def _create(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
+    if facts.pod is None or _is_gone(job, facts):
+        _fail_by_missing_pod(job, change)
+        return Action.WAIT
+    if not has_owners(job, facts.pod):
+        change.fail(
+            told.FORBIDDEN,
+            f"Pod {pod_name(job)} has no controller that creates it again on another node, so "
+            "nothing could use a reservation: set owners in spec.reservationOptions.template, or "
+            "use mode EvictDirectly",
+        )
+        return Action.WAIT
+    return Action.CREATE
+
+
+def is_unscheduled(pod: Pod) -> bool:
+    """Return whether a pod waits for a node: it migrates without an eviction."""
+    return not pod.spec.node_name and pod.status.phase in ("", "Pending")
+
+
+def has_owners(job: PodMigrationJob, pod: Pod) -> bool:
+    """Return whether a reservation made for a pod would have owners."""
+    options = job.spec.reservation_options
+    template = (options.template if options is not None else None) or {}
+    given = (template.get("spec") or {}).get("owners")
+    return bool(given) or controller_of(pod) is not None or is_unscheduled(pod)
+
+
+def _unschedulable(held: Reservation) -> Condition | None:
+    found = held.condition(of_reservation.SCHEDULED)
+    return found if found is not None and found.reason == of_reservation.UNSCHEDULABLE else None
+
+
+def _is_scheduled_reservation(held: Reservation, change: StatusChange) -> bool:
+    """Return whether the reservation is on a node; record why not."""
+    refused = _unschedulable(held)
+    if (
+        refused is not None
+        and not change.is_true(told.RESERVATION_SCHEDULED)
+        and change.set(told.RESERVATION_SCHEDULED, "False", told.UNSCHEDULABLE, refused.message)
+    ):
+        change.tell(told.UNSCHEDULABLE, refused.message, type_="Warning")
+    if held.phase == NOT_SCHEDULED:
+        return bool(held.status.node_name)
+    ready = held.condition(of_reservation.READY)
+    if held.phase == FAILED and ready is not None and ready.reason == of_reservation.EXPIRED:
+        change.fail(told.RESERVATION_EXPIRED, "Reservation expired")
+        return False
+    if held.phase == FAILED or not held.status.node_name:
+        change.fail(told.UNSCHEDULABLE, refused.message if refused is not None else "")
+        return False
+    return True
+
+
+def _move(job: PodMigrationJob, held: Reservation, facts: Facts, change: StatusChange) -> Action:
+    node = held.status.node_name
+    hands_over = held.spec.pre_allocation
+    if (
+        facts.pod is not None
+        and facts.pod.spec.node_name == node
+        and not hands_over
+        and not _is_gone(job, facts)
+        and not has_attempted_eviction(job)
+        and not _migrates_pending_pod(held)
+    ):
+        message = f'Scheduler assignes the Reservation "{held.name}" on the same node as the Pod'
+        change.fail(told.FORBIDDEN, message)
+        return Action.WAIT
+    if not job.status.node_name:
+        change.fields["nodeName"] = node
+        if change.set(told.RESERVATION_SCHEDULED, "True"):
+            assigned = f'Assigned Reservation "{held.name}" to node "{node}"'
+            change.tell(told.RESERVATION_SCHEDULED, assigned)
+    if _migrates_pending_pod(held):
+        _wait_for_pending_pod(job, held, facts, change)
+        return Action.WAIT
+    if not change.is_true(told.EVICTION):
+        action = _evict(job, facts, change)
+        if not change.is_true(told.EVICTION):
+            return action
+    _wait_for_binding(held, facts, change)
+    return Action.WAIT
+
+
+def _migrates_pending_pod(held: Reservation) -> bool:
+    """Return whether a reservation is for one pod, which has no node yet."""
+    return any(o.object is not None and o.controller is None and o.label_selector is None
+               for o in held.spec.owners)  # fmt: skip
+
+
+def _is_scheduled(pod: Pod) -> bool:
+    return conditions.is_true(pod.status.conditions, "PodScheduled")
+
+
+def _wait_for_pending_pod(
+    job: PodMigrationJob, held: Reservation, facts: Facts, change: StatusChange
+) -> None:
+    if facts.pod is None or _is_gone(job, facts):
+        _fail_by_missing_pod(job, change)
+    elif _is_scheduled(facts.pod):
+        _complete_pending_pod(job, facts.pod, change)
+    elif held.phase == SUCCEEDED and not _is_owner(facts.pod, held):
+        change.fail(told.FORBIDDEN, "Reservation is already bound by another Pod")
+    else:
+        found = conditions.find(facts.pod.status.conditions, "PodScheduled")
+        message = found.message if found is not None else ""
+        change.set(told.POD_SCHEDULED, "False", told.UNSCHEDULABLE, message)
+
+
+def _is_owner(pod: Pod, held: Reservation) -> bool:
+    return any(owner.uid == pod.uid for owner in held.status.current_owners)
+
+
+def _complete_pending_pod(job: PodMigrationJob, pod: Pod, change: StatusChange) -> None:
+    change.set(told.POD_SCHEDULED, "True")
+    change.complete(f'Assign Pod {pod_name(job)} to node "{pod.spec.node_name}"')
+
+
+def took_another_node(job: PodMigrationJob, pod: Pod | None, held: Reservation) -> bool:
+    """Return whether the pending pod of a job runs without the reservation made for it."""
+    if pod is None or not (_migrates_pending_pod(held) and is_made_by(job, held)):
+        return False
+    allocated = allocated_reservation(pod)
+    return _is_scheduled(pod) and (allocated is None or allocated.uid != held.uid)
+
+
+def _evict(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
+    """Return EVICT if the pod is still to be evicted; record what is known of the eviction."""
+    if change.is_true(told.EVICTION):
+        return Action.WAIT
+    if _is_gone(job, facts):
+        if not has_attempted_eviction(job):
+            _fail_by_missing_pod(job, change)
+        elif change.set(told.EVICTION, "True", told.EVICT_COMPLETE):
+            change.tell(told.EVICT_COMPLETE, f"Pod {pod_name(job)} has been evicted")
+        return Action.WAIT
+    if change.reason(told.EVICTION) == told.EVICTING:
+        return Action.WAIT
+    held = facts.reservation
+    if held is not None and held.phase == SUCCEEDED:
+        change.fail(told.FORBIDDEN, "Reservation is already bound by another Pod")
+        return Action.WAIT
+    if held is not None and held.phase == WAITING and not _makes_room(held, facts):
+        return Action.WAIT
+    return Action.EVICT
+
+
+def _makes_room(held: Reservation, facts: Facts) -> bool:
+    """Return whether a reservation waits for the very pod, whose resources it takes over."""
+    return facts.pod is not None and facts.pod.spec.node_name == held.status.node_name
+
+
+def evicting(job: PodMigrationJob, pod: Pod, now: float) -> StatusChange:
+    """Return the status after a pod was evicted."""
+    change = StatusChange.of(job, now)
+    reason = job.metadata.annotations.get(EVICT_REASON) or "NotSet"
+    message = (
+        f'Pod {pod_name(job)} evicted from node "{pod.spec.node_name}" by the reason "{reason}"'
+    )
+    if change.set(told.EVICTION, "False", told.EVICTING, message):
+        change.tell(told.EVICTING, message)
+    return change
+
+
+def not_created(job: PodMigrationJob, failure: str, now: float) -> StatusChange:
+    """Return the status after the reservation could not be created."""
+    change = StatusChange.of(job, now)
+    message = f"Failed to create Reservation caused by {failure}"
+    if change.set(told.RESERVATION_CREATED, "False", told.FAILED_CREATE_RESERVATION, message):
+        change.tell(told.FAILED_CREATE_RESERVATION, message, type_="Warning")
+    return change
+
+
+def _wait_for_binding(held: Reservation, facts: Facts, change: StatusChange) -> None:
+    owners = held.status.current_owners
+    if not owners:
+        if not change.is_true(told.POD_BOUND_RESERVATION):
+            change.set(told.POD_BOUND_RESERVATION, "False", told.WAIT_FOR_BINDING)
+        return
+    change.set(told.RESERVATION_BOUND, "True")
+    change.fields["podRef"] = reference(owners[0])
+    bound = facts.bound_pod
+    if bound is not None and not conditions.is_true(bound.status.conditions, "Ready"):
+        change.set(told.BOUND_POD_READY, "False", told.WAIT_FOR_READY)
+        return
+    change.set(told.BOUND_POD_READY, "True")
+    name = f'"{owners[0].namespace}/{owners[0].name}"'
+    message = f'Bind Pod {name} in Reservation "{held.name}"'
+    change.set(told.POD_BOUND_RESERVATION, "True", "", message)
+    change.complete(message)

@@ -1,0 +1,136 @@
+"""The reservation that a PodMigrationJob makes for the pod that replaces its own."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from holdfast.api import reservation_names
+from holdfast.api.koordinator_names import DEVICE_ALLOCATED, RESOURCE_STATUS
+from holdfast.api.meta import OwnerReference
+from holdfast.api.pod_migration_job import PodMigrationJob
+from holdfast.errors import BadRequest
+
+Raw = dict[str, Any]
+
+CREATED_BY = {"app.kubernetes.io/created-by": "koord-descheduler"}
+KEPT_METADATA = ("namespace", "name", "labels", "annotations")
+"""What a template takes over of the metadata of the pod."""
+ALLOCATIONS = frozenset(
+    (
+        RESOURCE_STATUS,
+        DEVICE_ALLOCATED,
+        reservation_names.ALLOCATED,
+        reservation_names.DRAWS,
+        "kubectl.kubernetes.io/last-applied-configuration",
+    )
+)
+"""Annotations of the pod about the resources it has on its node: not those of the reservation."""
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def reservation_options(
+    job: PodMigrationJob, pod: Raw, *, reserve_volume_claims: bool = True
+) -> Raw:
+    """Return the job's options with the complete template of its reservation.
+
+    What the user has given in ``spec.reservationOptions.template`` is kept. ``pod`` is raw, so that
+    no field of it is lost.
+    """
+    given = job.spec.reservation_options
+    template = copy.deepcopy(given.template if given is not None else None) or {}
+    metadata = _part(template, "metadata")
+    metadata["labels"] = {**CREATED_BY, **_part(metadata, "labels")}
+    spec = _part(template, "spec")
+    if not spec.get("template"):
+        spec["template"] = _pod_template(pod, reserve_volume_claims=reserve_volume_claims)
+    hands_over = bool(spec.get("preAllocation")) and bool(spec.get("owners"))
+    _select_node(_part(spec["template"], "spec"), pod, "In" if hands_over else "NotIn")
+    if not spec.get("owners"):
+        spec["owners"] = _owners(pod)
+    spec["allocateOnce"] = True
+    if job.spec.ttl and not spec.get("ttl") and not spec.get("expires"):
+        spec["ttl"] = job.spec.ttl
+    return {"template": template}
+
+
+def reservation_body(job: PodMigrationJob, template: Raw, now: float) -> Raw:
+    """Return the reservation to create, which is deleted with its job."""
+    metadata = copy.deepcopy(template.get("metadata") or {})
+    labels = {**_part(metadata, "labels"), reservation_names.ORDER: str(int(now * 1000))}
+    owner = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "PodMigrationJob",
+        "name": job.name,
+        "uid": job.uid,
+    }
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {
+            **metadata,
+            "name": metadata.get("name") or job.uid,
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "spec": template["spec"],
+    }
+
+
+def _part(raw: Raw, name: str) -> Raw:
+    """Return a part of the template, which a user may have written; absent ones are added."""
+    found = raw.get(name)
+    if found is None:
+        found = raw[name] = {}
+    if not isinstance(found, dict):
+        raise BadRequest(f"spec.reservationOptions.template: {name}: must be an object")
+    return found
+
+
+def _pod_template(pod: Raw, *, reserve_volume_claims: bool) -> Raw:
+    metadata = pod.get("metadata") or {}
+    kept = {name: copy.deepcopy(metadata[name]) for name in KEPT_METADATA if metadata.get(name)}
+    if "annotations" in kept:
+        notes = {k: v for k, v in kept["annotations"].items() if k not in ALLOCATIONS}
+        kept["annotations"] = notes
+        if not notes:
+            del kept["annotations"]
+    spec = copy.deepcopy(pod.get("spec") or {})
+    spec.pop("nodeName", None)
+    if not reserve_volume_claims and "volumes" in spec:
+        spec["volumes"] = [v for v in spec["volumes"] if not v.get("persistentVolumeClaim")]
+        if not spec["volumes"]:
+            del spec["volumes"]
+    return {"metadata": kept, "spec": spec}
+
+
+def _select_node(spec: Raw, pod: Raw, operator: str) -> None:
+    """Require the pod's node, or any other one, in every term of the node affinity.
+
+    A reservation that takes over the resources of the pod has to be on its node.
+    """
+    node = (pod.get("spec") or {}).get("nodeName")
+    if not node:
+        return
+    field = {"key": "metadata.name", "operator": operator, "values": [node]}
+    required = _part(_part(_part(spec, "affinity"), "nodeAffinity"), _REQUIRED)
+    terms = required.setdefault("nodeSelectorTerms", []) or [{}]
+    required["nodeSelectorTerms"] = terms
+    for term in terms:
+        term["matchFields"] = [*(term.get("matchFields") or ()), field]
+
+
+def _owners(pod: Raw) -> list[Raw]:
+    metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
+    references = metadata.get("ownerReferences") or ()
+    controller = next((ref for ref in references if ref.get("controller")), None)
+    if not (pod.get("spec") or {}).get("nodeName") and status.get("phase", "") in ("", "Pending"):
+        named = {name: metadata[name] for name in ("namespace", "name", "uid") if name in metadata}
+        return [{"object": {"apiVersion": "v1", "kind": "Pod", **named}}]
+    if controller is None:
+        return []
+    known = {name: controller[name] for name in _REFERENCE if name in controller}
+    return [{"controller": {**known, "namespace": metadata.get("namespace", "")}}]
+
+
+_REFERENCE = tuple(f for f in OwnerReference.__struct_encode_fields__ if f != "blockOwnerDeletion")
