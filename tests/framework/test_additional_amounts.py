@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import msgspec
 
-from holdfast.api.meta import ObjectMeta
-from holdfast.api.shared_device import DeviceInfo, DeviceSpec, SharedDevices
+from holdfast.api.meta import Object, ObjectMeta
 from holdfast.framework.world import World
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.testing import a_node, typed
@@ -15,16 +14,22 @@ from soak_size import SEED, rounds
 GPU = "example.com/gpu"
 
 
-class Gadgets:
-    """Counts the devices of each object."""
+class Gadget(Object, frozen=True):
+    """Gives the node of its name so many devices."""
 
-    takes = (SharedDevices,)
+    count: int = 0
+
+
+class Gadgets:
+    """The ledger of gadgets."""
+
+    takes = (Gadget,)
 
     def __init__(self):
         self.counts = {}
 
     def upsert(self, obj):
-        self.counts[obj.name] = len(obj.spec.devices)
+        self.counts[obj.name] = obj.count
 
     def delete(self, obj):
         self.counts.pop(obj.name, None)
@@ -50,9 +55,7 @@ class GadgetWorld(World):
 
 
 def devices(name, count):
-    return SharedDevices(
-        metadata=ObjectMeta(name=name), spec=DeviceSpec(devices=(DeviceInfo(),) * count)
-    )
+    return Gadget(metadata=ObjectMeta(name=name), count=count)
 
 
 def amounts_on(nodes, name):
@@ -122,13 +125,13 @@ def test_the_queue_hears_that_the_node_has_more():
     queue = SimpleNamespace(requeue_for_event=lambda event, _now: events.append(event))
     handlers = EventHandlers(world, queue, lambda _name: True, lambda: 0.0)
     handlers.on_node("added", None, typed(a_node("a")))
-    handlers.handler_for("Device")("added", None, devices("a", 1))
-    handlers.handler_for("Device")("updated", devices("a", 1), devices("a", 1))
+    handlers.handler_for("Gadget")("added", None, devices("a", 1))
+    handlers.handler_for("Gadget")("updated", devices("a", 1), devices("a", 1))
     node = typed(a_node("a"))
     handlers.on_node("updated", node, msgspec.structs.replace(node))
     heard = [(event.resource, event.action) for event in events]
     assert heard == [
-        ("Node", "Add"), ("Device", "Add"), ("Node", "UpdateNodeAllocatable"), ("Device", "Update"),
+        ("Node", "Add"), ("Gadget", "Add"), ("Node", "UpdateNodeAllocatable"), ("Gadget", "Update"),
     ]  # fmt: skip
     more = events[2]
     assert GPU not in more.old.status.allocatable

@@ -104,7 +104,8 @@ def test_reservation_required(record):
         with pytest.raises(BadRequest):
             affinity_of(pod)
         return
-    rules = read_rules(reservation, World().pod_info(pod), prefers_none=False)
+    world = World()
+    rules = read_rules(reservation, world.pod_info(pod), world.nodes.resources, prefers_none=False)
     required = affinity_of(pod) is not None or rules.required
     assert required == record.expected["wantIsReservationRequired"]
 

@@ -103,7 +103,8 @@ def test_a_node_is_filtered_with_its_pods(record):
         labelled = {names.PRE_ALLOCATION_REQUIRED: "true"}
         meta = msgspec.structs.replace(reservation.metadata, labels=labelled)
         reservation = msgspec.structs.replace(reservation, metadata=meta)
-    rules = read_rules(reservation, reserve_pod_info(world, reservation), prefers_none=False)
+    pod_info = reserve_pod_info(world, reservation)
+    rules = read_rules(reservation, pod_info, world.nodes.resources, prefers_none=False)
     reserve_state = ReserveState(world.nodes, world.reservations, "", "Restricted")
     pre_allocatable = PreAllocatablePods.to(reservation, ClusterMode())
     state = PreAllocationState(
@@ -129,7 +130,8 @@ def test_the_pod_that_fits_best_is_first(record):
     pods = given.get("preAllocatablePods") or given.get("preAllocatable") or ()
     found = [world.pod_info(convert_object(p, Pod)) for p in pods]
     reservation = convert_object(raw or {}, Reservation)
-    rules = read_rules(reservation, reserve_pod_info(world, reservation), prefers_none=False)
+    pod_info = reserve_pod_info(world, reservation)
+    rules = read_rules(reservation, pod_info, world.nodes.resources, prefers_none=False)
     if "wantOrder" in record.expected:
         assert [p.name for p in by_score(rules, found)] == (record.expected["wantOrder"] or [])
         return

@@ -16,6 +16,7 @@ from holdfast.api.node_selection import compile_term
 from holdfast.api.reservation import Reservation
 from holdfast.api.tolerations import find_untolerated, tolerated
 from holdfast.capacity.annotations import ReservationAffinity, affinity_of, exact_match_of
+from holdfast.capacity.gpu_names import NO_NAMES, converted_amounts, reserved_device_names
 from holdfast.capacity.owners import OwnerGroup
 from holdfast.columns.hidden_reserve_pods import HiddenReservePods
 from holdfast.columns.interner import ResourceNames
@@ -104,7 +105,13 @@ def allows_pre_allocation(
             return False
         if not _selects(affinity, {**node_labels, **reservation.metadata.labels}, reservation.name):
             return False
-    return _agree(pod_info, reserved, [ids.id(name) for name in wishes.exact])
+    device_names = reserved_device_names(reserved, ids) if wishes.exact else NO_NAMES
+    request = dict(pod_info.request)
+    return _agree(
+        request | converted_amounts(request, device_names, ids),
+        reserved,
+        [ids.id(name) for name in wishes.exact],
+    )
 
 
 def _find_refusal(
@@ -142,15 +149,17 @@ def _selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str
 def _exactly(
     reservations: ReservationCache, slot: int, pod_info: PodInfo, wanted: tuple[str, ...]
 ) -> bool:
+    if not wanted:
+        return True
+    info, request = reservations.at(slot), dict(pod_info.request)
     return _agree(
-        pod_info,
-        reservations.at(slot).reserved,
+        request | reservations.converted(info, request),
+        info.reserved,
         [reservations.resource_id(name) for name in wanted],
     )
 
 
-def _agree(pod_info: PodInfo, reserved: Mapping[int, int], ids: list[int]) -> bool:
-    request = dict(pod_info.request)
+def _agree(request: Mapping[int, int], reserved: Mapping[int, int], ids: list[int]) -> bool:
     return all(request.get(r, 0) == reserved.get(r, 0) for r in ids)
 
 

@@ -9,8 +9,8 @@ resources to become free.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from holdfast.api import reservation_names as names
@@ -19,11 +19,12 @@ from holdfast.api.meta import LabelSelector
 from holdfast.api.names import parse_integer
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
+from holdfast.capacity.gpu_names import converted_amounts, reserved_device_names
 from holdfast.capacity.matching import allows_pre_allocation, ignores_reservations
 from holdfast.capacity.owners import OwnerRule, compile_owners
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reservation_info import AmountsByResource, percent_filled
-from holdfast.columns.interner import PODS
+from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo, sum_of
 from holdfast.columns.request_fit import short_of
@@ -47,18 +48,27 @@ class PreAllocationRules:
     """It must pre-allocate a pod, even where its request fits."""
     prefers_none: bool = False
     """It pre-allocates no pod where its request fits."""
+    converted: Callable[[AmountsByResource], AmountsByResource] = field(
+        default=lambda _amounts: {}, compare=False
+    )
+    """Returns what a request amounts to in reserved names that it does not use itself."""
 
     def exceeded(self, given: AmountsByResource) -> list[int]:
         """Return the reserved resources of which pods request more than is reserved."""
-        return [r for r, a in self.reserved.items() if given.get(r, 0) > a]
+        more = self.converted(given)
+        return [r for r, a in self.reserved.items() if given.get(r, 0) + more.get(r, 0) > a]
 
     def shares(self, pod: PodInfo) -> bool:
         """Tell whether the pod requests any reserved resource."""
-        return any(resource in self.reserved for resource, _ in pod.request)
+        return not self._asked(pod).keys().isdisjoint(self.reserved)
+
+    def _asked(self, pod: PodInfo) -> AmountsByResource:
+        request = dict(pod.request)
+        return {**request, **self.converted(request)}
 
     def score(self, pod: PodInfo) -> int:
         """Return how much of the reservation a pod fills, 0 to 100, as owners are scored."""
-        has = dict(pod.request)
+        has = self._asked(pod)
         named = [(r, a) for r, a in self.reserved.items() if a > 0]
         return sum(percent_filled(has.get(r, 0), a) for r, a in named) // max(len(named), 1)
 
@@ -173,11 +183,12 @@ def uses_cluster_mode(reservation: Reservation) -> bool:
 
 
 def read_rules(
-    reservation: Reservation, pod_info: PodInfo, *, prefers_none: bool
+    reservation: Reservation, pod_info: PodInfo, ids: ResourceNames, *, prefers_none: bool
 ) -> PreAllocationRules:
     """Read how a reservation chooses pods; ``pod_info`` is its reserve pod."""
     policy = reservation.spec.pre_allocation_policy
     reserved = dict(pod_info.request)
+    device_names = reserved_device_names(reserved, ids)
     return PreAllocationRules(
         wanted={PODS: pod_info.slots, **reserved} if pod_info.slots else reserved,
         reserved=reserved,
@@ -185,6 +196,7 @@ def read_rules(
         ranked=uses_cluster_mode(reservation),
         required=reservation.metadata.labels.get(names.PRE_ALLOCATION_REQUIRED) == "true",
         prefers_none=prefers_none,
+        converted=lambda amounts: converted_amounts(amounts, device_names, ids),
     )
 
 

@@ -17,6 +17,7 @@ status is written, so two owners can never both allocate from it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.node import Node
 from holdfast.api.reservation import Reservation
+from holdfast.capacity.gpu_names import converted_amounts
 from holdfast.capacity.matching import ReservationMatch, ReservationMatcher
 from holdfast.capacity.owners import OwnerIndex
 from holdfast.capacity.reservation_columns import ReservationHolds
@@ -196,10 +198,24 @@ class ReservationCache:
                 removed.setdefault(key, []).append(pod_uid)
         found = ((self._info(key), pods) for key, pods in removed.items())
         return [
-            (info, *info.freed_if_removed(pods, coming.get((info.uid, info.node))))
+            (info, *self._freed_if_removed(info, pods, coming.get((info.uid, info.node), {})))
             for info, pods in found
             if info is not None
         ]
+
+    def _freed_if_removed(
+        self, info: ReservationInfo, gone: list[str], coming: AmountsByResource
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        more: Counter[int] = Counter()
+        if info.device_names:
+            more.update(self.converted(info, coming))
+            for uid in gone:
+                more.subtract(self.converted(info, info.allocated_by_pod[uid]))
+        return info.freed_if_removed(gone, coming, more)
+
+    def converted(self, info: ReservationInfo, request: AmountsByResource) -> dict[int, int]:
+        """Return what a request amounts to in reserved names that it does not use itself."""
+        return converted_amounts(request, info.device_names, self._node_table.resources)
 
     def terminating_owners(self, info: ReservationInfo) -> list[str]:
         """Return the uids of owners that are terminating."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.capacity.gpu_names import converted_amounts
 from holdfast.capacity.reservation_info import AmountsByResource, ReservationInfo
 from holdfast.columns.cells import cells
 from holdfast.columns.hidden_reserve_pods import ReservePodShape, ReservePodShapes
@@ -115,9 +117,9 @@ class ReservationColumns:
 
     def update_allocated(self, info: ReservationInfo) -> AmountsByResource:
         """Write what owners allocate; return what the reservation holds beside them."""
-        slot, sums = info.slot, info.allocations.sums
+        slot = info.slot
         for resource in info.reserved:
-            self.allocated_at[resource][slot] = sums.get(resource, 0)
+            self.allocated_at[resource][slot] = info.allocated(resource)
             self.remaining_at[resource][slot] = info.remaining(resource)
         held = info.held_amounts
         for resource, amount in held.items():
@@ -156,6 +158,7 @@ class ReservationHolds:
     def place(self, info: ReservationInfo, slots: int, every: Iterable[ReservationInfo]) -> None:
         """Write a reservation, one of so many slots, and hold its resources if its node exists."""
         columns, node_table = self.columns, self._node_table
+        self._convert(info)
         columns.grow(len(node_table.resources), slots)
         row = node_table.row_of.get(info.node, -1)
         columns.write(info, row, self._shape(info, slots, every))
@@ -167,6 +170,7 @@ class ReservationHolds:
 
     def update_allocated(self, info: ReservationInfo) -> None:
         """Write what owners allocate, and log the row even if what is held stays the same."""
+        self._convert(info)
         held = self.columns.update_allocated(info)
         row = int(self.columns.row[info.slot])
         if not self._hold(info, held) and row >= 0:
@@ -183,6 +187,16 @@ class ReservationHolds:
         copy = ReservationHolds(node_table)
         copy.columns, copy.shapes = self.columns.fork(), self.shapes.fork()
         return copy
+
+    def _convert(self, info: ReservationInfo) -> None:
+        """Count what owners request in other names than the reservation reserves."""
+        if info.device_names:
+            total: Counter[int] = Counter()
+            for amounts in info.allocated_by_pod.values():
+                total.update(
+                    converted_amounts(amounts, info.device_names, self._node_table.resources)
+                )
+            info.converted = total
 
     def _hold(self, info: ReservationInfo, amounts: AmountsByResource) -> bool:
         """Hold what the reservation holds now; return whether that changed anything."""

@@ -15,6 +15,7 @@ from holdfast.capacity.annotations import (
     annotated_allocations,
     inner_reserved,
 )
+from holdfast.capacity.gpu_names import reserved_device_names
 from holdfast.capacity.reservation_info import AmountsByResource
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.amounts import MAX_AMOUNT
@@ -35,6 +36,7 @@ class ReservationContent(NamedTuple):
     restricted: frozenset[int]
     order: int
     created: float
+    device_names: frozenset[str]
 
 
 def read_content(reservation: Reservation, node_table: NodeTable) -> ReservationContent:
@@ -50,7 +52,7 @@ def read_content(reservation: Reservation, node_table: NodeTable) -> Reservation
     pod_info = node_table.pod_info(reserve_pod(reservation), is_reserve_pod=True)
     return ReservationContent(
         pod_info, reserved, inner, frozenset(chosen or reserved), _order(reservation),
-        _created(reservation),
+        _created(reservation), reserved_device_names(reserved, ids),
     )  # fmt: skip
 
 

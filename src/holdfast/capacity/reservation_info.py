@@ -8,13 +8,14 @@ that hold nothing yet, because a pod may be seen before its reservation.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.reservation import Reservation
+from holdfast.capacity.gpu_names import NO_NAMES
 from holdfast.capacity.owners import OwnerGroup
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
@@ -117,6 +118,10 @@ class ReservationInfo:
     order: int
     created: float
     allocations: AllocatedAmounts
+    device_names: frozenset[str] = NO_NAMES
+    """Names of shared devices among those it reserves."""
+    converted: AmountsByResource = field(default_factory=dict)
+    """What owners allocate in its names that write their requests for GPUs in other ones."""
 
     @property
     def uid(self) -> str:
@@ -168,29 +173,34 @@ class ReservationInfo:
         return self.policy == "Restricted" and resource in self.restricted
 
     def allocated(self, resource: int) -> int:
-        """Return what owners allocate of a resource."""
-        return self.allocations.sums.get(resource, 0)
+        """Return what owners allocate of a resource, also in other names."""
+        return self.allocations.sums.get(resource, 0) + self.converted.get(resource, 0)
 
     def remaining(self, resource: int) -> int:
         """Return what owners may still allocate of a resource; it has one pod slot by default."""
         kept = self.inner.get(resource, 0) + self.allocations.sums.get(resource, 0)
+        if self.converted:
+            kept += self.converted.get(resource, 0)
         left = self.reserved.get(resource, resource == PODS) - kept
         return left if left > 0 else 0
 
     def freed_if_removed(
-        self, gone: Collection[str], coming: AmountsByResource | None = None
+        self, gone: Collection[str], coming: AmountsByResource, converted: AmountsByResource
     ) -> tuple[dict[int, int], dict[int, int]]:
         """Return what more it would hold beside owners, and what more would remain, without some.
 
-        ``coming`` is what other pods would allocate instead.
+        ``coming`` is what other pods would allocate instead, ``converted`` what more is allocated
+        then in names that neither the removed pods nor the others use.
         """
-        coming = coming or {}
         held, lent = {}, {}
         for resource in self.reserved.keys() | {PODS}:
             reserved, inner = self.reserved.get(resource, 1), self.inner.get(resource, 0)
-            used = self.allocated(resource)
+            used = self.allocations.sums.get(resource, 0)
             then = used - self.allocations.of(gone, resource) + coming.get(resource, 0)
             held[resource] = max(reserved - then, inner) - max(reserved - used, inner)
+            if converted or self.converted:
+                used += self.converted.get(resource, 0)
+                then += self.converted.get(resource, 0) + converted.get(resource, 0)
             lent[resource] = max(0, reserved - inner - then) - max(0, reserved - inner - used)
         return held, lent
 
@@ -208,7 +218,8 @@ class ReservationInfo:
     @property
     def held_pod_slots(self) -> int:
         """Pod slots it holds beside those of its owners; by default it reserves one."""
-        return max(self.reserved.get(PODS, 1) - self.allocated(PODS), self.inner.get(PODS, 0))
+        used = self.allocations.sums.get(PODS, 0)
+        return max(self.reserved.get(PODS, 1) - used, self.inner.get(PODS, 0))
 
 
 def percent_filled(amount: Amount, reserved: Amount) -> Amount:

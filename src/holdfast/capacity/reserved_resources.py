@@ -202,8 +202,12 @@ def expected_reservation(
         for slot in match.slots[reservations.columns.row[match.slots] == row]
     ]
 
+    requests = {info.uid: dict(pod.request) for info in here}
+    for info in here:
+        requests[info.uid] |= reservations.converted(info, requests[info.uid])
+
     def rank(info: ReservationInfo) -> tuple[bool, bool, bool, int, float, str]:
-        asked = {r: amount for r, amount in pod.request if r in info.reserved}
+        asked = {r: a for r, a in requests[info.uid].items() if r in info.reserved}
         full = bool(short_of(asked, {r: info.remaining(r) for r in asked}))
         small = bool(short_of(asked, {r: info.reserved[r] - info.inner.get(r, 0) for r in asked}))
         by_label = (not info.order, info.order)
@@ -214,7 +218,7 @@ def expected_reservation(
         for info in here
         if (info.matchable or info.is_waiting)
         and info.uid not in taken
-        and any(r in info.reserved for r, _ in pod.request)
+        and not requests[info.uid].keys().isdisjoint(info.reserved)
     ]
     return min(usable, default=None, key=rank)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from holdfast.capacity.annotations import (
     annotated_allocations,
     inner_reserved,
 )
+from holdfast.device_share.requests import device_resources, in_names_of
 
 ResourceNanos = Mapping[str, int]
 PODS, ONE = "pods", 10**9
@@ -51,9 +52,16 @@ class NodeUsage:
 
         The sum is not capped: it may exceed what is reserved.
         """
+        reserved = reservation.status.allocatable
+        return self._sum(reservation, lambda amounts: _in_names_of(amounts, reserved))
+
+    def _sum(
+        self, reservation: Reservation, read: Callable[[ResourceNanos], ResourceNanos]
+    ) -> dict[str, int]:
         total: Counter[str] = Counter()
         for use in self._uses.get(reservation.uid, ()):
-            total.update({n: use.amounts.get(n, 0) for n in reservation.status.allocatable})
+            amounts = read(use.amounts)
+            total.update({n: amounts.get(n, 0) for n in reservation.status.allocatable})
         return {name: amount for name, amount in total.items() if amount}
 
     def short_of(self, reservation: Reservation) -> list[str]:
@@ -61,7 +69,7 @@ class NodeUsage:
 
         What pods request that ignore reservations does not count as missing, except for a
         reservation in phase Waiting. A node without allocatable resources in its status is assumed
-        to have enough.
+        to have enough, and so is one that does not list what its Device has.
         """
         assert self.node is not None, "a reservation on a node that is gone has expired"
         if not self.node.status.allocatable:
@@ -76,7 +84,13 @@ class NodeUsage:
                 ahead.update(self._promise(other))
         # They use it with permission, so it does not count as missing.
         ahead.subtract(self._ignoring if reservation.phase == AVAILABLE else {})
-        return sorted(n for n, amount in own.items() if amount + ahead[n] > self._free[n])
+        listed = self.node.status.allocatable
+        unlisted = device_resources(own) - listed.keys()
+        return sorted(
+            n
+            for n, amount in own.items()
+            if amount + ahead[n] > self._free[n] and n not in unlisted
+        )
 
     def _promise(self, reservation: Reservation) -> dict[str, int]:
         """Return the amounts above 0 that must stay free beside the reservation's owners.
@@ -85,7 +99,8 @@ class NodeUsage:
         default it includes one pod slot.
         """
         slots = sum(use.amounts.get(PODS, 0) for use in self._uses.get(reservation.uid, ()))
-        used = {**self.allocated(reservation), PODS: slots}
+        # Owners that write their requests in other names do not use these on the node.
+        used = {**self._sum(reservation, lambda amounts: amounts), PODS: slots}
         kept = {n: nanos(amount) for n, amount in inner_reserved(reservation).items()}
         total = {n: nanos(amount) for n, amount in reservation.status.allocatable.items()}
         total.setdefault(PODS, ONE)
@@ -131,6 +146,17 @@ class NodeUsage:
             if other.phase == AVAILABLE:
                 total.update(self._promise(other))
         return total
+
+
+def _in_names_of(amounts: ResourceNanos, names: Collection[str]) -> ResourceNanos:
+    """Return amounts of GPUs in other names for the same; they are whole numbers."""
+    devices = device_resources(amounts)
+    if not devices:
+        return amounts
+    whole = in_names_of({n: amounts[n] // ONE for n in devices}, names)
+    return {n: a for n, a in amounts.items() if n not in devices} | {
+        n: a * ONE for n, a in whole.items()
+    }
 
 
 def _taken(pod: Pod) -> dict[str, dict[str, int]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.capacity.matching import ReservationMatch
 from holdfast.capacity.reservation_cache import ReservationCache
@@ -13,6 +14,7 @@ from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.ports import HostPort
 from holdfast.columns.request_fit import RequestFit
+from holdfast.device_share.requests import device_resources
 from holdfast.framework.nominations import Nominations
 from holdfast.framework.reservation_options import ReservationOptions
 
@@ -42,7 +44,11 @@ class OwnerState:
     ignored: frozenset[int] = frozenset()
     """Resources for which reservations are not considered; the node must have them."""
     needs: tuple[tuple[int, int], ...] = field(init=False)
+    """A pod slot, the request, and what it amounts to in names that only reservations use."""
+    node_needs: tuple[tuple[int, int], ...] = field(init=False)
     """A pod slot, and the request."""
+    converted: dict[int, dict[int, int]] = field(init=False)
+    """What the request amounts to in other names of a reservation, by slot."""
     spare: RequestFit = field(init=False)
     """Compares the needs with what is free."""
     compared: dict[int, int] = field(init=False)
@@ -61,12 +67,41 @@ class OwnerState:
     """The matched reservations of rows that were evaluated alone."""
 
     def __post_init__(self) -> None:
-        self.needs = ((PODS, 1), *self.request)
+        self.node_needs = ((PODS, 1), *self.request)
+        self.converted = self._converted()
+        more = {r: a for amounts in self.converted.values() for r, a in amounts.items()}
+        self.needs = (*self.node_needs, *more.items())
         self.spare = RequestFit.of(self.nodes.amounts, self.request, self.device_backed)
         self.compared = {r: amount for r, amount in self.request if r not in self.ignored}
         self.ignores_reservations = self.match.ignores_reservations
         self.required = self.requires_reservation or self.ignores_reservations
         self.ordered = bool(self.reservations.columns.order[self.match.slots].any())
+
+    def _converted(self) -> dict[int, dict[int, int]]:
+        names = self.nodes.resources
+        if not device_resources([names[r] for r, _ in self.request]):
+            return {}
+        request = {r: amount for r, amount in self.request if r not in self.ignored}
+        found: dict[int, dict[int, int]] = {}
+        known: dict[frozenset[str], dict[int, int]] = {}
+        for slot in self.match.slots.tolist():
+            info = self.reservations.at(slot)
+            if info.device_names:
+                if info.device_names not in known:
+                    known[info.device_names] = self.reservations.converted(info, request)
+                if amounts := known[info.device_names]:
+                    found[slot] = amounts
+        return found
+
+    def compared_with(self, slot: int) -> dict[int, int]:
+        """Return the request in the names of a reservation."""
+        more = self.converted.get(slot)
+        return self.compared if more is None else self.compared | more
+
+    def converts(self, resource: int) -> NDArray[np.bool_]:
+        """Tell in which matched reservations the request counts in another name."""
+        slots = self.match.slots.tolist()
+        return np.array([resource in self.converted.get(s, ()) for s in slots], np.bool_)
 
     def with_options(self, options: ReservationOptions) -> OwnerState:
         """Return the state that considers what other plugins say about the reservations."""

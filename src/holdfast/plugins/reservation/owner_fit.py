@@ -195,7 +195,9 @@ def matchable_slots(state: OwnerState, freed: FreedCapacity = NOTHING_FREED) -> 
 def _spare(state: OwnerState, freed: FreedCapacity) -> list[Ints]:
     """Return what matched rows would have left beside each need."""
     rows, found = state.match.rows, []
-    for (resource, wanted), spare in zip(state.needs, state.spare.remaining(rows), strict=True):
+    for (resource, wanted), spare in zip(
+        state.node_needs, state.spare.remaining(rows), strict=True
+    ):
         amount: Ints = spare + freed.to_rows(rows, resource)
         # Waiting reservations must not reduce what other reservations have left.
         for node in state.reservations.waiting:
@@ -205,7 +207,8 @@ def _spare(state: OwnerState, freed: FreedCapacity) -> list[Ints]:
                 held = state.reservations.waiting.held(node, resource)
                 amount[at] = without_waiting(int(amount[at]), wanted, held)
         found.append(amount)
-    return found
+    # The node has what it has in the names that the pod uses.
+    return found + [np.zeros(len(rows), np.int64)] * (len(state.needs) - len(found))
 
 
 def _left(state: OwnerState, freed: FreedCapacity) -> list[Ints]:
@@ -263,6 +266,9 @@ def _restricts_and_asked(state: OwnerState) -> tuple[list[Bools], list[Bools]]:
         )
         counts = known and resource != PODS
         asked.append(columns.reserved[resource, slots] > 0 if counts else none)
+    for n in range(len(state.node_needs), len(state.needs)):
+        applies = state.converts(state.needs[n][0])
+        restricts[n], asked[n] = restricts[n] & applies, asked[n] & applies
     return restricts, asked
 
 
@@ -286,6 +292,9 @@ def reservation_scores(state: OwnerState) -> Ints:
         reserved = columns.reserved[resource, slots]
         held = reserved > 0
         then = columns.allocated[resource, slots] + request.get(resource, 0)
+        for other, wanted in state.needs[len(state.node_needs) :]:
+            if other == resource:
+                then = then + np.where(state.converts(resource), wanted, 0)
         total += np.where(held, percent_filled(then, np.maximum(reserved, 1)), 0)
         counted += held
     scores: Ints = total // np.maximum(counted, 1)

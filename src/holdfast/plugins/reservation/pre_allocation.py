@@ -127,7 +127,10 @@ def prepare_pre_allocation(
     reservation = reserve_state.reservations.pending[pod.uid]
     if uses_cluster_mode(reservation) and not config.enable_cluster_mode:
         return Reject(Code.UNRESOLVABLE, (NO_CLUSTER_MODE,))
-    rules = read_rules(reservation, pod, prefers_none=config.prefer_no_pre_allocated_pods)
+    resources = view.nodes.resources
+    rules = read_rules(
+        reservation, pod, resources, prefers_none=config.prefer_no_pre_allocated_pods
+    )
     pre_allocatable = PreAllocatablePods.to(reservation, config.cluster_mode)
     view.nodes.add_selector_keys(pre_allocatable.label_keys)
     state = PreAllocationState(

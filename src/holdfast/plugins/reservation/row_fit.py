@@ -125,6 +125,8 @@ def fit_row(
             _remaining(state, matched, left, freed)
             for matched, left in zip(matched_row.reservations, lefts, strict=True)
         ]
+    if state.converted:
+        spare = spare + [0] * (len(state.needs) - len(spare))
     matchable_at, then = state.reservations.columns.matchable_at, freed.matchable
     matchable = [
         then.get(matched.slot, matchable_at[matched.slot]) for matched in matched_row.reservations
@@ -144,7 +146,9 @@ def fit_row(
         if fit.applies:
             shared = True
         if fit.serves:
-            scores[matched.slot] = reservation_score(matched.info, state.compared)
+            scores[matched.slot] = reservation_score(
+                matched.info, state.compared_with(matched.slot)
+            )
     fits_without = min(spare) >= 0
     if state.options is not None:
         return _consider_options(
@@ -195,7 +199,10 @@ def reservation_score(info: ReservationInfo, request: Mapping[int, int]) -> int:
     """Score one reservation as ``reservation_scores`` does."""
     used, total = info.allocations.sums, 0
     for resource, reserved in info.reserved.items():
-        total += percent_filled(used.get(resource, 0) + request.get(resource, 0), reserved)
+        amount = used.get(resource, 0) + request.get(resource, 0)
+        if info.converted:
+            amount += info.converted.get(resource, 0)
+        total += percent_filled(amount, reserved)
     return total // len(info.reserved) if total else 0
 
 
@@ -210,6 +217,7 @@ def _matched_row(state: OwnerState, row: int) -> MatchedRow:
 
 def _matched_reservation(state: OwnerState, info: ReservationInfo) -> MatchedReservation:
     compared = [r for r, _ in state.request if r not in state.ignored]
+    compared += state.converted.get(info.slot, ())
     limited = () if state.ignores_reservations else (PODS, *compared)
     columns = state.reservations.columns.remaining_at
     nothing = [0] * (info.slot + 1)
@@ -230,7 +238,7 @@ def _spare_after(state: OwnerState, row: int, spare: list[int], freed: FreedCapa
     node = state.nodes.names[row]
     return [
         without_waiting(s + gained.get(r, 0), wanted, waiting.held(node, r) if waiting else 0)
-        for s, (r, wanted) in zip(spare, state.needs, strict=True)
+        for s, (r, wanted) in zip(spare, state.node_needs, strict=True)
     ]
 
 
