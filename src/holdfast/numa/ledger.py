@@ -21,9 +21,10 @@ from holdfast.api.node_resource_topology import NodeResourceTopology
 from holdfast.api.reservation import PENDING, Reservation
 from holdfast.api.reservation_names import IGNORED
 from holdfast.columns.cells import Cells, cells
-from holdfast.columns.interner import Interner
+from holdfast.columns.interner import CPU, Interner
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
+from holdfast.errors import BadRequest
 from holdfast.numa.hints import HintProvider, Merged
 from holdfast.numa.node_policies import read_node
 from holdfast.numa.node_state import (
@@ -42,6 +43,7 @@ from holdfast.numa.pod_request import NumaRequest
 from holdfast.numa.pod_trials import NumaOptions, PodTrials, request_of
 from holdfast.numa.resource_status import NOTHING, Allocation, read_allocation
 from holdfast.numa.topology import NO_TOPOLOGY, NodeTopology, read_topology
+from holdfast.numa.trial import Situation
 
 log = logging.getLogger(__name__)
 EPOCH = "numa"
@@ -50,6 +52,7 @@ RESTRICTED_POLICY = "Restricted"
 _MOST_SIGNATURES = 100_000
 """More than this many known states are forgotten; those in use get new numbers."""
 _DEFAULTS = NumaOptions()
+_CPU_ONLY = frozenset((CPU,))
 
 
 @dataclass(slots=True)
@@ -177,6 +180,14 @@ class NumaLedger:
         """Return what a pod asks of CPUs; raise BadRequest for a malformed annotation."""
         options = self.options.get(pod.scheduler_name, _DEFAULTS)
         return request_of(pod, self._nodes.resources, options.default_bind_policy)
+
+    def identified_resources(self, pod: PodInfo, row: int) -> frozenset[int]:
+        """Return cpu if the pod gets CPUs of its own on the row."""
+        try:
+            on = Situation(self.request_of(pod), self.state(self.signature(row)))
+        except BadRequest:
+            return frozenset()
+        return _CPU_ONLY if on.bound else frozenset()
 
     def trials_of(self, pod: PodInfo, request: NumaRequest) -> PodTrials:
         """Return the trials of a pod, which other pods that ask for the same may share."""

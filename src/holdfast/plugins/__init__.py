@@ -24,6 +24,7 @@ from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.node_affinity import NodeAffinityPlugin
 from holdfast.plugins.node_declared_features import NodeDeclaredFeatures
 from holdfast.plugins.node_name import NodeName
+from holdfast.plugins.node_numa_resource import NodeNUMAResource
 from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
 from holdfast.plugins.node_unschedulable import NodeUnschedulable
@@ -62,6 +63,8 @@ REGISTRY: tuple[PluginEntry, ...] = (
     PluginEntry(DefaultBinder, "DefaultBinder"),
     PluginEntry(NodeDeclaredFeatures, "NodeDeclaredFeatures"),
     PluginEntry(ReservationPlugin, "Reservation", weight=5000),
+    # After Reservation, which nominates the reservation that the others allocate from.
+    PluginEntry(NodeNUMAResource, "NodeNUMAResource"),
     # After Reservation, which nominates the reservation whose devices a pod gets.
     PluginEntry(DeviceShare, "DeviceShare"),
     PluginEntry(ResourcePolicyPlugin, "resourcepolicy"),

@@ -1,0 +1,11 @@
+"""NodeNUMAResource: CPUs of their own for pods, and NUMA nodes for their CPUs, memory and devices.
+
+Lives here: the plugin, its arguments, its state for pods that ask for the same, scores of whole
+nodes. May not live here: who holds which CPUs and how CPUs are chosen (package ``numa``).
+"""
+
+from __future__ import annotations
+
+from holdfast.plugins.node_numa_resource.plugin import NodeNUMAResource
+
+__all__ = ["NodeNUMAResource"]

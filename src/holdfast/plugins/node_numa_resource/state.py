@@ -1,0 +1,270 @@
+"""The state of the plugin for pods that ask for the same and match the same reservations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.capacity.matching import ReservationMatch
+from holdfast.capacity.reserved_resources import expected_reservation, freed_capacity
+from holdfast.columns.interner import CPU
+from holdfast.columns.pod_info import PodInfo
+from holdfast.errors import BadRequest
+from holdfast.framework.plugin import NO_CHANGE, AnyRows, Code, PodChange, Rows, Verdicts
+from holdfast.framework.world import World
+from holdfast.numa.node_policies import amplify
+from holdfast.numa.node_state import NodeState, PodHolding
+from holdfast.numa.pod_request import NumaRequest
+from holdfast.numa.trial import Situation, Trial
+
+INSUFFICIENT_AMPLIFIED = "Insufficient amplified cpu"
+_RESULT = np.dtype(
+    [
+        ("known", np.bool_),
+        ("code", np.int8),
+        ("score", np.float64),
+        ("by_numa_node", np.bool_),
+        ("cost", np.int64),
+        ("extra", np.int64),
+    ]
+)
+"""By signature. ``by_numa_node``: the score is that of NUMA nodes. Where CPUs are amplified,
+``cost`` is what the pod costs in millicores (else 0), ``extra`` what the CPUs of bound pods cost
+more than they request."""
+
+
+class NumaState:
+    """Trials for one request, by row. A pod that is in no ledger, or only asks amounts, may pass.
+
+    Most rows are decided by their signature alone. Rows with a matched reservation, rows where the
+    hints of others count, and rows whose reservations the pod ignores are tried one by one.
+    """
+
+    def __init__(
+        self, world: World, pod: PodInfo, request: NumaRequest, match: ReservationMatch | None
+    ) -> None:
+        self.nodes = world.nodes
+        self.ledger = world.numa
+        self.reservations = world.reservations
+        self.request = request
+        self.trials = world.numa.trials_of(pod, request)
+        self.match = match
+        self.ignores_reservations = match is not None and match.ignores_reservations
+        self._table = np.zeros(0, _RESULT)
+        self._generation = -1
+        special = np.zeros(world.nodes.capacity, np.bool_)
+        if match is not None and len(match.slots):
+            special[match.rows] = True
+        self._special: NDArray[np.bool_] | None = special if special.any() else None
+
+    # --- all rows -----------------------------------------------------------------------------
+
+    def verdicts(self, rows: AnyRows) -> Verdicts:
+        """Return the verdict of each row; with matched reservations, of the best option."""
+        verdicts = self.verdicts_without(rows)
+        for position, row in self._special_rows(rows):
+            verdicts[position] = self.code(row)
+        return verdicts
+
+    def verdicts_without(self, rows: AnyRows) -> Verdicts:
+        """Return the verdict of each row if the pod uses no reservation."""
+        found = self._results(rows)
+        verdicts: Verdicts = found["code"].copy()
+        cost = found["cost"]
+        if cost.any():
+            amounts = self.nodes.amounts
+            free = amounts.free[CPU][rows] - found["extra"]
+            verdicts[(cost > 0) & (cost > free) & (verdicts == 0)] = Code.UNSCHEDULABLE
+        if self.trials.has_provided_hints:
+            aligned = (found["by_numa_node"]).nonzero()[0]
+            for position, row in zip(aligned.tolist(), _take(rows, aligned), strict=True):
+                verdicts[position] = self._code(self.trial(row), row)
+        return verdicts
+
+    def numa_scores(self, rows: AnyRows) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Return for each row whether its NUMA nodes are scored, and their score."""
+        found = self._results(rows)
+        aligned, scores = found["by_numa_node"], found["score"].copy()
+        for position, row in self._special_rows(rows):
+            if aligned[position]:
+                scores[position] = self.best(row).score
+        return aligned, scores
+
+    def extra_cpu(self, rows: AnyRows) -> NDArray[np.int64]:
+        """Return how many millicores amplified CPUs cost more than requested, by row."""
+        found: NDArray[np.int64] = self._results(rows)["extra"]
+        return found
+
+    def _results(self, rows: AnyRows) -> NDArray[np.void]:
+        """Return the results by signature; each new signature is tried once."""
+        ledger = self.ledger
+        signatures = ledger.signatures()[rows]
+        if self._generation != ledger.generation:
+            self._generation = ledger.generation
+            self._table = np.zeros(0, _RESULT)
+        if len(self._table) < ledger.signature_count:
+            more = max(64, ledger.signature_count) - len(self._table) + ledger.signature_count
+            self._table = np.append(self._table, np.zeros(more, _RESULT))
+        found: NDArray[np.void] = self._table[signatures]
+        if not found["known"].all():
+            for signature in np.unique(signatures[~found["known"]]).tolist():
+                self._table[signature] = self._result(ledger.state(signature))
+            found = self._table[signatures]
+        return found
+
+    def _result(self, state: NodeState) -> tuple[bool, int, float, bool, int, int]:
+        trial = self.trials.on_state(state)
+        policies = state.shape.policies
+        aligned = bool(policies.numa or self.request.numa_policy)
+        cost, extra = self._amplified(state)
+        return True, code_of(trial), float(trial.score), aligned, cost, extra
+
+    def _amplified(self, state: NodeState) -> tuple[int, int]:
+        """Return what the pod costs in millicores, and bound CPUs besides; 0 if not amplified."""
+        ratio, millicores = state.shape.policies.ratio, self.request.millicores
+        if ratio is None or ratio <= 1:
+            return 0, 0
+        bound = Situation(self.request, state).bound
+        held = 1000 * (state.held & state.shape.topology.cpu.all).bit_count()
+        return amplify(millicores, ratio) if bound else millicores, amplify(held, ratio) - held
+
+    def _special_rows(self, rows: AnyRows) -> list[tuple[int, int]]:
+        """Return the rows that are tried one by one: positions and rows."""
+        if self._special is None:
+            return []
+        positions = self._special[rows].nonzero()[0]
+        return list(zip(positions.tolist(), _take(rows, positions), strict=True))
+
+    # --- one row ------------------------------------------------------------------------------
+
+    def code(self, row: int, change: PodChange = NO_CHANGE) -> int:
+        """Return the verdict of a row: that of the best option."""
+        codes = [self.code_without(row, change)]
+        for slot in self.slots_on(row):
+            if not min(codes):
+                break
+            codes.append(self.slot_code(slot, change))
+        return min(codes)
+
+    def code_without(self, row: int, change: PodChange = NO_CHANGE) -> int:
+        """Return the verdict of a row if the pod uses no reservation."""
+        return self._code(self.trial(row, "", change), row, "", change)
+
+    def rows_with_pods(self) -> NDArray[np.bool_]:
+        """Return the rows whose verdict may change if pods leave."""
+        found = self.ledger.rows_with_pods()
+        rows = slice(0, self.nodes.size)
+        found[rows] |= self._results(rows)["cost"] > 0
+        return found
+
+    def slot_code(self, slot: int, change: PodChange = NO_CHANGE) -> int:
+        """Return the verdict of a matched reservation."""
+        row, uid = self._place(slot)
+        return self._code(self.trial(row, uid, change), row, uid, change)
+
+    def best(self, row: int) -> Trial:
+        """Return the trial of the first option that passes, a reservation if possible."""
+        for slot in self.slots_on(row):
+            trial = self.trial(row, self._place(slot)[1])
+            if trial.allocation is not None:
+                return trial
+        return self.trial(row)
+
+    def reasons(
+        self, row: int, reservation: str = "", change: PodChange = NO_CHANGE
+    ) -> tuple[str, ...]:
+        """Return why a row, or a reservation there, is rejected."""
+        trial = self.trial(row, reservation, change)
+        if not trial.unresolvable and self._is_short(row, reservation, change):
+            return (INSUFFICIENT_AMPLIFIED,)
+        return trial.reasons
+
+    def slot_reasons(self, slot: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
+        """Return why a matched reservation is rejected."""
+        return self.reasons(*self._place(slot), change)
+
+    def slots_on(self, row: int) -> list[int]:
+        """Return the matched reservations on a row, by slot; none if the pod ignores them."""
+        if self.match is None or self.ignores_reservations:
+            return []
+        found: list[int] = self.match.slots[self.match.span(row)].tolist()
+        return found
+
+    def trial(self, row: int, reservation: str = "", change: PodChange = NO_CHANGE) -> Trial:
+        """Return the trial on a row, from a reservation by uid ("" for none)."""
+        removed = {pod.uid for pod in change.removed.get(row, ())}
+        added = change.added.get(row, ())
+        return self.trials.on_row(
+            row,
+            reservation,
+            removed=removed,
+            added=self._coming(row, added, removed) if added else (),
+            without_reservations=self.ignores_reservations,
+        )
+
+    def _coming(self, row: int, pods: Sequence[PodInfo], removed: set[str]) -> list[PodHolding]:
+        """Return what added pods would get, one after the other."""
+        coming: list[PodHolding] = []
+        for pod in pods:
+            try:
+                request = self.ledger.request_of(pod)
+            except BadRequest:
+                continue
+            info = expected_reservation(self.reservations, row, pod)
+            uid = "" if info is None else info.uid
+            trials = self.ledger.trials_of(pod, request)
+            trial = trials.on_row(row, uid, removed={*removed, pod.uid}, added=coming)
+            if trial.allocation:
+                coming.append(PodHolding(trial.allocation, uid))
+        return coming
+
+    def _place(self, slot: int) -> tuple[int, str]:
+        info = self.reservations.at(slot)
+        return int(self.reservations.columns.row[slot]), info.uid
+
+    def _code(
+        self, trial: Trial, row: int, reservation: str = "", change: PodChange = NO_CHANGE
+    ) -> int:
+        code = code_of(trial)
+        if not code and self._is_short(row, reservation, change):
+            return Code.UNSCHEDULABLE
+        return code
+
+    def _is_short(self, row: int, reservation: str, change: PodChange) -> bool:
+        """Return whether amplified CPUs are short on a row."""
+        ledger = self.ledger
+        ratio = ledger.state(ledger.signature(row)).shape.policies.ratio
+        if ratio is None or ratio <= 1 or not self.request.millicores:
+            return False
+        removed = {pod.uid for pod in change.removed.get(row, ())}
+        added = self._coming(row, change.added.get(row, ()), removed)
+        state = ledger.changed_state(
+            row, removed, added, without_reservations=self.ignores_reservations
+        )
+        freed = freed_capacity(self.reservations, change).rows.get(row, {}) if change else {}
+        free = self.nodes.amounts.free_on(row, CPU) + freed.get(CPU, 0)
+        if reservation:
+            free += self.reservations.by_uid[reservation].held_amounts.get(CPU, 0)
+            offer = ledger.offer(row, reservation, removed, added)
+            state = state._replace(held=state.held & ~offer.cpus)
+        elif self.ignores_reservations:
+            held = (info.held_amounts for info in self.reservations.on_row(row))
+            free += sum(amounts.get(CPU, 0) for amounts in held)
+        cost, extra = self._amplified(state)
+        return cost > free - extra
+
+
+def code_of(trial: Trial) -> int:
+    """Return the verdict of a trial."""
+    if trial.allocation is not None:
+        return Code.PASS
+    return Code.UNRESOLVABLE if trial.unresolvable else Code.UNSCHEDULABLE
+
+
+def _take(rows: AnyRows, positions: NDArray[np.intp]) -> list[int]:
+    """Return the rows at positions of an array or a slice."""
+    found: Rows = positions + (rows.start or 0) if isinstance(rows, slice) else rows[positions]
+    taken: list[int] = found.tolist()
+    return taken
