@@ -78,35 +78,29 @@ def find_candidates(
     """Return the devices that fit, or why the node can never serve the request."""
     kind, hint = request.type, asked.hint(request.type)
     devices = state.inventory.devices.get(kind, ())
-    count, amounts = _count_and_amounts(devices, request, hint)
+    count, amounts = count_and_amounts(devices, request, hint)
     if not devices or not count:
         return DeviceRejection((f"Insufficient {kind} devices",), unresolvable=True)
     if hint.vf_selector is not None and not any(device.vf_groups for device in devices):
         return DeviceRejection((f"Insufficient {kind} VirtualFunctions",), unresolvable=True)
-    used = {minor: taken for of, minor, taken in state.used.amounts if of == kind}
-    found = Candidates(kind, count, amounts, {}, {}, {}, set(used))
-    limits = _limits(kind, restriction)
-    for device in _selected(devices, kind, hint, restriction):
-        minor, free = device.minor, device.total
-        if minor in used:
-            free = free_amounts(kind, free, used[minor])
-        if limits is not None:
-            free = tuple(map(min, free, limits.get(minor, (0,) * len(free))))
+    used = {minor for of, minor, _ in state.used.amounts if of == kind}
+    found = Candidates(kind, count, amounts, {}, {}, {}, used)
+    for device, free in devices_in_view(state, asked, kind, restriction):
         if not all(map(le, amounts, free)):
             continue
         if hint.vf_selector is not None:
             function = _virtual_function(state, kind, device, hint.vf_selector)
             if function is None:
                 continue
-            found.vfs[minor] = function
-        found.devices[minor] = device
-        found.free[minor] = free
+            found.vfs[device.minor] = function
+        found.devices[device.minor] = device
+        found.free[device.minor] = free
     if hint.exclusive == PCIE_LEVEL:
         _keep_unused_pcies(found, devices)
     return found
 
 
-def _count_and_amounts(
+def count_and_amounts(
     devices: tuple[NodeDevice, ...], request: DeviceRequest, hint: DeviceHint
 ) -> tuple[int, Amounts]:
     """Return how many devices are needed and how much of each, by the strategy of the hint."""
@@ -121,23 +115,30 @@ def _count_and_amounts(
     return request.count, request.amounts
 
 
-def _limits(kind: str, restriction: Restriction) -> dict[int, Amounts] | None:
-    if restriction.limit is None:
-        return None
-    return {minor: most for of, minor, most in restriction.limit.amounts if of == kind}
-
-
-def _selected(
-    devices: tuple[NodeDevice, ...], kind: str, hint: DeviceHint, restriction: Restriction
-) -> Iterator[NodeDevice]:
+def devices_in_view(
+    state: NodeDevices, asked: PodDevices, kind: str, restriction: Restriction
+) -> Iterator[tuple[NodeDevice, Amounts]]:
+    """Return the devices of a type that may be chosen at all, and how much of each is free."""
+    selector, limits = asked.hint(kind).selector, None
     allowed, numa_nodes = restriction.allowed, restriction.numa_nodes
-    for device in devices:
-        if allowed is not None and (kind, device.minor) not in allowed:
+    used = {minor: taken for of, minor, taken in state.used.amounts if of == kind}
+    if restriction.limit is not None:
+        limits = {minor: most for of, minor, most in restriction.limit.amounts if of == kind}
+    for device in state.inventory.devices.get(kind, ()):
+        minor, free = device.minor, device.total
+        if allowed is not None and (kind, minor) not in allowed:
             continue
         if numa_nodes is not None and not device.numa_nodes & numa_nodes:
             continue
-        if hint.selector is None or hint.selector.matches(dict(device.labels)):
-            yield device
+        if selector is not None and not selector.matches(dict(device.labels)):
+            continue
+        if minor in used:
+            free = free_amounts(kind, free, used[minor])
+        if limits is not None:
+            if minor not in limits:
+                continue
+            free = tuple(map(min, free, limits[minor]))
+        yield device, free
 
 
 def _virtual_function(
