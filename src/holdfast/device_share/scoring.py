@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from holdfast.api.koordinator_names import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA
@@ -40,20 +39,3 @@ class ScoringStrategy:
             score += weight * ((capacity - used if least else used) * _MAX_SCORE // capacity)
             weights += weight
         return score // weights if weights else 0
-
-
-def sums(devices: Iterable[Amounts], width: int) -> Amounts:
-    """Return the sums over devices; zeros if there is none."""
-    return tuple(map(sum, zip(*devices, strict=True))) or (0,) * width
-
-
-def node_score(
-    strategy: ScoringStrategy,
-    kind: str,
-    request: Amounts,
-    total: Mapping[int, Amounts],
-    free: Mapping[int, Amounts],
-) -> int:
-    """Return the score of a node for one device of a type."""
-    width = len(RESOURCES[kind])
-    return strategy.score(kind, request, sums(total.values(), width), sums(free.values(), width))

@@ -11,9 +11,9 @@ from holdfast.device_share.candidates import UNRESTRICTED, DeviceRejection, Rest
 from holdfast.device_share.choosing import choose_devices, node_rejection
 from holdfast.device_share.ledger import NO_DEVICE, DeviceShareLedger
 from holdfast.device_share.node_devices import NodeDevices
+from holdfast.device_share.node_scoring import score_node
 from holdfast.device_share.pod_devices import PodDevices, pod_devices
 from holdfast.device_share.requests import is_of_devices
-from holdfast.device_share.scoring import node_score
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import Code
 from holdfast.plugins.device_share.arguments import DeviceShareArgs
@@ -91,24 +91,12 @@ class Searches:
         rejection = node_rejection(state.inventory, self.asked, self._args.unsupported)
         if rejection is not None:
             return _rejected(rejection, None)
-        chosen = choose_devices(
-            state, self.asked, restriction_of(offer, state), self._args.strategy
-        )
+        restriction = restriction_of(offer, state)
+        chosen = choose_devices(state, self.asked, restriction, self._args.strategy)
         if isinstance(chosen, DeviceRejection):
             return _rejected(chosen, offer)
-        return Found(Code.PASS, allocations=chosen, score=self._score(state))
-
-    def _score(self, state: NodeDevices) -> int:
-        return sum(
-            node_score(
-                self._args.strategy,
-                request.type,
-                request.amounts,
-                {d.minor: d.total for d in state.inventory.devices.get(request.type, ())},
-                state.free(request.type),
-            )
-            for request in self.asked.requests
-        )
+        score = score_node(state, self.asked, self._args.strategy, restriction)
+        return Found(Code.PASS, allocations=chosen, score=score)
 
 
 def restriction_of(offer: Offer | None, state: NodeDevices) -> Restriction:
