@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from holdfast.api.int_or_percent import resolve_int_or_percent
 from holdfast.api.meta import Condition
 from holdfast.api.pod_template import HASH, same_template
 from holdfast.api.scheme import REPLICASETS
@@ -10,7 +11,7 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.controllers import revisions, rollout
 from holdfast.controllers.deployment import plan_deployment
 from holdfast.controllers.planned_writes import Delete, Patch
-from holdfast.controllers.rollout import DESIRED, MAXIMUM, ReplicaBounds, resolve_int_or_percent
+from holdfast.controllers.rollout import DESIRED, MAXIMUM, ReplicaBounds
 from holdfast.testing import a_deployment, a_pod, a_replica_set, typed
 
 NOW = 1_700_000_000.0

@@ -21,12 +21,12 @@ from holdfast.controllers.pod_migration.plan import (
     plan_step,
     reservation_ref,
 )
-from holdfast.controllers.pod_migration.pod_filters import Candidate, find_obstacle
 from holdfast.controllers.pod_migration.reservation_template import (
     reservation_body,
     reservation_options,
 )
-from holdfast.controllers.pod_migration.workloads import Workload, max_of_workload
+from holdfast.migration.pod_filters import Candidate, find_obstacle
+from holdfast.migration.workloads import Workload, max_of_workload
 from holdfast.settings import MigrationSettings, ObjectLimit
 from parity.harness import parity
 

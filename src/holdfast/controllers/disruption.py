@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.api.int_or_percent import resolve_int_or_percent
 from holdfast.api.labels import Selector, selector_or_nothing
 from holdfast.api.meta import Condition, OwnerReference, controller_of
 from holdfast.api.pod import Pod
@@ -21,7 +22,6 @@ from holdfast.controllers import conditions
 from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import Patch, Plan, execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.controllers.rollout import resolve_int_or_percent
 
 DELETION_TIMEOUT = 120.0
 

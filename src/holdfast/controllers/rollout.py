@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.api.int_or_percent import resolve_int_or_percent
 from holdfast.api.workloads import Deployment, ReplicaSet
 
 DESIRED = "deployment.kubernetes.io/desired-replicas"
@@ -48,18 +49,6 @@ class ReplicaBounds:
         if surge == 0 and unavailable == 0:
             unavailable = 1  # otherwise no step would be possible
         return cls(replicas, surge, min(unavailable, replicas), rolling=True)
-
-
-def resolve_int_or_percent(value: int | str, total: int, *, up: bool) -> int:
-    """Return a count, or a percentage of ``total`` rounded up or down.
-
-    >>> resolve_int_or_percent("25%", 10, up=True), resolve_int_or_percent("25%", 10, up=False)
-    (3, 2)
-    """
-    if isinstance(value, int):
-        return value
-    hundredths = int(value.removesuffix("%")) * total
-    return -(-hundredths // 100) if up else hundredths // 100
 
 
 def new_replicaset_size(bounds: ReplicaBounds, total: int, current: int) -> int:

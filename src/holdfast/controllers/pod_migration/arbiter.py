@@ -25,9 +25,9 @@ from holdfast.controllers.pod_migration.arbitration import (
 from holdfast.controllers.pod_migration.job_index import Workloads, pod_key
 from holdfast.controllers.pod_migration.job_status import StatusChange
 from holdfast.controllers.pod_migration.plan import pod_name
-from holdfast.controllers.pod_migration.pod_filters import Candidate, find_obstacle
 from holdfast.controllers.reconciler import ControllerContext
 from holdfast.errors import Conflict, HoldfastError, NotFound
+from holdfast.migration.pod_filters import Candidate, find_obstacle
 
 RAW_PODS: Untyped = Resource("", "v1", "pods", "Pod", dict)
 WAITING = "WaitForArbitration"

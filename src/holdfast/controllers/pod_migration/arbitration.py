@@ -10,36 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
-from holdfast.api.defaults.pods import qos_class as kubernetes_qos_class
-from holdfast.api.deletion_cost import parse_deletion_cost
 from holdfast.api.koordinator_names import PASSED_ARBITRATION
-from holdfast.api.koordinator_qos import (
-    BATCH,
-    BE,
-    FREE,
-    LS,
-    LSE,
-    LSR,
-    MID,
-    PROD,
-    SYSTEM,
-    priority_class,
-    qos_class,
-)
 from holdfast.api.meta import controller_of
 from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import PENDING, RUNNING, PodMigrationJob
 from holdfast.api.timestamps import seconds_of
-from holdfast.controllers.pod_migration.pod_filters import EVICT, eviction_cost
-from holdfast.controllers.pod_migration.workloads import Workload, is_available, max_of_workload
+from holdfast.controllers import conditions
+from holdfast.migration.pod_filters import EVICT
+from holdfast.migration.pod_order import pod_rank
+from holdfast.migration.workloads import Workload, max_of_workload
 from holdfast.settings import MigrationSettings
-
-_PRIORITY_CLASSES = {FREE: 1, BATCH: 2, MID: 3, PROD: 4, "": 5}
-_KUBERNETES_QOS = {"BestEffort": 1, "Burstable": 2, "Guaranteed": 3}
-_QOS = {BE: 1, LS: 2, LSR: 3, LSE: 4, SYSTEM: 4, "": 5}
-_DEFAULT_QOS = {"BestEffort": BE, "Burstable": LS, "Guaranteed": LSR}
 
 
 def is_migrating(job: PodMigrationJob) -> bool:
@@ -71,22 +51,6 @@ def sort_jobs(
 
 def _created(job: PodMigrationJob) -> float:
     return seconds_of(job.metadata.creation_timestamp) or 0.0
-
-
-def pod_rank(pod: Pod) -> tuple[float, ...]:
-    """Return what is compared of pods; the lower one migrates first."""
-    spec, labels = pod.spec, pod.metadata.labels
-    kubernetes = kubernetes_qos_class(msgspec.json.decode(msgspec.json.encode(spec)))
-    priority = priority_class(labels, spec.priority, kubernetes)
-    return (
-        _PRIORITY_CLASSES[priority],
-        spec.priority or 0,
-        _KUBERNETES_QOS[kubernetes],
-        _QOS[qos_class(labels) or _DEFAULT_QOS[kubernetes]],
-        parse_deletion_cost(pod.metadata.annotations) or 0,
-        eviction_cost(pod),
-        -(seconds_of(pod.metadata.creation_timestamp) or 0.0),
-    )
 
 
 def sort_by_pod(
@@ -165,6 +129,15 @@ class Migrating:
         if unavailable >= most:
             return f"{unavailable} pods of its workload are not available or migrate already"
         return ""
+
+
+def is_available(pod: Pod) -> bool:
+    """Return whether a pod runs, is ready and is not going away."""
+    return (
+        not pod.finished
+        and not pod.terminating
+        and conditions.is_true(pod.status.conditions, "Ready")
+    )
 
 
 def _is_of(pod: Pod, workload: Workload) -> bool:

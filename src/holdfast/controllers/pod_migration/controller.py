@@ -43,7 +43,6 @@ from holdfast.controllers.pod_migration.plan import (
     reservation_ref,
     took_another_node,
 )
-from holdfast.controllers.pod_migration.pod_filters import EVICT
 from holdfast.controllers.pod_migration.reservation_template import (
     reservation_body,
     reservation_options,
@@ -51,6 +50,7 @@ from holdfast.controllers.pod_migration.reservation_template import (
 from holdfast.controllers.pod_migration.token_bucket import TokenBucket
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import AlreadyExists, Conflict, HoldfastError, NotFound
+from holdfast.migration.pod_filters import EVICT
 
 RETRY = Backoff(first=1.0, limit=10.0)
 """After an eviction, or the creation of a reservation, was refused."""

@@ -9,7 +9,7 @@ from holdfast.api.scheme import PODS, REPLICASETS, STATEFULSETS
 from holdfast.client.informer_set import InformerSet
 from holdfast.controllers.object_index import ControllerIndex, KeyIndex
 from holdfast.controllers.pod_migration.plan import reservation_ref
-from holdfast.controllers.pod_migration.workloads import Workload
+from holdfast.migration.workloads import Workload
 
 
 def pod_key(ref: ObjectReference | None) -> str:

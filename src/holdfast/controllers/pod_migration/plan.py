@@ -28,6 +28,7 @@ from holdfast.controllers import conditions
 from holdfast.controllers.pod_migration import job_status as told
 from holdfast.controllers.pod_migration.job_status import StatusChange, reference
 from holdfast.errors import BadRequest
+from holdfast.migration.pod_filters import is_unscheduled
 
 EVICTING_POD = "scheduling.holdfast.dev/evicting"
 """Annotation of a job whose pod is about to be evicted, with the uid of the pod.
@@ -200,11 +201,6 @@ def _create(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
         )
         return Action.WAIT
     return Action.CREATE
-
-
-def is_unscheduled(pod: Pod) -> bool:
-    """Return whether a pod waits for a node: it migrates without an eviction."""
-    return not pod.spec.node_name and pod.status.phase in ("", "Pending")
 
 
 def has_owners(job: PodMigrationJob, pod: Pod) -> bool:

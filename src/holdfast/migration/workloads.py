@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from holdfast.api.int_or_percent import resolve_int_or_percent
 from holdfast.api.pod import Pod
-from holdfast.controllers import conditions
-from holdfast.controllers.rollout import resolve_int_or_percent
 
 MANY_REPLICAS, FEW_REPLICAS = 10, 4
 
@@ -35,12 +34,3 @@ def max_of_workload(replicas: int, limit: int | str | None) -> int:
     elif limit is None:
         limit = 2 if replicas >= FEW_REPLICAS else 1
     return min(max(resolve_int_or_percent(limit, replicas, up=False), 1), replicas)
-
-
-def is_available(pod: Pod) -> bool:
-    """Return whether a pod runs, is ready and is not going away."""
-    return (
-        not pod.finished
-        and not pod.terminating
-        and conditions.is_true(pod.status.conditions, "Ready")
-    )

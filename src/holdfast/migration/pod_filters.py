@@ -10,8 +10,7 @@ from holdfast.api.koordinator_names import EVICTION_COST
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.api.pod import Pod
-from holdfast.controllers.pod_migration.plan import is_unscheduled
-from holdfast.controllers.pod_migration.workloads import Workload, max_of_workload
+from holdfast.migration.workloads import Workload, max_of_workload
 from holdfast.settings import MigrationSettings
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
@@ -28,6 +27,11 @@ class Candidate:
     pod: Pod
     workload: Workload | None = None
     has_local_storage: bool = False
+
+
+def is_unscheduled(pod: Pod) -> bool:
+    """Return whether a pod waits for a node: it migrates without an eviction."""
+    return not pod.spec.node_name and pod.status.phase in ("", "Pending")
 
 
 def eviction_cost(pod: Pod) -> int:

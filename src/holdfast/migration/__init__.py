@@ -1,0 +1,6 @@
+"""Which pods may migrate, in which order, and how many of a workload at once.
+
+Lives here: pure rules about pods that the controller of PodMigrationJobs and the descheduler share.
+May not live here: the steps of a job (``controllers.pod_migration``), and which pods should move
+(``descheduler``).
+"""
