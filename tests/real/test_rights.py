@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from holdfast.api.classic_names import POD_CLAIMS
+from holdfast.api.koordinator_names import QOS_CLASS, RESOURCE_STATUS
 from holdfast.testing import (
     a_claim,
     a_device,
@@ -28,6 +29,7 @@ from holdfast.testing import (
     a_volume_claim,
     mounting,
 )
+from holdfast.testing.numa_builders import a_topology
 from real.control_plane import SERVICE_ACCOUNT
 from real.programs import create, create_nodes, holdfast, until
 from rights import ALSO_NEEDED, rights_of_role
@@ -154,6 +156,7 @@ def story(control_plane):
     plane.kubectl("delete", "pod", "--all", "-n", SPACE, "--grace-period=0", "--force")
     plane.kubectl("delete", "reservation", "--all")
     plane.kubectl("delete", "node", *NODES)
+    plane.kubectl("delete", "noderesourcetopology", NODES[1], "--ignore-not-found")
 
 
 def used_since(plane, account, start):
@@ -284,7 +287,7 @@ def negotiate(story):
 
 
 def place_reservations(story):
-    """Place one, reject one, and pre-allocate a running pod."""
+    """Place one, with CPUs of its own, reject one, and pre-allocate a running pod."""
     owner = {"owner_labels": {"app": "rights"}}
     on = {"node_selector": HERE | {"kubernetes.io/hostname": NODES[2]}}
     story.create(
@@ -297,6 +300,18 @@ def place_reservations(story):
     until(lambda: story.phase("rights-waits"), "Waiting")
     scheduled = ".status.conditions[?(@.type=='Scheduled')].reason"
     until(lambda: story.field("reservation", "rights-large", scheduled), "Unschedulable")
+    cores = a_reservation(
+        "rights-cores",
+        cpu="2",
+        labels={QOS_CLASS: "LSR"},
+        **owner,
+        template={"node_selector": HERE},
+    )
+    story.create(a_topology(NODES[1]), cores)
+    until(lambda: story.phase("rights-cores"), "Available")
+    status = RESOURCE_STATUS.replace(".", "\\.")
+    cpus = story.field("reservation", "rights-cores", f".metadata.annotations.{status}")
+    assert json.loads(cpus) == {"cpuset": "0-1"}
 
 
 def preempt(story):

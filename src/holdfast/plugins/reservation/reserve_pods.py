@@ -149,28 +149,43 @@ def bind_reservation(placement: Placement, result: PreAllocationResult | None = 
 
 
 def _write_status(placement: Placement, result: PreAllocationResult | None) -> ApiCalls:
-    """Write the node, and whether the resources are available already.
+    """Write the annotations, then the node and whether the resources are available already.
 
-    The status is written with the resource version just read, so that a reservation that meanwhile
-    expired, was deleted or was bound is not overwritten.
+    Both are written with the resource version just read, so that a reservation that meanwhile
+    expired, was deleted or was bound is not overwritten. Annotations mean nothing before the
+    status says that the reservation is active, so they are not undone.
     """
     pod_info = placement.pod
     path = RESERVATIONS.path(name=pod_info.name)
     for attempt in range(TRIES):
         raw = yield ApiCall("get", path)
         _check_alive(raw, pod_info)
-        raw["status"] = {
-            **(raw.get("status") or {}),
-            **_phase_and_conditions(placement, result),
-            "nodeName": placement.node,
-            "allocatable": allocatable(pod_info),
-        }
         try:
+            if patch := _annotation_patch(raw["metadata"], placement.annotations):
+                raw = yield ApiCall("patch", path, {"metadata": patch}, MERGE_PATCH)
+            raw["status"] = {
+                **(raw.get("status") or {}),
+                **_phase_and_conditions(placement, result),
+                "nodeName": placement.node,
+                "allocatable": allocatable(pod_info),
+            }
             yield ApiCall("update", f"{path}/status", raw)
             return
         except Conflict:
             if attempt == TRIES - 1:
                 raise
+
+
+def _annotation_patch(
+    stored: Mapping[str, Any], annotations: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """Return the metadata to patch, None if it is stored already; an empty text removes a key."""
+    known = stored.get("annotations") or {}
+    changed = {key: text or None for key, text in annotations.items() if known.get(key, "") != text}
+    if not changed:
+        return None
+    same = {key: stored[key] for key in ("uid", "resourceVersion")}
+    return {**same, "annotations": changed}
 
 
 def _phase_and_conditions(
