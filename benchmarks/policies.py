@@ -6,45 +6,32 @@
 The nodes are in three zones. A policy has a unit for each of two zones; most prefer them to the
 third. ``--placed`` pods that the first policy governs are on the nodes of its first unit already.
 
-The cases are measured in turn, a hundred pods of each, in random order and in CPU time. The rate is
-the median of these rounds, the ratio that of the ratios to the first case in the same round: the
-load of other processes changes more slowly than that.
+The cases are measured in turn, in CPU time (``in_turn.py``).
 """
 
 from __future__ import annotations
 
 import argparse
 import cProfile
-import gc
 import pstats
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from random import Random
-from statistics import median
 from typing import Any
 
-import numpy as np
-
 from clusters import ZONE, a_cluster, assigned
-from decisions import NOW, PODS, decide_all
+from decisions import PODS, decide_all
 from holdfast.api.pod import Pod
-from holdfast.cli import garbage_collection
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import schedule_pod
 from holdfast.testing import a_pod, a_resource_policy, typed
+from in_turn import Result, measure_scenes
 from kinds import web
 
 PLACED, REJECTED = 10_000, 1000
 """Governed pods on the nodes, and pods that fit no node."""
 MANY = 50
-ROUND = 100
 LARGE = {"cpu": "1000000", "memory": "1000000Gi"}
 TIMEOUT = {"policy": "TimeoutOrExceedMax", "timeout": "60s"}
-PROFILE = default_profiles()["default-scheduler"]
 HASH = "pod-template-hash"
 _made: dict[tuple[int, int], World] = {}
 
@@ -149,45 +136,12 @@ def measure(name: str, nodes: int, placed: int = PLACED, pods: int = PODS) -> fl
     return (len(pod_infos) - 1) / decide_all(world, pod_infos)[0]
 
 
-@dataclass(frozen=True)
-class Result:
-    per_second: float
-    of_first: float
-
-
 def measure_in_turn(
     names: Sequence[str], nodes: int, placed: int = PLACED, pods: int = PODS
 ) -> dict[str, Result]:
     """Measure cases in turn, a round of each."""
     scenes = {name: waiting(name, nodes, placed, pods) for name in names}
-    times: dict[str, list[float]] = {name: [] for name in names}
-    random = Random(1)
-    garbage_collection.freeze_existing_objects()
-    for start in range(0, pods, ROUND):
-        # A case finds the processor's cache as the one before left it.
-        for name in random.sample(names, len(names)):
-            world, pod_infos = scenes[name]
-            if some := pod_infos[start : start + ROUND]:
-                times[name].append(_seconds(world, some, rejected=CASES[name].rejected) / len(some))
-    gc.unfreeze()
-    first = times[names[0]]
-    return {
-        name: Result(1 / median(spent), median(_ratios(first, spent)))
-        for name, spent in times.items()
-    }
-
-
-def _ratios(before: Iterable[float], after: Iterable[float]) -> list[float]:
-    return [b / a for b, a in zip(before, after, strict=False)]
-
-
-def _seconds(world: World, pod_infos: list[PodInfo], *, rejected: bool) -> float:
-    rng = np.random.default_rng(1)
-    began = time.process_time()
-    for pod_info in pod_infos:
-        outcome = schedule_pod(PROFILE, pod_info, world, NOW, rng)
-        assert isinstance(outcome, Placement) is not rejected, outcome
-    return time.process_time() - began
+    return measure_scenes(scenes, [name for name in names if CASES[name].rejected])
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import backlog
+import cores_and_gpus
 import decisions
 import device_preemption
 import devices
@@ -33,7 +34,7 @@ from kinds import KINDS
 
 HERE = Path(__file__).parent
 PARTS = (
-    *("decisions", "reservations", "policies", "devices"),
+    *("decisions", "reservations", "policies", "devices", "cores_and_gpus"),
     *("preemption", "backlog", "memory", "server", "classic"),
 )
 NODES, MORE_NODES = (100, 1000, 5000), (100, 1000, 5000, 20_000)
@@ -197,6 +198,18 @@ def measure_devices(table: Table, *, full: bool, repeat: int) -> None:
     table.add(Figure("devices", words, nodes, placed, 0, rate, None, DEVICE_PREEMPTIONS))
 
 
+def measure_cores_and_gpus(table: Table, *, full: bool, repeat: int) -> None:
+    """Measure pods with CPUs or GPUs of their own, and ordinary ones on the same nodes."""
+    del full, repeat
+    nodes = cores_and_gpus.NODES
+    table.now(f"CPUs and GPUs, {nodes:,} nodes")
+    found = cores_and_gpus.measure_in_turn(list(cores_and_gpus.CASES))
+    for name, case in cores_and_gpus.CASES.items():
+        held = cores_and_gpus.RESERVATIONS if case.owners else 0
+        rate, share, words = found[name].per_second, found[name].of_first, f"CPUs: {case.words}"
+        table.add(Figure("cores_and_gpus", words, nodes, 0, held, rate, share, case.target))
+
+
 def measure_preemption(table: Table, *, full: bool, repeat: int) -> None:
     """Measure preemptions on a cluster full of pods of lower priority."""
     del repeat
@@ -268,7 +281,8 @@ def measure_classic(table: Table, *, full: bool, repeat: int) -> None:
 
 MEASURES = {
     "decisions": measure_decisions, "reservations": measure_reservations,
-    "policies": measure_policies, "devices": measure_devices, "preemption": measure_preemption,
+    "policies": measure_policies, "devices": measure_devices,
+    "cores_and_gpus": measure_cores_and_gpus, "preemption": measure_preemption,
     "backlog": measure_backlog, "memory": measure_memory, "server": measure_server,
     "classic": measure_classic,
 }  # fmt: skip
@@ -302,6 +316,7 @@ def planned(parts: list[str], *, full: bool) -> int:
         "decisions": len(list(sizes(full))), "memory": 1, "server": 2,
         "reservations": 8 + (len(reservations.COUNTS) if full else 2),
         "policies": len(policies.CASES), "devices": len(DEVICE_NODES) * len(devices.CASES) + 1,
+        "cores_and_gpus": len(cores_and_gpus.CASES), "classic": 2,
         "preemption": len(preemption.CASES if full else PREEMPTIONS),
         "backlog": 3 * len(backlog.KINDS if full else BACKLOGS),
     }  # fmt: skip

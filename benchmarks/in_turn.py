@@ -1,0 +1,77 @@
+"""Measure cases in turn, a hundred pods of each in random order, so that other load meets them all.
+
+The rate of a case is the median of its rounds, the ratio that of the ratios to the first case in
+the same round: the load of other processes changes more slowly than that.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from statistics import median
+
+import numpy as np
+
+from decisions import NOW
+from holdfast.cli import garbage_collection
+from holdfast.columns.pod_info import PodInfo
+from holdfast.framework.plugin import Placement
+from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+from holdfast.scheduler.cycle import schedule_pod
+
+ROUND = 100
+PROFILE = default_profiles()["default-scheduler"]
+Scene = tuple[World, Sequence[PodInfo]]
+"""A cluster, and pods to schedule there."""
+
+
+@dataclass(frozen=True)
+class Result:
+    per_second: float
+    of_first: float
+    first_seconds: float
+    """Of the first pod, which is not part of the rate: nothing is cached for it."""
+
+
+def measure_scenes(
+    scenes: Mapping[str, Scene], rejected: Collection[str] = ()
+) -> dict[str, Result]:
+    """Return the rate of each case in attempts a second; all pods of ``rejected`` fit no node."""
+    names = list(scenes)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    random, pods = Random(1), max(len(pod_infos) for _, pod_infos in scenes.values())
+    garbage_collection.freeze_existing_objects()
+    firsts = {
+        name: _seconds(world, pod_infos[:1], rejected=name in rejected)
+        for name, (world, pod_infos) in scenes.items()
+    }
+    for start in range(1, pods, ROUND):
+        # A case finds the processor's cache as the one before left it.
+        for name in random.sample(names, len(names)):
+            world, pod_infos = scenes[name]
+            if some := pod_infos[start : start + ROUND]:
+                spent = _seconds(world, some, rejected=name in rejected)
+                times[name].append(spent / len(some))
+    gc.unfreeze()
+    first = times[names[0]]
+    return {
+        name: Result(1 / median(spent), median(_ratios(first, spent)), firsts[name])
+        for name, spent in times.items()
+    }
+
+
+def _ratios(before: Iterable[float], after: Iterable[float]) -> list[float]:
+    return [b / a for b, a in zip(before, after, strict=False)]
+
+
+def _seconds(world: World, pod_infos: Sequence[PodInfo], *, rejected: bool) -> float:
+    rng = np.random.default_rng(1)
+    began = time.process_time()
+    for pod_info in pod_infos:
+        outcome = schedule_pod(PROFILE, pod_info, world, NOW, rng)
+        assert isinstance(outcome, Placement) is not rejected, outcome
+    return time.process_time() - began
