@@ -101,7 +101,7 @@ class Arbiter:
             sort_jobs(waiting, self._pod_of, migrating),
             self._pod_of,
             self._find_obstacle,
-            lambda pod: counted.find_limit(pod, self._workloads.of(pod)),
+            lambda pod: self._find_limit(pod, counted),
             counted.add,
         )
         await self._carry_out(result, {job.name: job for job in waiting})
@@ -109,6 +109,11 @@ class Arbiter:
     def _find_obstacle(self, pod: Pod) -> str:
         local = self._local_storage.get(pod.uid, False)
         return find_obstacle(Candidate(pod, self._workloads.of(pod), local), self._settings)
+
+    def _find_limit(self, pod: Pod, counted: Migrating) -> str:
+        if pod.uid in counted.pods:
+            return "another job moves it already"
+        return counted.find_limit(pod, self._workloads.of(pod))
 
     async def _carry_out(self, result: Arbitration, jobs: dict[str, PodMigrationJob]) -> None:
         for name, obstacle in result.forbidden.items():

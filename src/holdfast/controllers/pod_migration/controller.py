@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,6 @@ from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import RUNNING, SUCCEEDED, PodMigrationJob
 from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import POD_MIGRATION_JOBS, PODS, REPLICASETS, RESERVATIONS, STATEFULSETS
-from holdfast.client.backoff import Backoff
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.planned_writes import Delete, execute_writes
 from holdfast.controllers.pod_migration import job_status as told
@@ -25,6 +23,7 @@ from holdfast.controllers.pod_migration.job_index import (
     pod_key,
     reservation_names,
 )
+from holdfast.controllers.pod_migration.job_retries import JobRetries
 from holdfast.controllers.pod_migration.job_status import StatusChange
 from holdfast.controllers.pod_migration.object_limits import ObjectLimits
 from holdfast.controllers.pod_migration.plan import (
@@ -52,8 +51,8 @@ from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import AlreadyExists, Conflict, HoldfastError, NotFound
 from holdfast.migration.pod_filters import EVICT
 
-RETRY = Backoff(first=1.0, limit=10.0)
-"""After an eviction, or the creation of a reservation, was refused."""
+GONE_SECONDS = 1.0
+"""When a job whose pod disappeared a moment ago looks again."""
 LIMITED_SECONDS = 3.0
 """How often a job looks whether it is limited no more."""
 LONGEST_WAIT_SECONDS = 600.0
@@ -81,8 +80,8 @@ class PodMigrationController(Reconciler):
         self._evictions = TokenBucket(
             self._settings.evict_qps, self._settings.evict_burst, context.clock.monotonic()
         )
-        self._refusals: Counter[str] = Counter()
-        """How often in a row the eviction, or the reservation, of a job was refused."""
+        self._retries = JobRetries()
+        """Of evictions and reservations."""
         self._jobs = context.informers.get(POD_MIGRATION_JOBS)
         self._reservations = context.informers.get(RESERVATIONS)
         self._pods = context.informers.get(PODS)
@@ -99,7 +98,7 @@ class PodMigrationController(Reconciler):
         if new is not None:
             self.queue.add(new.key)
         elif old is not None:
-            self._refusals.pop(old.uid, None)
+            self._retries.forget(old.uid)
 
     def _on_reservation(
         self, kind: ChangeType, old: Reservation | None, new: Reservation | None
@@ -161,8 +160,8 @@ class PodMigrationController(Reconciler):
                 live = await self._live(RESERVATIONS, facts.reservation.name)
                 facts = replace(facts, reservation=live)
                 step = plan_step(job, facts, self._settings.default_mode, self.clock.now())
-            if facts.pod is not None and self._is_limited(job, facts.pod, step.action):
-                self.queue.add_after(job.key, LIMITED_SECONDS)
+            if wait := self._seconds_to_wait(job, facts.pod, step.action):
+                self.queue.add_after(job.key, wait)
                 return job
             await self._complete_reservation(step.change, facts.reservation)
             job = await self._write(await self._remember_uid(job, facts, step.change), step.change)
@@ -204,17 +203,24 @@ class PodMigrationController(Reconciler):
         except NotFound:
             return None
 
-    def _is_limited(self, job: PodMigrationJob, pod: Pod, action: Action) -> bool:
-        """Return whether too many pods of the same workload or namespace were evicted lately.
+    def _seconds_to_wait(self, job: PodMigrationJob, pod: Pod | None, action: Action) -> float:
+        """Return how long an action has to wait: it was refused, or its pods are limited.
 
-        This is asked before a job reserves room, and before it evicts without a reservation.
+        Before a job reserves room, or evicts without a reservation, too many pods of the same
+        workload or namespace may have been evicted lately.
         """
-        if action is Action.WAIT or EVICT in job.metadata.annotations:
-            return False
+        if action is Action.WAIT or pod is None:
+            return 0.0
+        now = self.clock.monotonic()
+        if wait := self._retries.seconds_to_wait(job.uid, now):
+            return wait
         begins = action is Action.CREATE or (
             reservation_ref(job) is None and not has_attempted_eviction(job)
         )
-        return begins and self._limits.seconds_to_wait(pod, self.clock.monotonic()) > 0
+        if not begins or EVICT in job.metadata.annotations:
+            return 0.0
+        limited = self._limits.seconds_to_wait(pod, now) > 0
+        return LIMITED_SECONDS if limited else 0.0
 
     async def _remember_uid(
         self, job: PodMigrationJob, facts: Facts, change: StatusChange
@@ -253,7 +259,7 @@ class PodMigrationController(Reconciler):
         assert ref is not None
         pod = await self._live(RAW_PODS, ref.name, ref.namespace)
         if pod is None or ref.uid not in ("", pod["metadata"].get("uid")):
-            self.queue.add_after(job.key, RETRY.first)  # it is gone: the next step tells
+            self.queue.add_after(job.key, GONE_SECONDS)  # it is gone: the next step tells
             return None
         try:
             options = reservation_options(
@@ -274,7 +280,7 @@ class PodMigrationController(Reconciler):
         }
         patch = {"metadata": version_guard(job), "spec": {"reservationOptions": options}}
         job = await self.client.patch(POD_MIGRATION_JOBS, job.name, patch)
-        self._refusals.pop(job.uid, None)
+        self._retries.forget(job.uid)
         change = StatusChange.of(job, self.clock.now())
         change.tell(told.RESERVATION_CREATED, f'Successfully create Reservation "{held.name}"')
         return await self._write(job, change)
@@ -308,7 +314,7 @@ class PodMigrationController(Reconciler):
             self._tell_refusal(job, str(failure))
             self._retry_later(job)
             return job
-        self._refusals.pop(job.uid, None)
+        self._retries.forget(job.uid)
         workload = self._workloads.of(pod)
         self._limits.evicted(pod, workload.replicas if workload is not None else 1, now)
         change = evicting(job, pod, self.clock.now())
@@ -326,12 +332,11 @@ class PodMigrationController(Reconciler):
         )
 
     def _retry_later(self, job: PodMigrationJob) -> None:
-        self._refusals[job.uid] += 1
-        self.queue.add_after(job.key, RETRY.delay(self._refusals[job.uid]))
+        self.queue.add_after(job.key, self._retries.refused(job.uid, self.clock.monotonic()))
 
     async def _clean_up(self, job: PodMigrationJob) -> None:
         """Delete the reservation that a finished job has made, if no pod uses it."""
-        self._refusals.pop(job.uid, None)
+        self._retries.forget(job.uid)
         for name in reservation_names(job):
             held = self._reservations.cache.get(name)
             if held is None:

@@ -21,7 +21,7 @@ from holdfast.api.koordinator_names import EVICT_REASON
 from holdfast.api.meta import Condition, ObjectReference, controller_of
 from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import EVICT_DIRECTLY, MODES, PENDING, RUNNING, PodMigrationJob
-from holdfast.api.reservation import FAILED, SUCCEEDED, WAITING, Reservation
+from holdfast.api.reservation import AVAILABLE, FAILED, SUCCEEDED, WAITING, Reservation
 from holdfast.api.reservation import PENDING as NOT_SCHEDULED
 from holdfast.api.timestamps import seconds_of
 from holdfast.controllers import conditions
@@ -325,14 +325,15 @@ def _evict(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
     if held is not None and held.phase == SUCCEEDED:
         change.fail(told.FORBIDDEN, "Reservation is already bound by another Pod")
         return Action.WAIT
-    if held is not None and held.phase == WAITING and not _makes_room(held, facts):
-        return Action.WAIT
-    return Action.EVICT
+    return Action.EVICT if held is None or _has_room(held, facts) else Action.WAIT
 
 
-def _makes_room(held: Reservation, facts: Facts) -> bool:
-    """Return whether a reservation waits for the very pod, whose resources it takes over."""
-    return facts.pod is not None and facts.pod.spec.node_name == held.status.node_name
+def _has_room(held: Reservation, facts: Facts) -> bool:
+    """Return whether the room is there, or will be as soon as the very pod is gone."""
+    if held.phase == WAITING:
+        return facts.pod is not None and facts.pod.spec.node_name == held.status.node_name
+    ready = held.condition(of_reservation.READY)
+    return held.phase == AVAILABLE and (ready is None or ready.status != "False")
 
 
 def evicting(job: PodMigrationJob, pod: Pod, now: float) -> StatusChange:
