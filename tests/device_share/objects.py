@@ -96,9 +96,10 @@ def allocated(obj):
     ]
 
 
-def a_gpu_reservation(name="r", percent=100, **more):
+def a_gpu_reservation(name="r", percent=100, *, cpu="8", **more):
     """A reservation of ``koordinator.sh/gpu`` for pods with the label ``app: web``."""
-    return a_reservation(name, requests={GPU: str(percent)}, owner_labels={"app": "web"}, **more)
+    requests = {GPU: str(percent)}
+    return a_reservation(name, cpu=cpu, requests=requests, owner_labels={"app": "web"}, **more)
 
 
 def an_owner(name="p", percent=None, *, reservation_affinity=False, **more):
