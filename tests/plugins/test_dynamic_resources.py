@@ -211,4 +211,4 @@ def test_reservations_that_hold_devices_are_refused_in_words():
     desk = one_gpu(a_claim("a"))
     pod = desk.world.pod_info(typed(a_pod(claims=using("a"))), is_reserve_pod=True)
     refusal = desk.plugin.pre_filter(pod, desk.view(pod))
-    assert refusal.reasons == ("reservations of devices are not built yet",)
+    assert "reservations of ResourceClaims are not supported" in refusal.reasons[0]

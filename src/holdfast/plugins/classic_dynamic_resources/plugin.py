@@ -101,7 +101,7 @@ class ClassicDynamicResources:
             if ledger.resources is None:
                 return Reject(Code.UNRESOLVABLE, (NOT_SERVED,))
             if pod.is_reserve_pod:
-                reason = "reservations of classic claims are not built yet"
+                reason = "reservations of classic claims are not supported: remove resourceClaims"
                 return Reject(Code.UNRESOLVABLE, (reason,))
             # A kubelet knows only the shadows: without one it starts the pod at once.
             is_real = ledger.resources.claims.group == OWN_GROUP

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,8 +15,6 @@ from holdfast.capacity.matching import ReservationMatch
 from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.allocation_annotation import allocations_text
 from holdfast.device_share.allocations import use_of
-from holdfast.device_share.pod_devices import PodDevices, pod_devices
-from holdfast.errors import BadRequest
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -34,7 +33,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.view import View
 from holdfast.plugins.device_share import queueing_hints
 from holdfast.plugins.device_share.arguments import read_args
-from holdfast.plugins.device_share.searches import Searches, asks_for_devices
+from holdfast.plugins.device_share.searches import Found, Searches, asked_by, asks_for_devices
 from holdfast.plugins.device_share.state import DeviceState, guiding_metadata
 
 
@@ -74,34 +73,41 @@ class DeviceShare:
 
     def pre_filter(self, pod: PodInfo, view: View) -> DeviceState | Skip | Reject:
         """Read what the pod asks of devices; it is the normal form of its requests."""
-        ledger, resources = view.world.device_share, view.nodes.resources
-        if not ledger or not asks_for_devices(pod, resources):
+        world, resources = view.world, view.nodes.resources
+        if not world.device_share or not asks_for_devices(pod, resources):
             return Skip()
-        request = {resources[id_]: amount for id_, amount in pod.request}
-        try:
-            asked = pod_devices(pod.pod, request)
-        except BadRequest as wrong:
-            return Reject(Code.UNRESOLVABLE, (str(wrong),))
-        if asked is None:
-            return Skip()
+        with_class = tuple(sorted(world.devices.device_backed(pod.request)))
+        searches_for = self._searches_for(pod, view)
+        asked = searches_for(frozenset()).asked
+        if isinstance(asked, Found) and not with_class:
+            return Reject(Code(asked.code), asked.reasons) if asked.code else Skip()
         found = view.matched_reservations
         match = found if isinstance(found, ReservationMatch) and len(found.slots) else None
-        searches = self._searches(view, asked)
-        return DeviceState(view.nodes, ledger, searches, view.world.reservations, match)
+        return DeviceState(
+            view.nodes, world.device_share, world.reservations, world.devices, searches_for, match,
+            with_class,
+        )  # fmt: skip
 
-    def _searches(self, view: View, asked: PodDevices) -> Searches:
+    def _searches_for(self, pod: PodInfo, view: View) -> Callable[[frozenset[int]], Searches]:
         """Return the searches for a request in this world; pods that ask the same share them."""
-        known: dict[PodDevices, Searches] = view.world.caches.setdefault((self.name, self.args), {})
-        found = known.get(asked)
-        if found is None:
-            if len(known) >= 256:
-                known.clear()
-            found = known[asked] = Searches(view.world.device_share, asked, self.args)
-        return found
+        world, resources = view.world, view.nodes.resources
+        known: dict[Hashable, Searches] = world.caches.setdefault((self.name, self.args), {})
+
+        @cache
+        def searches_for(served: frozenset[int]) -> Searches:
+            asked = asked_by(pod, resources, served)
+            found = known.get(asked)
+            if found is None:
+                if len(known) >= 256:
+                    known.clear()
+                found = known[asked] = Searches(world.device_share, asked, self.args)
+            return found
+
+        return searches_for
 
     def filter(self, state: DeviceState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Reject nodes of which no option passes: neither one of the reservations, nor none."""
-        verdicts = _by_signature(state, rows, lambda s: state.searches.of(s).code, np.int8)
+        verdicts = _by_case(state, rows, lambda found: found.code, np.int8)
         for position, row in _special_rows(state, rows, change):
             verdicts[position] = state.best(row, change).code
         return verdicts
@@ -110,7 +116,7 @@ class DeviceShare:
         self, state: DeviceState, rows: Rows, change: PodChange = NO_CHANGE
     ) -> Verdicts:
         """Reject nodes whose devices do not serve the request beside all reservations."""
-        verdicts = _by_signature(state, rows, lambda s: state.searches.of(s).code, np.int8)
+        verdicts = _by_case(state, rows, lambda found: found.code, np.int8)
         for position, row in change.positions_in(rows) if change else ():
             verdicts[position] = state.without_reservation(row, change).code
         return verdicts
@@ -134,7 +140,7 @@ class DeviceShare:
 
     def score(self, state: DeviceState, rows: AnyRows) -> RawScores:
         """Score by what is used of the devices."""
-        scores = _by_signature(state, rows, lambda s: state.searches.of(s).score, np.float64)
+        scores = _by_case(state, rows, lambda found: found.score, np.float64)
         for position, row in _special_rows(state, rows, NO_CHANGE):
             scores[position] = state.best(row).score
         return scores
@@ -162,14 +168,14 @@ class DeviceShare:
 
     def reason_groups(self, state: DeviceState, rows: AnyRows) -> NDArray[np.int64]:
         """Return the numbers of the rows' states."""
-        return state.ledger.signatures()[rows].astype(np.int64)
+        return state.cases(rows)
 
     def count_reasons(self, state: DeviceState, rows: Rows) -> Mapping[str, int]:
         """Count the reasons of many rows."""
         counts: Counter[str] = Counter()
-        numbers, times = np.unique(state.ledger.signatures()[rows], return_counts=True)
-        for signature, count in zip(numbers.tolist(), times.tolist(), strict=True):
-            for reason in state.searches.of(signature).reasons:
+        numbers, times = np.unique(state.cases(rows), return_counts=True)
+        for number, count in zip(numbers.tolist(), times.tolist(), strict=True):
+            for reason in state.of_case(number).reasons:
                 counts[reason] += count
         return counts
 
@@ -223,10 +229,10 @@ def _special_rows(
         yield from ((i, row) for i, row in enumerate(rows.tolist()) if row in special)
 
 
-def _by_signature(
-    state: DeviceState, rows: AnyRows, value: Callable[[int], float], dtype: type[Any]
+def _by_case(
+    state: DeviceState, rows: AnyRows, value: Callable[[Found], float], dtype: type[Any]
 ) -> NDArray[Any]:
-    numbers, places = np.unique(state.ledger.signatures()[rows], return_inverse=True)
-    table = np.array([value(signature) for signature in numbers.tolist()], dtype)
+    numbers, places = np.unique(state.cases(rows), return_inverse=True)
+    table = np.array([value(state.of_case(number)) for number in numbers.tolist()], dtype)
     found: NDArray[Any] = table[places]
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from holdfast.columns.interner import PODS, ResourceNames
@@ -50,10 +51,26 @@ class Offer(NamedTuple):
     restricted: frozenset[str] = frozenset()
 
 
+def asked_by(
+    pod: PodInfo, resources: ResourceNames, served: Collection[int] = ()
+) -> PodDevices | Found:
+    """Return what a pod asks of devices, or the result if nothing is to be searched.
+
+    ``served`` are resources of its request that are left to others.
+    """
+    request = {resources[id_]: amount for id_, amount in pod.request if id_ not in served}
+    try:
+        return pod_devices(pod.pod, request) or NOTHING_TO_DO
+    except BadRequest as wrong:
+        return Found(Code.UNRESOLVABLE, (str(wrong),))
+
+
 class Searches:
     """The results for one request, by the number of a state and what a reservation offers."""
 
-    def __init__(self, ledger: DeviceShareLedger, asked: PodDevices, args: DeviceShareArgs) -> None:
+    def __init__(
+        self, ledger: DeviceShareLedger, asked: PodDevices | Found, args: DeviceShareArgs
+    ) -> None:
         self._ledger = ledger
         self._args = args
         self.asked = asked
@@ -62,6 +79,9 @@ class Searches:
 
     def of(self, signature: int, offer: Offer | None = None) -> Found:
         """Return the result for a state, and for an owner of a reservation on that node."""
+        asked = self.asked
+        if isinstance(asked, Found):
+            return asked
         if signature == NO_DEVICE:
             return NOTHING_TO_DO
         if self._version != self._ledger.version or len(self._found) > _MOST_RESULTS:
@@ -70,32 +90,27 @@ class Searches:
         key = (signature, offer)
         found = self._found.get(key)
         if found is None:
-            found = self._found[key] = self._search(self._ledger.state(signature), offer)
+            state = self._ledger.state(signature)
+            found = self._found[key] = self._search(asked, state, offer)
         return found
 
-    def use_by(self, pod: PodInfo, signature: int, resources: ResourceNames) -> DeviceUse:
+    def use_by(self, asked: PodDevices | Found, signature: int) -> DeviceUse:
         """Return what another pod would use of the devices in a state; nothing if it finds none."""
-        if signature == NO_DEVICE or not asks_for_devices(pod, resources):
-            return UNUSED
-        try:
-            asked = pod_devices(pod.pod, {resources[r]: amount for r, amount in pod.request})
-        except BadRequest:
-            return UNUSED
-        if asked is None:
+        if signature == NO_DEVICE or isinstance(asked, Found):
             return UNUSED
         state = self._ledger.state(signature)
         chosen = choose_devices(state, asked, strategy=self._args.strategy)
         return UNUSED if isinstance(chosen, DeviceRejection) else use_of(chosen)
 
-    def _search(self, state: NodeDevices, offer: Offer | None) -> Found:
-        rejection = node_rejection(state.inventory, self.asked, self._args.unsupported)
+    def _search(self, asked: PodDevices, state: NodeDevices, offer: Offer | None) -> Found:
+        rejection = node_rejection(state.inventory, asked, self._args.unsupported)
         if rejection is not None:
             return _rejected(rejection, None)
         restriction = restriction_of(offer, state)
-        chosen = choose_devices(state, self.asked, restriction, self._args.strategy)
+        chosen = choose_devices(state, asked, restriction, self._args.strategy)
         if isinstance(chosen, DeviceRejection):
             return _rejected(chosen, offer)
-        score = score_node(state, self.asked, self._args.strategy, restriction)
+        score = score_node(state, asked, self._args.strategy, restriction)
         return Found(Code.PASS, allocations=chosen, score=score)
 
 

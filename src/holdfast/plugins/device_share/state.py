@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.api import koordinator_names as names
 from holdfast.api.pod import Pod
@@ -13,14 +17,15 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.device_share.allocations import UNUSED, DeviceUse
 from holdfast.device_share.ledger import DeviceShareLedger
 from holdfast.device_share.requests import device_types
-from holdfast.framework.plugin import NO_CHANGE, PodChange
-from holdfast.plugins.device_share.searches import Found, Offer, Searches
+from holdfast.devices.inventory import Inventory
+from holdfast.framework.plugin import NO_CHANGE, AnyRows, PodChange
+from holdfast.plugins.device_share.searches import Found, Offer, Searches, asked_by
 
 _GUIDING = (names.DEVICE_ALLOCATE_HINT, names.DEVICE_JOINT_ALLOCATE, names.GPU_PARTITION_SPEC)
 """Annotations that guide the choice of devices."""
 
-
 _NO_TYPES: frozenset[str] = frozenset()
+_NONE_SERVED: frozenset[int] = frozenset()
 
 
 def guiding_metadata(pod: Pod) -> tuple[str | None, ...]:
@@ -34,23 +39,55 @@ def guiding_metadata(pod: Pod) -> tuple[str | None, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceState:
-    """What a pod asks, the searches for it, and the reservations that it may use."""
+    """What a pod asks, the searches for it, and the reservations that it may use.
+
+    ``searches_for`` returns the searches for what is left of the request when devices of a
+    DeviceClass serve some of its resources. They do on nodes that have none of their own.
+    """
 
     nodes: NodeTable
     ledger: DeviceShareLedger
-    searches: Searches
     reservations: ReservationCache
+    classes: Inventory
+    searches_for: Callable[[frozenset[int]], Searches]
     match: ReservationMatch | None = None
+    with_class: tuple[int, ...] = ()
+    """Resources of the request that have a DeviceClass (epoch ``classes``)."""
 
     def __hash__(self) -> int:
-        return id(self.searches)
+        return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, DeviceState)
-            and self.searches is other.searches
-            and self.match is other.match
-        )
+        return isinstance(other, DeviceState) and self._key == other._key
+
+    @property
+    def _key(self) -> tuple[int, int, tuple[int, ...]]:
+        return id(self.searches_for(_NONE_SERVED)), id(self.match), self.with_class
+
+    def cases(self, rows: AnyRows) -> NDArray[np.int64]:
+        """Return a number by row: equal ones have equal results without a reservation."""
+        found = self.ledger.signatures()[rows].astype(np.int64)
+        for resource in self.with_class:
+            found = found * 2 + (self.nodes.allocatable[resource, rows] == 0)
+        return found
+
+    def of_case(self, number: int) -> Found:
+        """Return the result for a number of ``cases``."""
+        served = []
+        for resource in reversed(self.with_class):
+            number, is_served = divmod(number, 2)
+            if is_served:
+                served.append(resource)
+        return self.searches_for(frozenset(served)).of(number)
+
+    def _served_on(self, row: int, with_class: Iterable[int]) -> frozenset[int]:
+        """Return which resources devices of a DeviceClass serve on a row."""
+        allocatable = self.nodes.allocatable
+        return frozenset(r for r in with_class if not allocatable[r, row])
+
+    def _searches_on(self, row: int) -> Searches:
+        served = self._served_on(row, self.with_class) if self.with_class else _NONE_SERVED
+        return self.searches_for(served)
 
     @property
     def ignores_reservations(self) -> bool:
@@ -62,9 +99,11 @@ class DeviceState:
         node = self.nodes.names[row]
         lent = self.ledger.reservations_on(node) if self.ignores_reservations else ()
         if not lent and not _concerns(change, row):
-            return self.searches.of(self.ledger.signature(row))
+            return self._searches_on(row).of(self.ledger.signature(row))
         gone, more = self._change(row, change)
-        return self.searches.of(self.ledger.signature_of(node, gone=gone, lent=lent, more=more))
+        return self._searches_on(row).of(
+            self.ledger.signature_of(node, gone=gone, lent=lent, more=more)
+        )
 
     def of_reservation(self, slot: int, change: PodChange = NO_CHANGE) -> Found:
         """Return the result for one of the reservations that the pod may use, on its node."""
@@ -74,7 +113,8 @@ class DeviceState:
             found = self.ledger.changed_offer(info.uid, info.node, *self._change(row, change))
         else:
             found = self.ledger.offer(info.uid, info.node)
-        return self.searches.of(found[0], Offer(found[1], self._restricted(info)))
+        searches = self._searches_on(row) if row >= 0 else self.searches_for(_NONE_SERVED)
+        return searches.of(found[0], Offer(found[1], self._restricted(info)))
 
     def slots_on(self, row: int) -> list[int]:
         """Return the slots of the reservations on a row that the pod may use."""
@@ -106,8 +146,10 @@ class DeviceState:
             match = self.reservations.match(pod)
             if isinstance(match, ReservationMatch) and len(match.slots[match.span(row)]):
                 continue
+            served = self._served_on(row, self.classes.device_backed(pod.request))
+            asked = asked_by(pod, self.nodes.resources, served)
             signature = self.ledger.signature_of(node, gone=gone, more=more)
-            more = more.plus(self.searches.use_by(pod, signature, self.nodes.resources))
+            more = more.plus(self._searches_on(row).use_by(asked, signature))
         return gone, more
 
 

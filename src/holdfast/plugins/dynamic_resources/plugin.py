@@ -61,6 +61,7 @@ from holdfast.plugins.dynamic_resources.state import (
 _STEPS_A_SECOND = 100_000
 """The time limit is counted in search steps of about ten microseconds: there is no clock here."""
 NOT_SCHEDULABLE = "still not schedulable"
+NO_RESERVED_CLAIMS = "reservations of ResourceClaims are not supported: remove resourceClaims"
 _NODE_EVENTS = ("Add", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeAllocatable")
 
 
@@ -144,8 +145,8 @@ class DynamicResources:
             return Skip()
         if inventory is None:
             return Reject(Code.UNRESOLVABLE, ("this scheduler does not watch devices",))
-        if pod.is_reserve_pod:
-            return Reject(Code.UNRESOLVABLE, ("reservations of devices are not built yet",))
+        if pod.is_reserve_pod and claimed:
+            return Reject(Code.UNRESOLVABLE, (NO_RESERVED_CLAIMS,))
         try:
             claims = claims_of_pod(pod.pod, inventory.claims)
         except ClaimNotReady as not_ready:

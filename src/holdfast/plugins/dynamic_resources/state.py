@@ -43,11 +43,12 @@ from holdfast.plugins.dynamic_resources.binding_conditions import is_unavailable
 _FIRST_OTHER_RESOURCE = 4
 _BITS = 63
 """Bits of an array of integers; a pod with more extended resources gets Python's integers."""
-UNAVAILABLE, OLD_EXTENDED_CLAIM = 5, 6
-"""More codes: an allocated claim is not usable there; an old extended resource claim exists."""
+UNAVAILABLE, OLD_EXTENDED_CLAIM, NOT_RESERVABLE = 5, 6, 7
+"""More codes: an allocated claim is not usable there; an old extended resource claim exists; only
+devices of a class could serve the pod, which a reservation cannot hold."""
 _VERDICTS = np.array(
     [Code.PASS, Code.UNRESOLVABLE, Code.UNRESOLVABLE, Code.ERROR, Code.ERROR, Code.UNRESOLVABLE,
-     Code.UNRESOLVABLE], np.int8,
+     Code.UNRESOLVABLE, Code.UNRESOLVABLE], np.int8,
 )  # fmt: skip
 CANNOT_ALLOCATE = "cannot allocate all claims"
 _MESSAGES = {
@@ -56,6 +57,7 @@ _MESSAGES = {
     NOT_SEARCHED: "devices were not searched: the search on another node failed",
     UNAVAILABLE: "resourceclaim not available on the node",
     OLD_EXTENDED_CLAIM: "cannot schedule extended resource claim",
+    NOT_RESERVABLE: "node(s) have only devices of a DeviceClass, which cannot be reserved",
 }
 
 
@@ -156,6 +158,8 @@ class DynamicResourcesState:
         """
         if self.old_extended_claim is not None:
             return np.full(len(rows), OLD_EXTENDED_CLAIM, np.int8)
+        if self.pod.is_reserve_pod:
+            return np.where(self._device_served(rows) != 0, NOT_RESERVABLE, FITS).astype(np.int8)
         everywhere = self._served_everywhere()
         if everywhere is not None:
             unallocated = self.unallocated_for(everywhere)
@@ -199,7 +203,7 @@ class DynamicResourcesState:
 
     def search_in_steps(self, rows: RowsToSearch) -> Iterator[None]:
         """Search rows as ``codes`` would, with pauses in which the world may change."""
-        if self.old_extended_claim is not None:
+        if self.old_extended_claim is not None or self.pod.is_reserve_pod:
             return
         for bits, _ in self._by_device_served(self.nodes.rows):
             results = self.unallocated_for(bits).results
