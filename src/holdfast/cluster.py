@@ -78,7 +78,7 @@ class Components:
         )
         self.controllers = ControllerManager(
             client_for("system:kube-controller-manager"), clock,
-            settings=controller_settings(chosen.profiles.values(), scheduler.feature_gates),
+            settings=controller_settings(chosen, scheduler.feature_gates),
         )  # fmt: skip
         self.scheduler.metrics.registry.register(self.controllers.metrics)
         self.agents = make_agents(client_for, clock, nodes, agents or {}, client_authority)

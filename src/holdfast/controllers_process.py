@@ -52,7 +52,7 @@ def settings_of_configuration(
     return ControllersProcessSettings(
         election_settings(configuration, leader_elect=leader_elect, name=NAME),
         request_limits(configuration),
-        controller_settings(configuration.profiles.values()),
+        controller_settings(configuration),
     )
 
 

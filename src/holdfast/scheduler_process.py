@@ -63,7 +63,7 @@ class SchedulerProcess(ElectedProcess):
             self.scheduler.recorder,
             kinds=BESIDE_KUBERNETES if settings.controllers else (),
             informers=self.scheduler.informers.informer_set,
-            settings=controller_settings(configuration.profiles.values(), settings.feature_gates),
+            settings=controller_settings(configuration, settings.feature_gates),
         )
         for metrics in (self._controllers.metrics, self.leader_metrics):
             self.scheduler.metrics.registry.register(metrics)

@@ -235,6 +235,8 @@ class MigrationSettings:
 
     workers: int = 1
     """Jobs reconciled at once."""
+    dry_run: bool = False
+    """Whether jobs are only arbitrated: nothing is reserved or evicted."""
     default_mode: str = "ReservationFirst"
     """The mode of jobs that name none."""
     evict_failed_bare_pods: bool = False

@@ -169,7 +169,7 @@ def test_the_first_profile_with_a_plugin_decides_about_its_controller(on):
         }
 
     first, second = profile("other", args=args(on)), profile("koord-scheduler", args=args(not on))
-    found = controller_settings(read(config(first, second)).profiles.values())
+    found = controller_settings(read(config(first, second)))
     assert found.resource_policies.drain_excess == on
     assert found.classic_claims.deallocate_unused == on
 
@@ -186,7 +186,7 @@ def test_arguments_reach_the_reservation_plugin():
         "reservationSelectorIndex": {"enable": True, "keys": ["a"], "keyPrefixes": ["b"]},
     }  # fmt: skip
     found = read(config(profile("koord-scheduler", args={"Reservation": given})))
-    result = controller_settings(found.profiles.values()).reservations
+    result = controller_settings(found).reservations
     assert (
         result.workers,
         result.gc_enabled,

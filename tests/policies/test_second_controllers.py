@@ -8,6 +8,7 @@ from holdfast.api.deletion_cost import DELETION_COST
 from holdfast.api.scheme import DEPLOYMENTS, RESERVATIONS, RESOURCE_POLICIES
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.client.client import Client
+from holdfast.configuration.reading import Configuration
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
 from holdfast.controllers.profile_settings import controller_settings
 from holdfast.plugins import default_profiles
@@ -26,7 +27,7 @@ async def second_controllers(cluster, writes):
         InProcessTransport(cluster.server), "holdfast-controllers", cluster.failures.append
     )
     client = Client(writes.wrap(restricted, cluster.clock), "holdfast-controllers")
-    settings = controller_settings(PROFILES.values())
+    settings = controller_settings(Configuration(PROFILES))
     manager = ControllerManager(client, cluster.clock, kinds=BESIDE_KUBERNETES, settings=settings)
     await cluster.as_time_passes(manager.start())
     try:

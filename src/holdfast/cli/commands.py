@@ -210,13 +210,14 @@ def controllers(
             metavar="FILE",
             help="KubeSchedulerConfiguration of the scheduler: plugin arguments that concern the "
             "controllers, leader election (without the lease's name) and client connection are "
-            "read; default: their defaults.",
+            "read; and DeschedulerConfiguration with the arguments of MigrationController; "
+            "default: their defaults.",
         ),
     ] = None,
     leader_elect: LeaderElect = None,
     health_port: HealthPort = 10257,
 ) -> None:
-    """Run the controllers of reservations and resource policies, until SIGINT or SIGTERM.
+    """Run the controllers of reservations, policies and migrations, until SIGINT or SIGTERM.
 
     `holdfast scheduler` runs them too, unless it is started with --no-controllers.
     """

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from holdfast.api.field_errors import invalid
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.document import API_VERSION, KIND
 from holdfast.configuration.reading import Configuration, read
-from holdfast.errors import BadConfiguration, NotBuilt
+from holdfast.errors import BadConfiguration, Details, NotBuilt
+from holdfast.migration.argument_settings import migration_settings
+from holdfast.migration.arguments import API_VERSION as DESCHEDULING_VERSION
+from holdfast.migration.arguments import KIND as DESCHEDULING
+from holdfast.migration.arguments import find_args
 
 
 def load(path: Path) -> Configuration:
     """Load a file; errors name the file, every invalid field and the reason.
 
-    Modules of the user's own plugins are also searched in the file's directory.
+    It contains a KubeSchedulerConfiguration, a DeschedulerConfiguration, or both. Modules of the
+    user's own plugins are also searched in the file's directory.
     """
     try:
-        return read(_parsed(path), Catalog(module_dir=path.parent.absolute()))
+        documents = [_checked(one) for one in _parsed(path)]
+        descheduling = [one for one in documents if _is_descheduling(one)]
+        scheduling = [one for one in documents if not _is_descheduling(one)]
+        if not documents or len(scheduling) > 1:
+            raise BadConfiguration(f"expected one document, found {len(scheduling)}")
+        if len(descheduling) > 1:
+            raise BadConfiguration(f"expected one {DESCHEDULING}, found {len(descheduling)}")
+        raw = scheduling[0] if scheduling else {}
+        found = read(raw, Catalog(module_dir=path.parent.absolute()))
+        if not descheduling:
+            return found
+        return replace(found, migration=migration_settings(find_args(descheduling[0])))
     except (BadConfiguration, NotBuilt) as error:
         causes = error.details.causes
         message = f" {error}"
@@ -28,26 +46,35 @@ def load(path: Path) -> Configuration:
         raise type(error)(f"{path}:{message}", error.details) from error
 
 
-def _parsed(path: Path) -> Any:
+def _is_descheduling(document: Any) -> bool:
+    return isinstance(document, dict) and document.get("kind") == DESCHEDULING
+
+
+def _parsed(path: Path) -> list[Any]:
     try:
-        documents = list(yaml.load_all(path.read_text(), _Loader))
+        return list(yaml.load_all(path.read_text(), _Loader))
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise BadConfiguration(f"cannot be read: {why}") from error
     except yaml.YAMLError as error:
         raise BadConfiguration(f"is not YAML: {error}") from error
-    if len(documents) != 1:
-        raise BadConfiguration(f"expected one document, found {len(documents)}")
-    found = documents[0]
-    missing = [
-        name for name in ("apiVersion", "kind") if isinstance(found, dict) and name not in found
-    ]
+
+
+def _checked(document: Any) -> Any:
+    """Return a document that says what it is."""
+    if not isinstance(document, dict):
+        return document
+    missing = [name for name in ("apiVersion", "kind") if name not in document]
     if missing:
         raise BadConfiguration(
             f"{' and '.join(missing)} missing: begin the file with "
             f"`apiVersion: {API_VERSION}` and `kind: {KIND}`"
         )
-    return found
+    version = document["apiVersion"]
+    if _is_descheduling(document) and version != DESCHEDULING_VERSION:
+        wrong = invalid("apiVersion", version, f"write {DESCHEDULING_VERSION}")
+        raise BadConfiguration(str(wrong), Details(kind=DESCHEDULING, causes=(wrong,)))
+    return document
 
 
 class _Loader(yaml.SafeLoader):

@@ -36,6 +36,7 @@ from holdfast.engine.profile import Profile
 from holdfast.errors import Cause
 from holdfast.framework.extender import TIMEOUT, ExtenderConfig, ignored_resources
 from holdfast.plugins import PROFILE_NAMES, default_profiles
+from holdfast.settings import MigrationSettings
 
 NO_POINT = "reservation"
 """Koordinator's guide shows this name among the extension points."""
@@ -54,6 +55,8 @@ class Configuration:
         default_factory=LeaderElectionConfiguration
     )
     client_connection: ClientConnection = field(default_factory=ClientConnection)
+    migration: MigrationSettings = field(default_factory=MigrationSettings)
+    """Of the arguments of MigrationController in a DeschedulerConfiguration."""
     warnings: tuple[str, ...] = ()
     """Settings that work but are probably not intended."""
 

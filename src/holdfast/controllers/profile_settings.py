@@ -1,13 +1,11 @@
-"""Read the settings of the controllers from the profiles of the scheduler.
+"""Read the settings of the controllers from the configuration of the scheduler.
 
 Apart from the controllers, because a process that only runs controllers needs no plugins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from holdfast.engine.profile import Profile
+from holdfast.configuration.reading import Configuration
 from holdfast.feature_gates import FeatureGates
 from holdfast.plugins.classic_dynamic_resources import ClassicDynamicResources
 from holdfast.plugins.reservation import ReservationPlugin
@@ -22,10 +20,10 @@ from holdfast.settings import (
 
 
 def controller_settings(
-    profiles: Iterable[Profile], feature_gates: FeatureGates | None = None
+    configuration: Configuration, feature_gates: FeatureGates | None = None
 ) -> ControllerSettings:
     """Read the settings of each controller from the first profile that has its plugin."""
-    plugins = [plugin for profile in profiles for plugin in profile.plugins]
+    plugins = [p for profile in configuration.profiles.values() for p in profile.plugins]
     reservation = next((p for p in plugins if isinstance(p, ReservationPlugin)), None)
     policy = next((p for p in plugins if isinstance(p, ResourcePolicyPlugin)), None)
     classic = next((p for p in plugins if isinstance(p, ClassicDynamicResources)), None)
@@ -34,6 +32,7 @@ def controller_settings(
         ResourcePolicySettings(policy is not None and policy.args.drain_excess),
         feature_gates or FeatureGates(),
         classic_claims=ClassicClaimSettings(classic is not None and classic.args.deallocate_unused),
+        migration=configuration.migration,
     )
 
 

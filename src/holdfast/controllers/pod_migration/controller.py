@@ -163,6 +163,8 @@ class PodMigrationController(Reconciler):
             if wait := self._seconds_to_wait(job, facts.pod, step.action):
                 self.queue.add_after(job.key, wait)
                 return job
+            if self._settings.dry_run:
+                return await self._write(job, step.change)
             await self._complete_reservation(step.change, facts.reservation)
             job = await self._write(await self._remember_uid(job, facts, step.change), step.change)
             if step.action is Action.EVICT and facts.pod is not None:

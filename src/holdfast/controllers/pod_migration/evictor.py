@@ -13,10 +13,9 @@ from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import Client
 from holdfast.errors import NotFound
+from holdfast.migration.eviction_policies import EVICTION, POLICIES, SOFT
 from holdfast.settings import MigrationSettings
 
-EVICTION, DELETE, SOFT = "Eviction", "Delete", "SoftEviction"
-POLICIES = (EVICTION, DELETE, SOFT)
 INITIATOR = "koord-descheduler"
 
 
