@@ -2,24 +2,15 @@
 
 import json
 
-import pytest
-
 from holdfast.api import koordinator_names as names
 from holdfast.api.scheme import NODES, PODS
 from holdfast.testing import a_node
-from holdfast.testing.harness import Harness
 from holdfast.testing.numa_builders import a_bound_pod, a_topology
 
 REQUIRED, PREFERRED = "requiredCPUBindPolicy", "preferredCPUBindPolicy"
 FULL, SPREAD = "FullPCPUs", "SpreadByPCPUs"
 EXCLUSIVE = "preferredCPUExclusivePolicy"
 INTEGER = "the requested CPUs must be integer"
-
-
-@pytest.fixture
-async def cluster(tmp_path):
-    async with Harness(tmp_path) as harness:
-        yield harness
 
 
 async def add_node(cluster, name, *, labels=None, annotations=None, cpu="16", **topology):

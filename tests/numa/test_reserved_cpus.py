@@ -1,72 +1,16 @@
 """Scenarios of reservations that hold CPUs, through the API of a whole cluster."""
 
-import json
-
 import pytest
 
 from holdfast.api import koordinator_names as names
 from holdfast.api.reservation_names import IGNORED
 from holdfast.api.scheme import PODS, RESERVATIONS
-from holdfast.testing import a_node, a_reservation
-from holdfast.testing.harness import Harness
-from holdfast.testing.numa_builders import a_bound_pod, a_topology
-from reservations.objects import AFFINITY, WEB, allocated_from
+from numa.reserving import LSR, add_node, owner, reserve, stranger
+from reservations.objects import allocated_from
 from reservations.objects import status as reservation_status
 
 PREFERRED, SPREAD = "preferredCPUBindPolicy", "SpreadByPCPUs"
-LSR = {names.QOS_CLASS: "LSR"}
 NOT_ENOUGH = "not enough cpus available to satisfy request"
-
-
-@pytest.fixture
-async def cluster(tmp_path):
-    async with Harness(tmp_path) as harness:
-        yield harness
-
-
-async def add_node(cluster, name="n", *, cpu="16", labels=None, annotations=None, **topology):
-    await cluster.create(
-        a_topology(name, **topology),
-        a_node(name, cpu=cpu, memory="32Gi", labels=labels, annotations=annotations),
-    )
-
-
-async def reserve(cluster, name, cpu, *, spec=None, labels=None, **more):
-    """Create a reservation for pods that are bound to CPUs, and return its CPUs."""
-    notes = None if spec is None else {names.RESOURCE_SPEC: json.dumps(spec)}
-    labels = {**LSR, **(labels or {})}
-    more.setdefault("owner_labels", WEB)
-    await cluster.create(a_reservation(name, cpu=cpu, labels=labels, annotations=notes, **more))
-    return await reserved(cluster, name)
-
-
-async def reserved(cluster, name):
-    """Return the CPUs of a reservation."""
-    found = await cluster.reservation(name)
-    assert found.status.node_name, found.status.conditions
-    return cpus_of(found)
-
-
-async def owner(cluster, name, cpu, *, affinity=None, labels=WEB, **more):
-    """Create an owner that is bound to CPUs, and return its CPUs."""
-    notes = {} if affinity is None else {AFFINITY: json.dumps(affinity)}
-    await cluster.create(a_bound_pod(name, cpu, labels=labels, annotations=notes, **more))
-    return await cpuset(cluster, name)
-
-
-async def stranger(cluster, name, cpu, *, labels=None, **more):
-    """Create a pod that owns no reservation, and return its CPUs."""
-    return await owner(cluster, name, cpu, labels=labels, **more)
-
-
-async def cpuset(cluster, name):
-    """Return the CPUs of a pod, None while it is not scheduled."""
-    found = await cluster.pod(name)
-    return cpus_of(found) if found.spec.node_name else None
-
-
-def cpus_of(found):
-    return json.loads(found.metadata.annotations.get(names.RESOURCE_STATUS) or "{}").get("cpuset")
 
 
 async def test_N017_an_owner_gets_the_CPUs_of_its_reservation(cluster):

@@ -192,6 +192,11 @@ class ReservationMatch:
         """Tell whether the pod uses reserved resources without allocating from a reservation."""
         return self.key == _IGNORING
 
+    @property
+    def pre_allocates(self) -> bool:
+        """Tell whether the pod is a reserve pod that may take over resources of running pods."""
+        return self.key == _PRE_ALLOCATING
+
 
 class ReservationMatcher:
     """Finds the reservations of a pod and caches them until reservations change."""

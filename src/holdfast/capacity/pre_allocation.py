@@ -96,19 +96,29 @@ class PreAllocationResult(NamedTuple):
         return rules.score(self.pods[0]) if self.pods else 0
 
 
+Suits = Callable[[Sequence[PodInfo]], bool]
+"""Tells whether certain resources of pods, such as CPUs, can be taken over; () for none."""
+
+
 def choose_pods(
-    rules: PreAllocationRules, free: AmountsByResource, candidates: Sequence[PodInfo]
+    rules: PreAllocationRules,
+    free: AmountsByResource,
+    candidates: Sequence[PodInfo],
+    suits: Suits = lambda _pods: True,
 ) -> PreAllocationResult:
     """Choose the pods to pre-allocate on a node with these free amounts, or say why not."""
-    alone = short_of(rules.wanted, free)
-    if rules.prefers_none and not rules.required and not alone:
+    alone, suited = short_of(rules.wanted, free), suits(())
+    if rules.prefers_none and not rules.required and not alone and suited:
         return PreAllocationResult()
     ordered = candidates if rules.ranked and rules.multiple else by_score(rules, candidates)
-    chosen, by_node, inside = (_several if rules.multiple else _one)(rules, free, ordered)
+    chosen, by_node, inside = (_several if rules.multiple else _one)(rules, free, ordered, suits)
     if chosen:
         return PreAllocationResult(tuple(chosen))
     if rules.required:
         return PreAllocationResult((), 0, frozenset(by_node), tuple(inside), refused=True)
+    if not suited:
+        # It cannot wait for whichever resources become free: it needs certain ones from the start.
+        return PreAllocationResult(refused=True)
     if not alone:
         return PreAllocationResult()
     if any(not rules.exceeded(sum_of([pod])) for pod in candidates):
@@ -128,13 +138,15 @@ _Found = tuple[list[PodInfo], set[int], dict[int, None]]
 """The chosen pods, or else the resources short on the node and inside the reservation."""
 
 
-def _one(rules: PreAllocationRules, free: AmountsByResource, ordered: Iterable[PodInfo]) -> _Found:
+def _one(
+    rules: PreAllocationRules, free: AmountsByResource, ordered: Iterable[PodInfo], suits: Suits
+) -> _Found:
     by_node: set[int] = set()
     inside: dict[int, None] = {}
     for pod in ordered:
         leaves = sum_of([pod])
         short, exceeded = short_of(rules.wanted, free, leaves), rules.exceeded(leaves)
-        if not short and not exceeded:
+        if not short and not exceeded and suits((pod,)):
             return [pod], set(), {}
         by_node.update(short)
         inside.update(dict.fromkeys(exceeded))
@@ -142,7 +154,7 @@ def _one(rules: PreAllocationRules, free: AmountsByResource, ordered: Iterable[P
 
 
 def _several(
-    rules: PreAllocationRules, free: AmountsByResource, ordered: Iterable[PodInfo]
+    rules: PreAllocationRules, free: AmountsByResource, ordered: Iterable[PodInfo], suits: Suits
 ) -> _Found:
     chosen: list[PodInfo] = []
     total: Counter[int] = Counter()
@@ -152,7 +164,7 @@ def _several(
             continue
         chosen.append(pod)
         total = trial
-        if not short_of(rules.wanted, free, total):
+        if not short_of(rules.wanted, free, total) and suits(chosen):
             return chosen, set(), {}
     return [], set(short_of(rules.wanted, free, total)) if chosen else set(), {}
 

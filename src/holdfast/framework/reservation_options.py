@@ -13,8 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import FilterPlugin
-from holdfast.framework.traits import Plugin
+from holdfast.framework.traits import Plugin, implements
 from holdfast.framework.values import NO_CHANGE, PodChange, RawScores, Rows, State, Verdicts
 
 
@@ -42,6 +43,20 @@ class FilterReservationsPlugin(FilterPlugin, Protocol):
         self, state: State, slot: int, change: PodChange = NO_CHANGE
     ) -> tuple[str, ...]:
         """Return the messages for an excluded reservation."""
+        ...
+
+
+class FilterPreAllocationPlugin(FilterReservationsPlugin, Protocol):
+    """Decide about a reservation that takes over what running pods have.
+
+    ``filter`` returns for its reserve pod whether the row could serve it without any pod there;
+    ``filter_without_reservation`` whether it can take over nothing.
+    """
+
+    def filter_pre_allocation(
+        self, state: State, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
+    ) -> int:
+        """Return 0, 1 or 2: whether the reservation can have all that these pods on a row have."""
         ...
 
 
@@ -103,6 +118,18 @@ class ReservationOptions:
         for plugin, state in self._filters:
             np.maximum(found, plugin.filter_without_reservation(state, rows, change), out=found)
         return found
+
+    def allow_pre_allocation(
+        self, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
+    ) -> bool:
+        """Return whether a reservation may take over what pods on a row have; () for none."""
+        if not pods:
+            return not self.verdicts_without(np.array([row], np.intp), change)[0]
+        return not any(
+            implements(plugin, FilterPreAllocationPlugin)
+            and plugin.filter_pre_allocation(state, row, pods, change)
+            for plugin, state in self._filters
+        )
 
     def scores(self, slots: Rows) -> RawScores:
         """Return the weighted sum of the plugins' scores for each reservation."""

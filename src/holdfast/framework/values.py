@@ -247,6 +247,8 @@ class Placement:
     reservation: str = ""
     """The uid of the reservation that the pod uses; "" for none. The plugin that allocates
     reservations sets it in ``reserve``, for the plugins after it."""
+    pre_allocated: tuple[PodInfo, ...] = ()
+    """The running pods whose resources a reservation takes over; set as ``reservation`` is."""
     now: float = 0.0
     """When it was decided; for timestamps in written objects."""
     events: list[tuple[str, str]] = field(default_factory=list)

@@ -79,14 +79,15 @@ class NodeState(NamedTuple):
 class Offer(NamedTuple):
     """What a pod may use of one reservation: CPUs and amounts that no owner has.
 
-    With ``only_cpus`` it is bound to no other CPUs; of the resources in ``only_amounts`` it uses no
-    other amounts.
+    With ``only_cpus`` it is bound to no other CPUs, with ``all_cpus`` to each of them at least; of
+    the resources in ``only_amounts`` it uses no other amounts.
     """
 
     cpus: int = 0
     amounts: NumaAmounts = ()
     only_cpus: bool = False
     only_amounts: frozenset[str] = frozenset()
+    all_cpus: bool = False
 
 
 NO_OFFER = Offer()

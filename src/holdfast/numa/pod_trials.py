@@ -82,9 +82,15 @@ class PodTrials:
         removed: Collection[str] = (),
         added: Iterable[PodHolding] = (),
         without_reservations: bool = False,
+        taken_over: int = 0,
     ) -> Trial:
-        """Return the trial on a row, from a reservation by uid ("" for none)."""
+        """Return the trial on a row, from a reservation by uid ("" for none).
+
+        ``taken_over`` are CPUs of pods that are removed, which a reservation takes over.
+        """
         state, offer = self._situation(row, reservation, removed, added, without_reservations)
+        if taken_over:
+            offer = Offer(taken_over & state.shape.available, all_cpus=True)
         if not self.has_provided_hints:
             return self.on_state(state, offer)
         provided = self._provided(row, reservation, state)

@@ -38,6 +38,7 @@ NOT_WHOLE_CORES = "node(s) requested cpus not multiple cpus per core"
 NO_NUMA_RESOURCES = "node(s) missing NUMA resources"
 INSUFFICIENT = "Insufficient NUMA {}"
 NO_CHOICE = "failed to allocate cpus"
+NOT_ALL = "node(s) had pre-allocatable pods with CPUs that the reservation cannot have"
 OF_RESERVATION = "Reservation(s) "
 
 
@@ -110,6 +111,13 @@ def try_allocation(on: Situation, provided: Sequence[Hints] = ()) -> Trial:
 
     ``provided`` are the hints of others, such as shared devices.
     """
+    found = _try_allocation(on, provided)
+    if found.allocation is None or not (on.bound and on.offer.all_cpus):
+        return found
+    return Trial(None, (NOT_ALL,)) if on.offer.cpus & ~found.allocation.cpus else found
+
+
+def _try_allocation(on: Situation, provided: Sequence[Hints]) -> Trial:
     policy = merge_numa_policies(on.shape.policies.numa, on.request.numa_policy)
     if policy is None:
         return _unresolvable(POLICY_MISMATCH)

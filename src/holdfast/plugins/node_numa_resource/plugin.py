@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -153,6 +153,12 @@ class NodeNUMAResource:
             verdicts[position] = state.code_without(row, change)
         return verdicts
 
+    def filter_pre_allocation(
+        self, state: NumaState, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
+    ) -> int:
+        """Return whether a reservation can have the CPUs of pods on a row, and those it lacks."""
+        return state.pre_allocation_code(row, pods, change)
+
     def reasons(self, state: NumaState, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """Return what is in the way on a row, without a reservation."""
         return state.reasons(row, "", change)
@@ -193,7 +199,10 @@ class NodeNUMAResource:
 
     def reserve(self, state: NumaState, placement: Placement) -> Reject | None:
         """Enter the pod's CPUs and NUMA nodes in the ledger, and write them in its annotations."""
-        trial = state.trial(placement.row, placement.reservation)
+        if placement.pre_allocated:
+            trial = state.pre_allocation(placement.row, placement.pre_allocated)
+        else:
+            trial = state.trial(placement.row, placement.reservation)
         if trial.allocation is None:
             code = Code.UNRESOLVABLE if trial.unresolvable else Code.UNSCHEDULABLE
             reasons = (NOT_WITHIN_RESERVATION,) if placement.reservation else trial.reasons

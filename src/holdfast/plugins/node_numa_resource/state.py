@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +54,7 @@ class NumaState:
         self.trials = world.numa.trials_of(pod, request)
         self.match = match
         self.ignores_reservations = match is not None and match.ignores_reservations
+        self.pre_allocates = match is not None and match.pre_allocates
         self._table = np.zeros(0, _RESULT)
         self._generation = -1
         special = np.zeros(world.nodes.capacity, np.bool_)
@@ -63,6 +66,10 @@ class NumaState:
 
     def verdicts(self, rows: AnyRows) -> Verdicts:
         """Return the verdict of each row; with matched reservations, of the best option."""
+        if self.pre_allocates:
+            signatures, at = np.unique(self.ledger.signatures()[rows], return_inverse=True)
+            codes = [self._code_if_empty(signature) for signature in signatures.tolist()]
+            return np.array(codes, np.int8)[at]
         verdicts = self.verdicts_without(rows)
         for position, row in self._special_rows(rows):
             verdicts[position] = self.code(row)
@@ -141,12 +148,22 @@ class NumaState:
 
     def code(self, row: int, change: PodChange = NO_CHANGE) -> int:
         """Return the verdict of a row: that of the best option."""
+        if self.pre_allocates:
+            return self._code_if_empty(self.ledger.signature(row))
         codes = [self.code_without(row, change)]
         for slot in self.slots_on(row):
             if not min(codes):
                 break
             codes.append(self.slot_code(slot, change))
         return min(codes)
+
+    def _code_if_empty(self, signature: int) -> int:
+        """Return the verdict without any pod: they may have all that a reservation takes over.
+
+        The plugin that chooses these pods decides about the row.
+        """
+        shape = self.ledger.state(signature).shape
+        return code_of(self.trials.on_state(NodeState(shape)))
 
     def code_without(self, row: int, change: PodChange = NO_CHANGE) -> int:
         """Return the verdict of a row if the pod uses no reservation."""
@@ -192,7 +209,27 @@ class NumaState:
         found: list[int] = self.match.slots[self.match.span(row)].tolist()
         return found
 
-    def trial(self, row: int, reservation: str = "", change: PodChange = NO_CHANGE) -> Trial:
+    def pre_allocation_code(
+        self, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
+    ) -> int:
+        """Return the verdict of a row if a reservation takes over what pods there have."""
+        trial = self.pre_allocation(row, pods, change)
+        return self._code(trial, row, "", _without(change, row, pods))
+
+    def pre_allocation(
+        self, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
+    ) -> Trial:
+        """Return the trial of a reservation that takes over what pods on a row have."""
+        cpus = reduce(or_, (self.ledger.holding(pod.uid).cpus for pod in pods), 0)
+        return self.trial(row, "", _without(change, row, pods), cpus)
+
+    def trial(
+        self,
+        row: int,
+        reservation: str = "",
+        change: PodChange = NO_CHANGE,
+        taken_over: int = 0,
+    ) -> Trial:
         """Return the trial on a row, from a reservation by uid ("" for none)."""
         removed = {pod.uid for pod in change.removed.get(row, ())}
         added = change.added.get(row, ())
@@ -202,6 +239,7 @@ class NumaState:
             removed=removed,
             added=self._coming(row, added, removed) if added else (),
             without_reservations=self.ignores_reservations,
+            taken_over=taken_over,
         )
 
     def _coming(self, row: int, pods: Sequence[PodInfo], removed: set[str]) -> list[PodHolding]:
@@ -254,6 +292,12 @@ class NumaState:
             free += sum(amounts.get(CPU, 0) for amounts in held)
         cost, extra = self._amplified(state)
         return cost > free - extra
+
+
+def _without(change: PodChange, row: int, pods: Sequence[PodInfo]) -> PodChange:
+    """Return a change that also removes pods from a row."""
+    removed = (*change.removed.get(row, ()), *pods)
+    return PodChange(change.added, {**change.removed, row: removed})
 
 
 def code_of(trial: Trial) -> int:

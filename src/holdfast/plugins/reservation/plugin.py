@@ -154,7 +154,9 @@ class ReservationPlugin:
         return PreFilterResult(part, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
 
     def with_options(self, state: AnyState, options: ReservationOptions) -> AnyState:
-        """Consider what other plugins say about the reservations of an owner."""
+        """Consider what other plugins say about an owner's reservations, or pods to take over."""
+        if isinstance(state, PreAllocationState):
+            return state.with_options(options)
         if isinstance(state, OwnerState) and not state.ignores_reservations:
             return state.with_options(options)
         return state
@@ -277,6 +279,7 @@ class ReservationPlugin:
                 return Reject(Code.UNSCHEDULABLE, (pre_allocation.PODS_BEING_BOUND,))
             state.reservations.awaiting_binds.pop(placement.pod.uid, None)
             state.reservations.pre_allocate(result.pods, placement.pod.uid, placement.node)
+            placement.pre_allocated = result.pods
             state = state.reserve_state
         if isinstance(state, ReserveState):
             uid, default = placement.pod.uid, state.policy == ""

@@ -6,7 +6,7 @@ running pods suffice, and where the reservation would have to wait.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +37,7 @@ from holdfast.framework.plugin import (
     Reject,
     Verdicts,
 )
+from holdfast.framework.reservation_options import ReservationOptions
 from holdfast.framework.view import View
 from holdfast.plugins.reservation.arguments import PreAllocationConfig
 from holdfast.plugins.reservation.reserve_pods import (
@@ -80,6 +81,8 @@ class PreAllocationState:
     pre_allocatable: PreAllocatablePods
     reserve_state: ReserveState
     chosen: PreAllocationResult = NO_RESULT
+    options: ReservationOptions | None = None
+    """What plugins say that give out what has an identity."""
     _row_results: PreAllocationRows | None = field(default=None, repr=False)
 
     def row_results(self) -> PreAllocationRows:
@@ -109,7 +112,20 @@ class PreAllocationState:
         free = {r: self.nodes.amounts.free_on(row, r) + more.get(r, 0) for r in self.rules.wanted}
         candidates = self.row_results().candidates.get(row, [])
         gone = {pod.uid for pod in change.removed.get(row, ())}
-        return choose_pods(self.rules, free, [pod for pod in candidates if pod.uid not in gone])
+        staying = [pod for pod in candidates if pod.uid not in gone]
+        options = self.options
+        if options is None:
+            return choose_pods(self.rules, free, staying)
+        return choose_pods(
+            self.rules,
+            free,
+            staying,
+            lambda pods: options.allow_pre_allocation(row, pods, change),
+        )
+
+    def with_options(self, options: ReservationOptions) -> PreAllocationState:
+        """Return the state that considers what other plugins say."""
+        return replace(self, options=options, _row_results=None)
 
     def never(self, row: int) -> list[int]:
         """Return the resources the node has too little of, even without any pod."""
@@ -183,7 +199,8 @@ def reasons(state: PreAllocationState, row: int, change: PodChange = NO_CHANGE) 
     by_node = set(state.never(row)) if result.shortfall else result.by_node
     on_node = [_short(names[r], " by node") for r in by_node]
     inside = [f"Reservation(s) {_short(names[r], '')}" for r in result.inside]
-    return (*sorted(on_node), *inside) or (NONE_SUITABLE,)
+    others = state.options.reasons_without(row, change) if state.options is not None else ()
+    return (*sorted(on_node), *inside, *others) or (NONE_SUITABLE,)
 
 
 def scaled(raw: RawScores, low: float) -> RawScores:
@@ -207,6 +224,9 @@ def _evaluate_rows(state: PreAllocationState) -> PreAllocationRows:
     found = np.where(short & never, Code.UNRESOLVABLE, Code.PASS).astype(np.int8)
     if rules.required:
         found[:] = Code.UNSCHEDULABLE
+    elif state.options is not None:
+        rows = nodes.rows
+        found[rows] = np.maximum(found[rows], state.options.verdicts_without(rows))
     scores = np.where(short, -shortfall, 100 if rules.multiple else 0).astype(np.float64)
     candidates = find_candidates(state.pre_allocatable, rules, nodes, state.reservations)
     row_results = PreAllocationRows(nodes.pods_version, found, scores, candidates, {})
