@@ -277,6 +277,10 @@ class MigrationSettings:
     """Whether a reservation keeps the volume claims of its pod, which may tie it to a node."""
     arbitrate: bool = True
     arbitration_interval_seconds: float = 0.5
+    default_ttl_seconds: float = 300.0
+    """The ttl of the jobs that the descheduler creates."""
+    scheduler_names: frozenset[str] = frozenset(("koord-scheduler",))
+    """The descheduler moves pods of these schedulers only: they must know reservations."""
 
 
 @dataclass(frozen=True, slots=True)

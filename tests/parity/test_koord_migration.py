@@ -10,7 +10,7 @@ from holdfast.api.pod_migration_job import PodMigrationJob
 from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.controllers.pod_migration import arbitration
-from holdfast.controllers.pod_migration.arbitration import Migrating, arbitrate
+from holdfast.controllers.pod_migration.arbitration import arbitrate
 from holdfast.controllers.pod_migration.job_status import StatusChange
 from holdfast.controllers.pod_migration.object_limits import ObjectLimits
 from holdfast.controllers.pod_migration.plan import (
@@ -25,6 +25,7 @@ from holdfast.controllers.pod_migration.reservation_template import (
     reservation_body,
     reservation_options,
 )
+from holdfast.migration.limits import Migrating
 from holdfast.migration.pod_filters import Candidate, find_obstacle
 from holdfast.migration.workloads import Workload, max_of_workload
 from holdfast.settings import MigrationSettings, ObjectLimit
@@ -97,7 +98,7 @@ class Run:
             return
         pod = self.pods[self.job.spec.pod_ref.name]
         options = reservation_options(self.job, pod)
-        body = reservation_body(self.job, options["template"], "1")
+        body = reservation_body(self.job, options["template"], self.now)
         template = {**options["template"], "metadata": {"labels": body["metadata"]["labels"]}}
         made = self.reservations[0]["metadata"]
         ref = {key: made[key] for key in ("name", "uid") if key in made}

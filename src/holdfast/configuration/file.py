@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -18,6 +20,8 @@ from holdfast.migration.arguments import API_VERSION as DESCHEDULING_VERSION
 from holdfast.migration.arguments import KIND as DESCHEDULING
 from holdfast.migration.arguments import find_args
 
+T = TypeVar("T")
+
 
 def load(path: Path) -> Configuration:
     """Load a file; errors name the file, every invalid field and the reason.
@@ -25,7 +29,7 @@ def load(path: Path) -> Configuration:
     It contains a KubeSchedulerConfiguration, a DeschedulerConfiguration, or both. Modules of the
     user's own plugins are also searched in the file's directory.
     """
-    try:
+    with _named_file(path):
         documents = [_checked(one) for one in _parsed(path)]
         descheduling = [one for one in documents if _is_descheduling(one)]
         scheduling = [one for one in documents if not _is_descheduling(one)]
@@ -38,6 +42,23 @@ def load(path: Path) -> Configuration:
         if not descheduling:
             return found
         return replace(found, migration=migration_settings(find_args(descheduling[0])))
+
+
+def load_descheduling(path: Path, read_raw: Callable[[Any], T]) -> T:
+    """Read the DeschedulerConfiguration of a file, which may also contain the other document."""
+    with _named_file(path):
+        documents = [_checked(one) for one in _parsed(path)]
+        found = [one for one in documents if _is_descheduling(one)]
+        if len(found) != 1:
+            raise BadConfiguration(f"expected one {DESCHEDULING}, found {len(found)}")
+        return read_raw(found[0])
+
+
+@contextmanager
+def _named_file(path: Path) -> Iterator[None]:
+    """Put the name of the file in front of errors."""
+    try:
+        yield
     except (BadConfiguration, NotBuilt) as error:
         causes = error.details.causes
         message = f" {error}"

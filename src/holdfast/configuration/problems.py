@@ -11,7 +11,8 @@ from holdfast.errors import BadConfiguration, Cause, Details, NotBuilt, aggregat
 class Problems:
     """Problems of one configuration; errors are raised together after everything was checked."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = KIND) -> None:
+        self._kind = kind
         self.errors: list[Cause] = []
         self.unbuilt: list[Cause] = []
         self.warnings: list[str] = []
@@ -40,4 +41,4 @@ class Problems:
         if not causes:
             return
         kind = BadConfiguration if self.errors else NotBuilt
-        raise kind(aggregate_message(causes), Details(kind=KIND, causes=causes))
+        raise kind(aggregate_message(causes), Details(kind=self._kind, causes=causes))

@@ -20,7 +20,7 @@ def check_process(document: KubeSchedulerConfiguration, problems: Problems) -> N
     if burst < 0:
         problems.add_errors(invalid("clientConnection.burst", burst, "must be non-negative"))
     if document.leader_election.leader_elect:
-        _check_election(document.leader_election, problems)
+        check_election(document.leader_election, problems)
     if document.parallelism <= 0:
         message = "should be an integer value greater than zero"
         problems.add_errors(invalid("parallelism", document.parallelism, message))
@@ -70,7 +70,8 @@ def _check_resource(name: str, path: str, problems: Problems) -> None:
         problems.add_errors(invalid(path, name, "is an invalid extended resource name"))
 
 
-def _check_election(election: LeaderElectionConfiguration, problems: Problems) -> None:
+def check_election(election: LeaderElectionConfiguration, problems: Problems) -> None:
+    """Check the periods and the lease of a leader election."""
     lengths = {
         "leaseDuration": election.lease_duration,
         "renewDeadline": election.renew_deadline,

@@ -45,6 +45,8 @@ def migration_settings(args: MigrationControllerArgs) -> MigrationSettings:
         delete_options=_raw(args.default_delete_options),
         arbitrate=arbitration.enabled,
         arbitration_interval_seconds=float(arbitration.interval),
+        default_ttl_seconds=float(args.default_job_ttl),
+        scheduler_names=frozenset(args.scheduler_names),
     )
 
 

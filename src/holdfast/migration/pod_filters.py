@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from holdfast.api.decode import convert_object
 from holdfast.api.koordinator_names import EVICTION_COST
@@ -27,6 +28,12 @@ class Candidate:
     pod: Pod
     workload: Workload | None = None
     has_local_storage: bool = False
+
+
+def has_local_volumes(raw_pod: Mapping[str, Any]) -> bool:
+    """Return whether a raw pod has local storage, which is lost when it moves."""
+    volumes = (raw_pod.get("spec") or {}).get("volumes") or ()
+    return any("emptyDir" in volume or "hostPath" in volume for volume in volumes)
 
 
 def is_unscheduled(pod: Pod) -> bool:

@@ -20,6 +20,12 @@ class Workload:
     pods: tuple[Pod, ...] = ()
 
 
+def make_workload(uid: str, wanted: int | None, pods: tuple[Pod, ...]) -> Workload:
+    """Return a workload; without a known number of wanted pods, those that it has are counted."""
+    replicas = len([p for p in pods if not p.finished]) if wanted is None else wanted
+    return Workload(uid, replicas, pods)
+
+
 def max_of_workload(replicas: int, limit: int | str | None) -> int:
     """Return a limit of a workload: a count, or a percentage of its replicas, rounded down.
 
@@ -34,3 +40,9 @@ def max_of_workload(replicas: int, limit: int | str | None) -> int:
     elif limit is None:
         limit = 2 if replicas >= FEW_REPLICAS else 1
     return min(max(resolve_int_or_percent(limit, replicas, up=False), 1), replicas)
+
+
+def is_available(pod: Pod) -> bool:
+    """Return whether a pod runs, is ready and is not going away."""
+    ready = any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
+    return ready and not pod.finished and not pod.terminating

@@ -16,7 +16,6 @@ from holdfast.api.scheme import POD_MIGRATION_JOBS, PODS
 from holdfast.controllers.pod_migration import job_status as told
 from holdfast.controllers.pod_migration.arbitration import (
     Arbitration,
-    Migrating,
     arbitrate,
     has_passed,
     is_migrating,
@@ -27,7 +26,8 @@ from holdfast.controllers.pod_migration.job_status import StatusChange
 from holdfast.controllers.pod_migration.plan import pod_name
 from holdfast.controllers.reconciler import ControllerContext
 from holdfast.errors import Conflict, HoldfastError, NotFound
-from holdfast.migration.pod_filters import Candidate, find_obstacle
+from holdfast.migration.limits import Migrating
+from holdfast.migration.pod_filters import Candidate, find_obstacle, has_local_volumes
 
 RAW_PODS: Untyped = Resource("", "v1", "pods", "Pod", dict)
 WAITING = "WaitForArbitration"
@@ -167,5 +167,4 @@ class Arbiter:
             raw: dict[str, Any] = await self._client.get(RAW_PODS, pod.name, pod.namespace)
         except NotFound:
             return False
-        volumes = (raw.get("spec") or {}).get("volumes") or ()
-        return any("emptyDir" in volume or "hostPath" in volume for volume in volumes)
+        return has_local_volumes(raw)

@@ -9,7 +9,7 @@ from holdfast.api.scheme import PODS, REPLICASETS, STATEFULSETS
 from holdfast.client.informer_set import InformerSet
 from holdfast.controllers.object_index import ControllerIndex, KeyIndex
 from holdfast.controllers.pod_migration.plan import reservation_ref
-from holdfast.migration.workloads import Workload
+from holdfast.migration.workloads import Workload, make_workload
 
 
 def pod_key(ref: ObjectReference | None) -> str:
@@ -62,11 +62,11 @@ class Workloads:
             return None
         pods = self._pods.of(owner.uid)
         key = f"{pod.namespace}/{owner.name}"
-        replicas = len([p for p in pods if not p.finished])
+        wanted: int | None = None
         for found in (self._replicasets.cache.get(key), self._statefulsets.cache.get(key)):
             if found is not None and _is(found, owner.uid):
-                replicas = found.spec.replicas
-        return Workload(owner.uid, replicas, pods)
+                wanted = found.spec.replicas
+        return make_workload(owner.uid, wanted, pods)
 
 
 def _is(found: Object, uid: str) -> bool:

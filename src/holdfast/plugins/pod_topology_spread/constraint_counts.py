@@ -52,10 +52,18 @@ class ConstraintCounts:
 
     def exceeds_max_skew(self, counts: Counts) -> NDArray[np.bool_]:
         """Return, per domain, whether one more pod there exceeds the maximum skew."""
+        exceeding: NDArray[np.bool_] = counts > self._most(counts) - self.constraint.matches_self
+        return exceeding
+
+    def violates_max_skew(self, counts: Counts) -> NDArray[np.bool_]:
+        """Return, per domain, whether the pods there exceed the maximum skew already."""
+        exceeding: NDArray[np.bool_] = counts > self._most(counts)
+        return exceeding
+
+    def _most(self, counts: Counts) -> float:
+        """Return how many pods a domain may have."""
         mask = self.domains.present
         present = counts if mask is None else counts.compress(mask)
         enough = len(present) >= self.constraint.min_domains
-        lowest = present.min() if len(present) and enough else 0.0
-        most = lowest + self.constraint.max_skew - int(self.constraint.matches_self)
-        exceeding: NDArray[np.bool_] = counts > most
-        return exceeding
+        lowest = float(present.min()) if len(present) and enough else 0.0
+        return lowest + self.constraint.max_skew

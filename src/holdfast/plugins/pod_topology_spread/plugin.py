@@ -185,6 +185,15 @@ class PodTopologySpread:
         assert verdicts is not None
         return verdicts
 
+    def violated_rows(self, state: SpreadState, change: PodChange = NO_CHANGE) -> NDArray[np.bool_]:
+        """Return the rows in whose domain too many pods are already, over all rows."""
+        found = np.zeros(state.nodes.size, np.bool_)
+        for counted in state.counted:
+            uneven = counted.violates_max_skew(counted.counts(state.nodes, change))
+            # Value id -1, no label, reads the last cell.
+            found |= counted.label.read(np.append(uneven, False), slice(0, state.nodes.size))
+        return found
+
     def depends_on_pods(self, state: SpreadState) -> NDArray[np.bool_]:
         """Return the rows with pods that a constraint counts."""
         found = np.zeros(state.nodes.capacity, np.bool_)

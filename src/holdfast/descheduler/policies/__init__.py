@@ -1,0 +1,28 @@
+"""The policies, and their registry by the names that a configuration uses."""
+
+from __future__ import annotations
+
+from holdfast.descheduler.policies.duplicates import RemoveDuplicates
+from holdfast.descheduler.policies.low_node_load import LowNodeLoad
+from holdfast.descheduler.policies.policy import Policy
+from holdfast.descheduler.policies.topology_spread import TopologySpread
+from holdfast.descheduler.policies.violations import AntiAffinity, NodeAffinity, NodeTaints
+
+POLICIES: dict[str, type[Policy]] = {
+    policy.name: policy
+    for policy in (
+        NodeAffinity,
+        NodeTaints,
+        AntiAffinity,
+        TopologySpread,
+        RemoveDuplicates,
+        LowNodeLoad,
+    )
+}
+UNBUILT = frozenset((
+    "HighNodeUtilization", "LowNodeUtilization", "PodLifeTime", "RemoveFailedPods",
+    "RemovePodsHavingTooManyRestarts", "CustomPriority", "FragmentationAware", "ScaleDownBinPack",
+))  # fmt: skip
+"""Policies of Koordinator that Holdfast does not have."""
+
+__all__ = ["POLICIES", "UNBUILT", "Policy"]

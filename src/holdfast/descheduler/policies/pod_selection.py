@@ -1,0 +1,92 @@
+"""Arguments that the policies share: which namespaces, which pods, and whether pods must fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from holdfast.api.field_errors import invalid
+from holdfast.api.labels import EVERYTHING, Selector, from_selector
+from holdfast.api.meta import LabelSelector
+from holdfast.api.pod import Pod
+from holdfast.configuration.problems import Problems
+from holdfast.errors import BadRequest, Invalid
+from holdfast.framework.extender import ConfigurationPart
+
+
+class Namespaces(ConfigurationPart, frozen=True):
+    """Namespaces whose pods may move; empty: all."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def contains(self, namespace: str) -> bool:
+        """Return whether pods of a namespace may move."""
+        return namespace not in self.exclude and (not self.include or namespace in self.include)
+
+    def check(self, path: str, problems: Problems) -> None:
+        """Report that both lists are given."""
+        if self.include and self.exclude:
+            shown = {"include": list(self.include), "exclude": list(self.exclude)}
+            message = "only one of Include/Exclude namespaces can be set"
+            problems.add_errors(invalid(path, shown, message))
+
+
+class PolicyArgs(ConfigurationPart, frozen=True):
+    """Arguments that every policy has."""
+
+    api_version: str = ""
+    kind: str = ""
+
+    def check(self, path: str, problems: Problems) -> None:
+        """Report wrong values."""
+
+
+class SelectingArgs(PolicyArgs, frozen=True, dict=True):
+    """Arguments of a policy that looks at some pods only."""
+
+    namespaces: Namespaces = Namespaces()
+    label_selector: LabelSelector | None = None
+    node_fit: bool = True
+
+    @cached_property
+    def _selector(self) -> Selector:
+        return selector_or_everything(self.label_selector)
+
+    def selects(self, pod: Pod) -> bool:
+        """Return whether the policy looks at a pod."""
+        return self.namespaces.contains(pod.namespace) and self._selector.matches(
+            pod.metadata.labels
+        )
+
+    def check(self, path: str, problems: Problems) -> None:
+        """Report wrong values."""
+        self.namespaces.check(f"{path}.namespaces", problems)
+        check_selector(self.label_selector, f"{path}.labelSelector", problems)
+
+
+def selector_or_everything(selector: LabelSelector | None) -> Selector:
+    """Compile a selector; an absent one matches everything."""
+    return EVERYTHING if selector is None else from_selector(selector)
+
+
+def check_selector(selector: LabelSelector | None, path: str, problems: Problems) -> None:
+    """Report a selector that cannot be compiled."""
+    try:
+        from_selector(selector)
+    except (BadRequest, Invalid) as wrong:
+        problems.add_errors_below(path, wrong.details.causes) if wrong.details.causes else (
+            problems.add_errors(invalid(path, "", str(wrong)))
+        )
+
+
+def check_values(
+    values: Iterable[str], supported: Iterable[str], path: str, problems: Problems
+) -> None:
+    """Report values of a list that are not supported."""
+    known = tuple(supported)
+    for i, value in enumerate(values):
+        if value not in known:
+            problems.add_errors(
+                invalid(f"{path}[{i}]", value, f"must be one of {', '.join(known)}")
+            )

@@ -1,0 +1,82 @@
+"""RemovePodsViolatingTopologySpreadConstraint: even out the domains of hard spread constraints."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from holdfast.columns.pod_info import PodInfo
+from holdfast.configuration.problems import Problems
+from holdfast.descheduler.policies.pod_selection import PolicyArgs, SelectingArgs
+from holdfast.descheduler.policies.policy import CandidatePod
+from holdfast.descheduler.policies.violations import ViolationPolicy
+from holdfast.framework.plugin import PodChange, PreFilterState
+from holdfast.plugins.pod_topology_spread import PodTopologySpread
+from holdfast.plugins.pod_topology_spread.plugin import SpreadState
+
+HARD = "DoNotSchedule"
+
+
+class TopologySpreadArgs(SelectingArgs, frozen=True, dict=True):
+    """The arguments of RemovePodsViolatingTopologySpreadConstraint."""
+
+    constraints: tuple[str, ...] = (HARD,)
+    include_soft_constraints: bool = False
+    topology_balance_node_fit: bool = True
+
+    def check(self, path: str, problems: Problems) -> None:
+        """Report wrong values."""
+        SelectingArgs.check(self, path, problems)
+        soft = [at for at, each in enumerate(self.constraints) if each != HARD]
+        for at in soft:
+            message = f"only constraints with {HARD} are evened out"
+            problems.add_not_built(f"{path}.constraints[{at}]", message)
+        if self.include_soft_constraints:
+            message = f"only constraints with {HARD} are evened out"
+            problems.add_not_built(f"{path}.includeSoftConstraints", message)
+
+
+class TopologySpread(ViolationPolicy):
+    """Moves pods out of domains that have more pods than a hard constraint allows."""
+
+    name: ClassVar[str] = "RemovePodsViolatingTopologySpreadConstraint"
+    Args: ClassVar[type[PolicyArgs]] = TopologySpreadArgs
+    balances = True
+    _plugin = PodTopologySpread({})
+
+    @property
+    def node_fit(self) -> bool:
+        """Always: a pod that fits in no other domain stays."""
+        return True
+
+    def find_violation(self, pod: PodInfo, row: int) -> str:
+        """Return that too many pods are in a domain of the row."""
+        state = self._state(pod)
+        if state is None or not self._plugin.violated_rows(state)[row]:
+            return ""
+        node = self.cluster.node(row).name
+        return f"the topology domain of {node} has more pods than maxSkew allows"
+
+    def _state(self, pod: PodInfo) -> SpreadState | None:
+        if not any(c.when_unsatisfiable == HARD for c in pod.pod.spec.topology_spread_constraints):
+            return None
+        found = self._plugin.pre_filter(pod, self.cluster.view(pod))
+        return found.state if isinstance(found, PreFilterState) and found.filters else None
+
+    def improves(self, candidate: CandidatePod, target: int) -> bool:
+        """Return whether the pod is not in excess on the target, nor are others because of it."""
+        state = self._state(candidate.pod)
+        return state is not None and self._stays_even(state, candidate, target)
+
+    def permits(self, candidate: CandidatePod, target: int) -> bool:
+        """Return whether no domain gets more pods than the constraints allow."""
+        state = self._state(candidate.pod)
+        return state is None or self._stays_even(state, candidate, target)
+
+    def _stays_even(self, state: SpreadState, candidate: CandidatePod, target: int) -> bool:
+        pods = [candidate.pod]
+        change = PodChange(added={target: pods}, removed={candidate.row: pods})
+        before, after = (
+            self._plugin.violated_rows(state),
+            self._plugin.violated_rows(state, change),
+        )
+        return not (after & ~before).any() and not after[target]

@@ -1,0 +1,190 @@
+"""The cluster as it is, and as it will be after the moves that are planned.
+
+Targets are predicted by the scheduler's own code. Pods that migrate already count where their
+reservation is, or where it will probably be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from holdfast.api.labels import Selector
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.api.pod_migration_job import EVICT_DIRECTLY, PodMigrationJob
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
+from holdfast.descheduler.cluster_objects import ClusterObjects, Workloads
+from holdfast.engine.cached_scores import best_of
+from holdfast.engine.decision import feasible, scored_rows
+from holdfast.engine.profile import Profile, build_profile
+from holdfast.framework.rejection import Rejection
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+from holdfast.migration.limits import Migrating
+from holdfast.migration.pod_filters import Candidate, find_obstacle
+from holdfast.plugins import REGISTRY
+from holdfast.settings import MigrationSettings
+
+PREDICTING = frozenset((
+    "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
+    "PodTopologySpread", "InterPodAffinity", "NodeResourcesBalancedAllocation", "ImageLocality",
+    "NodeNUMAResource", "DeviceShare", "DefaultBinder",
+))  # fmt: skip
+"""The plugins that predict a target: those that need neither volumes nor claims.
+
+Without Reservation no reservation matches: what is reserved is in use, as it is for the reservation
+that a migration makes.
+"""
+STEP = 64
+"""Objects that are processed between two pauses."""
+
+
+def predicting_profiles(profiles: Iterable[Profile] = ()) -> dict[str, Profile]:
+    """Return, by scheduler name, what predicts the targets of pods; "" is for other names."""
+    enabled = [(entry.name, 0) for entry in REGISTRY if entry.name in PREDICTING]
+    found = {"": build_profile("prediction", REGISTRY, enabled=enabled)}
+    for profile in profiles:
+        plugins = tuple(p for p in profile.plugins if p.name in PREDICTING)
+        points = {
+            point: tuple(p for p in listed if p.name in PREDICTING)
+            for point, listed in profile.plugins_by_point.items()
+        }
+        found[profile.name] = Profile(profile.name, plugins, profile.weights, points)
+    return found
+
+
+class Simulation:
+    """A world in which planned moves have happened."""
+
+    def __init__(
+        self,
+        objects: ClusterObjects,
+        settings: MigrationSettings,
+        profiles: Mapping[str, Profile],
+        now: float,
+    ) -> None:
+        self.world = World()
+        self.now = now
+        self._objects = objects
+        self._settings = settings
+        self._profiles = profiles
+        self._workloads = Workloads(objects)
+        self._migrating = Migrating(settings)
+        self.moved: set[str] = set()
+        """The uids of pods that migrate, or are planned to."""
+        self._had_job: set[str] = set()
+
+    @property
+    def nodes(self) -> NodeTable:
+        """The node table."""
+        return self.world.nodes
+
+    def load(self) -> Iterator[None]:
+        """Build the world, with pauses."""
+        objects = self._objects
+        every = (*objects.others, *objects.replicasets, *objects.statefulsets, *objects.pods)
+        for count, obj in enumerate(every):
+            self.world.upsert(obj)
+            if count % STEP == 0:
+                yield
+        pods = {pod.key: pod for pod in objects.pods}
+        for job in sorted(objects.jobs, key=lambda job: job.name):
+            ref = job.spec.pod_ref
+            pod = pods.get(f"{ref.namespace}/{ref.name}") if ref is not None else None
+            if pod is not None and ref is not None and ref.uid in ("", pod.uid):
+                self._had_job.add(pod.uid)
+                if not job.finished:
+                    self._count_migrating(pod, job)
+            yield
+
+    def _count_migrating(self, pod: Pod, job: PodMigrationJob) -> None:
+        self._migrating.add(pod)
+        self.moved.add(pod.uid)
+        placed = self.nodes.pod(pod.uid)
+        if placed is None:
+            return
+        targets = [] if job.status.node_name else self.targets(*placed)
+        self._put(*placed, targets[0] if targets else None)
+
+    def rows(self, *selectors: Selector) -> list[int]:
+        """Return the rows whose labels match all selectors, in the order of node names."""
+        nodes = self.nodes
+        found = []
+        for name in sorted(nodes.row_of):
+            row = nodes.row_of[name]
+            labels = self.node(row).metadata.labels
+            if all(selector.matches(labels) for selector in selectors):
+                found.append(row)
+        return found
+
+    def node(self, row: int) -> Node:
+        """Return the node of a row."""
+        node = self.nodes.nodes[row]
+        assert node is not None, row
+        return node
+
+    def pods_on(self, row: int) -> list[PodInfo]:
+        """Return the pods of a row that are not on their way, by name."""
+        pods = [pod for uid, pod in self.nodes.pods_on(row).items() if uid not in self.moved]
+        return sorted(pods, key=lambda pod: pod.key)
+
+    def view(self, pod: PodInfo) -> View:
+        """Return the world as the reservation for a pod sees it."""
+        return View(self.world, pod, self.now, reservations=False)
+
+    def find_obstacle(self, pod: Pod) -> str:
+        """Return why a pod may not migrate now, "" if it may."""
+        if pod.uid in self._had_job:
+            return "it has a PodMigrationJob"
+        if (pod.spec.scheduler_name or "default-scheduler") not in self._settings.scheduler_names:
+            return f"scheduler {pod.spec.scheduler_name} is not one of schedulerNames"
+        workload = self._workloads.of(pod)
+        local = pod.uid in self._objects.local_storage
+        return find_obstacle(
+            Candidate(pod, workload, local), self._settings
+        ) or self._migrating.find_limit(pod, workload)
+
+    def targets(self, pod: PodInfo, row: int) -> list[int]:
+        """Return the rows of which the scheduler would choose one, [] if the pod would not move.
+
+        While a reservation is made the pod still runs; with EvictDirectly it is gone before.
+        """
+        directly = self._settings.default_mode == EVICT_DIRECTLY
+        if directly:
+            self.world.delete(pod.pod)
+        try:
+            rows = self._best_rows(pod, None if directly else row)
+        finally:
+            if directly:
+                self.world.upsert(pod.pod)
+        return [] if row in rows else rows
+
+    def _best_rows(self, pod: PodInfo, without: int | None) -> list[int]:
+        profile = self._profiles.get(pod.scheduler_name) or self._profiles[""]
+        found = feasible(profile, pod, self.world, self.now)
+        if isinstance(found, Rejection):
+            return []
+        if without is not None:
+            others = found.rows[found.rows != without]
+            if not len(others):
+                return []
+            found = found.restricted_to(others)
+        rows, totals = scored_rows(profile, found)
+        if isinstance(rows, slice):
+            rows = np.arange(rows.stop, dtype=np.intp)
+        best: list[int] = rows[best_of(totals)].tolist()
+        return best
+
+    def move(self, pod: PodInfo, row: int, target: int | None) -> None:
+        """Plan a move; without a target the pod only leaves."""
+        self._migrating.add(pod.pod)
+        self.moved.add(pod.uid)
+        self._put(pod, row, target)
+
+    def _put(self, pod: PodInfo, row: int, target: int | None) -> None:
+        self.world.delete(pod.pod)
+        if target is not None:
+            self.world.assume(pod, target)
