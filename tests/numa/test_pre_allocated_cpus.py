@@ -9,7 +9,7 @@ from holdfast.engine.profile import build_profile
 from holdfast.plugins import REGISTRY
 from holdfast.testing.harness import Harness
 from numa.reserving import add_node, cpus_of, cpuset, owner, reserve, stranger
-from reservations.objects import WEB, allocated_from
+from reservations.objects import allocated_from
 from reservations.objects import status as reservation_status
 
 SEVERAL = {"mode": "Cluster", "enableMultiple": True}

@@ -98,7 +98,7 @@ class Run:
             return
         pod = self.pods[self.job.spec.pod_ref.name]
         options = reservation_options(self.job, pod)
-        body = reservation_body(self.job, options["template"], self.now)
+        body = reservation_body(self.job, options["template"], "1")
         template = {**options["template"], "metadata": {"labels": body["metadata"]["labels"]}}
         made = self.reservations[0]["metadata"]
         ref = {key: made[key] for key in ("name", "uid") if key in made}

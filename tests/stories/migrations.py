@@ -69,10 +69,10 @@ async def pause(cluster, name="j", *, paused):
 class EvictionWitness:
     """A transport that sees every eviction: the room for the pod must be reserved by then."""
 
-    def __init__(self, inner):
+    def __init__(self, inner, evicted=None):
         self._inner = inner
         self._client = Client(inner, "witness")
-        self.evicted = []
+        self._evicted = evicted if evicted is not None else []
 
     async def send(self, request):
         """Send a request; an eviction by a job only if its reservation is Available."""
@@ -94,7 +94,7 @@ class EvictionWitness:
             assert held.phase == "Available", f"{name} is evicted, its room is {held.phase}"
             assert held.status.node_name
         assert body["deleteOptions"]["preconditions"]["uid"]
-        self.evicted.append(name)
+        self._evicted.append(name)
 
     def stream(self, request):
         """Open a stream."""

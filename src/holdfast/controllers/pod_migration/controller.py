@@ -16,6 +16,7 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.planned_writes import Delete, execute_writes
 from holdfast.controllers.pod_migration import job_status as told
 from holdfast.controllers.pod_migration.arbiter import RAW_PODS, Arbiter
+from holdfast.controllers.pod_migration.eviction_turns import OrderLabels, has_turn
 from holdfast.controllers.pod_migration.evictor import evict
 from holdfast.controllers.pod_migration.job_index import (
     JobIndex,
@@ -80,6 +81,7 @@ class PodMigrationController(Reconciler):
         self._evictions = TokenBucket(
             self._settings.evict_qps, self._settings.evict_burst, context.clock.monotonic()
         )
+        self._orders = OrderLabels()
         self._retries = JobRetries()
         """Of evictions and reservations."""
         self._jobs = context.informers.get(POD_MIGRATION_JOBS)
@@ -160,6 +162,9 @@ class PodMigrationController(Reconciler):
                 live = await self._live(RESERVATIONS, facts.reservation.name)
                 facts = replace(facts, reservation=live)
                 step = plan_step(job, facts, self._settings.default_mode, self.clock.now())
+            if step.action is Action.EVICT and not self._has_turn(facts):
+                self.queue.add_after(job.key, LIMITED_SECONDS)
+                return await self._write(job, step.change)
             if wait := self._seconds_to_wait(job, facts.pod, step.action):
                 self.queue.add_after(job.key, wait)
                 return job
@@ -205,6 +210,18 @@ class PodMigrationController(Reconciler):
         except NotFound:
             return None
 
+    def _has_turn(self, facts: Facts) -> bool:
+        """Return whether a pod may be evicted before the pods of other jobs of its workload."""
+        own, pod = facts.reservation, facts.pod
+        workload = self._workloads.of(pod) if pod is not None else None
+        if own is None or workload is None:
+            return True
+        named = (name for each in workload.pods for name in self._index.of_pod(each.key))
+        jobs = [job for name in named if (job := self._jobs.cache.get(name)) is not None]
+        held = ((job, self._reservations.cache.get(name))
+                for job in jobs for name in reservation_names(job))  # fmt: skip
+        return has_turn(own, ((job, each) for job, each in held if each is not None))
+
     def _seconds_to_wait(self, job: PodMigrationJob, pod: Pod | None, action: Action) -> float:
         """Return how long an action has to wait: it was refused, or its pods are limited.
 
@@ -239,7 +256,7 @@ class PodMigrationController(Reconciler):
         is_new = change.is_new(told.RESERVATION_CREATED)
         if held is None or not is_new or names.ORDER in held.metadata.labels:
             return
-        labels = {names.ORDER: str(int(self.clock.now() * 1000))}
+        labels = {names.ORDER: self._orders.next(self.clock.now())}
         patch = {"metadata": {"uid": held.uid, "labels": labels}}
         await self.client.patch(RESERVATIONS, held.name, patch)
 
@@ -288,7 +305,7 @@ class PodMigrationController(Reconciler):
         return await self._write(job, change)
 
     async def _create_or_adopt(self, job: PodMigrationJob, template: Any) -> Reservation:
-        body = reservation_body(job, template, self.clock.now())
+        body = reservation_body(job, template, self._orders.next(self.clock.now()))
         try:
             return await self.client.create(RESERVATIONS, body)
         except AlreadyExists:

@@ -54,10 +54,10 @@ def reservation_options(
     return {"template": template}
 
 
-def reservation_body(job: PodMigrationJob, template: Raw, now: float) -> Raw:
-    """Return the reservation to create, which is deleted with its job."""
+def reservation_body(job: PodMigrationJob, template: Raw, order: str) -> Raw:
+    """Return the reservation to create, which is deleted with its job; pods prefer low orders."""
     metadata = copy.deepcopy(template.get("metadata") or {})
-    labels = {**_part(metadata, "labels"), reservation_names.ORDER: str(int(now * 1000))}
+    labels = {**_part(metadata, "labels"), reservation_names.ORDER: order}
     owner = {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "PodMigrationJob",
