@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from free_port import free_port
+from holdfast.api.koordinator_names import QOS_CLASS
 from holdfast.api.scheme import NODES
 from holdfast.cli.health import HealthServer
 from holdfast.cli.scheduler_pages import SchedulerState
@@ -13,8 +14,9 @@ from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request
 from holdfast.configuration.reading import Configuration, effective_configuration
-from holdfast.testing import a_node, a_pod
+from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.harness import Harness
+from holdfast.testing.numa_builders import a_bound_pod, a_topology
 
 
 class Pages:
@@ -169,3 +171,27 @@ async def test_metrics_count_objects_that_could_not_be_decoded(pages, cluster, m
     cluster.failures.clear()
     metrics = 'holdfast_objects_not_taken_in_total{resource="pods",trouble="failed"} 1.0'
     assert metrics in (await pages.get("/metrics"))[1]
+
+
+async def test_the_page_of_CPUs_says_who_has_which(pages, cluster):
+    lsr, page = {QOS_CLASS: "LSR"}, "/apis/v1/plugins/NodeNUMAResource/nodes/{}".format
+    held = a_reservation("r", cpu="4", labels=lsr, owner_labels={"app": "web"}, allocate_once=False)
+    for obj in (a_topology("n"), a_node("n", cpu="16"), a_node("bare"), held):
+        await cluster.create(obj)
+    await cluster.create(a_bound_pod("p", "2", labels={"app": "web"}))
+    status, text = await pages.get(page("n"))
+    found = json.loads(text)
+    assert (status, found["availableCPUs"], list(found["allocatedCPUs"])) == (
+        200, "4-15", ["0", "1", "2", "3"],
+    )  # fmt: skip
+    pod, reservation = await cluster.pod("p"), await cluster.reservation("r")
+    assert found["allocatedPods"] == [
+        {
+            "uid": pod.uid, "namespace": "default", "name": "p", "cpuset": "0-1",
+            "reservation": reservation.uid,
+        },
+        {"uid": reservation.uid, "name": "r", "cpuset": "2-3"},
+    ]  # fmt: skip
+    assert found["cpuTopology"] == {"numCPUs": 16, "numCores": 8, "numNodes": 2, "numSockets": 2}
+    assert found["remainingNUMANodeResources"][0]["resources"] == {"cpu": "8", "memory": "16Gi"}
+    assert [(await pages.get(page(name)))[0] for name in ("bare", "absent")] == [500, 404]

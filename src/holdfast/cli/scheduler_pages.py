@@ -10,8 +10,11 @@ from aiohttp import web
 from holdfast.api.scheme import PODS
 from holdfast.cli.health import HealthChecks, ProcessState, plain_text
 from holdfast.scheduler.dump import node_reservations
+from holdfast.scheduler.numa_page import numa_node
 from holdfast.scheduler.object_metrics import resources_page
 from holdfast.scheduler.scheduler import Scheduler
+
+NUMA_PAGE = "/apis/v1/plugins/NodeNUMAResource/nodes/{node}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,12 +59,21 @@ class SchedulerState(ProcessState):
             *ProcessState.pages(self),
             web.get("/metrics/resources", self._resources),
             web.get("/nodeReservations/{node}", self._reservations),
+            web.get(NUMA_PAGE, self._numa_node),
         ]
 
     async def _resources(self, _request: web.Request) -> web.Response:
         """Only the leader exports these: otherwise each pod would be counted once per replica."""
         pods = self.scheduler.informers.informer_set.get(PODS).cache
         return plain_text(resources_page(pods.values() if self.leads() else ()))
+
+    async def _numa_node(self, request: web.Request) -> web.Response:
+        found = numa_node(self.scheduler.world, request.match_info["node"])
+        if found is None:
+            return web.Response(status=404, text="there is no such node")
+        if isinstance(found, str):
+            return web.Response(status=500, text=found)
+        return web.json_response(found)
 
     async def _reservations(self, request: web.Request) -> web.Response:
         found = node_reservations(self.scheduler.world, request.match_info["node"])

@@ -37,6 +37,7 @@ from holdfast.numa.node_state import (
     ReservationHolding,
     node_shape,
     offer_of,
+    remaining,
     state_of,
 )
 from holdfast.numa.pod_request import NumaRequest
@@ -63,6 +64,10 @@ class NodeHoldings:
     shape: NodeShape = NO_SHAPE
     pods: dict[str, PodHolding] = field(default_factory=dict)
     reservations: dict[str, ReservationHolding] = field(default_factory=dict)
+
+    def left_of(self, reservation: str) -> Allocation:
+        """Return what of a reservation no owner has."""
+        return remaining(reservation, self.reservations[reservation], tuple(self.pods.values()))
 
     @property
     def empty(self) -> bool:

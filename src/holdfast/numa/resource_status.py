@@ -96,15 +96,25 @@ def format_status(allocation: Allocation) -> str:
     >>> format_status(Allocation(0b1111, ((0, (("cpu", 4000), ("memory", 2**30))),)))
     '{"cpuset":"0-3","numaNodeResources":[{"node":0,"resources":{"cpu":"4","memory":"1Gi"}}]}'
     """
+    return msgspec.json.encode(status_fields(allocation)).decode()
+
+
+def status_fields(allocation: Allocation) -> dict[str, Any]:
+    """Return the fields of ``resource-status``; those that are empty are left out."""
     status: dict[str, Any] = {}
     if allocation.cpus:
         status["cpuset"] = format_cpu_list(allocation.cpus)
     if allocation.amounts:
-        status["numaNodeResources"] = [
-            {"node": node, "resources": {name: _text(name, amount) for name, amount in of}}
-            for node, of in allocation.amounts
-        ]
-    return msgspec.json.encode(status).decode()
+        status["numaNodeResources"] = amount_fields(allocation.amounts)
+    return status
+
+
+def amount_fields(amounts: NumaAmounts) -> list[dict[str, Any]]:
+    """Return amounts of NUMA nodes in the form of the API."""
+    return [
+        {"node": node, "resources": {name: _text(name, amount) for name, amount in of}}
+        for node, of in amounts
+    ]
 
 
 def _text(name: str, amount: int) -> str:
