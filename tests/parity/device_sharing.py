@@ -68,6 +68,19 @@ def state_of(given):
 
 def cached_state(cache, labels=None):
     """Return the state that a record describes by deviceTotal, deviceUsed and deviceInfos."""
+    vfs = frozenset(
+        (kind, int(minor), bus)
+        for kind, held in (cache.get("vfAllocations") or {}).items()
+        for minor, buses in (held.get("allocatedVFs") or {}).items()
+        for bus in buses
+    )
+    held = use(cache.get("deviceUsed"))
+    inventory = inventory_of(device_object(cache), labels or {})
+    return NodeDevices(inventory, DeviceUse(held.amounts, vfs))
+
+
+def device_object(cache, name=""):
+    """Return a Device with the devices of deviceTotal and deviceInfos."""
     infos = {
         (kind, info["minor"]): info
         for kind, listed in (cache.get("deviceInfos") or {}).items()
@@ -84,15 +97,8 @@ def cached_state(cache, labels=None):
         for kind, by_minor in (cache.get("deviceTotal") or {}).items()
         for minor, resources in by_minor.items()
     ]
-    device = convert_object({"metadata": {}, "spec": {"devices": devices}}, SharedDevices)
-    vfs = frozenset(
-        (kind, int(minor), bus)
-        for kind, held in (cache.get("vfAllocations") or {}).items()
-        for minor, buses in (held.get("allocatedVFs") or {}).items()
-        for bus in buses
-    )
-    held = use(cache.get("deviceUsed"))
-    return NodeDevices(inventory_of(device, labels or {}), DeviceUse(held.amounts, vfs))
+    raw = {"metadata": {"name": name}, "spec": {"devices": devices}}
+    return convert_object(raw, SharedDevices)
 
 
 def asked_by(given):
