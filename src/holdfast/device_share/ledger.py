@@ -7,7 +7,7 @@ deleted Device leaves the use: a new one of the same node has it again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from holdfast.errors import BadRequest
 NO_DEVICE = 0
 """The signature of nodes without a Device object."""
 _MOST_STATES = 65_536
+_NO_HOLDERS = NodeHolders()
 
 
 class DeviceShareLedger:
@@ -175,23 +176,30 @@ class DeviceShareLedger:
         node: str,
         *,
         gone: Collection[str] = NOBODY,
+        coming: Sequence[Holder] = (),
         lent: Collection[str] = NOBODY,
-        more: DeviceUse = UNUSED,
     ) -> int:
-        """Return the number of a node's state as if some pods were gone and others used more.
+        """Return the number of a node's state as if some pods left and others came.
 
         What remains of the reservations in ``lent`` counts as free.
         """
-        holders = self._holders.get(node)
-        if node not in self._inventory_of and (holders is None or not holders.hold_without(gone)):
+        holders = self._holders.get(node, _NO_HOLDERS)
+        if node not in self._inventory_of and not holders.hold_without(gone):
             return NO_DEVICE
-        used = UNUSED if holders is None else holders.used(gone=gone, lent=lent)
-        inventory = self._inventory_of.get(node, 0)
-        key = (inventory, used if more == UNUSED else used.plus(more))
-        found = self._numbers.get(key)
+        used = holders.used(gone=gone, coming=coming, lent=lent)
+        return self._number(self._inventory_of.get(node, 0), used)
+
+    def unused_signature(self, signature: int) -> int:
+        """Return the number of the same devices with nothing of them used."""
+        if signature == NO_DEVICE:
+            return NO_DEVICE
+        return self._number(self._inventories.id(self.state(signature).inventory), UNUSED)
+
+    def _number(self, inventory: int, used: DeviceUse) -> int:
+        found = self._numbers.get((inventory, used))
         if found is None:
-            self._states.append(NodeDevices(self._inventories[inventory], key[1]))
-            found = self._numbers[key] = len(self._states)
+            self._states.append(NodeDevices(self._inventories[inventory], used))
+            found = self._numbers[inventory, used] = len(self._states)
         return found
 
     def has_devices(self, node: str) -> bool:
@@ -227,12 +235,15 @@ class DeviceShareLedger:
         return found
 
     def changed_offer(
-        self, uid: str, node: str, gone: Collection[str] = NOBODY, more: DeviceUse = UNUSED
+        self,
+        uid: str,
+        node: str,
+        gone: Collection[str] = NOBODY,
+        coming: Sequence[Holder] = (),
     ) -> tuple[int, DeviceUse]:
-        """Return the same as if some pods were gone and others used more."""
-        holders = self._holders.get(node)
-        remaining = UNUSED if holders is None else holders.remaining(uid, gone)
-        return self.signature_of(node, gone=gone, lent=(uid,), more=more), remaining
+        """Return the same as if some pods left and others came."""
+        remaining = self._holders.get(node, _NO_HOLDERS).remaining(uid, gone, coming)
+        return self.signature_of(node, gone=gone, coming=coming, lent=(uid,)), remaining
 
     def reservations_on(self, node: str) -> Collection[str]:
         """Return the uids of the reservations that hold devices of a node."""

@@ -7,7 +7,7 @@ once, and a pod that takes more than its reservation has counts in full.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -54,27 +54,37 @@ class NodeHolders:
         if self.pods.pop(uid, None) is not None:
             self._by_pods = sum_of(holder.use for holder in self.pods.values())
 
-    def remaining(self, reservation: str, gone: Collection[str] = NOBODY) -> DeviceUse:
-        """Return what owners may still take of a reservation, as if some pods were gone."""
+    def remaining(
+        self, reservation: str, gone: Collection[str] = NOBODY, coming: Sequence[Holder] = ()
+    ) -> DeviceUse:
+        """Return what owners may still take of a reservation; pods may leave and come before."""
         reserved = self.reservations.get(reservation)
         if reserved is None:
             return UNUSED
         for uid, holder in self.pods.items():
             if holder.reservation == reservation and uid not in gone:
                 reserved = reserved.minus(holder.use)
+        for holder in coming:
+            if holder.reservation == reservation:
+                reserved = reserved.minus(holder.use)
         return reserved
 
-    def used(self, *, gone: Collection[str] = NOBODY, lent: Collection[str] = NOBODY) -> DeviceUse:
-        """Return what pods use and reservations keep, as if some pods were gone.
+    def used(
+        self,
+        *,
+        gone: Collection[str] = NOBODY,
+        coming: Sequence[Holder] = (),
+        lent: Collection[str] = NOBODY,
+    ) -> DeviceUse:
+        """Return what pods use and reservations keep, as if some pods left and others came.
 
         What remains of the reservations in ``lent`` is left out: it is free for the pod in view.
         """
         by_pods = self._by_pods
         if not self.pods.keys().isdisjoint(gone):
             by_pods = sum_of(holder.use for uid, holder in self.pods.items() if uid not in gone)
-        return sum_of(
-            (by_pods, *(self.remaining(uid, gone) for uid in self.reservations if uid not in lent))
-        )
+        kept = (self.remaining(uid, gone, coming) for uid in self.reservations if uid not in lent)
+        return sum_of((by_pods, *(holder.use for holder in coming), *kept))
 
     def fork(self) -> NodeHolders:
         """Return an independent copy."""

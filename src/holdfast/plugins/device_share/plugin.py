@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -82,7 +82,7 @@ class DeviceShare:
         if isinstance(asked, Found) and not with_class:
             return Reject(Code(asked.code), asked.reasons) if asked.code else Skip()
         found = view.matched_reservations
-        match = found if isinstance(found, ReservationMatch) and len(found.slots) else None
+        match = found if isinstance(found, ReservationMatch) and len(found.rows) else None
         return DeviceState(
             view.nodes, world.device_share, world.reservations, world.devices, searches_for, match,
             with_class,
@@ -107,6 +107,8 @@ class DeviceShare:
 
     def filter(self, state: DeviceState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Reject nodes of which no option passes: neither one of the reservations, nor none."""
+        if state.pre_allocates:
+            return _by_case(state, rows, lambda found: found.code, np.int8, unused=True)
         verdicts = _by_case(state, rows, lambda found: found.code, np.int8)
         for position, row in _special_rows(state, rows, change):
             verdicts[position] = state.best(row, change).code
@@ -128,6 +130,12 @@ class DeviceShare:
         codes = [state.of_reservation(slot, change).code for slot in slots.tolist()]
         return np.array(codes, np.int8)
 
+    def filter_pre_allocation(
+        self, state: DeviceState, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
+    ) -> int:
+        """Return whether a reservation can have the devices of pods, and what it lacks besides."""
+        return state.pre_allocation(row, pods, change).code
+
     def reservation_reasons(
         self, state: DeviceState, slot: int, change: PodChange = NO_CHANGE
     ) -> tuple[str, ...]:
@@ -140,6 +148,8 @@ class DeviceShare:
 
     def score(self, state: DeviceState, rows: AnyRows) -> RawScores:
         """Score by what is used of the devices."""
+        if state.pre_allocates:
+            return _by_case(state, rows, lambda found: found.score, np.float64, unused=True)
         scores = _by_case(state, rows, lambda found: found.score, np.float64)
         for position, row in _special_rows(state, rows, NO_CHANGE):
             scores[position] = state.best(row).score
@@ -185,7 +195,9 @@ class DeviceShare:
         They are written with the Binding.
         """
         ledger, uid, node = state.ledger, placement.pod.uid, placement.node
-        if placement.reservation:
+        if placement.pre_allocated:
+            found = state.pre_allocation(placement.row, placement.pre_allocated)
+        elif placement.reservation:
             info = state.reservations.by_uid[placement.reservation]
             found = state.of_reservation(info.slot)
         else:
@@ -230,9 +242,15 @@ def _special_rows(
 
 
 def _by_case(
-    state: DeviceState, rows: AnyRows, value: Callable[[Found], float], dtype: type[Any]
+    state: DeviceState,
+    rows: AnyRows,
+    value: Callable[[Found], float],
+    dtype: type[Any],
+    *,
+    unused: bool = False,
 ) -> NDArray[Any]:
     numbers, places = np.unique(state.cases(rows), return_inverse=True)
-    table = np.array([value(state.of_case(number)) for number in numbers.tolist()], dtype)
+    results = [value(state.of_case(number, unused=unused)) for number in numbers.tolist()]
+    table = np.array(results, dtype)
     found: NDArray[Any] = table[places]
     return found

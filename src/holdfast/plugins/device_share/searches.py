@@ -45,10 +45,14 @@ NOTHING_TO_DO = Found(Code.PASS)
 
 
 class Offer(NamedTuple):
-    """What remains of a reservation for an owner; of ``restricted`` types it gets nothing else."""
+    """What remains of a reservation for an owner; of ``restricted`` types it gets nothing else.
+
+    ``all_of_it``: for a reservation that takes over what pods have, and must get all of that.
+    """
 
     remaining: DeviceUse
     restricted: frozenset[str] = frozenset()
+    all_of_it: bool = False
 
 
 def asked_by(
@@ -94,12 +98,12 @@ class Searches:
             found = self._found[key] = self._search(asked, state, offer)
         return found
 
-    def use_by(self, asked: PodDevices | Found, signature: int) -> DeviceUse:
+    def use_by(self, asked: PodDevices, signature: int, offer: Offer | None) -> DeviceUse:
         """Return what another pod would use of the devices in a state; nothing if it finds none."""
-        if signature == NO_DEVICE or isinstance(asked, Found):
+        if signature == NO_DEVICE:
             return UNUSED
         state = self._ledger.state(signature)
-        chosen = choose_devices(state, asked, strategy=self._args.strategy)
+        chosen = choose_devices(state, asked, restriction_of(offer, state), self._args.strategy)
         return UNUSED if isinstance(chosen, DeviceRejection) else use_of(chosen)
 
     def _search(self, asked: PodDevices, state: NodeDevices, offer: Offer | None) -> Found:
@@ -110,6 +114,8 @@ class Searches:
         chosen = choose_devices(state, asked, restriction, self._args.strategy)
         if isinstance(chosen, DeviceRejection):
             return _rejected(chosen, offer)
+        if offer is not None and offer.all_of_it and (left := _left_out(offer, chosen)):
+            return Found(Code.UNSCHEDULABLE, tuple(f"Insufficient {kind} devices" for kind in left))
         score = score_node(state, asked, self._args.strategy, restriction)
         return Found(Code.PASS, allocations=chosen, score=score)
 
@@ -134,6 +140,12 @@ def restriction_of(offer: Offer | None, state: NodeDevices) -> Restriction:
 
 def _rejected(rejection: DeviceRejection, offer: Offer | None) -> Found:
     code = Code.UNRESOLVABLE if rejection.unresolvable else Code.UNSCHEDULABLE
-    if offer is None:
+    if offer is None or offer.all_of_it:
         return Found(code, rejection.reasons)
     return Found(code, tuple(f"{RESERVATION_PREFIX}{reason}" for reason in rejection.reasons))
+
+
+def _left_out(offer: Offer, chosen: Allocations) -> list[str]:
+    """Return the types of devices of which less was chosen than pods have of them."""
+    left = offer.remaining.minus(use_of(chosen)).minors()
+    return sorted({kind for kind, _ in left if kind in chosen})

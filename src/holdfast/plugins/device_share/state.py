@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +13,11 @@ from holdfast.api.pod import Pod
 from holdfast.capacity.matching import ReservationMatch
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reservation_info import ReservationInfo
+from holdfast.capacity.reserved_resources import expected_reservation
 from holdfast.columns.node_table import NodeTable
-from holdfast.device_share.allocations import UNUSED, DeviceUse
+from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.ledger import DeviceShareLedger
+from holdfast.device_share.node_holders import Holder, sum_of
 from holdfast.device_share.requests import device_types
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.plugin import NO_CHANGE, AnyRows, PodChange
@@ -71,14 +73,15 @@ class DeviceState:
             found = found * 2 + (self.nodes.allocatable[resource, rows] == 0)
         return found
 
-    def of_case(self, number: int) -> Found:
-        """Return the result for a number of ``cases``."""
+    def of_case(self, number: int, *, unused: bool = False) -> Found:
+        """Return the result for a number of ``cases``, or if nothing there were used."""
         served = []
         for resource in reversed(self.with_class):
             number, is_served = divmod(number, 2)
             if is_served:
                 served.append(resource)
-        return self.searches_for(frozenset(served)).of(number)
+        signature = self.ledger.unused_signature(number) if unused else number
+        return self.searches_for(frozenset(served)).of(signature)
 
     def _served_on(self, row: int, with_class: Iterable[int]) -> frozenset[int]:
         """Return which resources devices of a DeviceClass serve on a row."""
@@ -94,16 +97,30 @@ class DeviceState:
         """Whether the pod may use what is reserved for others."""
         return self.match is not None and self.match.ignores_reservations
 
+    @property
+    def pre_allocates(self) -> bool:
+        """Whether the pod is a reserve pod that may take over devices of running pods."""
+        return self.match is not None and self.match.pre_allocates
+
     def without_reservation(self, row: int, change: PodChange = NO_CHANGE) -> Found:
         """Return the result for a row if the pod uses no reservation there."""
         node = self.nodes.names[row]
         lent = self.ledger.reservations_on(node) if self.ignores_reservations else ()
         if not lent and not _concerns(change, row):
             return self._searches_on(row).of(self.ledger.signature(row))
-        gone, more = self._change(row, change)
-        return self._searches_on(row).of(
-            self.ledger.signature_of(node, gone=gone, lent=lent, more=more)
-        )
+        gone, coming = self._change(row, change)
+        signature = self.ledger.signature_of(node, gone=gone, coming=coming, lent=lent)
+        return self._searches_on(row).of(signature)
+
+    def pre_allocation(
+        self, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
+    ) -> Found:
+        """Return the result for a row if a reservation takes over what pods there have."""
+        taken_over = sum_of(self.ledger.use_of(pod.uid) for pod in pods)
+        gone, coming = self._change(row, change)
+        gone = gone.union(pod.uid for pod in pods)
+        signature = self.ledger.signature_of(self.nodes.names[row], gone=gone, coming=coming)
+        return self._searches_on(row).of(signature, Offer(taken_over, all_of_it=True))
 
     def of_reservation(self, slot: int, change: PodChange = NO_CHANGE) -> Found:
         """Return the result for one of the reservations that the pod may use, on its node."""
@@ -124,7 +141,14 @@ class DeviceState:
         return slots
 
     def best(self, row: int, change: PodChange = NO_CHANGE) -> Found:
-        """Return the result of the row's best option: a reservation, or none."""
+        """Return the result of the row's best option: a reservation, or none.
+
+        For a reservation that pre-allocates, it is that without any pod: they may have all that it
+        takes over. The plugin that chooses these pods decides about the row.
+        """
+        if self.pre_allocates:
+            signature = self.ledger.unused_signature(self.ledger.signature(row))
+            return self._searches_on(row).of(signature)
         options = [self.of_reservation(slot, change) for slot in self.slots_on(row)]
         return min((*options, self.without_reservation(row, change)), key=_code)
 
@@ -135,22 +159,24 @@ class DeviceState:
         names_of = self.nodes.resources
         return frozenset(device_types(names_of[resource] for resource in info.restricted))
 
-    def _change(self, row: int, change: PodChange) -> tuple[frozenset[str], DeviceUse]:
-        """Return the pods that leave a row, and what those that come would use of its devices.
-
-        A pod that comes may use one of its reservations; then it takes nothing that is free.
-        """
+    def _change(self, row: int, change: PodChange) -> tuple[frozenset[str], list[Holder]]:
+        """Return the pods that leave a row, and what those that come would use of its devices."""
         gone = frozenset(pod.uid for pod in change.removed.get(row, ()))
-        node, more = self.nodes.names[row], UNUSED
+        node, coming = self.nodes.names[row], list[Holder]()
         for pod in change.added.get(row, ()):
-            match = self.reservations.match(pod)
-            if isinstance(match, ReservationMatch) and len(match.slots[match.span(row)]):
-                continue
             served = self._served_on(row, self.classes.device_backed(pod.request))
             asked = asked_by(pod, self.nodes.resources, served)
-            signature = self.ledger.signature_of(node, gone=gone, more=more)
-            more = more.plus(self._searches_on(row).use_by(asked, signature))
-        return gone, more
+            if isinstance(asked, Found):
+                continue
+            info, offer = expected_reservation(self.reservations, row, pod), None
+            if info is None:
+                signature = self.ledger.signature_of(node, gone=gone, coming=coming)
+            else:
+                signature, left = self.ledger.changed_offer(info.uid, node, gone, coming)
+                offer = Offer(left, self._restricted(info))
+            use = self._searches_on(row).use_by(asked, signature, offer)
+            coming.append(Holder(use, "" if info is None else info.uid))
+        return gone, coming
 
 
 def _concerns(change: PodChange, row: int) -> bool:
