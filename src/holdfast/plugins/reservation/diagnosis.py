@@ -58,7 +58,8 @@ def owner_reasons(state: OwnerState, row: int, change: PodChange = NO_CHANGE) ->
     if here is None or (state.requires_reservation and none_matchable(state, row, freed)):
         return (NO_MATCH,)
     found = fit_owner(here, freed, change)
-    needs = range(len(state.needs))
+    # Reservations of other rows may reserve GPUs in other names.
+    needs = range(len(here.needs))
     if state.ignores_reservations or not found.applies.any():
         suffix = "" if state.ignores_reservations else " by node"
         alone = [n for n in needs if _short_alone(here, found, n).any()]
