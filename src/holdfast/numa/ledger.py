@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.annotations import allocated_reservation, restricted_names
+from holdfast.api.koordinator_names import RESOURCE_SPEC
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.node_resource_topology import NodeResourceTopology
@@ -333,7 +334,7 @@ class NumaLedger:
                 self._drop(obj.uid)
             return
         self._assumed.discard(obj.uid)
-        allocation = read_allocation(obj.metadata.annotations)
+        allocation = read_allocation(_annotations(obj))
         if allocation:
             names: frozenset[str] = frozenset()
             if obj.spec.allocate_policy == RESTRICTED_POLICY:
@@ -400,6 +401,13 @@ class NumaLedger:
                 state = NodeState() if of is None else _state(of)
                 self._signature_at[row] = self._states.id(state)
         self._stale.clear()
+
+
+def _annotations(reservation: Reservation) -> Mapping[str, str]:
+    """Return the annotations of a reservation, with the resource-spec of its template."""
+    own, template = reservation.metadata.annotations, reservation.spec.template
+    asked = None if template is None else template.metadata.annotations.get(RESOURCE_SPEC)
+    return own if asked is None else {RESOURCE_SPEC: asked, **own}
 
 
 def _state(of: NodeHoldings) -> NodeState:
