@@ -4,18 +4,20 @@ from holdfast.api.labels import parse
 from holdfast.api.scheme import (
     DEVICE_CLASSES,
     NAMESPACES,
+    NODE_RESOURCE_TOPOLOGIES,
     NODES,
     PODS,
     RESERVATIONS,
     RESOURCE_CLAIMS,
     RESOURCE_POLICIES,
     RESOURCE_SLICES,
+    SHARED_DEVICES,
 )
 from holdfast.framework.world import World
 
 SOURCES = (
     NAMESPACES, NODES, DEVICE_CLASSES, RESOURCE_SLICES, RESOURCE_CLAIMS, RESERVATIONS,
-    RESOURCE_POLICIES, PODS,
+    RESOURCE_POLICIES, NODE_RESOURCE_TOPOLOGIES, SHARED_DEVICES, PODS,
 )  # fmt: skip
 
 
@@ -36,6 +38,34 @@ def shape_of(world):
         "policies": sorted(policy.object.uid for policy in world.policies),
         "whole devices": dict(world.devices.allocated_devices.unshared),
         "shared devices": dict(world.devices.allocated_devices.shared),
+        "cpus": _cpus(world.nodes, world.numa),
+        "shared by percent": _shared_by_percent(world.nodes, world.device_share),
+    }
+
+
+def _cpus(nodes, ledger):
+    """Return who has CPUs and amounts of NUMA nodes, and the state of each node."""
+    return {
+        "holders": {
+            name: (dict(of.pods), dict(of.reservations))
+            for name, of in ledger._on_node.items()
+            if of.pods or of.reservations
+        },
+        "assumed": set(ledger._assumed),
+        "states": {name: ledger.state(ledger.signature(r)) for name, r in nodes.row_of.items()},
+        "all pods": ledger.concerns_all_pods,
+    }
+
+
+def _shared_by_percent(nodes, ledger):
+    """Return who has how much of each device, and the state of each node."""
+    signatures = {name: ledger.signature(row) for name, row in nodes.row_of.items()}
+    return {
+        "holders": {
+            name: (dict(holders.pods), dict(holders.reservations))
+            for name, holders in ledger.holders()
+        },
+        "states": {name: number and ledger.state(number) for name, number in signatures.items()},
     }
 
 

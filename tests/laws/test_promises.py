@@ -2,34 +2,34 @@
 
 import os
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.api.reservation import Reservation
-from holdfast.api.reservation_names import ALLOCATED, DRAWS
-from holdfast.capacity.pre_allocation import PreAllocationResult
-from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.configuration.reading import Configuration
 from holdfast.engine.invariants import check_invariants
-from holdfast.engine.profile import build_profile
 from holdfast.framework.plugin import Placement
-from holdfast.framework.world import World
-from holdfast.plugins import REGISTRY
-from holdfast.plugins.reservation.reserve_pods import allocatable, allocated_from
-from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod, unreserve_and_forget
+from holdfast.scheduler.cycle import SchedulingFailure, unreserve_and_forget
 from holdfast.testing.harness import Harness
 from laws import random_worlds as worlds
 from laws.cluster_audit import broken_promises, take_census
 from laws.cluster_steps import Life, Network
 from laws.cluster_truth import left_waiting, stale_statuses, wrong_phases, wrong_sizes
+from laws.decided_worlds import (
+    PROFILE,
+    confirmed,
+    edit,
+    inherited,
+    requested,
+    the_world,
+    told,
+    tried,
+)
 from laws.deletion_cost_recount import CostRecount
 from laws.ledger_shape import rebuilt, shape_of
 from soak_size import SEED, law, rounds
 
-ARGS = {"enablePreemption": True, "preAllocationConfig": {"enableClusterMode": True}}
-PROFILE = build_profile("default-scheduler", REGISTRY, args={"Reservation": ARGS})
 _SEEDS = os.environ.get("HOLDFAST_SEEDS", f"{SEED}:{SEED + rounds(2)}")
 SEEDS = range(*map(int, _SEEDS.split(":")))
 """Use other seeds: ``HOLDFAST_SEEDS=1000:1100 pytest tests/laws/test_promises.py``."""
@@ -81,23 +81,6 @@ async def check_idle_cluster(cluster):
     ]  # fmt: skip
     assert not faults, faults
     assert shape_of(cluster.world) == shape_of(await rebuilt(cluster.client))
-
-
-def the_world(objects):
-    world = World()
-    for obj in objects:
-        world.upsert(obj)
-    return world
-
-
-def tried(world, asking):
-    """Try to place a pod or a reservation."""
-    if isinstance(asking, Reservation):
-        world.upsert(asking)
-        pod_info = world.pod_info(reserve_pod(asking), is_reserve_pod=True)
-    else:
-        pod_info = world.pod_info(asking)
-    return schedule_pod(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
 
 
 @law(40)
@@ -166,39 +149,3 @@ def test_invariants_hold_after_every_decision_and_confirming_changes_nothing(the
             # Resources that pods still use count once from now on; test_heirs checks how much.
             assert inherited(outcome).pods or requested(world) == assumed
         check_invariants(world)
-
-
-def edit(world, living, number, change):
-    """Edit or end a reservation; pods that use it stay."""
-    there = [i for i, obj in enumerate(living) if isinstance(obj, Reservation)]
-    if there:
-        at = there[number % len(there)]
-        living[at] = worlds.edited(living[at], change)
-        world.upsert(living[at])
-
-
-def requested(world):
-    return {name: row["requested"] for name, row in shape_of(world)["nodes"].items()}
-
-
-def inherited(placement):
-    return getattr(placement.states.get("Reservation"), "chosen", PreAllocationResult())
-
-
-def told(living, placement):
-    """Return the pre-allocated pods as they are after the write; replaced in place."""
-    uids = {pod.uid for pod in inherited(placement).pods}
-    notes = {ALLOCATED: allocated_from(placement.pod), DRAWS: ""} if uids else {}
-    for i, obj in enumerate(living):
-        if obj.uid in uids:
-            living[i] = worlds.bound(obj, placement.node, notes)
-            yield living[i]
-
-
-def confirmed(asking, placement):
-    """Return the object as it is stored when it is bound."""
-    if isinstance(asking, Reservation):
-        room, result = allocatable(placement.pod), inherited(placement)
-        phase = "Waiting" if result.pods or result.shortfall else "Available"
-        return worlds.on_its_node(asking, placement.node, room, phase)
-    return worlds.bound(asking, placement.node, placement.annotations)
