@@ -2,7 +2,7 @@
 
 import json
 
-from holdfast.api.scheme import POD_MIGRATION_JOBS, PODS, RESERVATIONS
+from holdfast.api.scheme import DISRUPTION_BUDGETS, POD_MIGRATION_JOBS, PODS, RESERVATIONS
 from holdfast.client.client import Client
 from holdfast.testing import a_deployment, a_node
 from holdfast.testing.builders import an_object
@@ -14,6 +14,12 @@ def a_job(name, pod, *, labels=None, annotations=None, **spec):
     return an_object(
         POD_MIGRATION_JOBS, name, {"podRef": ref, **spec}, labels=labels, annotations=annotations
     )
+
+
+def a_budget(labels, **spec):
+    """A disruption budget of pods with these labels."""
+    body = {"selector": {"matchLabels": labels}, **spec}
+    return an_object(DISRUPTION_BUDGETS, "budget", body, namespace="default")
 
 
 async def run_on(cluster, node, *, cpu="2", app="web", replicas=3, node_cpu="8", **pod):
@@ -79,6 +85,10 @@ class EvictionWitness:
         path = request.path.split("/")
         if path[-1] == "eviction" and request.method == "POST":
             await self._check(path[-4], path[-2], json.loads(request.body))
+            response = await self._inner.send(request)
+            if response.status < 300:
+                self._evicted.append(path[-2])
+            return response
         return await self._inner.send(request)
 
     async def _check(self, namespace, name, body):
@@ -94,7 +104,6 @@ class EvictionWitness:
             assert held.phase == "Available", f"{name} is evicted, its room is {held.phase}"
             assert held.status.node_name
         assert body["deleteOptions"]["preconditions"]["uid"]
-        self._evicted.append(name)
 
     def stream(self, request):
         """Open a stream."""

@@ -10,10 +10,10 @@ from holdfast.api.scheme import (
 )
 from holdfast.errors import NotFound
 from holdfast.testing import a_node, a_pod, a_reservation
-from holdfast.testing.builders import an_object
 from holdfast.testing.harness import Harness
 from stories.migrations import (
     EvictionWitness,
+    a_budget,
     a_job,
     conditions,
     job_of,
@@ -85,14 +85,9 @@ async def test_N040_R083_without_room_nothing_is_evicted(cluster):
     assert await is_there(cluster, pod)
 
 
-def a_budget(**spec):
-    selector = {"matchLabels": {"app": "web"}}
-    return an_object(DISRUPTION_BUDGETS, "web", {"selector": selector, **spec}, namespace="default")
-
-
 async def test_N041_a_disruption_budget_delays_the_eviction(cluster):
     pod = await web(cluster)
-    await cluster.create(a_budget(minAvailable=3))
+    await cluster.create(a_budget({"app": "web"}, minAvailable=3))
     await cluster.create(a_job("j", pod, ttl="5m"), settle=False)
     await cluster.advance(60)
     assert await is_there(cluster, pod)
@@ -100,7 +95,7 @@ async def test_N041_a_disruption_budget_delays_the_eviction(cluster):
     (warning,) = set(refused)
     assert warning.startswith(WARNING.format(pod.name)), warning
     relaxed = {"spec": {"minAvailable": 2}}
-    await cluster.client.patch(DISRUPTION_BUDGETS, "web", relaxed, "default")
+    await cluster.client.patch(DISRUPTION_BUDGETS, "budget", relaxed, "default")
     await cluster.advance(60)
     assert await result_of(cluster) == ("Succeeded", "")
     assert not await is_there(cluster, pod)
@@ -108,7 +103,7 @@ async def test_N041_a_disruption_budget_delays_the_eviction(cluster):
 
 async def test_N041_a_disruption_budget_that_stays_ends_the_job(cluster):
     pod = await web(cluster)
-    await cluster.create(a_budget(minAvailable=3))
+    await cluster.create(a_budget({"app": "web"}, minAvailable=3))
     await cluster.create(a_job("j", pod, ttl="60s"), settle=False)
     await cluster.advance(61)
     assert await result_of(cluster) == ("Failed", "Timeout")
@@ -190,7 +185,7 @@ async def test_a_job_is_paused_between_reservation_and_eviction(cluster):
 async def test_R084_room_that_another_pod_takes_ends_the_job(cluster):
     """A pod of the same Deployment is created between the reservation and the eviction."""
     pod = await web(cluster, cpu="2")
-    await cluster.create(a_budget(minAvailable=3))
+    await cluster.create(a_budget({"app": "web"}, minAvailable=3))
     await cluster.create(a_job("j", pod, ttl="5m"), settle=False)
     await cluster.advance(5)
     (held,) = await reservations(cluster)

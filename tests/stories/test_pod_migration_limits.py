@@ -4,13 +4,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.api.scheme import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS
+from holdfast.api.scheme import DEPLOYMENTS, DISRUPTION_BUDGETS, POD_MIGRATION_JOBS, PODS
 from holdfast.configuration.reading import Configuration
 from holdfast.settings import MigrationSettings, ObjectLimit
 from holdfast.testing import a_deployment, a_node, a_pod
 from holdfast.testing.harness import Harness
 from stories.migrations import (
     EvictionWitness,
+    a_budget,
     a_job,
     job_of,
     pods_of,
@@ -167,8 +168,16 @@ async def test_jobs_of_one_workload_evict_in_the_order_of_their_reservations(tmp
     async with cluster_with(tmp_path, NO_LIMITS) as cluster:
         pods = await run_on(cluster, "n1", replicas=6, cpu="1")
         await cluster.create(a_node("n2", cpu="4"), a_node("n3", cpu="4"))
-        jobs = [a_job(f"j{i}", pod) for i, pod in enumerate(pods)]
-        await start(cluster, *jobs, seconds=120)
+        slow = {"metadata": {"labels": {"slow": "yes"}}}
+        await cluster.client.patch(PODS, pods[0].name, slow, "default")
+        await cluster.create(a_budget({"slow": "yes"}, maxUnavailable=0))
+        await start(cluster, a_job("j0", pods[0]), seconds=5)
+        jobs = [a_job(f"j{i}", pod) for i, pod in enumerate(pods) if i]
+        await start(cluster, *jobs, seconds=60)
+        assert cluster.evicted == []
+        await cluster.delete(DISRUPTION_BUDGETS, "budget", "default")
+        await cluster.advance(60)
+        assert cluster.evicted[0] == pods[0].name
         assert {await result_of(cluster, f"j{i}") for i in range(6)} == {("Succeeded", "")}
         assert {p.spec.node_name for p in await pods_of(cluster)} == {"n2", "n3"}
 

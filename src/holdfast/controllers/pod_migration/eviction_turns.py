@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from holdfast.api import reservation_names as names
 from holdfast.api.pod_migration_job import RUNNING, PodMigrationJob
 from holdfast.api.reservation import AVAILABLE, Reservation
-from holdfast.controllers.pod_migration.plan import has_attempted_eviction
+from holdfast.controllers.pod_migration.job_status import EVICTION
 
 
 class OrderLabels:
@@ -43,7 +43,7 @@ def has_turn(own: Reservation, others: Iterable[tuple[PodMigrationJob, Reservati
     return not any(
         job.phase == RUNNING
         and not job.spec.paused
-        and not has_attempted_eviction(job)
+        and job.condition(EVICTION) is None
         and held.uid != own.uid
         and held.phase == AVAILABLE
         and order_of(held) < order_of(own)
