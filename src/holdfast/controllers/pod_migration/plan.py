@@ -24,6 +24,7 @@ from holdfast.api.pod_migration_job import EVICT_DIRECTLY, MODES, PENDING, RUNNI
 from holdfast.api.reservation import AVAILABLE, FAILED, SUCCEEDED, WAITING, Reservation
 from holdfast.api.reservation import PENDING as NOT_SCHEDULED
 from holdfast.api.timestamps import seconds_of
+from holdfast.capacity.owners import compile_owners
 from holdfast.controllers import conditions
 from holdfast.controllers.pod_migration import job_status as told
 from holdfast.controllers.pod_migration.job_status import StatusChange, reference
@@ -178,14 +179,27 @@ def _reserve_first(job: PodMigrationJob, facts: Facts, change: StatusChange) -> 
         return _create(job, facts, change)
     change.set(told.RESERVATION_CREATED, "True")
     held = facts.reservation
-    if held is None or ref.uid not in ("", held.uid):
+    if ref.kind not in ("", "Reservation"):
+        message = f"spec.reservationOptions.reservationRef: a {ref.kind} is no Reservation"
+        change.fail(told.MISSING_RESERVATION, message)
+    elif held is None or ref.uid not in ("", held.uid):
         name = f'"{ref.namespace}/{ref.name}"'
         change.fail(told.MISSING_RESERVATION, f"Abort job caused by missing Reservation {name}")
+    elif not has_attempted_eviction(job) and not _is_for(held, facts.pod):
+        message = f'Reservation "{held.name}" has no owner like Pod {pod_name(job)}'
+        change.fail(told.FORBIDDEN, message)
     elif _migrates_pending_pod(held) and facts.pod is not None and _is_scheduled(facts.pod):
         _complete_pending_pod(job, facts.pod, change)
     elif _is_scheduled_reservation(held, change):
         return _move(job, held, facts, change)
     return Action.WAIT
+
+
+def _is_for(held: Reservation, pod: Pod | None) -> bool:
+    """Return whether pods like this one may use a reservation, or it takes over the pod's room."""
+    if pod is None or not held.spec.owners or held.spec.pre_allocation:
+        return True
+    return any(rule.owns(pod) for rule in compile_owners(held.spec.owners) or ())
 
 
 def _create(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
@@ -207,7 +221,8 @@ def has_owners(job: PodMigrationJob, pod: Pod) -> bool:
     """Return whether a reservation made for a pod would have owners."""
     options = job.spec.reservation_options
     template = (options.template if options is not None else None) or {}
-    given = (template.get("spec") or {}).get("owners")
+    spec = template.get("spec")
+    given = spec.get("owners") if isinstance(spec, dict) else None
     return bool(given) or controller_of(pod) is not None or is_unscheduled(pod)
 
 

@@ -45,7 +45,7 @@ def reservation_options(
     if not spec.get("template"):
         spec["template"] = _pod_template(pod, reserve_volume_claims=reserve_volume_claims)
     hands_over = bool(spec.get("preAllocation")) and bool(spec.get("owners"))
-    _select_node(_part(spec["template"], "spec"), pod, "In" if hands_over else "NotIn")
+    _select_node(_part(_part(spec, "template"), "spec"), pod, "In" if hands_over else "NotIn")
     if not spec.get("owners"):
         spec["owners"] = _owners(pod)
     spec["allocateOnce"] = True
@@ -83,8 +83,12 @@ def _part(raw: Raw, name: str) -> Raw:
     if found is None:
         found = raw[name] = {}
     if not isinstance(found, dict):
-        raise BadRequest(f"spec.reservationOptions.template: {name}: must be an object")
+        raise _wrong(name, "an object")
     return found
+
+
+def _wrong(name: str, wanted: str) -> BadRequest:
+    return BadRequest(f"spec.reservationOptions.template: {name}: must be {wanted}")
 
 
 def _pod_template(pod: Raw, *, reserve_volume_claims: bool) -> Raw:
@@ -115,9 +119,15 @@ def _select_node(spec: Raw, pod: Raw, operator: str) -> None:
     field = {"key": "metadata.name", "operator": operator, "values": [node]}
     required = _part(_part(_part(spec, "affinity"), "nodeAffinity"), _REQUIRED)
     terms = required.setdefault("nodeSelectorTerms", []) or [{}]
+    if not isinstance(terms, list) or not all(_can_get_fields(term) for term in terms):
+        raise _wrong("nodeSelectorTerms", "a list of objects")
     required["nodeSelectorTerms"] = terms
     for term in terms:
         term["matchFields"] = [*(term.get("matchFields") or ()), field]
+
+
+def _can_get_fields(term: Any) -> bool:
+    return isinstance(term, dict) and isinstance(term.get("matchFields") or [], list)
 
 
 def _owners(pod: Raw) -> list[Raw]:
