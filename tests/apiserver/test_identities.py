@@ -15,6 +15,9 @@ from holdfast.client.transport import Request
 from holdfast.clock import SystemClock
 from validation.device_builders import CLAIMS, SLICES, claim, slice_of
 
+DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
+JOBS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
+TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLE = {"metadata": {"name": "r"}, "rules": []}
 ADMIN_BINDING = {
@@ -55,7 +58,9 @@ REFUSED = {
         ("PATCH", f"{NODES}/n1/status", {}),
         ("PATCH", f"{SLICES}/slice", {}),
         ("POST", NAMESPACES, {"metadata": {"name": "new"}}),
-        ("POST", f"{PODS}/p/eviction", {}),
+        ("DELETE", f"{DEVICES}/n1", None),
+        ("PATCH", f"{TOPOLOGIES}/n1", {}),
+        ("POST", JOBS, {"metadata": {"name": "new"}}),
     ],
     CONTROLLERS: [
         ("POST", f"{PODS}/p/binding", binding("p", "n1")),

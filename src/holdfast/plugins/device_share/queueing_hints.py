@@ -18,7 +18,7 @@ def helps(event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
             return event.is_for_pod(pod)
         case "AssignedPod", "Delete":
             return event.old is not None and _has_devices(event)
-        case "Device", "Delete":
+        case "Device" | "Node", "Delete":
             return False
     return True
 
