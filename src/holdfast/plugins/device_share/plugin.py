@@ -29,6 +29,7 @@ from holdfast.framework.plugin import (
     Skip,
     Traits,
     Verdicts,
+    is_registered_for,
 )
 from holdfast.framework.view import View
 from holdfast.plugins.device_share import queueing_hints
@@ -225,7 +226,7 @@ class DeviceShare:
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue when devices become free or change, or the pod's annotations do."""
-        return queueing_hints.helps(event, pod, view)
+        return is_registered_for(self, event) and queueing_hints.helps(event, pod, view)
 
 
 def _special_rows(

@@ -12,13 +12,13 @@ from holdfast.framework.view import View
 
 
 def helps(event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
-    """Return whether an event may help a pod."""
+    """Return whether an event that the plugin is registered for may help a pod."""
     match event.resource, event.action:
         case "UnschedulablePod", _:
             return event.is_for_pod(pod)
         case "AssignedPod", "Delete":
             return event.old is not None and _has_devices(event)
-        case "Device" | "Node", "Delete":
+        case "Device", "Delete":
             return False
     return True
 
