@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.api.koordinator_names import OPERATING_MODE
 from holdfast.api.meta import Condition, ObjectMeta
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod, PodSpec, PodStatus, Volume
@@ -22,8 +23,9 @@ _MAX_PARTS = 100_000
 _KUBELET_CONDITIONS = frozenset(
     ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 )
-"""Conditions that the kubelet sets; the scheduler does not read them on bound pods. PodScheduled
-stays: it tells when the pod was bound, which resource policies with ignorePreviousPod read."""
+"""Conditions that the kubelet sets; the scheduler does not read them on bound pods, except on those
+that act as reservations. PodScheduled stays: it tells when the pod was bound, which resource
+policies with ignorePreviousPod read."""
 
 
 class ObjectInterner:
@@ -43,7 +45,7 @@ class ObjectInterner:
             kind=self._interned(pod.kind),
             metadata=self._metadata(pod.metadata),
             spec=self._spec(pod.spec),
-            status=self._status(pod.status, bound=bool(pod.spec.node_name)),
+            status=self._status(pod.status, trim=bool(pod.spec.node_name) and not _acts(pod)),
         )
 
     def node(self, node: Node) -> Node:
@@ -81,9 +83,9 @@ class ObjectInterner:
             _replace(shared, node_name=self._interned(spec.node_name)) if spec.node_name else shared
         )
 
-    def _status(self, status: PodStatus, *, bound: bool) -> PodStatus:
+    def _status(self, status: PodStatus, *, trim: bool) -> PodStatus:
         conditions = status.conditions
-        if bound:
+        if trim:
             kept = tuple([c for c in conditions if c.type not in _KUBELET_CONDITIONS])
             conditions = self._part(kept, kept) if kept else ()
         statuses = status.container_statuses
@@ -122,3 +124,7 @@ class ObjectInterner:
             parts.clear()
         shared: T = parts.setdefault(key, value)
         return shared
+
+
+def _acts(pod: Pod) -> bool:
+    return pod.metadata.labels.get(OPERATING_MODE) == "Reservation"

@@ -13,7 +13,11 @@ from holdfast.errors import BadRequest
 PENDING, AVAILABLE, WAITING = "Pending", "Available", "Waiting"
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 PHASES = (PENDING, AVAILABLE, WAITING, SUCCEEDED, FAILED)
-HOLDING = (AVAILABLE, WAITING)
+UNREADY = "Unready"
+"""The phase of a pod that acts as a reservation and is not ready; no Reservation object has it."""
+POD_KIND = "Pod"
+"""The kind of a reservation that a pod acts as."""
+HOLDING = (AVAILABLE, WAITING, UNREADY)
 """Phases in which resources are held on a node."""
 FINAL = (SUCCEEDED, FAILED)
 """Phases that never change again."""
@@ -94,6 +98,11 @@ class Reservation(Object, frozen=True):
     def active(self) -> bool:
         """Whether it holds resources on a node."""
         return self.phase in HOLDING and bool(self.status.node_name)
+
+    @property
+    def is_pod(self) -> bool:
+        """Whether a pod acts as this reservation: its request is counted as that of a pod."""
+        return self.kind == POD_KIND
 
     @property
     def expired(self) -> bool:

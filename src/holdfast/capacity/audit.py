@@ -19,7 +19,10 @@ from holdfast.columns.pod_info import PodInfo
 
 
 def held_beside_owners(reservations: ReservationCache, row: int) -> Counter[int]:
-    """Sum what the reservations on a row hold beside their owners' requests, by resource."""
+    """Sum what the reservations on a row hold beside their owners' requests, by resource.
+
+    What a pod that acts as a reservation shares with its owner is subtracted: both are pods.
+    """
     total: Counter[int] = Counter()
     for info in reservations.on_row(row):
         allocated: Counter[int] = sum(map(Counter, info.allocated_by_pod.values()), Counter())
@@ -29,6 +32,20 @@ def held_beside_owners(reservations: ReservationCache, row: int) -> Counter[int]
             if resource != PODS:
                 used = allocated[resource]
                 total[resource] += max(reserved, used + info.inner.get(resource, 0)) - used
+        if info.reservation.is_pod:
+            total.subtract({**info.reserved, PODS: 1})
+    return total
+
+
+def shared_with_owners(reservations: ReservationCache, row: int) -> Counter[int]:
+    """Sum what owners share with the pods on a row that act as reservations, by resource."""
+    total: Counter[int] = Counter()
+    for info in reservations.on_row(row):
+        if info.reservation.is_pod:
+            allocated: Counter[int] = sum(map(Counter, info.allocated_by_pod.values()), Counter())
+            for resource, reserved in {**info.reserved, PODS: 1}.items():
+                lent = max(0, reserved - info.inner.get(resource, 0))
+                total[resource] += min(allocated[resource], lent)
     return total
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.node import Node
-from holdfast.api.reservation import Reservation
+from holdfast.api.reservation import HOLDING, Reservation
 from holdfast.capacity.gpu_names import converted_amounts
 from holdfast.capacity.matching import ReservationMatch, ReservationMatcher
 from holdfast.capacity.owners import OwnerIndex
@@ -44,8 +44,6 @@ from holdfast.columns.hidden_reserve_pods import ReservePodShapes
 from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-
-HOLDING = ("Available", "Waiting")
 
 
 class ReservationCache:

@@ -162,11 +162,12 @@ class ReservationHolds:
         columns.grow(len(node_table.resources), slots)
         row = node_table.row_of.get(info.node, -1)
         columns.write(info, row, self._shape(info, slots, every))
-        if row >= 0:
+        if row >= 0 and not info.reservation.is_pod:
             node_table.add_reserve_pod(info.pod_info, row)
         else:
             node_table.remove_reserve_pod(info.uid)
-        self._hold(info, info.held_amounts)
+        if not self._hold(info, info.held_amounts) and row >= 0:
+            node_table.journal.log(row)
 
     def update_allocated(self, info: ReservationInfo) -> None:
         """Write what owners allocate, and log the row even if what is held stays the same."""
@@ -177,7 +178,10 @@ class ReservationHolds:
             self._node_table.journal.log(row)
 
     def clear(self, info: ReservationInfo) -> None:
-        """Release what a reservation holds."""
+        """Release what a reservation holds, and log the row even if it holds nothing beside pods."""
+        row = int(self.columns.row[info.slot])
+        if row >= 0:
+            self._node_table.journal.log(row)
         self.columns.clear(info.slot)
         self._node_table.release(info.uid)
         self._node_table.remove_reserve_pod(info.uid)
@@ -204,7 +208,11 @@ class ReservationHolds:
         if row < 0:
             self._node_table.release(info.uid)
             return False
-        return self._node_table.hold(info.uid, row, amounts, info.held_pod_slots)
+        slots = info.held_pod_slots
+        if counted := info.counted_in_pod:
+            amounts = {r: amount - counted[r] for r, amount in amounts.items()}
+            slots -= counted[PODS]
+        return self._node_table.hold(info.uid, row, amounts, slots)
 
     def _shape(self, info: ReservationInfo, slots: int, every: Iterable[ReservationInfo]) -> int:
         if len(self.shapes) > _FEW_SHAPES + 2 * slots:

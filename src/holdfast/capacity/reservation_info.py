@@ -216,6 +216,11 @@ class ReservationInfo:
         return found
 
     @property
+    def counted_in_pod(self) -> dict[int, int]:
+        """What of it is counted already, as the request of the pod that acts as it."""
+        return {**self.reserved, PODS: 1} if self.reservation.is_pod else {}
+
+    @property
     def held_pod_slots(self) -> int:
         """Pod slots it holds beside those of its owners; by default it reserves one."""
         used = self.allocations.sums.get(PODS, 0)

@@ -153,7 +153,9 @@ def freed_capacity(reservations: ReservationCache, change: AddedAndRemovedPods) 
         )
         for resource, amount in replaced.items():
             to_row[resource] = to_row.get(resource, 0) + amount
+        more_held: dict[str, Mapping[int, int]] = {}
         for info, held, remaining in reservations.freed_if_removed(removed, coming):
+            more_held[info.uid] = held
             freed.slots[info.slot] = dict(remaining)
             taken = (info.uid, info.node) in coming
             matchable[info.slot] = info.matchable_if(
@@ -161,6 +163,16 @@ def freed_capacity(reservations: ReservationCache, change: AddedAndRemovedPods) 
             )
             for resource, amount in held.items():
                 to_row[resource] = to_row.get(resource, 0) - amount
+        for uid in removed & reservations.by_uid.keys():
+            # A pod that acts as a reservation. Its request is freed above, but what its owner
+            # shares with it stays requested.
+            info = reservations.by_uid[uid]
+            held = {**info.held_amounts, PODS: info.held_pod_slots}
+            for resource, counted in info.counted_in_pod.items():
+                then = held[resource] + more_held.get(uid, {}).get(resource, 0)
+                to_row[resource] = to_row.get(resource, 0) + then - counted
+            freed.slots[info.slot] = {r: -info.remaining(r) for r in (*info.reserved, PODS)}
+            matchable[info.slot] = False
     return freed
 
 
@@ -169,7 +181,7 @@ def _expected_allocations(
 ) -> tuple[dict[tuple[str, str], Counter[int]], Counter[int]]:
     """Return what added pods would allocate beyond, and instead of, terminating owners."""
     found: dict[str, Counter[int]] = {}
-    taken: set[str] = set()
+    taken = set(removed)
     for pod in pods:
         info = expected_reservation(reservations, row, pod, taken)
         if info is not None:

@@ -18,6 +18,7 @@ from holdfast.capacity.annotations import (
     annotated_allocations,
     inner_reserved,
 )
+from holdfast.capacity.operating_pods import operating_reservation
 from holdfast.device_share.requests import device_resources, in_names_of
 
 ResourceNanos = Mapping[str, int]
@@ -126,7 +127,10 @@ class NodeUsage:
         free = Counter({n: nanos(a) for n, a in self.node.status.allocatable.items()})
         for pod in self.pods:
             if not pod.finished:
-                free.subtract({**request_nanos(pod), PODS: ONE})
+                request = {**request_nanos(pod), PODS: ONE}
+                acts_as = operating_reservation(pod)
+                # What the owner of a pod that acts as a reservation shares with it counts once.
+                free.subtract(request if acts_as is None else self._promise(acts_as))
         return free
 
     @cached_property

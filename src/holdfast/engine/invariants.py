@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from holdfast.capacity.audit import (
     held_beside_owners,
     rows_of_waiting_reservations,
+    shared_with_owners,
     wrong_allocations,
 )
 from holdfast.capacity.matching import ignores_reservations
@@ -71,6 +72,7 @@ def _overcommitted_nodes(world: World, ours: set[str] | None) -> list[str]:
         # Where a reservation waits for resources that pods still use, only the pods count.
         pods = [p for p in nodes.pods_on(row).values() if not (p.is_reserve_pod and row in waiting)]
         there, excused = sum_of(pods), sum_of(pod for pod in pods if ignores_reservations(pod))
+        there.subtract(shared_with_owners(world.reservations, row))
         for resource in range(nodes.requested.shape[0]):
             has, of_pods = int(nodes.allocatable[resource, row]), there[resource]
             taken = max(int(nodes.requested[resource, row]) - excused[resource], of_pods)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from holdfast.api.annotations import allocated_reservation
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.workloads import Namespace, PodDisruptionBudget
+from holdfast.capacity.operating_pods import operating_reservation
 from holdfast.capacity.policy_cache import Policies
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reserve_pod import reserve_pod
@@ -310,15 +312,46 @@ class World:
             self.nominations.clear(uid)
             self.evictions.end(uid)
             self.nodes.add_pod(pod_info, node)
+            acts_as = operating_reservation(pod, uid)
+            if acts_as is not None or uid in self.reservations.by_uid:
+                self._set_acting_pod(pod_info, acts_as)
+                return
             for ledger in self._pod_handlers:
                 ledger.pod_set(pod_info, node)
         else:
             self.nominate(self.pod_info(pod))
 
+    def _set_acting_pod(self, pod_info: PodInfo, reservation: Reservation | None) -> None:
+        """Enter a pod that acts as a reservation; None if it does no longer.
+
+        The ledgers of identities then have it as a reservation instead of as a pod, unless it has
+        them from a reservation itself: what an owner has is not lent again.
+        """
+        uid, node = pod_info.uid, pod_info.pod.spec.node_name
+        known = self.reservations.by_uid.get(uid)
+        if reservation is None and known is not None:
+            self._delete_acting_pod(known.reservation)
+        lends = reservation is not None and allocated_reservation(pod_info.pod) is None
+        for ledger in self._pod_handlers:
+            if not (lends and isinstance(ledger, IdentifiesResources)):
+                ledger.pod_set(pod_info, node)
+            elif known is None:
+                ledger.pod_removed(uid)
+        if reservation is not None:
+            for of_reservations in self._ledgers_for(reservation):
+                if lends or not isinstance(of_reservations, IdentifiesResources):
+                    of_reservations.upsert(reservation)
+
+    def _delete_acting_pod(self, reservation: Reservation) -> None:
+        for ledger in self._ledgers_for(reservation):
+            ledger.delete(reservation)
+
     def _remove_pod(self, uid: str) -> None:
         self.nominations.clear(uid)
         self.evictions.end(uid)
         self.nodes.remove_pod(uid)
+        if uid in self.reservations.by_uid:
+            self._delete_acting_pod(self.reservations.by_uid[uid].reservation)
         for ledger in self._pod_handlers:
             ledger.pod_removed(uid)
 

@@ -18,6 +18,8 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import request_nanos
 from holdfast.api.reservation_names import ALLOCATED
+from holdfast.capacity.operating_pods import operating_reservation
+from holdfast.capacity.reservation_info import holds_the_same
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
@@ -123,6 +125,16 @@ class EventHandlers:
         else:
             for action in pod_changes(old, new):
                 self.notify_queue("AssignedPod", action, old, new)
+        self._notify_of_acting_pod(old, new)
+
+    def _notify_of_acting_pod(self, old: Pod | None, new: Pod) -> None:
+        """Requeue pods if one that acts as a reservation accepts owners now, or other ones."""
+        after = operating_reservation(new)
+        if after is None:
+            return
+        before = None if old is None else operating_reservation(old)
+        if before is None or not holds_the_same(before, after):
+            self.notify_queue("Reservation", _action(before, after), before, after)
 
     def _on_unassigned_pod(self, old: Pod | None, new: Pod) -> None:
         if self.world.nodes.is_assumed(new.uid):

@@ -88,7 +88,7 @@ class StatusReporter:
         """Record the events of a scheduled pod or reservation, with those of the plugins."""
         pod_info, node = placement.pod, placement.node
         for reason, message in placement.events:
-            self._event(pod_info, "Normal", reason, message, "Scheduling")
+            self.note(pod_info, reason, message)
         message = f"Successfully assigned {name_of(pod_info)} to {node}"
         self._event(pod_info, "Normal", "Scheduled", message, "Binding")
 

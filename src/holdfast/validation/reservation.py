@@ -58,7 +58,7 @@ def _check_content(reservation: Reservation) -> Iterator[Cause]:
     if not spec.owners:
         yield field_errors.required("spec.owners", "the reservation misses the owner spec")
     for i, owner in enumerate(spec.owners):
-        yield from _owner(owner, f"spec.owners[{i}]")
+        yield from check_owner(owner, f"spec.owners[{i}]")
     yield from _lifetime(spec)
     yield from _policies(spec)
     for key, kind in _ANNOTATIONS.items():
@@ -66,7 +66,8 @@ def _check_content(reservation: Reservation) -> Iterator[Cause]:
             yield from _annotation(text, kind, f"metadata.annotations[{key}]")
 
 
-def _owner(owner: ReservationOwner, path: str) -> Iterator[Cause]:
+def check_owner(owner: ReservationOwner, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with one of the owners of a reservation."""
     if owner.object is None and owner.controller is None and owner.label_selector is None:
         yield field_errors.required(path, "one of object, controller and labelSelector")
     if owner.controller is not None and not _named(owner.controller):

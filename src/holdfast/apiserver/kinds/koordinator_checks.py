@@ -22,6 +22,7 @@ from holdfast.api.requests import pod_request
 from holdfast.api.shared_device import SharedDevices
 from holdfast.apiserver.descriptor import AdmissionPlugin
 from holdfast.apiserver.operation import Operation
+from holdfast.capacity.operating_pods import annotated_owners
 from holdfast.device_share.partitions import partition_table
 from holdfast.device_share.pod_devices import pod_devices
 from holdfast.device_share.requests import RESOURCES
@@ -103,6 +104,8 @@ def _share_errors(requests: Raw, path: str) -> Iterator[Cause]:
 
 def _warn_of_pod(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
     """Warn if the scheduler cannot read what a new pod asks of CPUs, NUMA nodes or devices."""
+    if old is None or map_at(old, "metadata") != map_at(new, "metadata"):
+        _warn_of_owners(op, new)
     if old is not None or not _asks_for_koordinator(new):
         return
     try:
@@ -118,6 +121,18 @@ def _warn_of_pod(op: Operation, new: JsonObject, old: JsonObject | None) -> None
             except BadRequest as error:
                 op.warnings.append(f"the pod cannot be scheduled: {error.message}")
     except (BadRequest, msgspec.ValidationError):
+        return  # validation reports it
+
+
+def _warn_of_owners(op: Operation, new: JsonObject) -> None:
+    """Warn if a pod is to act as a reservation, but its owners cannot be read."""
+    if text_at(map_at(map_at(new, "metadata"), "labels"), names.OPERATING_MODE) != "Reservation":
+        return
+    try:
+        annotated_owners(convert_object(new, Pod))
+    except BadRequest as error:
+        op.warnings.append(f"the pod does not act as a reservation: {error.message}")
+    except msgspec.ValidationError:
         return  # validation reports it
 
 

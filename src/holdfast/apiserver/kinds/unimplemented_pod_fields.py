@@ -26,9 +26,6 @@ _IN_TEMPLATES_TOO = (
           "schedulingGroup is not read: pods are scheduled one by one, not in gangs"),
     UnimplementedField(("spec", "volumes", "[]", "ephemeral"),
           "No PersistentVolumeClaim is made for an ephemeral volume: the pod waits for one"),
-    UnimplementedField(("metadata", "labels", "scheduling.koordinator.sh/operating-mode"),
-          "A pod with operating mode Reservation is an ordinary pod: create a Reservation instead",
-          ("Reservation",)),
 )  # fmt: skip
 POD_FIELDS = (
     *_IN_TEMPLATES_TOO,

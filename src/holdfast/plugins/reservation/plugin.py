@@ -16,6 +16,8 @@ from holdfast.capacity.matching import (
     ReservationRequirements,
     ignores_reservations,
 )
+from holdfast.capacity.operating_pods import ACTING_POLICY
+from holdfast.capacity.reservation_info import ReservationInfo
 from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import required_selected
@@ -45,6 +47,13 @@ from holdfast.framework.reservation_options import ReservationOptions
 from holdfast.framework.view import View
 from holdfast.plugins.reservation import diagnosis, eviction_rules, pre_allocation
 from holdfast.plugins.reservation.arguments import read_args
+from holdfast.plugins.reservation.current_owner import (
+    INVALID_OWNERS,
+    NOT_ACTING,
+    clear_current_owner,
+    owners_mistake,
+    write_current_owner,
+)
 from holdfast.plugins.reservation.diagnosis import NO_MATCH, count_reasons, owner_reasons
 from holdfast.plugins.reservation.nomination import (
     allocation_annotations,
@@ -98,8 +107,8 @@ class ReservationPlugin:
         annotations = pod.pod.metadata.annotations
         if pod.is_reserve_pod:
             return placement_key(pod, view)
-        matched = view.matched_reservations
-        if matched is None and not annotations:
+        matched, mistake = view.matched_reservations, owners_mistake(pod)
+        if matched is None and not annotations and mistake is None:
             return None
         affinity = annotations.get(names.AFFINITY)
         if matched is None:
@@ -108,9 +117,9 @@ class ReservationPlugin:
                 has_allocation_annotations(pod),
                 annotations.get(names.EXACT_MATCH),
             )
-            if not annotated and affinity is None and exact is None:
+            if not annotated and affinity is None and exact is None and mistake is None:
                 return None
-            return (affinity, exact, ignores_reservations(pod), annotated)
+            return (affinity, exact, ignores_reservations(pod), annotated, mistake)
         where = None if affinity is None else required_nodes(pod.pod)
         return (matched.key, pod.request, affinity, pod.host_ports, where)
 
@@ -130,7 +139,11 @@ class ReservationPlugin:
         if not isinstance(matched, ReservationMatch):
             if affinity is not None:
                 return Reject(Code.UNRESOLVABLE, (NO_MATCH,))
-            return UnrelatedState(view.nodes) if has_allocation_annotations(pod) else Skip()
+            mistake = owners_mistake(pod)
+            if mistake == "":
+                return ReserveState(view.nodes, view.world.reservations, "", ACTING_POLICY)
+            unusual = mistake or has_allocation_annotations(pod)
+            return UnrelatedState(view.nodes) if unusual else Skip()
         resources = view.nodes.resources
         # Resources that the configuration leaves to another scheduler are not compared.
         request = tuple(
@@ -272,6 +285,8 @@ class ReservationPlugin:
 
     def reserve(self, state: AnyState, placement: Placement) -> Reject | None:
         """Allocate the owner's request from its reservations; mark a reserve pod as being bound."""
+        if mistake := owners_mistake(placement.pod):
+            placement.events.append((INVALID_OWNERS, f"{mistake}: {NOT_ACTING}"))
         if isinstance(state, PreAllocationState):
             result = state.decide(placement.row)
             if result.shortfall and state.awaits_binding(placement.row, placement.pod.uid):
@@ -284,6 +299,7 @@ class ReservationPlugin:
         if isinstance(state, ReserveState):
             uid, default = placement.pod.uid, state.policy == ""
             state.reservations.being_bound[uid] = (placement.row, default)
+            placement.annotations.update(cleared_annotations(placement.pod))
             return None
         if isinstance(state, UnrelatedState) or state.ignores_reservations:
             placement.annotations.update(cleared_annotations(placement.pod))
@@ -317,6 +333,22 @@ class ReservationPlugin:
         elif state.nodes.is_assumed(uid) or state.nodes.pod(uid) is None:
             state.reservations.deallocate(uid)
 
+    def pre_bind_pre_flight(self, state: AnyState, placement: Placement) -> bool:
+        """Return whether a pod acts as the reservation: then its current owner is written."""
+        return _acting_pod(state, placement) is not None
+
+    def pre_bind(self, state: AnyState, placement: Placement) -> ApiCalls:
+        """Write the pod as current owner on the one that acts as its reservation."""
+        acting = _acting_pod(state, placement)
+        if acting is not None:
+            yield from write_current_owner(acting, placement.pod)
+
+    def undo_pre_bind(self, state: AnyState, placement: Placement) -> ApiCalls:
+        """Remove the current owner again."""
+        acting = _acting_pod(state, placement)
+        if acting is not None:
+            yield from clear_current_owner(acting, placement.pod)
+
     def bind(self, state: AnyState | None, placement: Placement) -> ApiCalls | Skip:
         """Bind reserve pods by writing their status; other pods are left to the next binder."""
         if not placement.pod.is_reserve_pod:
@@ -335,6 +367,13 @@ class ReservationPlugin:
             config = self.args.pre_allocation_config
             return pre_allocation.may_be_pre_allocated(pod, event, view, config)
         return is_registered_for(self, event)
+
+
+def _acting_pod(state: AnyState, placement: Placement) -> ReservationInfo | None:
+    if not placement.reservation or not isinstance(state, OwnerState):
+        return None
+    info = state.reservations.by_uid.get(placement.reservation)
+    return info if info is not None and info.reservation.is_pod else None
 
 
 def _event(summary: list[str], rejection: Rejection) -> tuple[tuple[str, str], ...]:
