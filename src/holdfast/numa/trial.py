@@ -268,18 +268,19 @@ def allocate_within(on: Situation, mask: int, available: Amounts | None = None) 
     available = available_amounts(on) if available is None else available
     split, short = split_amounts(dict(on.request.amounts), available, nodes, cpu_step=step)
     if short:
-        restricted = on.offer.only_amounts
-        reasons = [
-            (OF_RESERVATION if name in restricted else "") + INSUFFICIENT.format(name)
-            for name in short
-        ]
-        return Trial(None, tuple(reasons))
+        return Trial(None, tuple(_why_short(on, name) for name in short))
     if not on.bound:
         return Trial(Allocation(0, ordered(split)))
     cpus = _cpus_within(on, split, nodes)
     if isinstance(cpus, str):
         return Trial(None, (cpus,))
     return Trial(Allocation(cpus, ordered(split), on.request.exclusive_policy))
+
+
+def _why_short(on: Situation, name: str) -> str:
+    if on.bound and name == CPU:
+        return (OF_RESERVATION if on.offer.only_cpus else "") + NOT_ENOUGH_CPUS
+    return (OF_RESERVATION if name in on.offer.only_amounts else "") + INSUFFICIENT.format(name)
 
 
 def _cpus_within(on: Situation, split: Amounts, nodes: Sequence[int]) -> int | str:

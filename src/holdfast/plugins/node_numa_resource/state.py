@@ -100,8 +100,10 @@ class NumaState:
         return aligned, scores
 
     def extra_cpu(self, rows: AnyRows) -> NDArray[np.int64]:
-        """Return how many millicores amplified CPUs cost more than requested, by row."""
-        found: NDArray[np.int64] = self._results(rows)["extra"]
+        """Return how many millicores CPUs cost more than requested, the pod's too, by row."""
+        results = self._results(rows)
+        cost = results["cost"]
+        found: NDArray[np.int64] = results["extra"] + (cost - self.request.millicores) * (cost > 0)
         return found
 
     def _results(self, rows: AnyRows) -> NDArray[np.void]:
