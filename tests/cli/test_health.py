@@ -5,8 +5,15 @@ import json
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from device_share.objects import (
+    a_device_object,
+    a_gpu_node,
+    a_gpu_pod,
+    a_gpu_reservation,
+    an_owner,
+)
 from free_port import free_port
-from holdfast.api.koordinator_names import QOS_CLASS
+from holdfast.api.koordinator_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, QOS_CLASS
 from holdfast.api.scheme import NODES
 from holdfast.cli.health import HealthServer
 from holdfast.cli.scheduler_pages import SchedulerState
@@ -195,3 +202,24 @@ async def test_the_page_of_CPUs_says_who_has_which(pages, cluster):
     assert found["cpuTopology"] == {"numCPUs": 16, "numCores": 8, "numNodes": 2, "numSockets": 2}
     assert found["remainingNUMANodeResources"][0]["resources"] == {"cpu": "8", "memory": "16Gi"}
     assert [(await pages.get(page(name)))[0] for name in ("bare", "absent")] == [500, 404]
+
+
+async def test_the_pages_of_devices_say_who_has_how_much(pages, cluster):
+    page = "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries"
+    await cluster.create(a_gpu_node(), a_node("bare"), a_device_object())
+    await cluster.create(a_gpu_reservation("r", 100, allocate_once=False))
+    await cluster.create(an_owner("p", 60), a_gpu_pod("q", 30))
+    status, text = await pages.get(f"{page}/n")
+    found = json.loads(text)
+    assert status == 200
+    assert json.loads((await pages.get(page))[1]) == {"n": found}
+    shares = {
+        holder: {minor: amounts[GPU_MEMORY_RATIO] for minor, amounts in by_minor.items()}
+        for holder, by_minor in found["allocateSet"]["gpu"].items()
+    }
+    assert shares == {"default/p": {"0": "60"}, "default/q": {"1": "30"}, "r": {"0": "40"}}
+    totals = {name: found[f"device{name}"][GPU_CORE] for name in ("Total", "Free", "Used")}
+    assert totals == {"Total": "200", "Free": "70", "Used": "130"}
+    assert found["deviceTotalDetail"]["gpu"]["1"][GPU_MEMORY] == "16Gi"
+    assert found["deviceFreeDetail"]["gpu"]["1"][GPU_CORE] == "70"
+    assert [(await pages.get(f"{page}/{name}"))[0] for name in ("bare", "absent")] == [404, 404]

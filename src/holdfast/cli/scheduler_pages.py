@@ -9,12 +9,14 @@ from aiohttp import web
 
 from holdfast.api.scheme import PODS
 from holdfast.cli.health import HealthChecks, ProcessState, plain_text
+from holdfast.scheduler.device_page import device_summaries, device_summary
 from holdfast.scheduler.dump import node_reservations
 from holdfast.scheduler.numa_page import numa_node
 from holdfast.scheduler.object_metrics import resources_page
 from holdfast.scheduler.scheduler import Scheduler
 
 NUMA_PAGE = "/apis/v1/plugins/NodeNUMAResource/nodes/{node}"
+DEVICE_PAGES = "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,6 +62,8 @@ class SchedulerState(ProcessState):
             web.get("/metrics/resources", self._resources),
             web.get("/nodeReservations/{node}", self._reservations),
             web.get(NUMA_PAGE, self._numa_node),
+            web.get(DEVICE_PAGES, self._all_devices),
+            web.get(f"{DEVICE_PAGES}/{{node}}", self._devices),
         ]
 
     async def _resources(self, _request: web.Request) -> web.Response:
@@ -73,6 +77,16 @@ class SchedulerState(ProcessState):
             return web.Response(status=404, text="there is no such node")
         if isinstance(found, str):
             return web.Response(status=500, text=found)
+        return web.json_response(found)
+
+    async def _all_devices(self, _request: web.Request) -> web.Response:
+        return web.json_response(device_summaries(self.scheduler.world))
+
+    async def _devices(self, request: web.Request) -> web.Response:
+        node = request.match_info["node"]
+        found = device_summary(self.scheduler.world, node)
+        if found is None:
+            return web.Response(status=404, text=f"cannot find node {node}")
         return web.json_response(found)
 
     async def _reservations(self, request: web.Request) -> web.Response:

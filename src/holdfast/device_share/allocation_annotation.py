@@ -13,7 +13,7 @@ from holdfast.api.meta import Struct
 from holdfast.api.quantity import BINARY_SI, DECIMAL_SI, AmountText, Quantity, units
 from holdfast.api.shared_device import VirtualFunction
 from holdfast.device_share.allocations import Allocations, DeviceAllocation
-from holdfast.device_share.requests import RESOURCES
+from holdfast.device_share.requests import RESOURCES, Amounts
 from holdfast.errors import BadRequest
 
 
@@ -47,11 +47,7 @@ def allocations_text(allocations: Allocations, ids: Mapping[tuple[str, int], str
         for one in listed:
             entry: dict[str, Any] = {
                 "minor": one.minor,
-                "resources": {
-                    name: _quantity(name, amount)
-                    for name, amount in zip(RESOURCES[kind], one.amounts, strict=True)
-                    if amount
-                },
+                "resources": amount_texts(kind, one.amounts),
             }
             if device_id := ids.get((kind, one.minor)):
                 entry["id"] = device_id
@@ -59,6 +55,15 @@ def allocations_text(allocations: Allocations, ids: Mapping[tuple[str, int], str
                 entry["extension"] = {"vfs": one.vfs}
             written.setdefault(kind, []).append(entry)
     return msgspec.json.encode(written).decode()
+
+
+def amount_texts(kind: str, amounts: Amounts) -> dict[str, str]:
+    """Return the amounts of a device that are not zero, as quantities by resource name."""
+    return {
+        name: _quantity(name, amount)
+        for name, amount in zip(RESOURCES[kind], amounts, strict=True)
+        if amount
+    }
 
 
 @lru_cache(maxsize=4096)

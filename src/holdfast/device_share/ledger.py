@@ -7,7 +7,7 @@ deleted Device leaves the use: a new one of the same node has it again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,6 +250,14 @@ class DeviceShareLedger:
         holders = self._holders.get(node)
         return () if holders is None else holders.reservations.keys()
 
+    def nodes(self) -> Set[str]:
+        """Return the names of the nodes that have devices, or had some that pods still have."""
+        return self._inventory_of.keys() | self._holders.keys()
+
+    def holders_on(self, node: str) -> NodeHolders:
+        """Return who holds devices of a node."""
+        return self._holders.get(node, _NO_HOLDERS)
+
     def holders(self) -> Iterator[tuple[str, NodeHolders]]:
         """Return the holders of devices by the names of their nodes."""
         yield from self._holders.items()
@@ -332,11 +340,7 @@ class DeviceShareLedger:
             self.version += 1
         if too_many or len(self._signatures) != table.capacity:
             self._signatures = np.zeros(table.capacity, np.int32)
-            self._stale = {
-                table.row_of[node]
-                for node in self._inventory_of.keys() | self._holders.keys()
-                if node in table.row_of
-            }
+            self._stale = {table.row_of[node] for node in self.nodes() if node in table.row_of}
         for row in self._stale:
             self._signatures[row] = self.signature_of(table.names[row])
         self._stale.clear()
