@@ -55,7 +55,9 @@ class Desk:
         if used == UNUSED:
             return None
         metadata = {"name": name, "uid": name, "annotations": {ALLOCATED: text_of(used)}}
-        self.world.upsert(pod({"metadata": metadata, "spec": {"nodeName": self.name}}))
+        requests = {name: str(amount) for name, amount in used.resources().items()}
+        raw = {"metadata": metadata, "spec": {"nodeName": self.name}}
+        self.world.upsert(pod(asking_for(raw, requests)))
         return self.world.nodes.pod(name)[0]
 
     def reserve_devices(self, held):

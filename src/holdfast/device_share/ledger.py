@@ -7,13 +7,13 @@ deleted Device leaves the use: a new one of the same node has it again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.annotations import allocated_reservation
-from holdfast.api.koordinator_names import DEVICE_ALLOCATED, GPU_SHARED
+from holdfast.api.koordinator_names import DEVICE_ALLOCATED
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.reservation import PENDING, Reservation
@@ -32,7 +32,7 @@ from holdfast.device_share.node_devices import (
     inventory_of,
 )
 from holdfast.device_share.node_holders import NOBODY, Holder, NodeHolders
-from holdfast.device_share.requests import is_of_devices
+from holdfast.device_share.requests import device_types, is_of_devices
 from holdfast.errors import BadRequest
 
 NO_DEVICE = 0
@@ -101,7 +101,8 @@ class DeviceShareLedger:
 
     def pod_set(self, pod_info: PodInfo, node: str) -> None:
         """Read from its annotations what a bound pod uses."""
-        use = annotated_use(pod_info.pod)
+        resources = self._node_table.resources
+        use = annotated_use(pod_info.pod, (resources[id_] for id_, _ in pod_info.request))
         if use == UNUSED:
             self.remove(pod_info.uid)
             return
@@ -271,10 +272,7 @@ class DeviceShareLedger:
         """Return the amounts of a node's healthy devices, which its Node may not list."""
         if node not in self._inventory_of:
             return {}
-        inventory = self._inventories[self._inventory_of[node]]
-        healthy = sum(any(gpu.total) for gpu in inventory.devices.get("gpu", ()))
-        shared = {GPU_SHARED: 100 * healthy} if healthy else {}
-        return inventory.totals() | shared
+        return self._inventories[self._inventory_of[node]].totals()
 
     def identified_resources(self, pod: PodInfo, row: int) -> frozenset[int]:
         """Return the resources of which a pod gets certain devices on a row."""
@@ -310,7 +308,7 @@ class DeviceShareLedger:
 
     def _upsert_reservation(self, reservation: Reservation) -> None:
         if reservation.active:
-            use = annotated_use(reservation)
+            use = annotated_use(reservation, reservation.status.allocatable)
             if use != UNUSED:
                 self.enter_reservation(reservation.uid, reservation.status.node_name, use)
                 return
@@ -346,12 +344,17 @@ class DeviceShareLedger:
         self._stale.clear()
 
 
-def annotated_use(obj: Object) -> DeviceUse:
-    """Return what the annotation of a pod or reservation says; a malformed one counts as absent."""
+def annotated_use(obj: Object, requested: Iterable[str]) -> DeviceUse:
+    """Return what the annotation of a pod or reservation says; a malformed one counts as absent.
+
+    Users may write anything: devices of types that it does not request do not count.
+    """
     annotations = obj.metadata.annotations
     if DEVICE_ALLOCATED not in annotations:
         return UNUSED
     try:
-        return use_of(read_allocations(annotations))
+        allocations = read_allocations(annotations)
     except BadRequest:
         return UNUSED
+    types = device_types(requested)
+    return use_of({kind: listed for kind, listed in allocations.items() if kind in types})

@@ -91,7 +91,7 @@ def _read(text: str) -> PartitionTable | None:
         return _table(
             {size: [_partition(one) for one in listed] for size, listed in written.items()}
         )
-    except (msgspec.DecodeError, BadRequest):
+    except (msgspec.DecodeError, RecursionError, BadRequest):
         return None
 
 
