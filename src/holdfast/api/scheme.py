@@ -146,7 +146,7 @@ RESOURCE_POLICIES = Resource(
 )  # fmt: skip
 NODE_RESOURCE_TOPOLOGIES = Resource(
     "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies", "NodeResourceTopology",
-    NodeResourceTopology, namespaced=False, short_names=("node-res-topo",),
+    NodeResourceTopology, namespaced=False, short_names=("node-res-topo", "nrt"),
 )  # fmt: skip
 SHARED_DEVICES = Resource(
     "scheduling.koordinator.sh", "v1alpha1", "devices", "Device", SharedDevices, namespaced=False,

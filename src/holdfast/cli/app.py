@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import classic_commands, commands
+from holdfast.cli.cpus.command import cpus
 from holdfast.cli.devices.command import devices
 from holdfast.cli.driver import commands as driver
 from holdfast.cli.log_format import LogFormatter
@@ -62,7 +63,8 @@ _SUMMARIES = (
     (commands.explain, "Explain a decision from a file of API objects."),
     (classic_commands.convert, "Convert manifests with classic claims for a real cluster."),
     (classic_commands.webhook, "Run the admission webhook of classic claims."),
-    (devices, "List devices, their state and the claims that hold them."),
+    (devices, "List devices, their state and what holds them."),
+    (cpus, "Draw the CPUs of a node and what holds them."),
 )
 for _command, _summary in _SUMMARIES:
     app.command(_command.__name__, cls=Command, short_help=_summary)(_command)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -135,6 +135,8 @@ class NodeTopology:
     ratios: tuple[tuple[str, float], ...] | None = None
     """Amplification by resource; the zones' amounts are amplified already if it is there."""
     faults: tuple[str, ...] = field(default=(), compare=False)
+    unavailable_for: tuple[tuple[str, int], ...] = field(default=(), compare=False)
+    """The unavailable CPUs by what they are kept for, in words; some may be listed twice."""
 
 
 NO_TOPOLOGY = NodeTopology()
@@ -152,6 +154,8 @@ class _CpuDetail(Struct, frozen=True):
 
 
 class _PodCpus(Struct, frozen=True):
+    namespace: str = ""
+    name: str = ""
     uid: str = ""
     cpuset: str = ""
     managed_by_kubelet: bool = False
@@ -179,7 +183,10 @@ def read_topology(found: NodeResourceTopology) -> NodeTopology:
     detail = read_annotation(annotations, CPU_TOPOLOGY, _CpuDetail, faults)
     topology = _read_cpus(detail, faults)
     kubelet = read_annotation(annotations, CPU_MANAGER_POLICY, _KubeletPolicy, faults)
-    unavailable = _unavailable(annotations, kubelet, faults) & topology.all
+    kept = [
+        (words, cpus & topology.all) for words, cpus in _unavailable(annotations, kubelet, faults)
+    ]
+    unavailable = reduce(int.__or__, (cpus for _, cpus in kept), 0)
     ratios = read_annotation(annotations, AMPLIFICATION_RATIO, dict[str, float], faults)
     static = kubelet if kubelet is not None and kubelet.policy == "static" else _KubeletPolicy()
     return NodeTopology(
@@ -190,6 +197,7 @@ def read_topology(found: NodeResourceTopology) -> NodeTopology:
         full_pcpus_only=static.options.get("full-pcpus-only") == "true",
         ratios=None if ratios is None else tuple(sorted(ratios.items())),
         faults=tuple(faults),
+        unavailable_for=tuple((words, cpus) for words, cpus in kept if cpus),
     )
 
 
@@ -237,26 +245,28 @@ def _read_cpus(detail: _CpuDetail | None, faults: list[str]) -> CpuTopology:
 
 def _unavailable(
     annotations: Mapping[str, str], kubelet: _KubeletPolicy | None, faults: list[str]
-) -> int:
-    """Return the CPUs that no pod may be bound to."""
-    lists: list[tuple[str, str]] = []
+) -> Iterable[tuple[str, int]]:
+    """Return the CPUs that no pod may be bound to, by what they are kept for."""
+    lists: list[tuple[str, str, str]] = []
     if kubelet is not None:
-        lists.append((CPU_MANAGER_POLICY, kubelet.reserved_cpus))
+        lists.append((CPU_MANAGER_POLICY, "the kubelet (reservedCPUs)", kubelet.reserved_cpus))
     reservation = read_annotation(annotations, NODE_RESERVATION, _NodeReservation, faults)
     if reservation is not None:
-        lists.append((NODE_RESERVATION, reservation.reserved_cpus))
+        lists.append((NODE_RESERVATION, "the node's reservation", reservation.reserved_cpus))
     system = read_annotation(annotations, SYSTEM_QOS_RESOURCE, _SystemQos, faults)
     if system is not None and system.cpuset_exclusive:
-        lists.append((SYSTEM_QOS_RESOURCE, system.cpuset))
+        lists.append((SYSTEM_QOS_RESOURCE, "QoS class SYSTEM", system.cpuset))
     pods = read_annotation(annotations, POD_CPU_ALLOCS, tuple[_PodCpus, ...], faults) or ()
-    lists += [(POD_CPU_ALLOCS, pod.cpuset) for pod in pods if pod.managed_by_kubelet and pod.uid]
-    mask = 0
-    for name, text in lists:
+    lists += [
+        (POD_CPU_ALLOCS, f"pod {pod.namespace}/{pod.name}, bound by the kubelet", pod.cpuset)
+        for pod in pods
+        if pod.managed_by_kubelet and pod.uid
+    ]
+    for name, words, text in lists:
         try:
-            mask |= parse_cpu_list(text)
+            yield words, parse_cpu_list(text)
         except BadRequest as error:
             faults.append(f"annotation {name}: {error}")
-    return mask
 
 
 def _read_zones(
