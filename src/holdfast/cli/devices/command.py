@@ -41,7 +41,7 @@ def devices(
             "-n",
             "--namespace",
             metavar="NAMESPACE",
-            help="Only devices that claims of this namespace hold.",
+            help="Only devices that claims or pods of this namespace hold.",
         ),
     ] = "",
     kubeconfig: Kubeconfig = None,
@@ -59,7 +59,8 @@ def devices(
     """List devices: pool, node, state, the claims and pods that hold them, taints, what is left.
 
     Below the devices is a line for each pool, and what is wrong. Many devices are summed up by
-    pool, many pools by driver; the flags choose a part, and -o wide lists every device.
+    pool, many pools by driver; the flags choose a part, and -o wide lists every device. A table of
+    its own has the GPUs, RDMA cards and FPGAs of Device objects, which pods share by percent.
     """
     from holdfast.cli.devices.choosing import Filter
     from holdfast.cli.devices.listing import run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -19,46 +20,73 @@ from holdfast.cli.devices.choosing import Filter, choose
 from holdfast.cli.devices.inventories import as_table, classic_devices
 from holdfast.cli.devices.map_data import as_data
 from holdfast.cli.devices.map_text import as_text
+from holdfast.cli.devices.shared_devices import shared_devices
+from holdfast.cli.devices.shared_text import shared_as_text
 from holdfast.cli.scheduler_configuration import feature_gates_of_cluster
 from holdfast.client.client import Client
 from holdfast.errors import Forbidden
 from holdfast.feature_gates import Feature, FeatureGates
 
 READ = (scheme.NODES, scheme.DEVICE_CLASSES, scheme.RESOURCE_SLICES, scheme.RESOURCE_CLAIMS)
+READ_FOR_SHARED = (scheme.NODES, scheme.PODS, scheme.RESERVATIONS)
 NO_DEVICES = (
     "there are no devices: there is no ResourceSlice of resource.k8s.io/v1; drivers publish them, "
-    "and docs/devices.md says how to write one"
+    "and docs/devices.md says how to write one. Nor is there a Device of "
+    "scheduling.koordinator.sh/v1alpha1, for GPUs that pods share (docs/numa-and-gpus.md)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The objects that describe devices of drivers, of classic drivers, and shared devices."""
+
+    objects: list[Object]
+    inventories: Sequence[NodeInventory]
+    shared: list[Object]
+    """Devices with the pods and reservations that may hold them; empty without Devices."""
+    gates: FeatureGates
 
 
 def run(which: Filter, kubeconfig: Path | None, feature_gates: str, output: str) -> None:
     """Print the devices."""
-    objects, inventories, gates = asyncio.run(_read(kubeconfig, feature_gates))
-    listing = choose(objects, gates, which)
-    classic = classic_devices(inventories, which)
-    data = as_data(listing) | {"classicDevices": classic}
+    found = asyncio.run(_read(kubeconfig, feature_gates))
+    listing = choose(found.objects, found.gates, which)
+    classic = classic_devices(found.inventories, which)
+    shared = shared_devices(found.shared, which)
+    data = as_data(listing) | {"classicDevices": classic, "sharedDevices": shared}
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(data)).decode())
     elif output == "yaml":
         sys.stdout.write(yaml.safe_dump(data, sort_keys=False))
     else:
         wide = output == "wide"
-        sections = [as_text(listing, wide=wide), as_table(classic, wide=wide) if classic else ""]
-        if not listing.pools and not classic:
-            some = listing.left_out or inventories
+        sections = [
+            as_text(listing, wide=wide),
+            as_table(classic, wide=wide) if classic else "",
+            shared_as_text(shared, wide=wide) if shared else "",
+        ]
+        if not listing.pools and not classic and not shared:
+            some = listing.left_out or found.inventories or found.shared
             print("these flags choose no device" if some else NO_DEVICES)
         if text := "\n\n".join(filter(None, sections)):
             print(text)
 
 
-async def _read(
-    kubeconfig: Path | None, chosen: str
-) -> tuple[list[Object], Sequence[NodeInventory], FeatureGates]:
+async def _read(kubeconfig: Path | None, chosen: str) -> _Found:
     async with connect(kubeconfig, "holdfast-devices") as (client, endpoint):
         gates = feature_gates_of_cluster(endpoint.url, kubeconfig, chosen)
         rules = await _rules(client) if gates.enabled(Feature.DEVICE_TAINT_RULES) else ()
         objects = [*await list_all(client, READ), *rules]
-        return objects, await _inventories(client), gates
+        return _Found(objects, await _inventories(client), await _shared(client), gates)
+
+
+async def _shared(client: Client) -> list[Object]:
+    """List Devices and what holds them; a reader may have no rights to Devices."""
+    try:
+        devices = await list_objects(client, scheme.SHARED_DEVICES)
+    except Forbidden:
+        return []
+    return [*await list_all(client, READ_FOR_SHARED), *devices] if devices else []
 
 
 async def _inventories(client: Client) -> Sequence[NodeInventory]:

@@ -1,0 +1,150 @@
+"""Devices of Device objects, which pods share by percent: what is left of each, and its holders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from holdfast.api.meta import Object
+from holdfast.api.shared_device import DeviceInfo, SharedDevices
+from holdfast.cli.devices.choosing import Filter
+from holdfast.cli.snapshot import build_world
+from holdfast.device_share.allocations import UNUSED, DeviceUse
+from holdfast.device_share.node_devices import NO_DEVICES, NodeDevices, inventory_of
+from holdfast.device_share.node_holders import NodeHolders
+from holdfast.device_share.requests import RATIO, RESOURCES, Amounts
+from holdfast.framework.world import World
+
+Json = dict[str, Any]
+POD, RESERVATION = "pod", "reservation"
+FREE, SHARED, FULL, UNHEALTHY, UNLISTED = "free", "shared", "full", "unhealthy", "unlisted"
+"""States. An unlisted device is held, but the Device object does not list it (any more)."""
+
+
+def shared_devices(objects: Sequence[Object], which: Filter) -> list[Json]:
+    """Return the devices that the filter chooses, with what is left of each and its holders."""
+    if which.driver or which.device_class:
+        return []  # they choose devices of drivers
+    world = build_world(objects)
+    published = {obj.name: obj for obj in objects if isinstance(obj, SharedDevices)}
+    held = dict(world.device_share.holders())
+    found = [
+        device
+        for node in sorted({*published, *held})
+        if which.node in ("", node)
+        for device in _devices(world, node, published.get(node), held.get(node, NodeHolders()))
+    ]
+    return [
+        device
+        for device in found
+        if not which.free or device["state"] in (FREE, SHARED)
+        if not which.namespace
+        or any(
+            holder["kind"] == POD and holder["name"].startswith(f"{which.namespace}/")
+            for holder in device["holders"]
+        )
+    ]
+
+
+def _devices(
+    world: World, node: str, published: SharedDevices | None, held: NodeHolders
+) -> Iterable[Json]:
+    infos: dict[tuple[str, int], DeviceInfo] = {}
+    inventory = NO_DEVICES
+    if published is not None:
+        listed = published.spec.devices
+        infos = {(one.type, one.minor): one for one in listed if one.type in RESOURCES}
+        inventory = inventory_of(published, {})
+    state = NodeDevices(inventory, held.used())
+    free = {(kind, minor): left for kind in RESOURCES for minor, left in state.free(kind).items()}
+    total = {
+        (kind, device.minor): device.total
+        for kind, devices in inventory.devices.items()
+        for device in devices
+    }
+    for device in sorted({*infos, *held.used().minors()}):
+        kind, minor = device
+        info = infos.get(device)
+        left = free.get(device, (0,) * len(RESOURCES[kind]))
+        holders = [*_pods(world, held, device), *_reservations(world, held, device)]
+        yield {
+            "node": node,
+            "type": kind,
+            "minor": minor,
+            "state": _state(info, left, bool(holders)),
+            "total": as_amounts(kind, total.get(device, left)),
+            "left": as_amounts(kind, left),
+            "holders": holders,
+            **_description(info),
+        }
+
+
+def _state(info: DeviceInfo | None, left: Amounts, held: bool) -> str:
+    if info is None:
+        return UNLISTED
+    if not info.health:
+        return UNHEALTHY
+    # Of a GPU every request takes memory, but not every one computing time.
+    if not left[RATIO if info.type == "gpu" else 0]:
+        return FULL
+    return SHARED if held else FREE
+
+
+def _description(info: DeviceInfo | None) -> Json:
+    """Return what the Device object says besides amounts."""
+    if info is None:
+        return {"id": None, "numaNode": None, "pcie": None, "busID": None, "labels": {}, "vfs": []}
+    where = info.topology
+    return {
+        "id": info.id or None,
+        "numaNode": None if where is None or where.node_id < 0 else where.node_id,
+        "pcie": None if where is None else where.pcie_id or None,
+        "busID": None if where is None else where.bus_id or None,
+        "labels": info.labels,
+        "vfs": [vf.bus_id for group in info.vf_groups for vf in group.vfs],
+    }
+
+
+def _pods(world: World, held: NodeHolders, device: tuple[str, int]) -> list[Json]:
+    found: list[Json] = []
+    for uid, holder in held.pods.items():
+        if use := _of_device(holder.use, device):
+            placed = world.nodes.pod(uid)
+            name = uid if placed is None else placed[0].key
+            owned = _reservation_name(world, holder.reservation) if holder.reservation else None
+            found.append({"kind": POD, "name": name} | use | {"reservation": owned})
+    return sorted(found, key=lambda one: one["name"])
+
+
+def _reservations(world: World, held: NodeHolders, device: tuple[str, int]) -> list[Json]:
+    found: list[Json] = []
+    for uid, reserved in held.reservations.items():
+        if use := _of_device(reserved, device):
+            unused = _of_device(held.remaining(uid), device)
+            name = _reservation_name(world, uid)
+            left = unused["amounts"] if unused else as_amounts(device[0], ())
+            found.append({"kind": RESERVATION, "name": name} | use | {"unused": left})
+    return sorted(found, key=lambda one: one["name"])
+
+
+def _of_device(use: DeviceUse, device: tuple[str, int]) -> Json:
+    """Return what is used of one device; empty for nothing."""
+    own = use.within(frozenset((device,)))
+    if own == UNUSED:
+        return {}
+    amounts = own.amounts[0][2] if own.amounts else ()
+    return {
+        "amounts": as_amounts(device[0], amounts),
+        "vfs": sorted(bus for _, _, bus in own.vfs),
+    }
+
+
+def as_amounts(kind: str, amounts: Amounts) -> dict[str, int]:
+    """Return amounts of a device by resource name; those that are missing are zero."""
+    padded = (*amounts, *(0,) * (len(RESOURCES[kind]) - len(amounts)))
+    return dict(zip(RESOURCES[kind], padded, strict=True))
+
+
+def _reservation_name(world: World, uid: str) -> str:
+    info = world.reservations.by_uid.get(uid)
+    return uid if info is None else info.reservation.name
