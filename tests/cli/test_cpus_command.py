@@ -1,17 +1,16 @@
 """``holdfast cpus``: what it draws of the objects of a cluster."""
 
-import json
-
 import msgspec
 import pytest
 
+from cli.numa_objects import a_holder, a_reserved_set
 from holdfast.api import koordinator_names as names
 from holdfast.cli.cpus.cpus_data import as_data, summary
 from holdfast.cli.cpus.drawing import NO_NODES, as_text, nodes_as_text
 from holdfast.cli.cpus.node_cpus import nodes_with_topology, read_node_cpus
 from holdfast.cli.snapshot import build_world
 from holdfast.errors import Refused
-from holdfast.testing import a_node, a_pod, a_reservation, typed
+from holdfast.testing import a_node, typed
 from holdfast.testing.numa_builders import a_topology
 
 KUBELET = {
@@ -22,33 +21,6 @@ KUBELET = {
     ],
     names.SYSTEM_QOS_RESOURCE: {"cpuset": "1-2"},
 }  # fmt: skip
-
-
-def a_holder(name, cpuset, *, owns="", amounts=(), node="n", **more):
-    """A pod on a node with these CPUs, and amounts by NUMA node; perhaps out of a reservation."""
-    nodes = [{"node": on, "resources": resources} for on, resources in amounts]
-    status = {"cpuset": cpuset} | ({"numaNodeResources": nodes} if nodes else {})
-    notes = {names.RESOURCE_STATUS: json.dumps(status)}
-    if owns:
-        notes["scheduling.koordinator.sh/reservation-allocated"] = json.dumps(
-            {"name": owns, "uid": f"uid-{owns}"}
-        )
-    made = a_pod(name, node=node, annotations=notes, **more)
-    made["metadata"]["uid"] = f"uid-{name}"
-    return made
-
-
-def a_reserved_set(name, cpuset, cpu="4", node="n", amounts=()):
-    """An Available reservation with these CPUs."""
-    made = a_reservation(name, cpu=cpu, owner_labels={"app": "x"}, allocate_once=False)
-    nodes = [{"node": on, "resources": resources} for on, resources in amounts]
-    status = {"cpuset": cpuset} | ({"numaNodeResources": nodes} if nodes else {})
-    made["metadata"] |= {
-        "uid": f"uid-{name}",
-        "annotations": {names.RESOURCE_STATUS: json.dumps(status)},
-    }
-    made["status"] = {"phase": "Available", "nodeName": node, "allocatable": {"cpu": cpu}}
-    return made
 
 
 def world_of(*objects):

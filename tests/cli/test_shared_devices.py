@@ -1,40 +1,12 @@
 """``holdfast devices`` for the devices of Device objects, which pods share."""
 
-import json
-
+from cli.numa_objects import a_gpu_holder, a_reserved_gpu, gpu_share
 from device_share.objects import a_device_object, a_gpu, a_nic
-from holdfast.api.koordinator_names import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
-from holdfast.api.koordinator_names import RDMA as RDMA_NAME
+from holdfast.api.koordinator_names import RDMA
 from holdfast.cli.devices.choosing import Filter
 from holdfast.cli.devices.shared_devices import shared_devices
 from holdfast.cli.devices.shared_text import MOST_DEVICES, shared_as_text
-from holdfast.testing import a_node, a_pod, a_reservation, typed
-
-
-def gpu_share(minor, percent, memory):
-    amounts = {GPU_CORE: str(percent), GPU_MEMORY_RATIO: str(percent), GPU_MEMORY: memory}
-    return {"minor": minor, "resources": amounts}
-
-
-def holder(name, allocated, *, owns="", node="n", namespace="default"):
-    """A pod on a node that has parts of devices, perhaps out of a reservation."""
-    notes = {DEVICE_ALLOCATED: json.dumps(allocated)}
-    if owns:
-        notes["scheduling.koordinator.sh/reservation-allocated"] = json.dumps(
-            {"name": owns, "uid": f"uid-{owns}"}
-        )
-    made = a_pod(name, node=node, namespace=namespace, annotations=notes)
-    made["metadata"]["uid"] = f"uid-{name}"
-    return made
-
-
-def reserved(name, allocated, node="n"):
-    """An Available reservation of devices."""
-    made = a_reservation(name, cpu="1", owner_labels={"app": "x"}, allocate_once=False)
-    notes = {DEVICE_ALLOCATED: json.dumps(allocated)}
-    made["metadata"] |= {"uid": f"uid-{name}", "annotations": notes}
-    made["status"] = {"phase": "Available", "nodeName": node, "allocatable": {"cpu": "1"}}
-    return made
+from holdfast.testing import a_node, typed
 
 
 def listed(*objects, **which):
@@ -52,12 +24,12 @@ def test_every_device_shows_what_is_left_and_its_holders():
     )  # fmt: skip
     assert table(
         a_node("n"), device,
-        holder("half", {"gpu": [gpu_share(0, 50, "8Gi")]}),
-        holder("some", {"gpu": [gpu_share(0, 20, "3276Mi")]}),
-        reserved("r", {"gpu": [gpu_share(1, 100, "16Gi")]}),
-        holder("owner", {"gpu": [gpu_share(1, 60, "9Gi")]}, owns="r"),
-        holder("net", {"rdma": [{"minor": 0, "resources": {RDMA_NAME: "100"}}]}),
-        holder("lost", {"gpu": [gpu_share(9, 10, "1Gi")]}),
+        a_gpu_holder("half", {"gpu": [gpu_share(0, 50, "8Gi")]}),
+        a_gpu_holder("some", {"gpu": [gpu_share(0, 20, "3276Mi")]}),
+        a_reserved_gpu("r", {"gpu": [gpu_share(1, 100, "16Gi")]}),
+        a_gpu_holder("owner", {"gpu": [gpu_share(1, 60, "9Gi")]}, owns="r"),
+        a_gpu_holder("net", {"rdma": [{"minor": 0, "resources": {RDMA: "100"}}]}),
+        a_gpu_holder("lost", {"gpu": [gpu_share(9, 10, "1Gi")]}),
     ) == [
         "NODE   DEVICE   NUMA   PCIE   STATE       LEFT        HOLDER              HOLDS",
         "n      gpu 0    0      p0     shared      30% 4.8Gi   pod default/half    50% 8Gi",
@@ -74,8 +46,8 @@ def test_every_device_shows_what_is_left_and_its_holders():
 def test_the_flags_choose_a_part():
     objects = (
         a_node("a"), a_node("b"), a_device_object("a"), a_device_object("b"),
-        holder("p", {"gpu": [gpu_share(0, 100, "16Gi")]}, node="a"),
-        holder("q", {"gpu": [gpu_share(1, 50, "8Gi")]}, node="b", namespace="other"),
+        a_gpu_holder("p", {"gpu": [gpu_share(0, 100, "16Gi")]}, node="a"),
+        a_gpu_holder("q", {"gpu": [gpu_share(1, 50, "8Gi")]}, node="b", namespace="other"),
     )  # fmt: skip
 
     def names(**which):
@@ -105,7 +77,7 @@ def test_of_many_devices_the_first_are_listed():
 
 
 def test_a_device_without_a_node_or_with_malformed_holders_is_listed():
-    found = listed(a_device_object("gone"), a_node("n"), holder("p", "not an object"))
+    found = listed(a_device_object("gone"), a_node("n"), a_gpu_holder("p", "not an object"))
     assert [(one["node"], one["state"], one["holders"]) for one in found] == [
         ("gone", "free", []), ("gone", "free", []),
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.capacity.policy_usage import count_text
 from holdfast.cli.classic_explanation import classic_lines
 from holdfast.cli.device_explanation_text import device_lines
+from holdfast.cli.numa_explanation_text import numa_and_device_lines
 from holdfast.cli.table import MAX_NAMES, join_names
 
 
@@ -19,6 +20,7 @@ def format_explanation(answer: dict[str, Any]) -> str:
     lines += rejected_nodes(answer.get("nodes") or ())
     lines += device_lines(answer)
     lines += classic_lines(answer)
+    lines += numa_and_device_lines(answer)
     lines += _best(answer)
     lines += preemption_lines(answer.get("preemption"))
     return "\n".join([*lines, *notes(answer)]) + "\n"

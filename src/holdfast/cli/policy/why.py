@@ -22,6 +22,7 @@ from holdfast.cli.explanation_text import (
     preemption_lines,
     rejected_nodes,
 )
+from holdfast.cli.numa_explanation_text import numa_and_device_lines
 from holdfast.cli.policy.next_pod import NextPod, pod_named, pod_of_workload, usual_next_pod
 from holdfast.cli.policy.reading import compile_one, require_usage, split_name
 from holdfast.cli.policy.unit_text import resources_text
@@ -181,7 +182,7 @@ def _lines(answer: Json, policy: Policy) -> list[str]:
         if not decision["preFilter"]:  # else one reason applies to all nodes
             lines += _node_lines(unit, placed=placed)
         placed = placed or bool(unit["best"])
-    lines += device_lines(decision)
+    lines += device_lines(decision) + numa_and_device_lines(decision)
     return [*lines, *preemption_lines(answer["preemption"]), *notes(decision)]
 
 

@@ -17,6 +17,8 @@ from holdfast.api.timestamps import parse_rfc3339
 from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.cli.connection import connect, list_all
+from holdfast.cli.devices.shared_devices import as_amounts
+from holdfast.cli.devices.shared_text import amounts_text
 from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.reservation.listing import ends, owners_of, trouble
 from holdfast.cli.scheduler_configuration import (
@@ -26,9 +28,12 @@ from holdfast.cli.scheduler_configuration import (
 from holdfast.cli.snapshot import DEFAULT_GATES, Snapshot, build_world
 from holdfast.cli.table import format_duration, list_amounts
 from holdfast.clock import SystemClock
+from holdfast.device_share.ledger import annotated_use
 from holdfast.engine.profile import Profile
 from holdfast.errors import NotFound, Refused, aggregate_message
 from holdfast.feature_gates import FeatureGates
+from holdfast.numa.cpu_set import format_cpu_list
+from holdfast.numa.resource_status import read_allocation
 from holdfast.validation.reservation import check_reservation
 
 Profiles = Mapping[str, Profile]
@@ -133,6 +138,7 @@ def _on_a_node(found: Reservation, now: float) -> list[str]:
         f"{owners_of(found)}, ends {ends(found, now)}",
         f"  used: {used}"
         + "".join(f"\n    by {o.namespace}/{o.name}" for o in status.current_owners),
+        *_identities(found),
     ]
     if found.phase == WAITING:
         lines.append("  it waits until running pods free its resources; no owner may use it yet")
@@ -145,6 +151,22 @@ def _on_a_node(found: Reservation, now: float) -> list[str]:
         lines.append(f"  only owners that tolerate {listed} may use it")
     if words := trouble(found):
         lines.append(f"  {words}")
+    return lines
+
+
+def _identities(found: Reservation) -> list[str]:
+    """Write the CPUs and shared devices that a reservation has, and how to see their use."""
+    lines, node = [], found.status.node_name
+    if cpus := read_allocation(found.metadata.annotations).cpus:
+        lines.append(f"  its CPUs: {format_cpu_list(cpus)}; `holdfast cpus {node}` shows their use")
+    devices = [
+        f"{kind} {minor} {amounts_text(as_amounts(kind, amounts))}"
+        for kind, minor, amounts in annotated_use(found).amounts
+    ]
+    if devices:
+        lines.append(
+            f"  its devices: {', '.join(devices)}; `holdfast devices --node {node}` shows their use"
+        )
     return lines
 
 

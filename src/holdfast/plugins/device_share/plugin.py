@@ -34,6 +34,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.view import View
 from holdfast.plugins.device_share import queueing_hints
 from holdfast.plugins.device_share.arguments import read_args
+from holdfast.plugins.device_share.explanation import explain_rows
 from holdfast.plugins.device_share.searches import Found, Searches, asked_by, asks_for_devices
 from holdfast.plugins.device_share.state import DeviceState, guiding_metadata
 
@@ -176,6 +177,16 @@ class DeviceShare:
     ) -> tuple[str, ...]:
         """Return why the devices of the node do not serve the request."""
         return state.without_reservation(row, change).reasons
+
+    def explain(self, state: DeviceState, rows: Rows) -> Mapping[str, Any]:
+        """Return what the pod lacks; on nodes that other plugins rejected first if these are all.
+
+        A shortage on every device is often one of the sum too, which NodeResourcesFit rejects.
+        """
+        if not len(rows):
+            every = state.nodes.rows
+            rows = every[self.filter(state, every) != Code.PASS]
+        return explain_rows(state, rows)
 
     def reason_groups(self, state: DeviceState, rows: AnyRows) -> NDArray[np.int64]:
         """Return the numbers of the rows' states."""

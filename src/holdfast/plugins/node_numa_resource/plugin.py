@@ -44,6 +44,7 @@ from holdfast.numa.pod_trials import NumaOptions
 from holdfast.numa.resource_status import Allocation, completed_spec, format_status
 from holdfast.numa.trial import Situation, TrialOptions
 from holdfast.plugins.node_numa_resource.arguments import NodeNUMAResourceArgs, read_args
+from holdfast.plugins.node_numa_resource.explanation import explain_rows
 from holdfast.plugins.node_numa_resource.scoring import NodeScorer
 from holdfast.plugins.node_numa_resource.state import NumaState
 
@@ -172,6 +173,16 @@ class NodeNUMAResource:
     def count_reasons(self, state: NumaState, rows: Rows) -> Mapping[str, int]:
         """Count the reasons of many rows; rows of one signature have the same, if not amplified."""
         return Counter(reason for row in rows.tolist() for reason in state.reasons(row))
+
+    def explain(self, state: NumaState, rows: Rows) -> Mapping[str, Any]:
+        """Return what the pod lacks; on nodes that other plugins rejected first if these are all.
+
+        A shortage of CPUs is often one of cpu too, which NodeResourcesFit rejects.
+        """
+        if not len(rows):
+            every = state.nodes.rows
+            rows = every[self.filter(state, every) != Code.PASS]
+        return explain_rows(state, rows)
 
     def depends_on_pods(self, state: NumaState) -> NDArray[np.bool_]:
         """Return the rows where pods hold CPUs or amounts of NUMA nodes, or CPUs are amplified."""

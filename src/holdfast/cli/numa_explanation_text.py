@@ -1,0 +1,145 @@
+"""Format what a pod lacks of CPUs, NUMA nodes and shared devices as text, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.cli.devices.shared_text import amounts_text
+from holdfast.cli.table import MAX_NAMES, counted, in_one_unit
+
+Json = dict[str, Any]
+NUMA, DEVICES = "NodeNUMAResource", "DeviceShare"
+_ADVICE = {
+    "the requested CPUs must be integer": "request whole CPUs, or take the label "
+    "koordinator.sh/qosClass: LSR or LSE from the pod",
+    "node(s) invalid CPU Topology": "koordlet has to publish a NodeResourceTopology with the "
+    "annotation node.koordinator.sh/cpu-topology; a simulated node does with --node-shape numa=N",
+    "node(s) missing NUMA resources": "the NodeResourceTopology of the node has to list zones",
+    "node(s) requested cpus not multiple cpus per core": "request whole cores, or only prefer "
+    "FullPCPUs",
+    "node(s) cpu bind policy conflicts with pod's required cpu bind policy": "the label "
+    "node.koordinator.sh/cpu-bind-policy of the node decides; leave requiredCPUBindPolicy out",
+    "node(s) NUMA Topology policy not match": "pod and node name different NUMA policies; leave "
+    "numaTopologyPolicy out of the pod",
+    "Insufficient amplified cpu": "CPUs of bound pods cost as many times more as the annotation "
+    "node.koordinator.sh/resource-amplification-ratio says",
+}
+
+
+def numa_and_device_lines(answer: Json) -> list[str]:
+    """Format what an explanation says about CPUs, NUMA nodes and shared devices."""
+    if answer.get("schedulable"):
+        return []
+    details = answer.get("details") or {}
+    lines = [*_cpu_lines(details.get(NUMA)), *_device_lines(details.get(DEVICES))]
+    reasons = dict.fromkeys(_reasons(answer))
+    return lines + [f"  to do: {_ADVICE[reason]}" for reason in reasons if reason in _ADVICE]
+
+
+def _reasons(answer: Json) -> Iterable[str]:
+    """Return the reasons of PreFilter and of the rejected nodes."""
+    yield from (answer.get("preFilter") or {}).get("reasons", ())
+    for node in answer.get("nodes") or ():
+        yield from node["reasons"]
+
+
+def _cpu_lines(details: Json | None) -> Iterable[str]:
+    if not details:
+        return
+    closest, cpus = details["closest"], details["cpus"]
+    shown = [one for one in details["reservations"] if one["reasons"]][:MAX_NAMES]
+    if closest is None and not (shown and cpus):
+        return
+    if cpus:
+        words = {"FullPCPUs": "on whole cores", "SpreadByPCPUs": "on different cores"}
+        strength = "" if details["required"] else " if possible"
+        policy = f", {words.get(details['bindPolicy'], '')}{strength}"
+        yield f"  it needs {counted(cpus, 'CPU')} of its own{policy}"
+    elif closest["numaPolicy"]:
+        yield f"  it needs {_listed(details['requests'])}, aligned by {closest['numaPolicy']}"
+    else:
+        yield f"  it needs {_listed(details['requests'])}; the node binds every pod to CPUs"
+    if closest is not None:
+        yield f"    closest: {_closest(closest)}"
+    for one in shown:
+        left = f"CPUs {one['cpus']}" if one["cpus"] else "no CPUs"
+        reason = ", ".join(one["reasons"])
+        yield f"    reservation {one['reservation']} on {one['node']} has {left} left: {reason}"
+    if closest is not None:
+        yield f"    to do: `holdfast cpus {closest['node']}` shows what holds each CPU"
+
+
+def _closest(closest: Json) -> str:
+    """Write what is free on the closest node, and what holds the rest."""
+    if closest["numaPolicy"]:
+        of_nodes = [
+            f"NUMA node {one['node']} has {_listed(one['available'])}"
+            for one in closest["numaNodes"]
+        ]
+        return f"{closest['node']} ({closest['numaPolicy']}): {'; '.join(of_nodes)} left"
+    free, usable = closest["free"], closest["usable"]
+    which = f" ({closest['freeCPUs']})" if free else ""
+    words = f"{closest['node']} has {counted(free, 'free CPU')}{which}"
+    if closest["required"] and usable < free:
+        words += f", {usable} of them as {closest['bindPolicy']} needs them"
+    held = [f"{one['cpus']} by reservation {one['reservation']}" for one in closest["reserved"]]
+    held = held[:MAX_NAMES]
+    held += [f"{closest['heldByPods']} by pods"] if closest["heldByPods"] else []
+    if closest["unavailable"]:
+        held.append(f"{closest['unavailable']} by the kubelet and the system")
+    return f"{words}; held: {', '.join(held)}" if held else words
+
+
+def _listed(amounts: Json) -> str:
+    """Write amounts by resource: cpu in millicores, others in units."""
+    return ", ".join(f"{name} {in_one_unit(name, [amounts[name]])[0]}" for name in sorted(amounts))
+
+
+def _device_lines(details: Json | None) -> Iterable[str]:
+    if not details or not details["requests"]:
+        return
+    closest = details["closest"]
+    shown = [one for one in details["reservations"] if one["reasons"]][:MAX_NAMES]
+    if closest is None and not shown:
+        return
+    needs = [
+        f"{counted(one['count'], one['type'] + ' device')} with {_needed(one['amounts'])} each"
+        if one["count"] > 1
+        else f"1 {one['type']} device with {_needed(one['amounts'])}"
+        for one in details["requests"]
+    ]
+    yield f"  it needs {', and '.join(needs)}"
+    if closest is not None:
+        number = ", ".join(
+            f"{one['fitting']} of {one['devices']} {one['type']}" for one in closest["types"]
+        )
+        yield f"    closest: {closest['node']}, where {number} devices have that much left"
+        yield from (f"      {_device(one)}" for one in closest["devices"][:MAX_NAMES])
+    for one in shown:
+        left = ", ".join(_device(device) for device in one["devices"]) or "it has nothing left"
+        reason = ", ".join(one["reasons"])
+        yield f"    reservation {one['reservation']} on {one['node']}: {left}: {reason}"
+    if closest is not None:
+        yield f"    to do: `holdfast devices --node {closest['node']}` shows what holds them"
+
+
+def _needed(amounts: Json) -> str:
+    """Write amounts of which some may be zero, because the pod does not name them."""
+    named = {name: amount for name, amount in amounts.items() if amount}
+    return amounts_text(amounts) if len(named) != 1 else _one(*next(iter(named.items())))
+
+
+def _one(name: str, amount: int) -> str:
+    if name.endswith("gpu-memory"):
+        return f"{in_one_unit('memory', [amount])[0]} memory"
+    return f"{amount}% memory" if name.endswith("gpu-memory-ratio") else f"{amount}%"
+
+
+def _device(device: Json) -> str:
+    words = f"{device['type']} {device['minor']} has {amounts_text(device['left'])} left"
+    kept = [
+        f"reservation {one['reservation']} keeps {amounts_text(one['amounts'])}"
+        for one in device.get("reserved", ())
+    ]
+    return f"{words}; {', '.join(kept)}" if kept else words

@@ -1,0 +1,124 @@
+"""What a pod lacks of shared devices, and the node that came closest.
+
+Plain data in the shape that ``holdfast explain`` prints. Nodes of equal states are examined once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from holdfast.device_share.allocations import DeviceUse
+from holdfast.device_share.candidates import UNRESTRICTED, DeviceRejection, find_candidates
+from holdfast.device_share.ledger import NO_DEVICE
+from holdfast.device_share.node_devices import NodeDevices
+from holdfast.device_share.pod_devices import PodDevices
+from holdfast.device_share.requests import RESOURCES, Amounts, DeviceRequest
+from holdfast.framework.plugin import Rows
+from holdfast.plugins.device_share.state import DeviceState
+
+MAX_STATES = 1_000
+"""So many different states of nodes are examined; a second is enough for them."""
+Json = dict[str, Any]
+
+
+def explain_rows(state: DeviceState, rows: Rows) -> Json:
+    """Return what the pod needs, and what the closest of some rows and its reservations have."""
+    ledger, asked = state.ledger, state.searches_for(frozenset()).asked
+    if not isinstance(asked, PodDevices):
+        return {"requests": [], "closest": None, "reservations": []}
+    signatures, first = np.unique(ledger.signatures()[rows], return_index=True)
+    found = [
+        (*_closeness(ledger.state(signature), asked), -int(row))
+        for signature, row in zip(
+            signatures.tolist()[:MAX_STATES], rows[first].tolist(), strict=False
+        )
+        if signature != NO_DEVICE
+    ]
+    best = max(found, default=None)
+    slots = [] if state.match is None else state.match.slots.tolist()
+    return {
+        "requests": [
+            {"type": one.type, "count": one.count, "amounts": _amounts(one.type, one.amounts)}
+            for one in asked.requests
+        ],
+        "closest": None if best is None else _node(state, asked, -best[-1]),
+        "reservations": [_reservation(state, slot) for slot in slots],
+    }
+
+
+def _closeness(devices: NodeDevices, asked: PodDevices) -> tuple[float, int]:
+    """Return which part of the devices that the pod needs would fit, and how much is free."""
+    parts, most = [], 0
+    for request in asked.requests:
+        parts.append(_fitting(devices, asked, request) / request.count)
+        most += sum(amounts[-1] for amounts in devices.free(request.type).values())
+    return min(1.0, *parts), most
+
+
+def _fitting(devices: NodeDevices, asked: PodDevices, request: DeviceRequest) -> int:
+    """Return how many devices of a type would each serve its part of the request."""
+    found = find_candidates(devices, asked, request, UNRESTRICTED)
+    return 0 if isinstance(found, DeviceRejection) else len(found.free)
+
+
+def _node(state: DeviceState, asked: PodDevices, row: int) -> Json:
+    """Return the devices of a row of the types that the pod needs, and what is left of each."""
+    ledger, node = state.ledger, state.nodes.names[row]
+    devices = ledger.state(ledger.signature(row))
+    holders = dict(ledger.holders()).get(node)
+    reserved = {} if holders is None else {u: holders.remaining(u) for u in holders.reservations}
+    return {
+        "node": node,
+        "types": [
+            {
+                "type": request.type,
+                "devices": len(devices.inventory.devices.get(request.type, ())),
+                "fitting": _fitting(devices, asked, request),
+            }
+            for request in asked.requests
+        ],
+        "devices": [
+            {
+                "type": request.type,
+                "minor": minor,
+                "left": _amounts(request.type, left),
+                "reserved": _reserved(state, reserved, request.type, minor),
+            }
+            for request in asked.requests
+            for minor, left in devices.free(request.type).items()
+        ],
+    }
+
+
+def _reserved(
+    state: DeviceState, remaining: dict[str, DeviceUse], kind: str, minor: int
+) -> list[Json]:
+    """Return what reservations keep of a device beside their owners."""
+    found = []
+    for uid, use in remaining.items():
+        info = state.reservations.by_uid.get(uid)
+        for _, _, amounts in use.within(frozenset(((kind, minor),))).amounts:
+            name = uid if info is None else info.reservation.name
+            found.append({"reservation": name, "amounts": _amounts(kind, amounts)})
+    return found
+
+
+def _reservation(state: DeviceState, slot: int) -> Json:
+    """Return what a reservation that the pod may use has left, and why that does not do."""
+    info = state.reservations.at(slot)
+    _, remaining = state.ledger.offer(info.uid, info.node)
+    return {
+        "reservation": info.reservation.name,
+        "node": info.node,
+        "devices": [
+            {"type": kind, "minor": minor, "left": _amounts(kind, amounts)}
+            for kind, minor, amounts in remaining.amounts
+        ],
+        "reasons": list(state.of_reservation(slot).reasons),
+    }
+
+
+def _amounts(kind: str, amounts: Amounts) -> dict[str, int]:
+    return dict(zip(RESOURCES[kind], amounts, strict=True))
