@@ -97,7 +97,7 @@ def test_the_devices_of_the_closest_node_are_named():
     [
         ({"memory": "12Gi"}, "1 gpu device with 12Gi memory"),
         ({"ratio": "80"}, "1 gpu device with 80% memory"),
-        ({"core": "30", "ratio": "80"}, "1 gpu device with core 30% memory 80%"),
+        ({"core": "30", "ratio": "80"}, "1 gpu device with 30/80%"),
         ({"nvidia.com/gpu": "2"}, "2 gpu devices with 100% each"),
         ({"rdma": "100", "ratio": "80"}, "1 gpu device with 80% memory, and 1 rdma device with"),
     ],

@@ -65,17 +65,19 @@ def _holder(holder: Json) -> tuple[str, str]:
 def amounts_text(amounts: Mapping[str, int]) -> str:
     """Write amounts of a device: percent, and the memory of a GPU.
 
+    The percentages of computing time and of memory are written both if they differ.
+
     >>> gpu = {"koordinator.sh/gpu-core": 50, "koordinator.sh/gpu-memory": 2**33}
     >>> amounts_text(gpu | {"koordinator.sh/gpu-memory-ratio": 50})
     '50% 8Gi'
     >>> amounts_text(gpu | {"koordinator.sh/gpu-memory-ratio": 40})
-    'core 50% memory 40% 8Gi'
+    '50/40% 8Gi'
     >>> amounts_text({"koordinator.sh/rdma": 100})
     '100%'
     """
     if GPU_CORE not in amounts:
         return " ".join(f"{amount}%" for amount in amounts.values())
     core, ratio, memory = (amounts[name] for name in (GPU_CORE, GPU_MEMORY_RATIO, GPU_MEMORY))
-    percent = f"{core}%" if core == ratio else f"core {core}% memory {ratio}%"
+    percent = f"{core}%" if core == ratio else f"{core}/{ratio}%"
     written = in_one_unit("memory", [memory])[0]
     return f"{percent} {written}" if memory else percent
