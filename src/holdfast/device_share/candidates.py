@@ -40,10 +40,12 @@ class Restriction:
     """Which devices may be chosen, and which are to be chosen first.
 
     ``preferred`` and ``allowed`` are (type, minor). ``limit`` is how much may be taken of each
-    device, nothing of one that is not listed. ``numa_nodes`` is a bit mask.
+    device, nothing of one that is not listed. ``numa_nodes`` is a bit mask. ``functions`` are
+    virtual functions to choose first, as (type, minor, bus id).
     """
 
     preferred: frozenset[tuple[str, int]] = frozenset()
+    functions: frozenset[tuple[str, int, str]] = frozenset()
     allowed: frozenset[tuple[str, int]] | None = None
     limit: DeviceUse | None = None
     numa_nodes: int | None = None
@@ -89,7 +91,8 @@ def find_candidates(
         if not all(map(le, amounts, free)):
             continue
         if hint.vf_selector is not None:
-            function = _virtual_function(state, kind, device, hint.vf_selector)
+            first = restriction.functions
+            function = _virtual_function(state, kind, device, hint.vf_selector, first)
             if function is None:
                 continue
             found.vfs[device.minor] = function
@@ -142,9 +145,17 @@ def devices_in_view(
 
 
 def _virtual_function(
-    state: NodeDevices, kind: str, device: NodeDevice, selector: Selector
+    state: NodeDevices,
+    kind: str,
+    device: NodeDevice,
+    selector: Selector,
+    first: frozenset[tuple[str, int, str]],
 ) -> VirtualFunction | None:
-    """Return the free virtual function with the lowest bus id."""
+    """Return the free virtual function with the lowest bus id, one of ``first`` if possible."""
+
+    def rank(function: VirtualFunction) -> tuple[bool, str]:
+        return (kind, device.minor, function.bus_id) not in first, function.bus_id
+
     functions = [
         function
         for labels, listed in device.vf_groups
@@ -152,7 +163,7 @@ def _virtual_function(
         for function in listed
         if (kind, device.minor, function.bus_id) not in state.used.vfs
     ]
-    return min(functions, key=lambda function: function.bus_id, default=None)
+    return min(functions, key=rank, default=None)
 
 
 def _matches(selector: Selector, labels: Labels) -> bool:

@@ -126,7 +126,7 @@ def restriction_of(offer: Offer | None, state: NodeDevices) -> Restriction:
         return UNRESTRICTED
     minors = offer.remaining.minors()
     if not offer.restricted:
-        return Restriction(minors)
+        return Restriction(minors, offer.remaining.vfs)
     own = offer.remaining.within(frozenset(one for one in minors if one[0] in offer.restricted))
     others = tuple(
         (kind, device.minor, device.total)
@@ -135,7 +135,7 @@ def restriction_of(offer: Offer | None, state: NodeDevices) -> Restriction:
         for device in devices
     )
     limit = own.plus(DeviceUse(others))
-    return Restriction(minors, limit.minors(), limit)
+    return Restriction(minors, offer.remaining.vfs, limit.minors(), limit)
 
 
 def _rejected(rejection: DeviceRejection, offer: Offer | None) -> Found:
