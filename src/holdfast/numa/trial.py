@@ -40,6 +40,7 @@ INSUFFICIENT = "Insufficient NUMA {}"
 NO_CHOICE = "failed to allocate cpus"
 NOT_ALL = "node(s) had pre-allocatable pods with CPUs that the reservation cannot have"
 OF_RESERVATION = "Reservation(s) "
+_MOST_OFFERED = 10_000
 
 
 class TrialOptions(NamedTuple):
@@ -100,6 +101,11 @@ class Situation(NamedTuple):
         """The CPUs that the pod may be bound to."""
         offer = self.offer
         return offer.cpus if offer.only_cpus else self.state.free | offer.cpus
+
+    @property
+    def held(self) -> int:
+        """The CPUs that stay in use beside the pod; of a reservation it may take those offered."""
+        return self.state.held & ~(self.offer.cpus if self.bound else 0)
 
     def usable(self, within: int) -> int:
         """Return the free CPUs of a mask that the required policy allows."""
@@ -219,7 +225,8 @@ def amount_hints(on: Situation, policy: str) -> dict[str, list[Hint]]:
     for mask in numa_masks(list(zones)):
         if allocate_within(on, mask, available).allocation is None:
             continue
-        score = _subset_score(on, available, members_of(mask))
+        nodes = members_of(mask)
+        score = _subset_score(on, available, nodes) + _offered_score(on, nodes)
         for name in names:
             if not mask & lacking[name]:
                 found[name].append(Hint(mask, score=score))
@@ -245,7 +252,7 @@ def available_amounts(on: Situation) -> dict[int, dict[str, int]]:
         of_used, of_offer = dict(used.get(node, ())), dict(offered.get(node, ()))
         cpus = on.cpu.nodes.get(node, 0)
         if ratio > 1 and CPU in of_used:
-            held = 1000 * (state.held & ~offer.cpus & cpus).bit_count()
+            held = 1000 * (on.held & cpus).bit_count()
             of_used[CPU] += amplify(held, ratio) - held
         amounts = {
             name: max(0, amount - of_used.get(name, 0) + of_offer.get(name, 0))
@@ -254,7 +261,9 @@ def available_amounts(on: Situation) -> dict[int, dict[str, int]]:
         for name in offer.only_amounts & amounts.keys():
             amounts[name] = min(amounts[name], of_offer.get(name, 0))
         if on.bound and CPU in amounts:
-            amounts[CPU] = min(amounts[CPU], 1000 * on.usable(cpus).bit_count())
+            # In CPUs as they are: the pod's will be amplified.
+            unamplified = amounts[CPU] if ratio <= 1 else int(amounts[CPU] / ratio)
+            amounts[CPU] = min(unamplified, 1000 * on.usable(cpus).bit_count())
         found[node] = amounts
     return found
 
@@ -307,6 +316,21 @@ def _subset_score(on: Situation, available: Amounts, nodes: Sequence[int]) -> in
     return score_amounts(on.options.numa, used, capacity, dict(on.request.amounts))
 
 
+def _offered_score(on: Situation, nodes: Sequence[int]) -> int:
+    """Return how much of the request a reservation offers on NUMA nodes; more than other scores.
+
+    A pod uses the NUMA nodes of its reservation, however much is free on others.
+    """
+    if on.offer == NO_OFFER:
+        return 0
+    offered = sum_amounts({node: dict(of) for node, of in on.offer.amounts}, nodes)
+    if on.bound:
+        cpus = sum((on.offer.cpus & on.cpu.nodes.get(node, 0)).bit_count() for node in nodes)
+        offered = {**offered, CPU: 1000 * cpus}
+    shares = [min(offered.get(name, 0), amount) / amount for name, amount in on.request.amounts]
+    return int(_MOST_OFFERED * sum(shares) / len(shares)) if shares else 0
+
+
 def _final_score(on: Situation, allocation: Allocation) -> int:
     """Return the score of the NUMA nodes that a pod would use; CPUs of a bound pod count whole."""
     nodes = [node for node, _ in allocation.amounts]
@@ -314,7 +338,7 @@ def _final_score(on: Situation, allocation: Allocation) -> int:
     for name, amount in sum_amounts({n: dict(of) for n, of in on.offer.amounts}, nodes).items():
         used[name] = max(0, used.get(name, 0) - amount)
     if allocation.cpus:
-        held = on.state.held & ~on.offer.cpus & on.cpu.all
+        held = on.held & on.cpu.all
         used[CPU] = amplify(1000 * held.bit_count(), on.shape.policies.ratio or 1.0)
     capacity = sum_amounts(on.shape.zones, nodes)
     return score_amounts(on.options.node, used, capacity, dict(on.request.amounts))

@@ -196,7 +196,7 @@ class NumaState:
     ) -> tuple[str, ...]:
         """Return why a row, or a reservation there, is rejected."""
         trial = self.trial(row, reservation, change)
-        if not trial.unresolvable and self._is_short(row, reservation, change):
+        if not trial.unresolvable and self._is_short(trial, row, reservation, change):
             return (INSUFFICIENT_AMPLIFIED,)
         return trial.reasons
 
@@ -268,12 +268,12 @@ class NumaState:
         self, trial: Trial, row: int, reservation: str = "", change: PodChange = NO_CHANGE
     ) -> int:
         code = code_of(trial)
-        if not code and self._is_short(row, reservation, change):
+        if not code and self._is_short(trial, row, reservation, change):
             return Code.UNSCHEDULABLE
         return code
 
-    def _is_short(self, row: int, reservation: str, change: PodChange) -> bool:
-        """Return whether amplified CPUs are short on a row."""
+    def _is_short(self, trial: Trial, row: int, reservation: str, change: PodChange) -> bool:
+        """Return whether amplified CPUs are short on a row for what a trial found."""
         ledger = self.ledger
         ratio = ledger.state(ledger.signature(row)).shape.policies.ratio
         if ratio is None or ratio <= 1 or not self.request.millicores:
@@ -286,9 +286,12 @@ class NumaState:
         freed = freed_capacity(self.reservations, change).rows.get(row, {}) if change else {}
         free = self.nodes.amounts.free_on(row, CPU) + freed.get(CPU, 0)
         if reservation:
-            free += self.reservations.by_uid[reservation].held_amounts.get(CPU, 0)
-            offer = ledger.offer(row, reservation, removed, added)
-            state = state._replace(held=state.held & ~offer.cpus)
+            left = self.reservations.by_uid[reservation].held_amounts.get(CPU, 0)
+            free += min(left, self.request.millicores)
+            # CPUs that the pod takes from the reservation are its own from now on.
+            taken = 0 if trial.allocation is None else trial.allocation.cpus
+            offered = ledger.offer(row, reservation, removed, added).cpus
+            state = state._replace(held=state.held & ~(offered & taken))
         elif self.ignores_reservations:
             held = (info.held_amounts for info in self.reservations.on_row(row))
             free += sum(amounts.get(CPU, 0) for amounts in held)
