@@ -4,13 +4,17 @@ import json
 
 from holdfast.api.koordinator_names import (
     DEVICE_ALLOCATED,
+    GPU,
     GPU_CORE,
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
+    RDMA,
     RESOURCE_STATUS,
 )
 from holdfast.testing import a_pod, a_reservation
 
+_NAMES = {"gpu": GPU, "rdma": RDMA}
+"""A pod has only devices of types that it requests."""
 RESERVATION_ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
 
 
@@ -33,13 +37,14 @@ def gpu_share(minor, percent, memory):
 
 def a_gpu_holder(name, allocated, *, owns="", node="n", **more):
     """A pod on a node that has parts of devices, perhaps out of a reservation."""
+    more.setdefault("requests", {_NAMES[kind]: "100" for kind in allocated if kind in _NAMES})
     return _pod(name, {DEVICE_ALLOCATED: json.dumps(allocated)}, owns, node=node, **more)
 
 
 def a_reserved_gpu(name, allocated, node="n", requests=None, **more):
     """An Available reservation of devices."""
     notes = {DEVICE_ALLOCATED: json.dumps(allocated)}
-    return _reservation(name, notes, requests or {"cpu": "1"}, node, **more)
+    return _reservation(name, notes, requests or {GPU: "100"}, node, **more)
 
 
 def _status(cpuset, amounts):

@@ -6,6 +6,7 @@ from cli.explain_requests import ask
 from cli.numa_objects import a_gpu_holder, a_holder, a_reserved_gpu, a_reserved_set, gpu_share
 from device_share.objects import a_device_object, a_gpu, a_gpu_node, a_gpu_pod
 from holdfast.api import koordinator_names as names
+from holdfast.api.koordinator_names import GPU
 from holdfast.api.reservation_names import AFFINITY
 from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.reservation.why import explain
@@ -79,8 +80,8 @@ def test_the_devices_of_the_closest_node_are_named():
     found = lines(
         a_gpu_node("a"), a_device_object("a", a_gpu(0, health=False), a_gpu(1, health=False)),
         a_gpu_node("b"), a_device_object("b"),
-        a_gpu_holder("x", {"gpu": [gpu_share(0, 50, "8Gi")]}, node="b"),
-        a_reserved_gpu("r", {"gpu": [gpu_share(1, 70, "11Gi")]}, node="b"),
+        a_gpu_holder("x", {"gpu": [gpu_share(0, 50, "8Gi")]}, node="b", requests={GPU: "50"}),
+        a_reserved_gpu("r", {"gpu": [gpu_share(1, 70, "11Gi")]}, "b", {GPU: "70"}),
         a_gpu_pod("p", 60),
     )  # fmt: skip
     at = found.index("  it needs 1 gpu device with 60%")
@@ -116,8 +117,7 @@ def test_an_owner_sees_what_is_left_of_the_devices_of_its_reservation():
     found = lines(
         a_gpu_node(), a_device_object("n"),
         a_gpu_holder("o", {"gpu": [gpu_share(0, 60, "9Gi")]}, owns="r"),
-        a_reserved_gpu("r", {"gpu": [gpu_share(0, 100, "16Gi")]}, requests={names.GPU: "100"},
-                       allocate_policy="Restricted"),
+        a_reserved_gpu("r", {"gpu": [gpu_share(0, 100, "16Gi")]}, allocate_policy="Restricted"),
         a_gpu_pod("p", 50, labels={"app": "x"}, annotations=AFFINE),
     )  # fmt: skip
     words = "    reservation r on n: gpu 0 has 40% 7Gi left: Reservation(s) Insufficient"

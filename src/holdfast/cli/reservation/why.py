@@ -161,7 +161,7 @@ def _identities(found: Reservation) -> list[str]:
         lines.append(f"  its CPUs: {format_cpu_list(cpus)}; `holdfast cpus {node}` shows their use")
     devices = [
         f"{kind} {minor} {amounts_text(as_amounts(kind, amounts))}"
-        for kind, minor, amounts in annotated_use(found).amounts
+        for kind, minor, amounts in annotated_use(found, found.status.allocatable).amounts
     ]
     if devices:
         lines.append(
