@@ -1,7 +1,6 @@
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from holdfast.api.scheme import DEPLOYMENTS, NODES, PODS, RESERVATIONS
 from holdfast.client.client import Client

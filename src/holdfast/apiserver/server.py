@@ -6,7 +6,8 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+
+import msgspec
 
 from holdfast.apiserver.access.authorization import with_selectors
 from holdfast.apiserver.access.impersonation import impersonate
@@ -179,7 +180,7 @@ class ApiServer:
         if response_format.is_table:  # reject a wrong option before anything is stored
             check_include_object(request.query.get("includeObject", ""))
         if read_body is not None:
-            request = replace(request, body=await read_body())
+            request = msgspec.structs.replace(request, body=await read_body())
         op = Operation(self.context, request_info, descriptor, request, user, response_format)
         try:
             response = await self._run_verb(op)

@@ -216,10 +216,9 @@ class _CountResults:
 
     def codes(self, rows: Rows, first: int = NO_ROW) -> Codes:
         self._counted.refresh(rows)
-        free = self._counted.free[rows]
-        codes: Codes = np.where(free >= self._count, FITS, DOES_NOT_FIT).astype(np.int8)
-        inexact = free == INEXACT
-        if np.count_nonzero(inexact):
+        free = self._counted.free.take(rows)
+        codes: Codes = (free < self._count).view(np.int8)  # FITS and DOES_NOT_FIT are 0 and 1
+        if self._counted.has_inexact and np.count_nonzero(inexact := free == INEXACT):
             codes[inexact] = self._searched.codes(rows[inexact], self._if_inexact(first))
         return codes
 
@@ -247,7 +246,7 @@ class _CountResults:
 
     def refresh_in_steps(self, rows: RowsToSearch, first: int = NO_ROW) -> Iterator[None]:
         yield from self._counted.refresh_in_steps(rows)
-        if np.count_nonzero(self._counted.free == INEXACT):
+        if self._counted.has_inexact:
             yield from self._searched.refresh_in_steps(
                 lambda: _inexact(self._counted, rows()), self._if_inexact(first)
             )

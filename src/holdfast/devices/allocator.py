@@ -158,6 +158,8 @@ class Allocator:
     def _chosen_alternatives(
         self, chosen_devices: Sequence[ChosenDevice]
     ) -> tuple[RequestAlternative, ...]:
+        if len(self.alternatives) == len(self.requests):
+            return self.alternatives  # one each
         chosen = {device.alternative.index for device in chosen_devices}
         return tuple(
             next(

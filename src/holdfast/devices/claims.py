@@ -234,7 +234,7 @@ def check_owner(claim: ResourceClaim, pod: Pod) -> None:
 
 def is_reserved_for(claim: ResourceClaim, pod_uid: str) -> bool:
     """Return whether the claim is reserved for the pod."""
-    return any(consumer.uid == pod_uid for consumer in claim.status.reserved_for)
+    return any([consumer.uid == pod_uid for consumer in claim.status.reserved_for])
 
 
 def claims_of_pod(pod: Pod, claims: Claims) -> tuple[ResourceClaim, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import islice
+from contextlib import suppress
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from holdfast.devices.node_pools import PoolValues
 from holdfast.devices.pools import Pool
 from holdfast.devices.requests import RequestAlternative, any_of_class
 from holdfast.devices.row_table import RowTable
-from holdfast.devices.slices import DeviceCandidate
+from holdfast.devices.slices import DeviceCandidate, DeviceId
 
 if TYPE_CHECKING:
     from holdfast.devices.inventory import Inventory
@@ -42,7 +43,17 @@ class FreeDeviceCounts(RowTable):
         self._allocator = allocator
         self._alternative = alternative
         self._by_pool = PoolValues(inventory.node_pools, self._count)
+        self._matching: WeakKeyDictionary[Pool, dict[DeviceId, int]] = WeakKeyDictionary()
+        """Positions of the devices that the request matches, on every node that has the pool."""
         self.free: NDArray[np.int32] = np.zeros(0, np.int32)
+        self._has_inexact: bool | None = False
+
+    @property
+    def has_inexact(self) -> bool:
+        """Whether a row has no exact count."""
+        if self._has_inexact is None:
+            self._has_inexact = bool((self.free == INEXACT).any())
+        return self._has_inexact
 
     def first_free(self, row: int, count: int) -> tuple[Choice, ...] | None:
         """Return the first free devices of a row, as a search would; None if a search is needed."""
@@ -50,17 +61,27 @@ class FreeDeviceCounts(RowTable):
         node = self._nodes.nodes[row]
         if node is None or not 0 < count <= self.free[row]:
             return None
-        index, pools = self._alternative.index, self._inventory.node_pools.of(node)
-        candidates = (candidate for pool in pools for candidate in pool.candidates)
-        free = (
-            (index, position, None)
-            for position, candidate in enumerate(candidates)
-            if self._is_free(candidate, node)
-        )
-        return tuple(islice(free, count))
+        index, first = self._alternative.index, 0
+        found: list[Choice] = []
+        for pool in self._inventory.node_pools.of(node):
+            for position in self._free_positions(pool, node):
+                found.append((index, first + position, None))
+                if len(found) == count:
+                    return tuple(found)
+            first += len(pool.candidates)
+        return None
+
+    def _free_positions(self, pool: Pool, node: Node) -> Iterator[int]:
+        """Return the positions of the free devices of a pool that was counted, ascending."""
+        matching = self._matching.get(pool)
+        if matching is None:
+            return (i for i, c in enumerate(pool.candidates) if self._is_free(c, node))
+        unshared = self._inventory.allocated_devices.unshared
+        return (position for device, position in matching.items() if device not in unshared)
 
     def _resize(self, capacity: int) -> None:
         self.free = np.full(capacity, 0, np.int32)
+        self._has_inexact = False
 
     def _evaluate(self, row: int, node: Node) -> Iterator[None]:
         yield from self._select_in_steps(self._allocator.matcher, (self._alternative,), node)
@@ -69,11 +90,15 @@ class FreeDeviceCounts(RowTable):
             return
         own, shared = self._inventory.node_pools.by_sharing(current)
         local, common = self._sum(own, current), self._sum(shared, current)
-        self.free[row] = INEXACT if INEXACT in (local, common) else local + common
+        inexact = INEXACT in (local, common)
+        if inexact or self.free[row] == INEXACT:
+            self._has_inexact = None
+        self.free[row] = INEXACT if inexact else local + common
         self._set_key(row, key_of_counts(row, shared, local))
 
     def _copy(self, row: int, rows: NDArray[np.intp]) -> None:
         self.free[rows] = self.free[row]
+        self._has_inexact = None
 
     def _sum(self, pools: Sequence[Pool], node: Node) -> int:
         try:
@@ -83,19 +108,36 @@ class FreeDeviceCounts(RowTable):
         return INEXACT if INEXACT in counts else sum(counts)
 
     def _count(self, pool: Pool, node: Node) -> int:
-        shared, free = self._inventory.allocated_devices.shared, 0
+        devices = self._inventory.allocated_devices
         if pool.invalid_reason:
             return INEXACT
-        for candidate in pool.candidates:
-            if candidate.consumed_counters or candidate.shareable or candidate.id in shared:
-                return INEXACT  # a device may have been shared before its slice changed
-            free += self._is_free(candidate, node)
+        # A device may have been shared before its slice changed.
+        if devices.shared and any([c.id in devices.shared for c in pool.candidates]):
+            return INEXACT
+        matching = self._matching.get(pool)
+        if matching is not None:
+            return len(matching) - sum(map(devices.unshared.__contains__, matching))
+        if any([c.consumed_counters or c.shareable for c in pool.candidates]):
+            return INEXACT
+        # Fails if a selector fails for a free device; then the others are not stored either.
+        free = sum([self._is_free(candidate, node) for candidate in pool.candidates])
+        self._store_matching(pool, node)
         return free
 
+    def _store_matching(self, pool: Pool, node: Node) -> None:
+        if pool.selects_nodes_by_device:
+            return
+        with suppress(AllocationError):  # of a device that is allocated now
+            self._matching[pool] = {
+                c.id: i for i, c in enumerate(pool.candidates) if self._matches(c, node)
+            }
+
     def _is_free(self, candidate: DeviceCandidate, node: Node) -> bool:
+        unshared = self._inventory.allocated_devices.unshared
+        return candidate.id not in unshared and self._matches(candidate, node)
+
+    def _matches(self, candidate: DeviceCandidate, node: Node) -> bool:
         allocator, alternative = self._allocator, self._alternative
-        if candidate.id in self._inventory.allocated_devices.unshared:
-            return False
         if not allocator.matcher.selectable(alternative, candidate, node):
             return False
         taints = candidate.device.taints

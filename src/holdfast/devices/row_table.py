@@ -52,6 +52,8 @@ class RowTable:
         self._keys: dict[Hashable, int] = {}
         self._next_key = count()
         self._selected: WeakSet[Pool] = WeakSet()
+        self._selected_for: dict[str, tuple[Pool, ...]] = {}
+        """The pools of a node, all of them in ``_selected``."""
 
     def refresh(self, rows: Rows, first: int = NO_ROW) -> bool:
         """Evaluate the changed ones of these rows again, ``first`` before the others.
@@ -161,10 +163,14 @@ class RowTable:
         self, matcher: Matcher, alternatives: Sequence[RequestAlternative], node: Node
     ) -> Iterator[None]:
         """Evaluate the selectors for pools that the table has not seen, with pauses."""
-        for pool in self._inventory.node_pools.of(node):
+        pools = self._inventory.node_pools.of(node)
+        if self._selected_for.get(node.name) is pools:
+            return
+        for pool in pools:
             if pool not in self._selected:
                 self._selected.add(pool)
                 yield from matcher.select_in_steps(alternatives, pool.candidates)
+        self._selected_for[node.name] = pools
 
     def _set_key(self, row: int, key: Hashable) -> None:
         """Note the key of a row with its value; None: the node has no shared pools."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_results import PreFilterOutcome
 from holdfast.engine.pod_class import PodClass, RemainingRows
-from holdfast.framework.plugin import Code, Rows, State
+from holdfast.framework.plugin import Code, Rows, State, Verdicts
 from holdfast.framework.rejection import NO_STATUSES, RowStatuses
 from holdfast.framework.view import View
 
@@ -110,17 +110,46 @@ def run_uncached_filters(found: Feasible) -> str:
 
 
 def _run_filters_in_order(found: Feasible) -> str:
+    only = _only_filter(found)
+    if only is not None:
+        rows = found.pod_class.rows()
+        verdicts = only.plugin.filter(only.state, rows)
+        if not np.count_nonzero(verdicts):
+            return ""  # the feasible rows of the class are those of the pod
+        found.mask = np.zeros(found.view.nodes.size, np.bool_)
+        found.mask[rows] = verdicts == 0
+        return _first_error(only, rows, verdicts)
     size, error = found.view.nodes.size, ""
     passed = np.ones(size, np.bool_)
     for outcome, rows in _uncached_filters(found, passed):
         verdicts = outcome.plugin.filter(outcome.state, rows)
-        if not error and np.count_nonzero(is_error := verdicts == _ERROR):
-            failed = is_error.nonzero()[0]
-            reasons = ", ".join(outcome.plugin.reasons(outcome.state, int(rows[failed[0]])))
-            error = f'running "{outcome.plugin.name}" filter plugin: {reasons}'
+        error = error or _first_error(outcome, rows, verdicts)
         passed[rows] = verdicts == 0
     found.mask = found.pod_class.feasible_mask[:size] & passed
     return error
+
+
+def _only_filter(found: Feasible) -> PreFilterOutcome | None:
+    """Return the uncached filter if it is the only one, and runs after all cached ones."""
+    uncached = [p for p in found.outcomes if p.row_results is None and not p.skip]
+    if any([p.allowed_rows is not None for p in uncached]):
+        return None
+    filters = [p for p in uncached if p.filters]
+    if len(filters) != 1:
+        return None
+    use = filters[0].use
+    is_last = found.pod_class.last_cached_filter < use.filter_order
+    return filters[0] if is_last and not use.accepts_slices else None
+
+
+def _first_error(outcome: PreFilterOutcome, rows: Rows, verdicts: Verdicts) -> str:
+    """Return the error of the first row for which the filter returned one, or ""."""
+    is_error = verdicts == _ERROR
+    if not np.count_nonzero(is_error):
+        return ""
+    row = int(rows[is_error.nonzero()[0][0]])
+    reasons = ", ".join(outcome.plugin.reasons(outcome.state, row))
+    return f'running "{outcome.plugin.name}" filter plugin: {reasons}'
 
 
 def rows_before(found: Feasible, plugin: str) -> Rows:

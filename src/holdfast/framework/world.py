@@ -150,6 +150,8 @@ class World:
         ]
         self._ledgers_of: dict[type[Object], tuple[Ledger, ...]] = {}
         """The ledgers that store objects of a type."""
+        self._gives_amounts: dict[type[Object], bool] = {}
+        """Whether one of them gives nodes additional amounts, by type."""
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
         self.nominated_owner_rows = NominatedOwnerRows(self)
@@ -219,8 +221,7 @@ class World:
                     self.nodes.add_selector_keys(frozenset((*selector.match_labels, *keys)))
         for ledger in self._ledgers_for(obj):
             ledger.upsert(obj)
-        if self._amount_ledgers:
-            self._set_additional_amounts(obj)
+        self._set_additional_amounts(obj)
 
     def delete(self, obj: Object) -> None:
         """Remove an object, if it is there."""
@@ -236,12 +237,11 @@ class World:
                 self.nodes.epochs.bump("budgets")
         for ledger in self._ledgers_for(obj):
             ledger.delete(obj)
-        if self._amount_ledgers:
-            self._set_additional_amounts(obj)
+        self._set_additional_amounts(obj)
 
     def node_given_amounts(self, obj: Object) -> Node | None:
         """Return the node that an object gives additional amounts, listing them; None if none."""
-        if not any(isinstance(ledger, AdditionalAmounts) for ledger in self._ledgers_for(obj)):
+        if not self._may_give_amounts(type(obj)):
             return None
         row = self.nodes.row_of.get(obj.name)
         node = None if row is None else self.nodes.nodes[row]
@@ -293,11 +293,16 @@ class World:
             self._ledgers_of[kind] = found
         return found
 
+    def _may_give_amounts(self, kind: type[Object]) -> bool:
+        found = self._gives_amounts.get(kind)
+        if found is None:
+            takes = (ledger.takes for ledger in self._amount_ledgers)
+            found = self._gives_amounts[kind] = any(issubclass(kind, types) for types in takes)
+        return found
+
     def _set_additional_amounts(self, obj: Object) -> None:
         """Set the amounts of a node after it, or an object that gives it amounts, changed."""
-        if isinstance(obj, Node) or any(
-            ledger in self._amount_ledgers for ledger in self._ledgers_for(obj)
-        ):
+        if self._amount_ledgers and (isinstance(obj, Node) or self._may_give_amounts(type(obj))):
             amounts: dict[str, int] = {}
             for ledger in self._amount_ledgers:
                 amounts.update(ledger.additional_amounts(obj.name))

@@ -125,4 +125,6 @@ def with_warnings(response: ServerResponse, warnings: Iterable[str]) -> ServerRe
         return response
     others = response.headers.get("warning")
     shown = ", ".join(filter(None, (warning_header(added), others)))
+    if isinstance(response, Response):
+        return with_headers(response, {"warning": shown})
     return replace(response, headers={**response.headers, "warning": shown})
