@@ -59,7 +59,8 @@ def read_allocation(annotations: Mapping[str, str]) -> Allocation:
         return NOTHING
     try:
         status = decode_annotation(annotations, RESOURCE_STATUS, _ResourceStatus)
-        assert status is not None
+        if status is None:
+            return NOTHING
         cpus = parse_cpu_list(status.cpuset)
         amounts = {
             each.node: read_amounts(each.resources)
@@ -134,7 +135,7 @@ def completed_spec(
     '{"preferredCPUBindPolicy":"FullPCPUs"}'
     """
     text = annotations.get(RESOURCE_SPEC)
-    spec: dict[str, Any] = msgspec.json.decode(text) if text else {}
+    spec: dict[str, Any] = (msgspec.json.decode(text) if text else None) or {}
     changed = dict(spec)
     if required and spec.get(_REQUIRED, "") in ("", DEFAULT_BIND_POLICY):
         changed[_REQUIRED] = bind_policy
