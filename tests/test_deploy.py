@@ -15,7 +15,7 @@ from holdfast.testing import a_node, a_pod
 from holdfast.testing.harness import Harness
 from rights import objects, rights_of_role
 
-ACCOUNTS = {"holdfast-scheduler", "holdfast-controllers"}
+ACCOUNTS = {"holdfast-scheduler", "holdfast-controllers", "holdfast-descheduler"}
 OF_DRIVERS = {f"holdfast-classic-driver{part}" for part in ("", "-lease", "-node")}
 """Roles for the service accounts of drivers."""
 
@@ -57,8 +57,10 @@ async def test_the_embedded_server_grants_the_same_rights(tmp_path):
                 namespace = obj["metadata"].get("namespace", "")
                 await cluster.client.create(resource_of(obj), obj, namespace)
         await cluster.create(a_node("n"), a_pod("p"))
-        scheduler, controllers = (client_of(cluster, name) for name in sorted(ACCOUNTS)[::-1])
-        for client in (scheduler, controllers):
+        scheduler, descheduler, controllers = (
+            client_of(cluster, name) for name in sorted(ACCOUNTS)[::-1]
+        )
+        for client in (scheduler, descheduler, controllers):
             assert [pod.name for pod in (await client.list(PODS)).items] == ["p"]
             with pytest.raises(Forbidden):
                 await client.create(PODS, a_pod("q"), "default")
@@ -67,6 +69,7 @@ async def test_the_embedded_server_grants_the_same_rights(tmp_path):
         for refused in (
             controllers.delete(NODES, "n"),
             controllers.list(SERVICES),
+            descheduler.delete(PODS, "q", "default"),
             scheduler.get(NODES, "n"),
             scheduler.list(EVENTS),
         ):

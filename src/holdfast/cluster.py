@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +27,15 @@ from holdfast.feature_gates import Feature
 from holdfast.server_process import ServerProcess
 from holdfast.settings import (
     ClusterSettings,
+    MigrationSettings,
     NodeSettings,
     SchedulerSettings,
 )
 
 if TYPE_CHECKING:
     from holdfast.configuration.reading import Configuration
+    from holdfast.descheduler.configuration import DeschedulerConfiguration
+    from holdfast.descheduler.descheduler import Descheduler
 
 ClientFor = Callable[[str], Client]
 """Returns the client of a component, by the component's user name."""
@@ -64,6 +68,7 @@ class Components:
         *,
         agents: Mapping[str, Path] | None = None,
         client_authority: Path | None = None,
+        descheduler: DeschedulerConfiguration | None = None,
     ) -> None:
         from holdfast.agent.node_setup import make_agents
         from holdfast.agent.simulated_nodes import SimulatedNodes
@@ -88,6 +93,9 @@ class Components:
             claims=scheduler.feature_gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION),
             others=frozenset(agent.name for agent in self.agents),
         )
+        self.descheduler = _descheduler(client_for, clock, chosen, descheduler)
+        if self.descheduler is not None:
+            self.scheduler.metrics.registry.register(self.descheduler.metrics)
         self.nodes = 0
         """Number of nodes after the start."""
         self._wanted, self._shape = nodes.count, nodes.shape
@@ -96,7 +104,8 @@ class Components:
     def healthy(self) -> bool:
         """Whether every component is running."""
         nodes = self.simulated_nodes.healthy and all(agent.healthy for agent in self.agents)
-        return self.scheduler.healthy and self.controllers.healthy and nodes
+        rest = self.descheduler is None or self.descheduler.healthy
+        return self.scheduler.healthy and self.controllers.healthy and nodes and rest
 
     async def start(self, report: ReportProgress = lambda _text: None) -> None:
         """Start the components, the nodes last: no pod runs before the controllers watch it.
@@ -118,11 +127,15 @@ class Components:
             self.simulated_nodes.register(self._wanted, self._shape),
             *(agent.start() for agent in self.agents),
         )
+        if self.descheduler is not None:
+            await self.descheduler.start()
 
     async def stop(self) -> None:
         """Stop all components at the same time; none depends on another."""
         nodes = (self.simulated_nodes.stop(), *(agent.stop() for agent in self.agents))
-        ends = (*nodes, self.scheduler.stop(), self.controllers.stop())
+        ends = [*nodes, self.scheduler.stop(), self.controllers.stop()]
+        if self.descheduler is not None:
+            ends.append(self.descheduler.stop())
         for end in await asyncio.gather(*ends, return_exceptions=True):
             if isinstance(end, BaseException):
                 raise end
@@ -141,19 +154,46 @@ class Components:
         ):
             if not part.healthy:
                 return f"the {name} have died"
+        if self.descheduler is not None and not self.descheduler.healthy:
+            return "the descheduler has died"
         for agent in self.agents:
             if not agent.healthy:
                 return f"the agent of node {agent.name} has died"
         return ""
 
 
+def _descheduler(
+    client_for: ClientFor,
+    clock: Clock,
+    scheduling: Configuration,
+    configuration: DeschedulerConfiguration | None,
+) -> Descheduler | None:
+    """Return the descheduler; every scheduler of this cluster knows reservations."""
+    if configuration is None:
+        return None
+    from holdfast.descheduler.descheduler import Descheduler
+
+    migration = configuration.migration
+    if migration.scheduler_names == MigrationSettings().scheduler_names:
+        migration = replace(migration, scheduler_names=frozenset(scheduling.profiles))
+    return Descheduler(
+        client_for("system:holdfast:descheduler"), clock,
+        replace(configuration, migration=migration), scheduling.profiles.values(),
+    )  # fmt: skip
+
+
 class Cluster:
     """The embedded cluster of ``holdfast up``."""
 
     def __init__(
-        self, settings: ClusterSettings, clock: Clock, configuration: Configuration | None = None
+        self,
+        settings: ClusterSettings,
+        clock: Clock,
+        configuration: Configuration | None = None,
+        descheduler: DeschedulerConfiguration | None = None,
     ) -> None:
         self._settings = settings
+        self._descheduler = descheduler
         self._configuration = configuration
         self._clock = clock
         self.kubeconfig = settings.kubeconfig or settings.data_dir / "kubeconfig"
@@ -177,6 +217,7 @@ class Cluster:
             self.components = Components(
                 client_for, self._clock, settings.scheduler, settings.nodes, self._configuration,
                 agents=agents, client_authority=settings.data_dir / PKI / "ca.crt",
+                descheduler=self._descheduler,
             )  # fmt: skip
             await self._while_server_runs(self.components.start(report))
         except BaseException:

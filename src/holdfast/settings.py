@@ -332,4 +332,6 @@ class ClusterSettings:
     nodes: NodeSettings = field(default_factory=NodeSettings)
     health_port: int | None = None
     """Port of the scheduler's health and metrics pages, on loopback; None: no pages."""
+    descheduler: bool = False
+    """Whether the descheduler runs."""
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)

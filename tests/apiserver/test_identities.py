@@ -30,7 +30,7 @@ ADMIN_BINDING = {
     "subjects": [{"kind": "User", "name": "eve"}],
 }
 AS_NODE = {"impersonate-user": "system:node:n1"}
-SCHEDULER, CONTROLLERS, FLEET = COMPONENTS
+SCHEDULER, CONTROLLERS, FLEET, DESCHEDULER = COMPONENTS
 # What no component may do.
 REFUSED_TO_ALL = [
     ("POST", SECRETS, secret("new")),
@@ -92,6 +92,13 @@ REFUSED = {
         ("DELETE", f"{NODES}/n1", None),
         ("POST", CLAIMS, claim(name="new")),
     ],
+    DESCHEDULER: [
+        ("GET", SECRETS, None),
+        ("DELETE", f"{PODS}/p", None),
+        ("PATCH", f"{PODS}/p", {}),
+        ("POST", f"{PODS}/p/eviction", {}),
+        ("PATCH", f"{NODES}/n1", {}),
+    ],
 }
 ALLOWED = {
     SCHEDULER: [
@@ -106,6 +113,7 @@ ALLOWED = {
         ("PATCH", f"{NODES}/n1", {"metadata": {"annotations": {"a": "b"}}}),
     ],
     FLEET: [("GET", "/api/v1/nodes", None), ("GET", "/api/v1/pods", None)],
+    DESCHEDULER: [("GET", "/api/v1/nodes", None), ("GET", f"{PODS}/p", None)],
 }
 # What the fleet may do as the node n1, and what not, although it may act as any node.
 AS_N1 = [

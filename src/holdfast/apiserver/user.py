@@ -80,7 +80,10 @@ SIMULATED_NODES = component_user(
     "system:holdfast:simulated-nodes", "system:holdfast:simulated-nodes"
 )
 """The fleet of simulated nodes: it reads for all of them and writes as the node that it names."""
-COMPONENTS = {user.name: user for user in (SCHEDULER, CONTROLLER_MANAGER, SIMULATED_NODES)}
+DESCHEDULER = component_user("system:holdfast:descheduler")
+COMPONENTS = {
+    user.name: user for user in (SCHEDULER, CONTROLLER_MANAGER, SIMULATED_NODES, DESCHEDULER)
+}
 """The users of the components of the embedded cluster, by name."""
 
 

@@ -58,6 +58,7 @@ _SUMMARIES = (
     (commands.apiserver, "Run the API server alone."),
     (commands.scheduler, "Run the scheduler against any API server."),
     (commands.controllers, "Run the controllers alone, against any API server."),
+    (commands.descheduler, "Write PodMigrationJobs for pods that should run elsewhere."),
     (commands.agent, "Run the agent of one node, against any API server."),
     (commands.why, "Explain why a pod is on its node, or has none."),
     (commands.explain, "Explain a decision from a file of API objects."),

@@ -101,6 +101,8 @@ def _arguments(settings: ClusterSettings) -> list[str]:
         arguments += ["--config", str(settings.scheduler.config)]
     if settings.health_port is not None:
         arguments += ["--health-port", str(settings.health_port)]
+    if settings.descheduler:
+        arguments.append("--descheduler")
     if settings.scheduler.check_invariants:
         arguments.append("--check-invariants")
     return arguments

@@ -97,6 +97,13 @@ def up(
             "0: any free port; default: not served.",
         ),
     ] = None,
+    descheduler: Annotated[
+        bool,
+        typer.Option(
+            "--descheduler",
+            help="Also run the descheduler, with the DeschedulerConfiguration in --config, if any.",
+        ),
+    ] = False,
     check_invariants: CheckInvariants = False,
     feature_gates: Gates = "",
 ) -> None:
@@ -121,6 +128,7 @@ def up(
             feature_gates=gates,
         ),
         health_port=health_port,
+        descheduler=descheduler,
         scheduler=SchedulerSettings(
             check_invariants=check_invariants,
             config=config.expanduser().absolute() if config else None,
@@ -224,6 +232,34 @@ def controllers(
     from holdfast.cli.controllers_command import run_controllers
 
     run_controllers(kubeconfig, health_port, config, leader_elect)
+
+
+def descheduler(
+    kubeconfig: Kubeconfig = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="DeschedulerConfiguration: policies and their arguments, interval and limits; and "
+            "the scheduler's configuration, by which targets are predicted; default: all policies.",
+        ),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Run one cycle, print the pods to move, and end.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write nothing; only report which pods should move.")
+    ] = False,
+    leader_elect: LeaderElect = None,
+    health_port: HealthPort = 10258,
+) -> None:
+    """Write PodMigrationJobs for pods that should run elsewhere, until SIGINT or SIGTERM.
+
+    The jobs are carried out by the controllers; see `holdfast controllers`.
+    """
+    from holdfast.cli.descheduler_command import run_descheduler
+
+    run_descheduler(kubeconfig, health_port, config, leader_elect, once=once, dry_run=dry_run)
 
 
 def agent(

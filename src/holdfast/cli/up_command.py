@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.cli import garbage_collection, running_cluster, signals
 from holdfast.cli.apiserver_command import warn_if_not_loopback
@@ -20,6 +20,9 @@ from holdfast.configuration.reading import Configuration, effective_configuratio
 from holdfast.errors import HoldfastError
 from holdfast.scheduler.dump import log_dump
 from holdfast.settings import ClusterSettings, NodeSettings
+
+if TYPE_CHECKING:
+    from holdfast.descheduler_process import DeschedulerConfiguration
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -33,7 +36,7 @@ def run_cluster(settings: ClusterSettings) -> None:
 
 async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
     stop = signals.stop_event()
-    cluster = Cluster(settings, SystemClock(), configuration)
+    cluster = Cluster(settings, SystemClock(), configuration, _descheduling(settings))
     signals.on_dump_signal(partial(_dump, cluster))
     with _progress() as show_progress:
         await _unless(stop, cluster.start(show_progress))
@@ -59,6 +62,19 @@ async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
     if failure:
         raise HoldfastError(f"{failure}; the cluster was stopped, its data is safe")
     print(f"stopped; the data stays in {settings.data_dir}", flush=True)
+
+
+def _descheduling(settings: ClusterSettings) -> DeschedulerConfiguration | None:
+    """Return the configuration of the descheduler, None if it does not run."""
+    if not settings.descheduler:
+        return None
+    from holdfast.cli.descheduler_command import print_warnings  # noqa: PLC0415 - seldom needed
+    from holdfast.descheduler_process import load_settings  # noqa: PLC0415
+
+    config = settings.scheduler.config
+    found = load_settings(config, required=False).configuration
+    print_warnings(found, config)
+    return found
 
 
 def _dump(cluster: Cluster) -> None:

@@ -44,14 +44,14 @@ def load(path: Path) -> Configuration:
         return replace(found, migration=migration_settings(find_args(descheduling[0])))
 
 
-def load_descheduling(path: Path, read_raw: Callable[[Any], T]) -> T:
-    """Read the DeschedulerConfiguration of a file, which may also contain the other document."""
+def load_descheduling(path: Path, read_raw: Callable[[Any], T]) -> T | None:
+    """Read the DeschedulerConfiguration of a file; None if it contains only the other document."""
     with _named_file(path):
         documents = [_checked(one) for one in _parsed(path)]
         found = [one for one in documents if _is_descheduling(one)]
-        if len(found) != 1:
+        if len(found) > 1:
             raise BadConfiguration(f"expected one {DESCHEDULING}, found {len(found)}")
-        return read_raw(found[0])
+        return read_raw(found[0]) if found else None
 
 
 @contextmanager

@@ -7,7 +7,6 @@ every mistake.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from holdfast.api.field_errors import duplicate, invalid, not_supported, required
@@ -21,7 +20,6 @@ from holdfast.configuration.document import (
     PluginRef,
     PluginSet,
 )
-from holdfast.configuration.file import load_descheduling
 from holdfast.configuration.problems import Problems
 from holdfast.configuration.validation import check_election
 from holdfast.descheduler.policies import POLICIES, UNBUILT, Policy
@@ -89,6 +87,28 @@ class DeschedulerConfiguration:
     client_connection: ClientConnection = field(default_factory=ClientConnection)
     warnings: tuple[str, ...] = ()
 
+    def effective(self) -> dict[str, Any]:
+        """Return the configuration in effect as JSON values, for /configz."""
+        election = self.leader_election
+        return {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "deschedulingInterval": f"{self.interval_seconds:g}s",
+            "dryRun": self.dry_run,
+            "leaderElection": {
+                "leaderElect": election.leader_elect,
+                "resourceName": election.resource_name,
+                "resourceNamespace": election.resource_namespace,
+            },
+            "maxNoOfPodsToEvictPerNode": self.max_per_node,
+            "maxNoOfPodsToEvictPerNamespace": self.max_per_namespace,
+            "maxNoOfPodsToEvictTotal": self.max_per_cycle,
+            "profiles": [
+                {"name": profile.name, "plugins": [each.policy.name for each in profile.policies]}
+                for profile in self.profiles
+            ],
+        }
+
 
 class PluginSets(ConfigurationPart, frozen=True):
     """The plugins of a profile, by extension point."""
@@ -126,11 +146,6 @@ class Document(ConfigurationPart, frozen=True):
     max_no_of_pods_to_evict_per_node: int | None = None
     max_no_of_pods_to_evict_per_namespace: int | None = None
     max_no_of_pods_to_evict_total: int | None = None
-
-
-def load(path: Path) -> DeschedulerConfiguration:
-    """Load a file; errors name the file, every invalid field and the reason."""
-    return load_descheduling(path, read)
 
 
 def read(raw: Any) -> DeschedulerConfiguration:

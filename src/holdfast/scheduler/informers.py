@@ -11,22 +11,21 @@ from holdfast.api.classic import ClassicResources, classic_resources
 from holdfast.api.object_interner import ObjectInterner
 from holdfast.api.reservation import Reservation
 from holdfast.api.resource import Resource
-from holdfast.client.backoff import Backoff, retry
+from holdfast.client.backoff import retry
 from holdfast.client.classic_group import find_classic_group
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
+from holdfast.client.served_resources import SERVED_CHECK_BACKOFF, is_served
 from holdfast.clock import Clock
 from holdfast.devices.features import without_claims
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import HoldfastError
 from holdfast.feature_gates import Feature, FeatureGates
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
 
 log = logging.getLogger(__name__)
 
-SERVED_CHECK_BACKOFF = Backoff(first=0.2, limit=10.0)
-"""Backoff between checks whether a resource is served."""
 OPTIONAL_RESOURCES: Mapping[Resource[Any], str] = {
     scheme.RESERVATIONS: "install deploy/crds",
     scheme.RESOURCE_POLICIES: "install deploy/crds",
@@ -122,7 +121,9 @@ class SchedulerInformers:
         """Start the informers one after the other, each after the one before has synced."""
         *first, pods = self._handlers
         for resource, handler in (*first, *await self._find_classic(), pods):
-            if resource in OPTIONAL_RESOURCES and not await self._served(resource):
+            if resource in OPTIONAL_RESOURCES and not await is_served(
+                self._client, resource, self._clock
+            ):
                 log.warning(
                     "%s are not served here: %s and restart to use them",
                     resource.plural,
@@ -167,17 +168,4 @@ class SchedulerInformers:
         return found
 
     async def _served(self, resource: Resource[Any]) -> bool:
-        def on_failure(failure: HoldfastError) -> None:
-            log.warning("checking for %s failed: %s; trying again", resource.plural, failure)
-
-        try:
-            # An unreadable object also shows that its resource is served.
-            await retry(
-                lambda: self._client.list(resource, limit=1, unreadable=lambda _misfit: None),
-                self._clock,
-                SERVED_CHECK_BACKOFF,
-                on_failure=on_failure,
-            )
-        except NotFound:
-            return False
-        return True
+        return await is_served(self._client, resource, self._clock)

@@ -31,6 +31,7 @@ from holdfast.client.client import Client
 from holdfast.client.transport import Transport
 from holdfast.cluster import Components
 from holdfast.configuration.reading import Configuration
+from holdfast.descheduler.configuration import DeschedulerConfiguration
 from holdfast.engine.invariants import check_invariants
 from holdfast.engine.profile import Profile
 from holdfast.feature_gates import FeatureGates
@@ -65,7 +66,8 @@ class Harness:
 
     ``wrap`` adds a transport (such as a FaultyTransport) between the components and the server; the
     test's own ``client`` is not wrapped. Node objects that the test creates get a simulated
-    kubelet. ``profiles`` replace the built-in ones; ``configuration`` replaces all settings.
+    kubelet. ``profiles`` replace the built-in ones; ``configuration`` replaces all settings. With
+    ``descheduler`` a descheduler runs.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Harness:
         seed: int = 0,
         configuration: Configuration | None = None,
         feature_gates: FeatureGates | None = None,
+        descheduler: DeschedulerConfiguration | None = None,
     ) -> None:
         self._directory = directory
         self.feature_gates = feature_gates or FeatureGates()
@@ -89,6 +92,7 @@ class Harness:
         self._configuration = configuration or Configuration(
             profiles or default_profiles(), tuple(extenders)
         )
+        self._descheduler = descheduler
         self.failures: list[str] = []
         """Failures of event handlers; a test that causes them on purpose must clear the list."""
         self.store: Store
@@ -235,8 +239,9 @@ class Harness:
             seed=self._seed, check_invariants=True, feature_gates=self.feature_gates
         )
         self.components = Components(
-            self._component_client, self.clock, settings, NodeSettings(0), self._configuration
-        )
+            self._component_client, self.clock, settings, NodeSettings(0), self._configuration,
+            descheduler=self._descheduler,
+        )  # fmt: skip
         await self.as_time_passes(self.components.start())
 
     async def _stop_components(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
 from holdfast.api.decode import JsonObject
-from holdfast.apiserver.user import CONTROLLER_MANAGER, SCHEDULER, SIMULATED_NODES
+from holdfast.apiserver.user import CONTROLLER_MANAGER, DESCHEDULER, SCHEDULER, SIMULATED_NODES
 
 _READ = ["get", "list", "watch"]
 _WRITE = ["create", "delete", "deletecollection", "patch", "update"]
@@ -127,6 +127,20 @@ def _controllers() -> list[JsonObject]:
     ]
 
 
+def _descheduler() -> list[JsonObject]:
+    """Return the rights of the descheduler: it reads, and creates PodMigrationJobs."""
+    listed = ["list", "watch"]
+    core = ["namespaces", "nodes", "replicationcontrollers", "services"]
+    return [
+        _rule("", core, listed),
+        _rule("", ["pods"], _READ),
+        _rule("apps", ["replicasets", "statefulsets"], listed),
+        _rule(_KOORDINATOR, ["devices", "reservations"], listed),
+        _rule(_KOORDINATOR, ["podmigrationjobs"], [*listed, "create"]),
+        _rule(_TOPOLOGY, ["noderesourcetopologies"], listed),
+    ]
+
+
 def _classic_driver() -> list[JsonObject]:
     """Return the rights of the controller of a classic driver, but for its own parameters."""
     return [
@@ -234,6 +248,7 @@ ROLES = (
     _role("view", _view()),
     _role("system:kube-scheduler", _scheduler()),
     _role("system:kube-controller-manager", _controllers()),
+    _role(DESCHEDULER.name, _descheduler()),
     _role("system:node", NODE_RULES),
     _role(SIMULATED_NODES.name, _simulated_nodes()),
     _role("holdfast:classic-dra-driver", _classic_driver()),
@@ -247,6 +262,7 @@ BINDINGS = (
     _binding(
         CONTROLLER_MANAGER.name, "system:kube-controller-manager", "User", CONTROLLER_MANAGER.name
     ),
+    _binding(DESCHEDULER.name, DESCHEDULER.name, "User", DESCHEDULER.name),
     _binding(SIMULATED_NODES.name, SIMULATED_NODES.name, "Group", SIMULATED_NODES.groups[0]),
     _binding("system:basic-user", "system:basic-user", "Group", "system:authenticated"),
     _binding("system:discovery", "system:discovery", "Group", "system:authenticated"),
