@@ -178,7 +178,7 @@ class ReservationHolds:
             self._node_table.journal.log(row)
 
     def clear(self, info: ReservationInfo) -> None:
-        """Release what a reservation holds, and log the row even if it holds nothing beside pods."""
+        """Release what a reservation holds, and log the row even if that is nothing."""
         row = int(self.columns.row[info.slot])
         if row >= 0:
             self._node_table.journal.log(row)

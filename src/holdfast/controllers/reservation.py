@@ -16,6 +16,11 @@ from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.planned_writes import execute_writes
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
+from holdfast.controllers.reservation_preemptor import (
+    plan_preemptor,
+    preemptor_key,
+    preemptor_uid,
+)
 from holdfast.controllers.reservation_usage import NodeUsage
 from holdfast.errors import HoldfastError, NotFound
 
@@ -48,7 +53,10 @@ class ReservationController(Reconciler):
         self._reservations.add_handler(self._held_on.on_change)
         self._reservations.add_handler(self._on_reservation)
         self._nodes.add_handler(self._on_node)
-        pods = context.informers.get(PODS)
+        self._of_preemptor: ObjectIndex[Reservation] = ObjectIndex(preemptor_uid)
+        """Reservations that the scheduler made for preempting pods, by the uid of the pod."""
+        self._reservations.add_handler(self._of_preemptor.on_change)
+        pods = self._pods = context.informers.get(PODS)
         pods.add_handler(self._pods_on.on_change)
         pods.add_handler(self._on_pod)
 
@@ -70,6 +78,9 @@ class ReservationController(Reconciler):
             self._queue_node(either.name)
 
     def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
+        for pod in (old, new):
+            for reservation in self._of_preemptor.of(pod.uid) if pod is not None else ():
+                self.queue.add(reservation.key)
         if old is not None and new is not None and _same_use(old, new):
             return
         either = [p for p in (old, new) if p is not None]
@@ -90,6 +101,15 @@ class ReservationController(Reconciler):
         reservation = self._reservations.cache.get(key)
         if reservation is None:
             return
+        if preemptor_uid(reservation):
+            pod = await self._preemptor(reservation)
+            others = self._of_preemptor.of(preemptor_uid(reservation))
+            plan = plan_preemptor(reservation, pod, others, self.clock.now())
+            await execute_writes(self.client, plan.writes)
+            if plan.writes:
+                return
+            if plan.requeue_after is not None:
+                self.queue.add_after(key, plan.requeue_after)
         usage = await self._usage(reservation.status.node_name)
         plan = plan_reservation(reservation, usage, self.clock.now())
         await execute_writes(self.client, plan.writes)
@@ -97,6 +117,19 @@ class ReservationController(Reconciler):
             self.record_event(reservation, note.type, note.reason, note.message)
         if plan.requeue_after is not None:
             self.queue.add_after(key, plan.requeue_after)
+
+    async def _preemptor(self, reservation: Reservation) -> Pod | None:
+        """Return the pod; only the server can say that it is gone, the cache may be stale."""
+        namespace, name = preemptor_key(reservation)
+        pod = self._pods.cache.get(f"{namespace}/{name}")
+        if pod is not None and pod.uid == preemptor_uid(reservation):
+            return pod
+        if not (namespace and name):
+            return None
+        try:
+            return await self.client.get(PODS, name, namespace)
+        except NotFound:
+            return None
 
     async def _usage(self, name: str) -> NodeUsage | None:
         if not name:

@@ -7,7 +7,7 @@ every node by itself, once for each pod that might stay: the result is the same,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.framework.traits import Plugin
-from holdfast.framework.values import PodChange, RequiredResources, State
+from holdfast.framework.values import ApiCall, PodChange, RequiredResources, State
 
 if TYPE_CHECKING:
     from holdfast.columns.pod_info import PodInfo
     from holdfast.framework.rejection import Rejection
+    from holdfast.framework.world import World
 
 Bools = NDArray[np.bool_]
 NEVER = -(2**59)
@@ -137,6 +138,20 @@ class PreemptBeforeNextTierPlugin(Plugin, Protocol):
 
         If preemption helps in a better tier, the pod is nominated there and waits; else it is
         placed in the same attempt.
+        """
+        ...
+
+
+class CallsBeforeEvictionPlugin(Plugin, Protocol):
+    """A PostFilter plugin that writes something before the victims of a preemption are evicted."""
+
+    def calls_before_eviction(
+        self, pod: PodInfo, node: str, world: World, now: float
+    ) -> Sequence[ApiCall]:
+        """Return the calls for a pod that is about to be nominated to a node.
+
+        If one fails, no pod is evicted and the attempt is an error. Typed responses (``returns``)
+        are stored in the world.
         """
         ...
 

@@ -28,11 +28,14 @@ from holdfast.framework.plugin import (
     Code,
     PermitPlugin,
     Placement,
+    PostFilterPlugin,
     PostFilterResult,
     Reject,
     ReservePlugin,
     finite_time,
+    implements,
 )
+from holdfast.framework.preemption_support import CallsBeforeEvictionPlugin
 from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.world import World
 
@@ -204,6 +207,24 @@ def fit_error(rejection: Rejection, result: PostFilterResult | None) -> str:
     """Return why the pod fits no node, followed by the message of the PostFilter plugins."""
     message = rejection.message()
     return f"{message} {result.message}" if result is not None and result.message else message
+
+
+def with_calls_before_eviction(
+    profile: Profile, pod: PodInfo, failure: SchedulingFailure, world: World, now: float
+) -> SchedulingFailure:
+    """Add what PostFilter plugins write before the victims of a preemption are evicted."""
+    result = failure.post_filter_result
+    if result is None or not (result.victims and result.nominated_node):
+        return failure
+    calls = [
+        call
+        for plugin in profile.plugins_at(PostFilterPlugin)
+        if implements(plugin, CallsBeforeEvictionPlugin)
+        for call in plugin.calls_before_eviction(pod, result.nominated_node, world, now)
+    ]
+    if not calls:
+        return failure
+    return replace(failure, post_filter_result=replace(result, calls=(*result.calls, *calls)))
 
 
 def scheduling_failure(

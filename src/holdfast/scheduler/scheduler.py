@@ -24,7 +24,11 @@ from holdfast.framework.world import World
 from holdfast.scheduler.background_tasks import BackgroundTasks
 from holdfast.scheduler.binding import ApiCallRunner
 from holdfast.scheduler.binding_cycle import AssumedPod, BindingCycle, BindingTasks
-from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
+from holdfast.scheduler.cycle import (
+    SchedulingFailure,
+    schedule_pod,
+    with_calls_before_eviction,
+)
 from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.extender_queue import ExtenderQueue
 from holdfast.scheduler.extenders import Extenders
@@ -294,6 +298,10 @@ class Scheduler:
         if outcome is None:
             self.queue.done(queued.uid)
         elif isinstance(outcome, SchedulingFailure):
+            profile = self.profiles[queued.pod_info.scheduler_name]
+            outcome = with_calls_before_eviction(
+                profile, queued.pod_info, outcome, self.world, self._clock.now()
+            )
             self._result_handler.on_unschedulable(queued, outcome, took)
         else:
             self._start_binding(queued, outcome, took)

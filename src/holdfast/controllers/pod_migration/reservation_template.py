@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from holdfast.api import reservation_names
-from holdfast.api.koordinator_names import DEVICE_ALLOCATED, RESOURCE_STATUS
+from holdfast.api.annotations import OF_ALLOCATIONS
 from holdfast.api.meta import OwnerReference
 from holdfast.api.pod_migration_job import PodMigrationJob
 from holdfast.errors import BadRequest
@@ -16,16 +16,6 @@ Raw = dict[str, Any]
 CREATED_BY = {"app.kubernetes.io/created-by": "koord-descheduler"}
 KEPT_METADATA = ("namespace", "name", "labels", "annotations")
 """What a template takes over of the metadata of the pod."""
-ALLOCATIONS = frozenset(
-    (
-        RESOURCE_STATUS,
-        DEVICE_ALLOCATED,
-        reservation_names.ALLOCATED,
-        reservation_names.DRAWS,
-        "kubectl.kubernetes.io/last-applied-configuration",
-    )
-)
-"""Annotations of the pod about the resources it has on its node: not those of the reservation."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -95,7 +85,7 @@ def _pod_template(pod: Raw, *, reserve_volume_claims: bool) -> Raw:
     metadata = pod.get("metadata") or {}
     kept = {name: copy.deepcopy(metadata[name]) for name in KEPT_METADATA if metadata.get(name)}
     if "annotations" in kept:
-        notes = {k: v for k, v in kept["annotations"].items() if k not in ALLOCATIONS}
+        notes = {k: v for k, v in kept["annotations"].items() if k not in OF_ALLOCATIONS}
         kept["annotations"] = notes
         if not notes:
             del kept["annotations"]

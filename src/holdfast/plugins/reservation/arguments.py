@@ -1,4 +1,4 @@
-"""ReservationArgs as in Koordinator, and one argument of Holdfast's own."""
+"""ReservationArgs as in Koordinator, and two arguments of Holdfast's own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class ReservationArgs(PluginArgs, frozen=True):
 
     ``min_candidate_nodes_*`` have no effect: preemption considers every node. ``falls_back``: an
     owner that has no reservation affinity and fits in none of its reservations may use unreserved
-    resources. 0 seconds or workers mean the default.
+    resources. ``reserves_for_preemptors``: a preempting pod gets a reservation before its victims
+    are evicted. 0 seconds or workers mean the default.
     """
 
     enable_preemption: bool = False
@@ -62,6 +63,9 @@ class ReservationArgs(PluginArgs, frozen=True):
     ignored_resource_groups: tuple[str, ...] = ()
     reservation_selector_index: SelectorIndex = SelectorIndex()
     falls_back: bool = msgspec.field(default=False, name="fallBackToNode")
+    reserves_for_preemptors: bool = msgspec.field(
+        default=False, name="enableReservationForPreemptor"
+    )
 
     def ignores(self, resource: str) -> bool:
         """Tell whether reservations are not considered for a resource."""

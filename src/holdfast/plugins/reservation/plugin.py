@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from holdfast.errors import BadRequest
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
+    ApiCall,
     ApiCalls,
     ClusterEvent,
     Code,
@@ -45,6 +46,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.reservation_options import ReservationOptions
 from holdfast.framework.view import View
+from holdfast.framework.world import World
 from holdfast.plugins.reservation import diagnosis, eviction_rules, pre_allocation
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.current_owner import (
@@ -66,6 +68,7 @@ from holdfast.plugins.reservation.nomination import (
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.owner_results import results_of
 from holdfast.plugins.reservation.pre_allocation import PreAllocationState, prepare_pre_allocation
+from holdfast.plugins.reservation.preemptors import reservation_for_preemptor
 from holdfast.plugins.reservation.reserve_pods import (
     ReserveState,
     UnrelatedState,
@@ -282,6 +285,13 @@ class ReservationPlugin:
     def protected_victims(self, pod: PodInfo) -> Callable[[PodInfo], bool] | None:
         """Spare the pods that are protected from preemption by reservations."""
         return eviction_rules.is_protected if pod.is_reserve_pod else None
+
+    def calls_before_eviction(
+        self, pod: PodInfo, node: str, world: World, now: float
+    ) -> Sequence[ApiCall]:
+        """Create a reservation for a preempting pod on the node it will be nominated to."""
+        enabled = self.args.reserves_for_preemptors
+        return reservation_for_preemptor(pod, node, world, now) if enabled else ()
 
     def reserve(self, state: AnyState, placement: Placement) -> Reject | None:
         """Allocate the owner's request from its reservations; mark a reserve pod as being bound."""
