@@ -288,7 +288,7 @@ async def test_an_agent_without_the_gate_refuses_pods_with_claims_only(cluster, 
 
 
 @pytest.fixture
-async def fleet(cluster):
+async def simulated_nodes(cluster):
     """Simulated nodes with the rights of their own user."""
     await cluster.simulated_nodes.stop()
     user = own_user("system:holdfast:simulated-nodes")
@@ -300,7 +300,7 @@ async def fleet(cluster):
 
 
 async def test_on_simulated_nodes_pods_wait_for_structured_claims_and_fail_for_classic_ones(
-    cluster, fleet, node_directory
+    cluster, simulated_nodes, node_directory
 ):
     node = ClassicNode(cluster, node_directory)
     await node.claim("ready", handle="h")
@@ -322,12 +322,12 @@ async def test_on_simulated_nodes_pods_wait_for_structured_claims_and_fail_for_c
 
 
 async def test_on_simulated_nodes_a_late_cache_of_claims_refuses_no_pod(
-    cluster, fleet, node_directory, monkeypatch
+    cluster, simulated_nodes, node_directory, monkeypatch
 ):
     """The binding may be seen before the reservation that was written first."""
     node = ClassicNode(cluster, node_directory)
     await node.claim()
-    monkeypatch.setattr(fleet, "_cached_claim", lambda *_: None)
+    monkeypatch.setattr(simulated_nodes, "_cached_claim", lambda *_: None)
     await node.run("p", "c")
     assert await node.phase("p") == "Running"
     assert await node.said("p") == []

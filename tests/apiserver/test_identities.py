@@ -30,7 +30,7 @@ ADMIN_BINDING = {
     "subjects": [{"kind": "User", "name": "eve"}],
 }
 AS_NODE = {"impersonate-user": "system:node:n1"}
-SCHEDULER, CONTROLLERS, FLEET, DESCHEDULER = COMPONENTS
+SCHEDULER, CONTROLLERS, SIMULATED_NODES, DESCHEDULER = COMPONENTS
 # What no component may do.
 REFUSED_TO_ALL = [
     ("POST", SECRETS, secret("new")),
@@ -78,7 +78,7 @@ REFUSED = {
             },
         ),
     ],
-    FLEET: [
+    SIMULATED_NODES: [
         ("GET", SECRETS, None),
         ("GET", f"{SECRETS}/s", None),
         ("GET", CONFIGMAPS, None),
@@ -112,10 +112,10 @@ ALLOWED = {
         ("DELETE", f"{PODS}/made", None),
         ("PATCH", f"{NODES}/n1", {"metadata": {"annotations": {"a": "b"}}}),
     ],
-    FLEET: [("GET", "/api/v1/nodes", None), ("GET", "/api/v1/pods", None)],
+    SIMULATED_NODES: [("GET", "/api/v1/nodes", None), ("GET", "/api/v1/pods", None)],
     DESCHEDULER: [("GET", "/api/v1/nodes", None), ("GET", f"{PODS}/p", None)],
 }
-# What the fleet may do as the node n1, and what not, although it may act as any node.
+# What that user may do as the node n1, and what not, although it may act as any node.
 AS_N1 = [
     ("POST", LEASES, lease("n1"), 201),
     ("PATCH", f"{LEASES}/n1", {"spec": {"holderIdentity": "n1"}}, 200),
@@ -125,7 +125,7 @@ AS_N1 = [
     ("PATCH", f"{NODES}/n2/status", {"status": {}}, 403),
     ("DELETE", f"{PODS}/other", None, 403),
     ("DELETE", f"{NODES}/n1", None, 403),
-    ("GET", f"{SECRETS}/used", None, 403),  # n1 itself may, for its pod; the fleet need not
+    ("GET", f"{SECRETS}/used", None, 403),  # n1 itself may, for its pod; its user need not
     ("POST", SLICES, slice_of(name="mine", nodeName="n1"), 403),
     ("GET", "/api/v1/services", None, 403),
     ("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0}, 200),
@@ -167,18 +167,21 @@ async def test_A048_each_identity_may_do_only_its_own(identities):
         for method, path, body in (*REFUSED[user], *REFUSED_TO_ALL):
             got = await status_of(transport, method, path, body)
             assert got == 403, (user, method, path, got)
-        for headers in (*IMPERSONATIONS, *([] if user == FLEET else [AS_NODE])):
+        for headers in (*IMPERSONATIONS, *([] if user == SIMULATED_NODES else [AS_NODE])):
             got = await status_of(transport, "GET", f"{NODES}/n1", None, headers)
             assert got == 403, (user, headers, got)
-    for user in (SCHEDULER, CONTROLLERS, FLEET):
+    for user in (SCHEDULER, CONTROLLERS, SIMULATED_NODES):
         for method, path, body in ALLOWED[user]:
             got = await status_of(identities[user], method, path, body)
             assert got in (200, 201), (user, method, path, got)
     for method, path, body, wanted in AS_N1:
-        got = await status_of(identities[FLEET], method, path, body, AS_NODE)
+        got = await status_of(identities[SIMULATED_NODES], method, path, body, AS_NODE)
         assert got == wanted, (method, path, got)
     for name in ("", "UPPER", "a/b"):  # no names of nodes
         headers = {"impersonate-user": f"system:node:{name}"}
-        assert await status_of(identities[FLEET], "GET", f"{LEASES}/n1", None, headers) == 403
+        assert (
+            await status_of(identities[SIMULATED_NODES], "GET", f"{LEASES}/n1", None, headers)
+            == 403
+        )
     headers = AS_NODE | {"impersonate-group": "system:masters"}
-    assert await status_of(identities[FLEET], "GET", f"{LEASES}/n1", None, headers) == 403
+    assert await status_of(identities[SIMULATED_NODES], "GET", f"{LEASES}/n1", None, headers) == 403

@@ -93,8 +93,9 @@ async def test_a_reservation_holds_gpus_of_a_device_and_none_of_a_class(mixed):
     assert await devices_of(mixed, "p") == [("gpu", 0, 100)]
 
 
-async def test_ND14_a_template_with_claims_is_refused(mixed):
-    claims = [{"name": "gpu", "resourceClaimName": "c"}]
+@pytest.mark.parametrize("claim", ["c", "missing"])
+async def test_ND14_a_template_with_claims_is_refused(mixed, claim):
+    claims = [{"name": "gpu", "resourceClaimName": claim}]
     await mixed.create(a_claim("c"), a_reservation("r", template={"claims": claims}))
     status = (await mixed.reservation("r")).status
     assert status.phase == "Pending"

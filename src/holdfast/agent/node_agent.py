@@ -364,6 +364,6 @@ def socket_path_problem(directory: Path) -> str:
 
 
 def _pod_addresses(node: str) -> AddressPool:
-    """Return addresses for pods whose containers are simulated, other ones than the fleet's."""
+    """Return addresses for pods whose containers are simulated, not those of simulated nodes."""
     block = zlib.crc32(node.encode()) % 2**14
     return AddressPool(f"100.{64 + block // 256}.{block % 256}.0/24")

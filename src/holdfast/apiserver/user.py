@@ -79,7 +79,7 @@ CONTROLLER_MANAGER = component_user("system:kube-controller-manager")
 SIMULATED_NODES = component_user(
     "system:holdfast:simulated-nodes", "system:holdfast:simulated-nodes"
 )
-"""The fleet of simulated nodes: it reads for all of them and writes as the node that it names."""
+"""The user of all simulated nodes: it reads for all and writes as the node that it names."""
 DESCHEDULER = component_user("system:holdfast:descheduler")
 COMPONENTS = {
     user.name: user for user in (SCHEDULER, CONTROLLER_MANAGER, SIMULATED_NODES, DESCHEDULER)

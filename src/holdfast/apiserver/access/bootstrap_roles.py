@@ -198,9 +198,9 @@ def _node_rules() -> list[JsonObject]:
 
 
 def _simulated_nodes() -> list[JsonObject]:
-    """Return the rights of the fleet: it reads for all nodes, and writes as one of them.
+    """Return the rights of simulated nodes: reads for all nodes, writes as one of them.
 
-    These are the verbs of constrained impersonation: a node that the fleet impersonates still has
+    These are the verbs of constrained impersonation: a node that is impersonated still has
     only its own rights.
     """
     writes = [

@@ -112,8 +112,8 @@ class DynamicResources:
         return pod.uid
 
     def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
-        """Reject the pod until all of its claims exist."""
-        return self._claims_not_ready(pod.pod, view)
+        """Reject the pod until all of its claims exist; PreFilter rejects reservations."""
+        return None if pod.is_reserve_pod else self._claims_not_ready(pod.pod, view)
 
     def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
         """Search devices in short steps; ``filter`` and ``post_filter`` then find the results."""
