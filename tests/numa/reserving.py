@@ -17,9 +17,12 @@ async def add_node(cluster, name="n", *, cpu="16", labels=None, annotations=None
     )
 
 
-async def reserve(cluster, name, cpu, *, spec=None, labels=None, settled=True, **more):
+async def reserve(
+    cluster, name, cpu, *, spec=None, labels=None, annotations=None, settled=True, **more
+):
     """Create a reservation for pods that are bound to CPUs, and return its CPUs."""
-    notes = None if spec is None else {names.RESOURCE_SPEC: json.dumps(spec)}
+    notes = {} if spec is None else {names.RESOURCE_SPEC: json.dumps(spec)}
+    notes |= annotations or {}
     labels = {**LSR, **(labels or {})}
     more.setdefault("owner_labels", WEB)
     await cluster.create(a_reservation(name, cpu=cpu, labels=labels, annotations=notes, **more))

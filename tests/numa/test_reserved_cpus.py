@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.api import koordinator_names as names
-from holdfast.api.reservation_names import IGNORED
+from holdfast.api.reservation_names import IGNORED, RESTRICTED_OPTIONS
 from holdfast.api.scheme import PODS, RESERVATIONS
 from numa.reserving import LSR, add_node, owner, reserve, stranger
 from reservations.objects import allocated_from
@@ -119,3 +119,26 @@ async def test_R055_owners_of_a_reusable_reservation_have_disjoint_CPUs(cluster)
         for name in "pq":
             await cluster.delete(PODS, name, "default")
         await cluster.delete(RESERVATIONS, "r")
+
+
+async def test_an_Aligned_reservation_is_extended_by_CPUs_of_the_node(cluster):
+    await add_node(cluster)
+    await reserve(cluster, "r", "4", allocate_policy="Aligned", allocate_once=False)
+    assert [await owner(cluster, name, "3") for name in "pq"] == ["0-2", "3-5"]
+
+
+async def test_only_restricted_resources_are_limited_to_the_reservation(cluster):
+    await add_node(cluster)
+    options = {RESTRICTED_OPTIONS: '{"resources": ["memory"]}'}
+    await reserve(
+        cluster, "r", "4", memory="4Gi", allocate_policy="Restricted", annotations=options
+    )
+    assert await owner(cluster, "p", "6", memory="4Gi", affinity={"name": "r"}) == "0-5"
+
+
+async def test_a_smaller_owner_frees_the_rest_of_a_reservation_for_one_owner(cluster):
+    await add_node(cluster)
+    await reserve(cluster, "r", "4")
+    assert await owner(cluster, "p", "2") == "0-1"
+    assert (await reservation_status(cluster, "r"))[0] == "Succeeded"
+    assert await stranger(cluster, "q", "14") == "2-15"

@@ -102,9 +102,19 @@ class NumaState:
     def extra_cpu(self, rows: AnyRows) -> NDArray[np.int64]:
         """Return how many millicores CPUs cost more than requested, the pod's too, by row."""
         results = self._results(rows)
-        cost = results["cost"]
-        found: NDArray[np.int64] = results["extra"] + (cost - self.request.millicores) * (cost > 0)
+        cost, extra = results["cost"], results["extra"].copy()
+        for position, row in self._special_rows(rows) if extra.any() else ():
+            extra[position] = self._amplified(self._without_matched(row))[1]
+        found: NDArray[np.int64] = extra + (cost - self.request.millicores) * (cost > 0)
         return found
+
+    def _without_matched(self, row: int) -> NodeState:
+        """Return the state of a row without the CPUs that matched reservations have left."""
+        assert self.match is not None
+        state = self.ledger.state(self.ledger.signature(row))
+        slots = self.match.slots[self.match.span(row)].tolist()
+        left = [self.ledger.offer(row, self.reservations.at(slot).uid).cpus for slot in slots]
+        return state._replace(held=state.held & ~reduce(or_, left, 0))
 
     def _results(self, rows: AnyRows) -> NDArray[np.void]:
         """Return the results by signature; each new signature is tried once."""
