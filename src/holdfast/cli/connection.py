@@ -21,7 +21,14 @@ from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.client.response_decoding import UnreadableObject
 from holdfast.clock import SystemClock
-from holdfast.errors import BadConfiguration, NotFound, Refused, TooManyRequests, Unavailable
+from holdfast.errors import (
+    BadConfiguration,
+    Forbidden,
+    NotFound,
+    Refused,
+    TooManyRequests,
+    Unavailable,
+)
 
 T = TypeVar("T", bound=Object)
 SCHEDULING_RESOURCES: tuple[Resource[Any], ...] = (
@@ -75,6 +82,14 @@ async def list_objects(client: Client, resource: Resource[T]) -> tuple[T, ...]:
         # A server is busy, say, while it reads the objects of a CRD that is new.
         return await retry(work, SystemClock(), tries=5, on=TooManyRequests)
     except NotFound:
+        return ()
+
+
+async def list_if_allowed(client: Client, resource: Resource[T]) -> tuple[T, ...]:
+    """List all objects of a resource; none if it is not served, or the reader has no right to."""
+    try:
+        return await list_objects(client, resource)
+    except Forbidden:
         return ()
 
 

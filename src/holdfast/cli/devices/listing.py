@@ -15,7 +15,7 @@ from holdfast.api import scheme
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
 from holdfast.api.node_inventory import NODE_INVENTORIES, NodeInventory
-from holdfast.cli.connection import connect, list_all, list_objects
+from holdfast.cli.connection import connect, list_all, list_if_allowed, list_objects
 from holdfast.cli.devices.choosing import Filter, choose
 from holdfast.cli.devices.inventories import as_table, classic_devices
 from holdfast.cli.devices.map_data import as_data
@@ -77,24 +77,15 @@ async def _read(kubeconfig: Path | None, chosen: str) -> _Found:
         gates = feature_gates_of_cluster(endpoint.url, kubeconfig, chosen)
         rules = await _rules(client) if gates.enabled(Feature.DEVICE_TAINT_RULES) else ()
         objects = [*await list_all(client, READ), *rules]
-        return _Found(objects, await _inventories(client), await _shared(client), gates)
+        return _Found(
+            objects, await list_if_allowed(client, NODE_INVENTORIES), await _shared(client), gates
+        )
 
 
 async def _shared(client: Client) -> list[Object]:
-    """List Devices and what holds them; a reader may have no rights to Devices."""
-    try:
-        devices = await list_objects(client, scheme.SHARED_DEVICES)
-    except Forbidden:
-        return []
+    """List Devices and what holds them."""
+    devices = await list_if_allowed(client, scheme.SHARED_DEVICES)
     return [*await list_all(client, READ_FOR_SHARED), *devices] if devices else []
-
-
-async def _inventories(client: Client) -> Sequence[NodeInventory]:
-    """List the devices of classic drivers; a reader may have no rights to them."""
-    try:
-        return await list_objects(client, NODE_INVENTORIES)
-    except Forbidden:
-        return ()
 
 
 async def _rules(client: Client) -> Sequence[DeviceTaintRule]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import scheme
-from holdfast.cli.connection import connect, list_all
+from holdfast.cli.connection import connect, list_all, list_if_allowed
 from holdfast.cli.snapshot import build_world
 from holdfast.cli.table import format_table, in_one_unit
 from holdfast.columns.interner import PODS
@@ -32,7 +32,8 @@ def run(resources: Sequence[str], kubeconfig: Path | None, output: str) -> None:
 
 async def _read(kubeconfig: Path | None) -> World:
     async with connect(kubeconfig, "holdfast-reservation") as (client, _endpoint):
-        return build_world(await list_all(client, ASKED))
+        devices = await list_if_allowed(client, scheme.SHARED_DEVICES)  # nodes may not list them
+        return build_world([*await list_all(client, ASKED), *devices])
 
 
 def node_resources(world: World, resources: Sequence[str]) -> list[dict[str, Any]]:
