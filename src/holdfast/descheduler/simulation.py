@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
+from msgspec.structs import replace
 
 from holdfast.api.labels import Selector
+from holdfast.api.meta import Requirement
 from holdfast.api.node import Node
-from holdfast.api.pod import Pod
+from holdfast.api.node_selection import NAME_FIELD
+from holdfast.api.pod import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod
 from holdfast.api.pod_migration_job import EVICT_DIRECTLY, PodMigrationJob
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -152,26 +155,21 @@ class Simulation:
 
         While a reservation is made the pod still runs; with EvictDirectly it is gone before.
         """
-        directly = self._settings.default_mode == EVICT_DIRECTLY
-        if directly:
-            self.world.delete(pod.pod)
+        if self._settings.default_mode != EVICT_DIRECTLY:
+            return self._best_rows(without_node(pod.pod, self.node(row).name))
+        self.world.delete(pod.pod)
         try:
-            rows = self._best_rows(pod, None if directly else row)
+            rows = self._best_rows(pod.pod)
         finally:
-            if directly:
-                self.world.upsert(pod.pod)
+            self.world.upsert(pod.pod)
         return [] if row in rows else rows
 
-    def _best_rows(self, pod: PodInfo, without: int | None) -> list[int]:
-        profile = self._profiles.get(pod.scheduler_name) or self._profiles[""]
-        found = feasible(profile, pod, self.world, self.now)
+    def _best_rows(self, pod: Pod) -> list[int]:
+        pod_info = self.world.pod_info(pod)
+        profile = self._profiles.get(pod_info.scheduler_name) or self._profiles[""]
+        found = feasible(profile, pod_info, self.world, self.now)
         if isinstance(found, Rejection):
             return []
-        if without is not None:
-            others = found.rows[found.rows != without]
-            if not len(others):
-                return []
-            found = found.restricted_to(others)
         rows, totals = scored_rows(profile, found)
         if isinstance(rows, slice):
             rows = np.arange(rows.stop, dtype=np.intp)
@@ -188,3 +186,20 @@ class Simulation:
         self.world.delete(pod.pod)
         if target is not None:
             self.world.assume(pod, target)
+
+
+def without_node(pod: Pod, node: str) -> Pod:
+    """Return a pod as its reservation is scheduled: on any node but this one.
+
+    That also decides which nodes count for its topology spread constraints.
+    """
+    field = Requirement(key=NAME_FIELD, operator="NotIn", values=(node,))
+    affinity = pod.spec.affinity or Affinity()
+    of_nodes = affinity.node_affinity or NodeAffinity()
+    required = of_nodes.required_during_scheduling_ignored_during_execution or NodeSelector()
+    terms = required.node_selector_terms or (NodeSelectorTerm(),)
+    terms = tuple(replace(term, match_fields=(*term.match_fields, field)) for term in terms)
+    required = replace(required, node_selector_terms=terms)
+    of_nodes = replace(of_nodes, required_during_scheduling_ignored_during_execution=required)
+    affinity = replace(affinity, node_affinity=of_nodes)
+    return replace(pod, spec=replace(pod.spec, affinity=affinity))
