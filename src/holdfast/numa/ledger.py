@@ -7,8 +7,7 @@ pods and active reservations. A pod that is not bound yet is entered by ``reserv
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,19 +26,16 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
 from holdfast.numa.hints import HintProvider, Merged
+from holdfast.numa.node_holdings import NodeHoldings
 from holdfast.numa.node_policies import read_node
 from holdfast.numa.node_state import (
     NO_OFFER,
     NO_SHAPE,
-    NodeShape,
     NodeState,
     Offer,
     PodHolding,
     ReservationHolding,
     node_shape,
-    offer_of,
-    remaining,
-    state_of,
 )
 from holdfast.numa.pod_request import NumaRequest
 from holdfast.numa.pod_trials import NumaOptions, PodTrials, request_of
@@ -55,25 +51,6 @@ _MOST_SIGNATURES = 100_000
 """More than this many known states are forgotten; those in use get new numbers."""
 _DEFAULTS = NumaOptions()
 _CPU_ONLY = frozenset((CPU,))
-
-
-@dataclass(slots=True)
-class NodeHoldings:
-    """What is known of one node; it may have no Node object (yet)."""
-
-    topology: NodeTopology = NO_TOPOLOGY
-    shape: NodeShape = NO_SHAPE
-    pods: dict[str, PodHolding] = field(default_factory=dict)
-    reservations: dict[str, ReservationHolding] = field(default_factory=dict)
-
-    def left_of(self, reservation: str) -> Allocation:
-        """Return what of a reservation no owner has."""
-        return remaining(reservation, self.reservations[reservation], tuple(self.pods.values()))
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing would be lost if it was forgotten."""
-        return not (self.pods or self.reservations) and self.shape is NO_SHAPE
 
 
 class NumaLedger:
@@ -154,11 +131,8 @@ class NumaLedger:
 
         ``without_reservations``: for a pod that ignores reservations.
         """
-        found = self.holdings(row)
-        if found is None:
-            return state_of(NO_SHAPE, (*added,), {})
-        pods = (*_without(found.pods, removed), *added)
-        return state_of(found.shape, pods, {} if without_reservations else found.reservations)
+        found = self.holdings(row) or NodeHoldings()
+        return found.state(removed, tuple(added), without_reservations=without_reservations)
 
     def offer(
         self,
@@ -169,11 +143,7 @@ class NumaLedger:
     ) -> Offer:
         """Return what a pod may use of a reservation on a row; nothing of an unknown one."""
         found = self.holdings(row)
-        reserved = None if found is None else found.reservations.get(reservation)
-        if found is None or reserved is None:
-            return NO_OFFER
-        pods = (*_without(found.pods, removed), *added)
-        return offer_of(found.shape, reservation, reserved, pods)
+        return NO_OFFER if found is None else found.offer(reservation, removed, tuple(added))
 
     def rows_with_pods(self) -> NDArray[np.bool_]:
         """Return a mask of the rows where pods hold CPUs or amounts of NUMA nodes."""
@@ -398,7 +368,7 @@ class NumaLedger:
             row = self._nodes.row_of.get(name)
             if row is not None:
                 of = self._on_node.get(name)
-                state = NodeState() if of is None else _state(of)
+                state = NodeState() if of is None else of.state()
                 self._signature_at[row] = self._states.id(state)
         self._stale.clear()
 
@@ -408,13 +378,3 @@ def _annotations(reservation: Reservation) -> Mapping[str, str]:
     own, template = reservation.metadata.annotations, reservation.spec.template
     asked = None if template is None else template.metadata.annotations.get(RESOURCE_SPEC)
     return own if asked is None else {RESOURCE_SPEC: asked, **own}
-
-
-def _state(of: NodeHoldings) -> NodeState:
-    return state_of(of.shape, tuple(of.pods.values()), of.reservations)
-
-
-def _without(pods: Mapping[str, PodHolding], removed: Collection[str]) -> Sequence[PodHolding]:
-    if not removed:
-        return tuple(pods.values())
-    return [holding for uid, holding in pods.items() if uid not in removed]

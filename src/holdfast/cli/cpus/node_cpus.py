@@ -11,7 +11,7 @@ from holdfast.columns.interner import CPU
 from holdfast.errors import Refused
 from holdfast.framework.world import World
 from holdfast.numa.cpu_set import format_cpu_list, mask_of, members_of
-from holdfast.numa.ledger import NodeHoldings
+from holdfast.numa.node_holdings import NodeHoldings
 from holdfast.numa.node_state import NodeState, remaining
 from holdfast.numa.resource_status import NOTHING, Allocation
 from holdfast.numa.topology import CpuTopology

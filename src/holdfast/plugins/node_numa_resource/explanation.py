@@ -12,7 +12,7 @@ import numpy as np
 from holdfast.api.resource_names import CPU
 from holdfast.framework.plugin import Rows
 from holdfast.numa.cpu_set import format_cpu_list
-from holdfast.numa.ledger import NodeHoldings
+from holdfast.numa.node_holdings import NodeHoldings
 from holdfast.numa.node_policies import merge_numa_policies
 from holdfast.numa.node_state import NodeState, remaining
 from holdfast.numa.policies import SINGLE_NUMA_NODE
