@@ -5,7 +5,8 @@
 Lists nodes and pods once and encodes every request, then binds pod after pod to node after node.
 With ``--events`` it also writes one event for each pod, as every scheduler does. With ``--watch``
 it reads a watch of all pods meanwhile, as every scheduler must. With ``--devices`` it also sends
-the requests that pods with claims or extended resources need. It decodes no response.
+the requests that pods with claims or extended resources need, and watches claims. It decodes no
+response.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import asyncio
 import gc
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
-from holdfast.api.scheme import EVENTS, NODES, PODS
+from holdfast.api.resource import Resource
+from holdfast.api.scheme import EVENTS, NODES, PODS, RESOURCE_CLAIMS
 from holdfast.client.client import Client
 from holdfast.client.event_body import event_body, event_name, with_count
 from holdfast.client.http import HttpTransport
@@ -65,17 +68,19 @@ async def main() -> None:
             if args.events:
                 await client.write("POST", events, written_event)
 
-    watching = asyncio.create_task(watch(client, listed.resource_version)) if args.watch else None
+    watched = [PODS, *([RESOURCE_CLAIMS] if args.devices else [])] if args.watch else []
+    version = listed.resource_version
+    watching = [asyncio.create_task(watch(client, each, version)) for each in watched]
     await asyncio.gather(*(bind() for _ in range(args.concurrency)))
-    if watching is not None:
-        watching.cancel()
+    for task in watching:
+        task.cancel()
     await client.close()
 
 
-async def watch(client: Client, revision: str) -> None:
-    """Read the watch of all pods without decoding it."""
+async def watch(client: Client, resource: Resource[Any], revision: str) -> None:
+    """Read the watch of all objects of a resource without decoding it."""
     query = {"watch": "true", "resourceVersion": revision}
-    async with client.transport.stream(Request("GET", PODS.path(""), query)) as lines:
+    async with client.transport.stream(Request("GET", resource.path(""), query)) as lines:
         async for _line in lines:
             pass
 

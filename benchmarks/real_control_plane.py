@@ -7,8 +7,9 @@ started; an observer watches binds and events, and the time is measured from the
 last bind or event. Runs alternate between the schedulers, so that other load affects all of them;
 figures are comparable only as ratios within one table. CPU time is counted over the same span,
 without the start. *Owners* are pods with 1,000 reservations, which only Holdfast supports. Pods of
-the cases of ``devices.py`` use devices; their limit is a program that sends the same requests. A
-decision is the mean of ``scheduler_scheduling_algorithm_duration_seconds``, in elapsed time.
+the cases of ``devices.py`` use devices; their limit is a program that sends the same requests, with
+and without the watches of pods and claims. *Writes* are counted by the server. A decision is the
+mean of ``scheduler_scheduling_algorithm_duration_seconds``, in elapsed time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import ssl
 import statistics
 import subprocess
@@ -24,6 +26,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,6 +51,8 @@ from real_load import (  # noqa: E402
 
 Command = list[str]
 TIMEOUT_SECONDS = 900.0
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+_WRITING = ("POST", "PUT", "PATCH", "DELETE")
 FEW_PODS = 20
 """Where kube-scheduler needs seconds a pod: for devices that share counters."""
 
@@ -85,7 +90,7 @@ def binder_with_events(plane: ControlPlane, case: str, *_: object) -> Command:
 
 
 def binder_with_watch(plane: ControlPlane, case: str, *_: object) -> Command:
-    """The plain binder with events and a watch of pods: the least that a scheduler does."""
+    """The plain binder with events and watches: the least that a scheduler does."""
     return [*binder_with_events(plane, case), "--watch"]
 
 
@@ -111,6 +116,8 @@ class Figures:
     cpu_ms: float
     server_cpu_ms: float
     peak_mib: float
+    writes: dict[str, float]
+    """Writes a pod that the server has stored, by verb and resource."""
     decision_ms: float | None = None
 
     @property
@@ -139,6 +146,7 @@ async def run(case: str, who: str, nodes: int, pods: int) -> Figures:
 async def timed(case: str, who: str, plane: ControlPlane, client: Client, pods: int) -> Figures:
     observer = Observer(client, pods, 0 if who == "binds alone" else pods)
     await observer.start()
+    written = await stored_writes(client)
     log, port = plane.directory / "scheduler.log", free_port()
     with log.open("wb") as out:
         process = subprocess.Popen(COMPETITORS[who](plane, case, port), stdout=out, stderr=out)
@@ -147,14 +155,15 @@ async def timed(case: str, who: str, plane: ControlPlane, client: Client, pods: 
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await observer.began.wait()
             before, servers_before = cpu_seconds(process.pid), sum(map(cpu_seconds, servers))
-            watch = asyncio.create_task(observer.finished())
             cpu, peak = before, 0.0
+            watch = asyncio.create_task(observer.finished())
             while not watch.done():
                 await asyncio.wait({watch}, timeout=0.2)
                 if process.poll() is None:
                     cpu, peak = cpu_seconds(process.pid), peak_mebibytes(process.pid)
             await watch
         spent = sum(map(cpu_seconds, servers)) - servers_before
+        written = await stored_writes(client) - written
         decision = None if who in LIMITS else mean_decision_ms(port, https=who != "holdfast")
     except TimeoutError:
         raise SystemExit(
@@ -166,8 +175,22 @@ async def timed(case: str, who: str, plane: ControlPlane, client: Client, pods: 
             process.wait(60)
     return Figures(
         case, who, observer.seconds, pods, len(observer.events.names),
-        1000 * (cpu - before) / pods, 1000 * spent / pods, peak, decision,
+        1000 * (cpu - before) / pods, 1000 * spent / pods, peak,
+        {what: count / pods for what, count in written.items()}, decision,
     )  # fmt: skip
+
+
+async def stored_writes(client: Client) -> Counter[str]:
+    """Return how many writes kube-apiserver has stored, by verb and resource."""
+    found: Counter[str] = Counter()
+    for line in (await client.raw("/metrics")).decode().splitlines():
+        if line.startswith("apiserver_request_total{"):
+            labels = dict(_LABEL.findall(line))
+            verb, part = labels["verb"], labels["subresource"]
+            if verb in _WRITING and labels["code"].startswith("2"):
+                what = f"{verb} {labels['resource']}{f'/{part}' if part else ''}"
+                found[what] += int(float(line.rpartition(" ")[2]))
+    return found
 
 
 def mean_decision_ms(port: int, *, https: bool) -> float:
@@ -192,7 +215,8 @@ def show(results: list[Figures]) -> None:
     """Print medians, and the ratios of each rate to the others."""
     cases = list(dict.fromkeys(r.case for r in results))
     print(
-        f"\n{'case':14} {'name':15} {'pods/s':>8} {'x kube':>7} {'of limit':>9} {'of basic':>9}"
+        f"\n{'case':14} {'name':15} {'pods/s':>8} {'x kube':>7} {'of limit':>9} {'of watch':>9}"
+        f" {'of basic':>9}"
         f" {'CPU ms/pod':>11} {'x kube':>7} {'server ms':>10} {'peak MiB':>9} {'events':>7}"
         f" {'decision ms':>12} {'x kube':>7}"
     )
@@ -210,13 +234,14 @@ def show(results: list[Figures]) -> None:
         decision, of_kube = _median_decision(mine), _median_decision(kube)
         print(
             f"{case:14} {who:15} {rate:8.0f} {_part(rate, rates.get((case, 'kube-scheduler')))}"
-            f"{_part(rate, limit, '%', 10)}"
+            f"{_part(rate, limit, '%', 10)}{_part(rate, rates.get((case, LIMITS[2])), '%', 10)}"
             f"{_part(rate, rates.get(('basic', who)), '%', 10)} {cpu:11.2f} "
             f"{_part(cpu, statistics.median(r.cpu_ms for r in kube) if kube else None)}"
             f" {statistics.median(r.server_cpu_ms for r in mine):10.2f}"
             f" {max(r.peak_mib for r in mine):9.0f} {min(r.events for r in mine):7}"
             f" {decision or 0:12.3f} {_part(of_kube or 0, decision)}"
         )
+        print(" " * 30, ", ".join(f"{n:.2f} {what}" for what, n in sorted(mine[0].writes.items())))
 
 
 def _median_decision(found: list[Figures]) -> float | None:
@@ -257,7 +282,7 @@ async def main() -> None:
         for case in args.case:
             # The limit depends on the case only if pods use devices: else measure it once.
             for who in args.who:
-                if case in DEVICE_CASES and who in (LIMITS[0], LIMITS[2]):
+                if case in DEVICE_CASES and who == LIMITS[0]:
                     continue
                 if who in LIMITS and case != args.case[0] and case not in DEVICE_CASES:
                     continue
