@@ -11,7 +11,6 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -19,6 +18,7 @@ from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.connection_pool import ConnectionPool
 from holdfast.client.endpoint import Endpoint, Timeouts
 from holdfast.client.proxy_tunnel import open_tunnel
+from holdfast.client.tls import TlsProtocol
 from holdfast.client.transport import Request, Response, Stream
 from holdfast.errors import Unavailable
 
@@ -118,25 +118,33 @@ class HttpTransport:
         return _HttpStream(connection, self._endpoint.url)
 
     async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
-        options: dict[str, Any] = {}
-        if self._tls is not None:
-            name = self._endpoint.server_name or self._host
-            options = {"ssl": self._tls, "server_hostname": name}
         async with asyncio.timeout(self._timeouts.connect):
-            if self._endpoint.proxy:
-                options["sock"] = await open_tunnel(self._endpoint.proxy, self._host, self._port)
-            else:
-                options |= {"host": self._host, "port": self._port}
-            transport, connection = await loop.create_connection(
-                partial(Connection, self._connections.discard), **options
-            )
+            connection, transport = await self._open_connection()
         if not connection.ended:
             self._connections.add(connection)
         # If the connection ended at once, its socket is closed before connection_lost is called.
         with suppress(OSError):
             _keep_alive(transport.get_extra_info("socket"))
         return connection
+
+    async def _open_connection(self) -> tuple[Connection, asyncio.BaseTransport]:
+        loop, connection = asyncio.get_running_loop(), Connection(self._connections.discard)
+        where: dict[str, Any] = {"host": self._host, "port": self._port}
+        if self._endpoint.proxy:
+            where = {"sock": await open_tunnel(self._endpoint.proxy, self._host, self._port)}
+        if self._tls is None:
+            transport, _ = await loop.create_connection(lambda: connection, **where)
+            return connection, transport
+        name = self._endpoint.server_name or self._host
+        protocol = TlsProtocol(connection, self._tls, name)
+        try:
+            transport, _ = await loop.create_connection(lambda: protocol, **where)
+            await protocol.ready
+        except BaseException:
+            protocol.ready.cancel()
+            protocol.abort()
+            raise
+        return connection, transport
 
     def _check_open(self) -> None:
         if self._closed:
