@@ -76,6 +76,29 @@ def test_an_owner_sees_what_its_reservation_has_left():
     ) in found
 
 
+def test_an_owner_sees_the_amounts_of_NUMA_nodes_of_its_reservation():
+    labels = {names.NUMA_TOPOLOGY_POLICY: "SingleNUMANode"}
+    held = {"cpu": "4", "memory": "4Gi"}
+    found = lines(
+        node(labels=labels), a_topology(),
+        a_holder("o", "", owns="r", amounts=[(0, {"cpu": "2"})], cpu="2"),
+        a_reserved_set("r", "", amounts=[(0, held)], allocate_policy="Restricted"),
+        a_bound_pod("p", "3", qos="LS", labels={"app": "x"}, annotations=AFFINE),
+    )  # fmt: skip
+    words = "    reservation r on n has NUMA node 0: cpu 2, memory 4Gi left: Reservation(s) "
+    assert any(line.startswith(words) for line in found), found
+
+
+def test_a_node_with_another_policy_is_not_the_closest():
+    other = {names.NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "Restricted"}'}
+    found = lines(
+        node(labels={names.NUMA_TOPOLOGY_POLICY: "SingleNUMANode"}), a_topology(),
+        a_bound_pod("p", "2", annotations=other),
+    )  # fmt: skip
+    assert "node(s) NUMA Topology policy not match" in found[0]
+    assert found[2].startswith("  to do: pod and node name different NUMA policies")
+
+
 def test_the_devices_of_the_closest_node_are_named():
     found = lines(
         a_gpu_node("a"), a_device_object("a", a_gpu(0, health=False), a_gpu(1, health=False)),

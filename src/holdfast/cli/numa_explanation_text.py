@@ -47,27 +47,33 @@ def _reasons(answer: Json) -> Iterable[str]:
 def _cpu_lines(details: Json | None) -> Iterable[str]:
     if not details:
         return
-    closest, cpus = details["closest"], details["cpus"]
+    closest = details["closest"]
     shown = [one for one in details["reservations"] if one["reasons"]][:MAX_NAMES]
-    if closest is None and not (shown and cpus):
+    if closest is None and not shown:
         return
-    if cpus:
-        words = {"FullPCPUs": "on whole cores", "SpreadByPCPUs": "on different cores"}
-        strength = "" if details["required"] else " if possible"
-        policy = f", {words.get(details['bindPolicy'], '')}{strength}"
-        yield f"  it needs {counted(cpus, 'CPU')} of its own{policy}"
-    elif closest["numaPolicy"]:
-        yield f"  it needs {_listed(details['requests'])}, aligned by {closest['numaPolicy']}"
-    else:
-        yield f"  it needs {_listed(details['requests'])}; the node binds every pod to CPUs"
+    yield f"  it needs {_needed_cpus(details, (closest or details)['numaPolicy'])}"
     if closest is not None:
         yield f"    closest: {_closest(closest)}"
     for one in shown:
-        left = f"CPUs {one['cpus']}" if one["cpus"] else "no CPUs"
+        amounts = [
+            f"NUMA node {node}: {_listed(of)}" for node, of in one["numaNodes"].items() if of
+        ]
+        left = "; ".join([f"CPUs {one['cpus']}"] * bool(one["cpus"]) + amounts) or "no CPUs"
         reason = ", ".join(one["reasons"])
         yield f"    reservation {one['reservation']} on {one['node']} has {left} left: {reason}"
     if closest is not None:
         yield f"    to do: `holdfast cpus {closest['node']}` shows what holds each CPU"
+
+
+def _needed_cpus(details: Json, numa_policy: str | None) -> str:
+    """Write how many CPUs and what of NUMA nodes the pod needs."""
+    cpus, aligned = details["cpus"], f", aligned by {numa_policy}" if numa_policy else ""
+    if not cpus:
+        return f"{_listed(details['requests'])}{aligned}"
+    where = {"FullPCPUs": "on whole cores", "SpreadByPCPUs": "on different cores"}
+    strength = "" if details["required"] else " if possible"
+    policy = where.get(details["bindPolicy"], "")
+    return f"{counted(cpus, 'CPU')} of its own, {policy}{strength}{aligned}"
 
 
 def _closest(closest: Json) -> str:

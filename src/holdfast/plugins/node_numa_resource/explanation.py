@@ -50,6 +50,8 @@ def explain_rows(state: NumaState, rows: Rows) -> Json:
 def _fraction(on: Situation) -> float:
     """Return how much of what the pod needs is there, 0..1; 0 if the node's topology is unknown."""
     policy = merge_numa_policies(on.shape.policies.numa, on.request.numa_policy)
+    if policy is None:
+        return 0.0  # pod and node name different ones
     if not policy:
         needed = on.request.cpus if on.bound else 0
         return min(1.0, on.usable(on.cpu.all).bit_count() / needed) if needed else 0.0
@@ -112,5 +114,6 @@ def _reservation(state: NumaState, slot: int) -> Json:
         "reservation": info.reservation.name,
         "node": state.nodes.names[row],
         "cpus": format_cpu_list(offer.cpus),
+        "numaNodes": {str(node): dict(amounts) for node, amounts in offer.amounts},
         "reasons": list(state.slot_reasons(slot)),
     }
