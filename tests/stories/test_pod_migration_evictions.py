@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from holdfast.api.scheme import NODES, PODS
+from holdfast.api.scheme import DISRUPTION_BUDGETS, NODES, PODS
 from holdfast.configuration.reading import Configuration
 from holdfast.settings import MigrationSettings
 from holdfast.testing import a_node, a_pod
@@ -197,3 +197,21 @@ async def test_a_pod_that_is_deleted_while_the_controller_is_away(cluster):
     await cluster.advance(60)
     assert await result_of(cluster) == ("Failed", "MissingPod")
     assert not await reservations(cluster)
+
+
+async def test_evictions_and_jobs_are_counted(cluster):
+    pod = await web(cluster)
+    await cluster.create(a_budget({"app": "web"}, minAvailable=3))
+    notes = {"koordinator.sh/evict-trigger": "balancer"}
+    await run(cluster, a_job("j", pod, ttl="5m", annotations=notes), seconds=5)
+    await cluster.delete(DISRUPTION_BUDGETS, "budget", "default")
+    await cluster.advance(60)
+    page = cluster.components.scheduler.metrics_page().decode().splitlines()
+    counts = [line for line in page if line.startswith("descheduler_pods_evicted{")]
+    labels = 'namespace="default",node="n1",result="{}",strategy="balancer"'
+    found = {line.split(" ")[0]: float(line.split(" ")[1]) for line in counts}
+    assert found[f"descheduler_pods_evicted{{{labels.format('success')}}}"] == 1
+    assert found[f"descheduler_pods_evicted{{{labels.format('error')}}}"] >= 2
+    assert 'holdfast_pod_migration_jobs{phase="Succeeded"} 1.0' in page
+    assert any(line.startswith('workqueue_adds_total{name="MigrationController"}')
+               for line in page)  # fmt: skip

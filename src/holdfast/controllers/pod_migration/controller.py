@@ -26,6 +26,7 @@ from holdfast.controllers.pod_migration.job_index import (
 )
 from holdfast.controllers.pod_migration.job_retries import JobRetries
 from holdfast.controllers.pod_migration.job_status import StatusChange
+from holdfast.controllers.pod_migration.metrics import MigrationMetrics
 from holdfast.controllers.pod_migration.object_limits import ObjectLimits
 from holdfast.controllers.pod_migration.plan import (
     EVICTING_POD,
@@ -67,6 +68,7 @@ class PodMigrationController(Reconciler):
     """
 
     name = "podmigrationjob-controller"
+    queue_name = "MigrationController"
     required_resources = (POD_MIGRATION_JOBS, RESERVATIONS, PODS, REPLICASETS, STATEFULSETS)
     optional = True
 
@@ -87,6 +89,8 @@ class PodMigrationController(Reconciler):
         self._jobs = context.informers.get(POD_MIGRATION_JOBS)
         self._reservations = context.informers.get(RESERVATIONS)
         self._pods = context.informers.get(PODS)
+        self._migration_metrics = MigrationMetrics(self._jobs.cache)
+        context.metrics.add(*self._migration_metrics.all)
         for handler in self._index.handlers:
             self._jobs.add_handler(handler)
         self._jobs.add_handler(self._on_job)
@@ -330,10 +334,12 @@ class PodMigrationController(Reconciler):
         except Conflict:
             raise  # another pod has its name, or it was changed: look again
         except HoldfastError as failure:
+            self._migration_metrics.evicted(job, pod, refused=True)
             self._tell_refusal(job, str(failure))
             self._retry_later(job)
             return job
         self._retries.forget(job.uid)
+        self._migration_metrics.evicted(job, pod)
         workload = self._workloads.of(pod)
         self._limits.evicted(pod, workload.replicas if workload is not None else 1, now)
         change = evicting(job, pod, self.clock.now())
