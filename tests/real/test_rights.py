@@ -12,6 +12,7 @@ import yaml
 
 from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.koordinator_names import QOS_CLASS, RESOURCE_STATUS
+from holdfast.api.scheme import POD_MIGRATION_JOBS
 from holdfast.testing import (
     a_claim,
     a_device,
@@ -29,6 +30,7 @@ from holdfast.testing import (
     a_volume_claim,
     mounting,
 )
+from holdfast.testing.builders import an_object
 from holdfast.testing.numa_builders import a_topology
 from real.control_plane import SERVICE_ACCOUNT
 from real.programs import create, create_nodes, holdfast, until
@@ -39,6 +41,8 @@ ROOT = Path(__file__).parents[2]
 SPACE = "rights"
 AFTER_CONFLICTS = {("dra.holdfast.dev", "resourceclaims", "get")}
 """Rights that are needed only if another client writes the same object at the same moment."""
+AFTER_MINUTES = {("scheduling.koordinator.sh", "podmigrationjobs", "delete")}
+"""Rights for what happens later than this test: a job is deleted 5 minutes after its ttl."""
 HERE = {"pool": "rights"}
 GPU = "rights.example.com/gpu"
 NODES = ("right-0", "right-1", "right-2")
@@ -154,6 +158,7 @@ def story(control_plane):
     yield Story(plane)
     plane.kubectl("delete", "-f", "-", text=FAILING)
     plane.kubectl("delete", "pod", "--all", "-n", SPACE, "--grace-period=0", "--force")
+    plane.kubectl("delete", "podmigrationjob", "--all")
     plane.kubectl("delete", "reservation", "--all")
     plane.kubectl("delete", "node", *NODES)
     plane.kubectl("delete", "noderesourcetopology", NODES[1], "--ignore-not-found")
@@ -180,7 +185,7 @@ def used_since(plane, account, start):
 
 def assert_exact(plane, account, start):
     used, granted = used_since(plane, account, start), rights_of_role(account).keys()
-    assert not granted - used - AFTER_CONFLICTS, "granted, but never used"
+    assert not granted - used - AFTER_CONFLICTS - AFTER_MINUTES, "granted, but never used"
     assert not used - granted, "used, but granted by another role only"
 
 
@@ -356,9 +361,52 @@ def test_the_controllers_use_every_right_that_they_have(
         until(lambda: story.field("resourcepolicy", "rights", ".status.usage") != "")
         until(lambda: story.event_count("failing-status", "FailedReconcile") > 1)
         release_classic_claims(story)
+        migrate_pods(story)
         for name in ("rights-short", "rights-orphan"):
             until(lambda name=name: story.field("reservation", name, ".metadata.name"), "")
     assert_exact(story.plane, "holdfast-controllers", start)
+
+
+def a_migration(name, options=None, **more):
+    """A job for the pod of its name."""
+    spec = {"podRef": {"namespace": SPACE, "name": name}, **more}
+    spec |= {"reservationOptions": options} if options else {}
+    return an_object(POD_MIGRATION_JOBS, name, spec)
+
+
+def migrate_pods(story):
+    """Evict and delete pods; create a reservation, complete a given one, and miss another."""
+    owner = {"apiVersion": "v1", "kind": "Set", "name": "s", "controller": True}
+    evict = {"descheduler.alpha.kubernetes.io/evict": "true"}
+    for name, labels in (
+        ("evicted", {}),
+        ("deleted", {"koordinator.sh/evict-policy": "Delete"}),
+        ("moved", {}),
+        ("given", {"app": "rights"}),
+        ("misled", {}),
+    ):
+        metadata = {"ownerReferences": [{**owner, "uid": name}]}
+        story.create(a_pod(name, namespace=SPACE, labels=labels, annotations=evict, node=NODES[0],
+                           metadata=metadata))  # fmt: skip
+    at_once = {"mode": "EvictDirectly", "deleteOptions": {"gracePeriodSeconds": 0}}
+    story.create(
+        a_reservation("rights-given", cpu="1", owner_labels={"app": "rights"}),
+        a_migration("evicted", **at_once),
+        a_migration("deleted", **at_once),
+        a_migration("moved"),
+        a_migration("given", {"reservationRef": {"name": "rights-given"}}),
+        a_migration("misled", {"reservationRef": {"name": "absent"}}),
+    )
+
+    def ends(name):
+        return story.field("podmigrationjob", name, ".status.phase")
+
+    for name, phase in (("evicted", "Succeeded"), ("deleted", "Succeeded"), ("misled", "Failed")):
+        until(lambda name=name: ends(name), phase)
+    held = ".spec.reservationOptions.reservationRef.name"
+    until(lambda: story.field("podmigrationjob", "moved", held) != "")
+    order = r".metadata.labels.scheduling\.koordinator\.sh/reservation-order"
+    until(lambda: story.field("reservation", "rights-given", order) != "")
 
 
 def classic_claim(name):
