@@ -58,7 +58,7 @@ def test_a_file_configures_scheduler_and_migration(loaded):
         "evictQPS": "2.5",
         "evictBurst": 4,
         "evictionPolicy": "Delete",
-        "defaultDeleteOptions": {"gracePeriodSeconds": 5},
+        "defaultDeleteOptions": {"gracePeriodSeconds": 0},
         "arbitrationArgs": {"enabled": False, "interval": "2s"},
     }
     found = loaded(SCHEDULING, descheduling(args))
@@ -79,7 +79,7 @@ def test_a_file_configures_scheduler_and_migration(loaded):
         evict_qps=2.5,
         evict_burst=4,
         eviction_policy="Delete",
-        delete_options={"gracePeriodSeconds": 5},
+        delete_options={"gracePeriodSeconds": 0},
         arbitrate=False,
         arbitration_interval_seconds=2.0,
     )

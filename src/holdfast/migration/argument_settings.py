@@ -51,8 +51,8 @@ def migration_settings(args: MigrationControllerArgs) -> MigrationSettings:
 
 
 def _raw(part: msgspec.Struct | None) -> dict[str, object] | None:
-    """Return the fields that are set."""
+    """Return the fields that are set; 0 and false are values too."""
     if part is None:
         return None
     found: dict[str, object] = msgspec.to_builtins(part)
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in found.items() if value not in (None, "", (), {})}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 from holdfast.api.koordinator_names import PASSED_ARBITRATION
-from holdfast.api.meta import version_guard
 from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import PENDING, PodMigrationJob
 from holdfast.api.resource import Resource, Untyped
-from holdfast.api.scheme import POD_MIGRATION_JOBS, PODS
+from holdfast.api.scheme import PODS
 from holdfast.controllers.pod_migration import job_status as told
 from holdfast.controllers.pod_migration.arbitration import (
     Arbitration,
@@ -23,6 +22,7 @@ from holdfast.controllers.pod_migration.arbitration import (
 )
 from holdfast.controllers.pod_migration.job_index import Workloads, pod_key
 from holdfast.controllers.pod_migration.job_status import StatusChange
+from holdfast.controllers.pod_migration.job_writer import JobWriter
 from holdfast.controllers.pod_migration.plan import pod_name
 from holdfast.controllers.reconciler import ControllerContext
 from holdfast.errors import Conflict, HoldfastError, NotFound
@@ -31,7 +31,6 @@ from holdfast.migration.pod_filters import Candidate, find_obstacle, has_local_v
 
 RAW_PODS: Untyped = Resource("", "v1", "pods", "Pod", dict)
 WAITING = "WaitForArbitration"
-Write = Callable[[PodMigrationJob, StatusChange], Awaitable[PodMigrationJob]]
 
 log = logging.getLogger(__name__)
 
@@ -39,17 +38,14 @@ log = logging.getLogger(__name__)
 class Arbiter:
     """Lets waiting jobs begin, in rounds, as the limits allow."""
 
-    def __init__(self, context: ControllerContext, workloads: Workloads, write: Write) -> None:
+    def __init__(self, context: ControllerContext, workloads: Workloads, writer: JobWriter) -> None:
         self._client, self._clock = context.client, context.clock
         self._settings = context.settings.migration
-        self._jobs = context.informers.get(POD_MIGRATION_JOBS)
         self._pods = context.informers.get(PODS)
         self._workloads = workloads
-        self._write = write
+        self._writer = writer
         self._pool: set[str] = set()
         self._filled = asyncio.Event()
-        self._passed: dict[str, PodMigrationJob] = {}
-        """Jobs that have passed, until the informer shows it."""
         self._told: dict[str, str] = {}
         """What an event has said about a waiting job."""
         self._local_storage: dict[str, bool] = {}
@@ -63,7 +59,6 @@ class Arbiter:
         """Put a job into the pool, or remove it."""
         either = new or old
         assert either is not None
-        self._passed.pop(either.name, None)
         if new is not None and self.is_waiting(new) and not new.spec.paused:
             self._pool.add(new.name)
             self._filled.set()
@@ -87,7 +82,7 @@ class Arbiter:
                 self._filled.clear()
 
     async def _hold_round(self) -> None:
-        known = {**self._jobs.cache, **self._passed}
+        known = {job.name: job for job in self._writer.all()}
         waiting = [job for name in self._pool if (job := known.get(name)) and self.is_waiting(job)]
         migrating = [job for job in known.values() if is_migrating(job)]
         for job in waiting:
@@ -125,7 +120,7 @@ class Arbiter:
                 self._told[name] = limit
                 change = StatusChange.of(jobs[name], self._clock.now())
                 change.tell(WAITING, f"Pod {pod_name(jobs[name])} waits to migrate: {limit}")
-                await self._write(jobs[name], change)
+                await self._writer.write(jobs[name], change)
 
     async def _forbid(self, job: PodMigrationJob, obstacle: str) -> None:
         change = StatusChange.of(job, self._clock.now())
@@ -136,13 +131,10 @@ class Arbiter:
         change.tell(
             told.FORBIDDEN, f"Pod {pod_name(job)} cannot migrate: {obstacle}", type_="Warning"
         )
-        await self._write(job, change)
+        await self._writer.write(job, change)
 
     async def _let_begin(self, job: PodMigrationJob) -> None:
-        annotations = {PASSED_ARBITRATION: "true"}
-        patch = {"metadata": {**version_guard(job), "annotations": annotations}}
-        stored = await self._client.patch(POD_MIGRATION_JOBS, job.name, patch)
-        self._passed[job.name] = stored
+        await self._writer.patch(job, annotations={PASSED_ARBITRATION: "true"})
         self._pool.discard(job.name)
 
     async def _ignore_conflict(self, write: Awaitable[None]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.api import reservation_names as names
-from holdfast.api.meta import ObjectReference, version_guard
+from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import RUNNING, SUCCEEDED, PodMigrationJob
 from holdfast.api.reservation import Reservation
@@ -26,6 +26,7 @@ from holdfast.controllers.pod_migration.job_index import (
 )
 from holdfast.controllers.pod_migration.job_retries import JobRetries
 from holdfast.controllers.pod_migration.job_status import StatusChange
+from holdfast.controllers.pod_migration.job_writer import JobWriter
 from holdfast.controllers.pod_migration.metrics import MigrationMetrics
 from holdfast.controllers.pod_migration.object_limits import ObjectLimits
 from holdfast.controllers.pod_migration.plan import (
@@ -78,7 +79,8 @@ class PodMigrationController(Reconciler):
         self.workers = self._settings.workers
         self._index = JobIndex()
         self._workloads = Workloads(context.informers)
-        self._arbiter = Arbiter(context, self._workloads, self._write)
+        self._writer = JobWriter(context, self.name)
+        self._arbiter = Arbiter(context, self._workloads, self._writer)
         self._limits = ObjectLimits(self._settings)
         self._evictions = TokenBucket(
             self._settings.evict_qps, self._settings.evict_burst, context.clock.monotonic()
@@ -135,7 +137,7 @@ class PodMigrationController(Reconciler):
 
     async def reconcile(self, key: str) -> None:
         """Take a job as many steps ahead as is possible now."""
-        job = self._jobs.cache.get(key)
+        job = self._writer.get(key)
         if job is None:
             return
         now, end = self.clock.now(), deleted_at(job)
@@ -168,14 +170,16 @@ class PodMigrationController(Reconciler):
                 step = plan_step(job, facts, self._settings.default_mode, self.clock.now())
             if step.action is Action.EVICT and not self._has_turn(facts):
                 self.queue.add_after(job.key, LIMITED_SECONDS)
-                return await self._write(job, step.change)
+                return await self._writer.write(job, step.change)
             if wait := self._seconds_to_wait(job, facts.pod, step.action):
                 self.queue.add_after(job.key, wait)
                 return job
             if self._settings.dry_run:
-                return await self._write(job, step.change)
+                return await self._writer.write(job, step.change)
             await self._complete_reservation(step.change, facts.reservation)
-            job = await self._write(await self._remember_uid(job, facts, step.change), step.change)
+            job = await self._writer.write(
+                await self._remember_uid(job, facts, step.change), step.change
+            )
             if step.action is Action.EVICT and facts.pod is not None:
                 return await self._evict(job, facts.pod)
             created = await self._create(job) if step.action is Action.CREATE else None
@@ -221,7 +225,7 @@ class PodMigrationController(Reconciler):
         if own is None or workload is None:
             return True
         named = (name for each in workload.pods for name in self._index.of_pod(each.key))
-        jobs = [job for name in named if (job := self._jobs.cache.get(name)) is not None]
+        jobs = [job for name in named if (job := self._writer.get(name)) is not None]
         held = ((job, self._reservations.cache.get(name))
                 for job in jobs for name in reservation_names(job))  # fmt: skip
         return has_turn(own, ((job, each) for job, each in held if each is not None))
@@ -252,8 +256,7 @@ class PodMigrationController(Reconciler):
         ref, pod = job.spec.pod_ref, facts.pod
         if change.fields.get("phase") != RUNNING or pod is None or ref is None or ref.uid:
             return job
-        patch = {"metadata": version_guard(job), "spec": {"podRef": {"uid": pod.uid}}}
-        return await self.client.patch(POD_MIGRATION_JOBS, job.name, patch)
+        return await self._writer.patch(job, spec={"podRef": {"uid": pod.uid}})
 
     async def _complete_reservation(self, change: StatusChange, held: Reservation | None) -> None:
         """Give a reservation of the user its order, so that the pod prefers it to others."""
@@ -263,18 +266,6 @@ class PodMigrationController(Reconciler):
         labels = {names.ORDER: self._orders.next(self.clock.now())}
         patch = {"metadata": {"uid": held.uid, "labels": labels}}
         await self.client.patch(RESERVATIONS, held.name, patch)
-
-    async def _write(self, job: PodMigrationJob, change: StatusChange) -> PodMigrationJob:
-        """Write a change of the status, then its events."""
-        if patch := change.patch():
-            body = {"metadata": version_guard(job), "status": patch}
-            job = await self.client.patch(POD_MIGRATION_JOBS, job.name, body, subresource="status")
-        for event in change.events:
-            self.recorder.record(
-                job, event.type, event.reason, event.message, action="Migrating",
-                component=self.name,
-            )  # fmt: skip
-        return job
 
     async def _create(self, job: PodMigrationJob) -> PodMigrationJob | None:
         """Create the reservation of a job, and return the job with its name; None if refused."""
@@ -292,7 +283,7 @@ class PodMigrationController(Reconciler):
         except Conflict:
             raise
         except HoldfastError as failure:
-            await self._write(job, not_created(job, str(failure), self.clock.now()))
+            await self._writer.write(job, not_created(job, str(failure), self.clock.now()))
             self._retry_later(job)
             return None
         options["reservationRef"] = {
@@ -301,12 +292,11 @@ class PodMigrationController(Reconciler):
             "name": held.name,
             "uid": held.uid,
         }
-        patch = {"metadata": version_guard(job), "spec": {"reservationOptions": options}}
-        job = await self.client.patch(POD_MIGRATION_JOBS, job.name, patch)
+        job = await self._writer.patch(job, spec={"reservationOptions": options})
         self._retries.forget(job.uid)
         change = StatusChange.of(job, self.clock.now())
         change.tell(told.RESERVATION_CREATED, f'Successfully create Reservation "{held.name}"')
-        return await self._write(job, change)
+        return await self._writer.write(job, change)
 
     async def _create_or_adopt(self, job: PodMigrationJob, template: Any) -> Reservation:
         body = reservation_body(job, template, self._orders.next(self.clock.now()))
@@ -321,9 +311,7 @@ class PodMigrationController(Reconciler):
     async def _evict(self, job: PodMigrationJob, pod: Pod) -> PodMigrationJob:
         """Evict the pod of a job, unless there are too many evictions."""
         if EVICTING_POD not in job.metadata.annotations:
-            annotations = {EVICTING_POD: pod.uid}
-            patch = {"metadata": {**version_guard(job), "annotations": annotations}}
-            job = await self.client.patch(POD_MIGRATION_JOBS, job.name, patch)
+            job = await self._writer.patch(job, annotations={EVICTING_POD: pod.uid})
         now = self.clock.monotonic()
         if self._settings.evict_qps > 0 and not self._evictions.take(now):
             self._tell_refusal(job, "TooManyEvictions")
@@ -344,17 +332,12 @@ class PodMigrationController(Reconciler):
         self._limits.evicted(pod, workload.replicas if workload is not None else 1, now)
         change = evicting(job, pod, self.clock.now())
         for event in change.events:
-            self.recorder.record(
-                pod, "Normal", "Descheduled", event.message, action="Migrating",
-                component=self.name,
-            )  # fmt: skip
-        return await self._write(job, change)
+            self._writer.tell(pod, "Normal", "Descheduled", event.message)
+        return await self._writer.write(job, change)
 
     def _tell_refusal(self, job: PodMigrationJob, cause: str) -> None:
         message = f"Failed evict Pod {pod_name(job)} caused by {cause}"
-        self.recorder.record(
-            job, "Warning", told.FAILED_EVICT, message, action="Migrating", component=self.name
-        )
+        self._writer.tell(job, "Warning", told.FAILED_EVICT, message)
 
     def _retry_later(self, job: PodMigrationJob) -> None:
         self.queue.add_after(job.key, self._retries.refused(job.uid, self.clock.monotonic()))
