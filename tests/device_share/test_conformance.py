@@ -11,10 +11,16 @@ from holdfast.api.koordinator_names import (
     GPU_MEMORY_RATIO,
 )
 from holdfast.api.reservation_names import ALLOCATED, IGNORED
+from holdfast.device_share.ledger import DeviceOptions
+from holdfast.numa.pod_trials import NumaOptions
 from holdfast.plugins.device_share import DeviceShare
+from holdfast.plugins.node_numa_resource import NodeNUMAResource
 from holdfast.testing import typed
 from holdfast.testing.conformance import check_plugin
+from holdfast.testing.numa_builders import a_topology
 from soak_size import SEED, TIMES
+
+NUMA_NODES = {"a": 0, "b": 1, None: None}
 
 
 def some_devices(random, node):
@@ -22,7 +28,8 @@ def some_devices(random, node):
     healthy = random.random() < 0.9
     pcies = [random.choice("ab") for _ in range(4)] if random.random() < 0.5 else [None] * 4
     gpus = [
-        a_gpu(i, health=bool(i) or healthy, pcie=pcies[i]) for i in range(random.choice([1, 2, 4]))
+        a_gpu(i, health=bool(i) or healthy, pcie=pcies[i], numa=NUMA_NODES[pcies[i]])
+        for i in range(random.choice([1, 2, 4]))
     ]
     return a_device_object(node, *gpus, *[a_nic(i, pcie=pcies[i]) for i in range(2)])
 
@@ -44,12 +51,32 @@ def annotate(obj, **annotations):
     return msgspec.structs.replace(obj, metadata=meta)
 
 
+def requesting_gpus(pod):
+    """Return a pod that requests GPUs besides: without that an annotation does not count."""
+    first, *rest = pod.spec.containers
+    requests = {**first.resources.requests, GPU: "20"}
+    resources = msgspec.structs.replace(first.resources, requests=requests)
+    containers = (msgspec.structs.replace(first, resources=resources), *rest)
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, containers=containers)
+    )
+
+
+def reserving_gpus(reservation):
+    """Return a reservation that reserves GPUs besides."""
+    status = reservation.status
+    allocatable = {**status.allocatable, GPU: "100"}
+    return msgspec.structs.replace(
+        reservation, status=msgspec.structs.replace(status, allocatable=allocatable)
+    )
+
+
 def change_devices(cluster):
     """Add or change a Device, or the devices of a bound pod or of a reservation."""
     random = cluster.random
     use = {DEVICE_ALLOCATED: msgspec.json.encode(some_use(random)).decode()}
     held = [one for (kind, _), one in cluster.others.items() if kind == "Reservation"]
-    match random.randrange(4):
+    match random.randrange(5):
         case 0 | 1 if cluster.nodes:
             made = typed(some_devices(random, random.choice([*cluster.nodes, "unknown"])))
             cluster.others[made.kind, made.name] = made
@@ -60,11 +87,23 @@ def change_devices(cluster):
                 one = random.choice(held)
                 owned = {"name": one.name, "uid": one.uid}
                 use[ALLOCATED] = msgspec.json.encode(owned).decode()
-            cluster._set_pod(annotate(pod, **use))
+            cluster._set_pod(annotate(requesting_gpus(pod), **use))
         case 3 if held:
-            made = annotate(random.choice(held), **use)
+            made = annotate(reserving_gpus(random.choice(held)), **use)
             cluster.others[made.kind, made.name] = made
             cluster.world.upsert(made)
+        case 4 if cluster.nodes:
+            policy = random.choice(["None", "BestEffort", "Restricted", "SingleNUMANodePodLevel"])
+            made = typed(a_topology(random.choice([*cluster.nodes]), policy=policy))
+            cluster.others[made.kind, made.name] = made
+            cluster.world.upsert(made)
+
+
+def with_options(world):
+    """Set the arguments that the plugins would set; both are asked about NUMA nodes."""
+    world.numa.options["default-scheduler"] = NumaOptions()
+    world.device_share.options["default-scheduler"] = DeviceOptions()
+    return world
 
 
 def with_devices(cluster):
@@ -76,7 +115,10 @@ def with_devices(cluster):
             step()
             change_devices(cluster)
 
+        rebuilt = cluster.rebuilt
         cluster.step = step_with_devices
+        cluster.rebuilt = lambda **more: with_options(rebuilt(**more))
+        with_options(cluster.world)
         for _ in range(20):
             change_devices(cluster)
     random = cluster.random
@@ -87,3 +129,9 @@ def with_devices(cluster):
 
 def test_device_share_conforms():
     check_plugin(DeviceShare, pods=with_devices, seed=SEED, clusters=2 * TIMES, steps=25 * TIMES)
+
+
+def test_node_numa_resource_conforms_with_hints_of_devices():
+    check_plugin(
+        NodeNUMAResource, pods=with_devices, seed=SEED, clusters=2 * TIMES, steps=25 * TIMES
+    )

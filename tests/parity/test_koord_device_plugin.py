@@ -153,7 +153,8 @@ def test_unreserve(record):
     result = (record.input.get("state") or {}).get("allocationResult")
     ledger.enter("incoming", desk.name, use_of(allocations(result)))
     info = desk.world.pod_info(pod(record.input["pod"], uid="incoming"))
-    state = DeviceState(desk.world.nodes, ledger, desk.world.reservations, desk.world.devices, None)
+    world = desk.world
+    state = DeviceState(info, world.nodes, ledger, world.reservations, world.devices, None)
     desk.plugin.unreserve(state, Placement(info, 0, desk.name, {}))
     assert ledger.use_of("incoming") == UNUSED
     for name, cache in (record.expected["wantCache"] or {}).items():

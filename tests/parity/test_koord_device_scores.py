@@ -7,9 +7,10 @@ from holdfast.device_share.candidates import DeviceRejection
 from holdfast.device_share.choosing import choose_devices
 from holdfast.device_share.node_devices import NodeDevices
 from holdfast.device_share.node_scoring import score_node
+from holdfast.device_share.offers import Offer, restriction_of
 from holdfast.device_share.scoring import LEAST_ALLOCATED, ScoringStrategy
 from holdfast.plugins.device_share import DeviceShare
-from holdfast.plugins.device_share.searches import RESERVATION_PREFIX, Offer, restriction_of
+from holdfast.plugins.device_share.searches import RESERVATION_PREFIX
 from parity.device_sharing import allocations, asked_by, cached_state, use
 from parity.harness import parity
 

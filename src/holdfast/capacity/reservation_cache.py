@@ -44,6 +44,7 @@ from holdfast.columns.hidden_reserve_pods import ReservePodShapes
 from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
+from holdfast.device_share.requests import device_types
 
 
 class ReservationCache:
@@ -214,6 +215,13 @@ class ReservationCache:
     def converted(self, info: ReservationInfo, request: AmountsByResource) -> dict[int, int]:
         """Return what a request amounts to in reserved names that it does not use itself."""
         return converted_amounts(request, info.device_names, self._node_table.resources)
+
+    def restricted_device_types(self, uid: str) -> frozenset[str]:
+        """Return the types of which owners get nothing but the devices of a reservation."""
+        info, names = self.by_uid.get(uid), self._node_table.resources
+        if info is None or info.policy != "Restricted":
+            return frozenset()
+        return frozenset(device_types(names[resource] for resource in info.restricted))
 
     def terminating_owners(self, info: ReservationInfo) -> list[str]:
         """Return the uids of owners that are terminating."""

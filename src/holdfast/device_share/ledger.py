@@ -8,6 +8,7 @@ deleted Device leaves the use: a new one of the same node has it again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,12 +34,20 @@ from holdfast.device_share.node_devices import (
 )
 from holdfast.device_share.node_holders import NOBODY, Holder, NodeHolders
 from holdfast.device_share.requests import device_types, is_of_devices
+from holdfast.device_share.scoring import ScoringStrategy
 from holdfast.errors import BadRequest
 
 NO_DEVICE = 0
 """The signature of nodes without a Device object."""
 _MOST_STATES = 65_536
 _NO_HOLDERS = NodeHolders()
+
+
+class DeviceOptions(NamedTuple):
+    """The arguments of a profile that decide about NUMA nodes of devices."""
+
+    strategy: ScoringStrategy = ScoringStrategy()
+    aligns: bool = True
 
 
 class DeviceShareLedger:
@@ -68,6 +77,8 @@ class DeviceShareLedger:
         self._stale: set[int] = set()
         self._known = False
         """Whether there are devices or holders: the epoch ``shared_devices`` moves with it."""
+        self.options: dict[str, DeviceOptions] = {}
+        """The arguments of the plugin, by the name of the profile."""
         self.version = 0
         """Moves when the numbers in ``signatures`` are given anew."""
 
@@ -152,7 +163,7 @@ class DeviceShareLedger:
         copy._devices, copy._inventory_of = dict(self._devices), dict(self._inventory_of)
         copy._inventories = self._inventories.fork()
         copy._holders = {node: holders.fork() for node, holders in self._holders.items()}
-        copy._known = self._known
+        copy._known, copy.options = self._known, self.options
         copy._node_of, copy._read = dict(self._node_of), dict(self._read)
         return copy
 
@@ -163,6 +174,16 @@ class DeviceShareLedger:
         if self._stale or len(self._signatures) != self._node_table.capacity:
             self._refresh()
         return self._signatures
+
+    def cases(self, with_class: Sequence[int], rows: Any = slice(None)) -> NDArray[np.int64]:
+        """Return a number by row: equal ones have equal states, and list the same resources or not.
+
+        ``with_class`` are resources that a DeviceClass serves on nodes that have none of them.
+        """
+        found: NDArray[np.int64] = self.signatures()[rows].astype(np.int64)
+        for resource in with_class:
+            found = found * 2 + (self._node_table.allocatable[resource, rows] == 0)
+        return found
 
     def signature(self, row: int) -> int:
         """Return the number of a row's state."""

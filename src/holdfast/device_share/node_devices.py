@@ -58,6 +58,11 @@ class Inventory:
     def __hash__(self) -> int:
         return self._hash
 
+    @property
+    def tells_numa_nodes(self) -> bool:
+        """Whether the NUMA node of any device is known."""
+        return any(one.numa_nodes > 0 for devices in self.devices.values() for one in devices)
+
     def totals(self) -> dict[str, int]:
         """Return the sums over all healthy devices by resource name.
 

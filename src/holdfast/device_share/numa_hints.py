@@ -2,18 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.reservation_names import IGNORED
+from holdfast.columns.amounts import RequestedAmounts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.allocations import Allocations
 from holdfast.device_share.candidates import DeviceRejection
-from holdfast.device_share.node_devices import Inventory
-from holdfast.device_share.pod_devices import PodDevices
-from holdfast.numa.hints import Hint, numa_masks
+from holdfast.device_share.choosing import choose_devices
+from holdfast.device_share.ledger import NO_DEVICE, DeviceShareLedger
+from holdfast.device_share.node_devices import Inventory, NodeDevices
+from holdfast.device_share.offers import Offer, restriction_of
+from holdfast.device_share.pod_devices import PodDevices, pod_devices
+from holdfast.device_share.scoring import ScoringStrategy
+from holdfast.errors import BadRequest
+from holdfast.numa.hints import Hint, Hints, numa_masks
 from holdfast.numa.policies import RESTRICTED
 
 SAME_GPUS = 500
 """The score of NUMA nodes with the GPUs that the whole node would give: more than CPUs can have."""
 INSUFFICIENT = "Insufficient NUMA Scoped Devices"
+_MOST_KNOWN = 20_000
+
+
+class _Question(NamedTuple):
+    """Everything that the hints for a pod depend on."""
+
+    state: NodeDevices
+    asked: PodDevices
+    offer: Offer | None
+    numa_nodes: tuple[int, ...]
+    policy: str
+    strategy: ScoringStrategy
+
+    def hints(self) -> dict[str, list[Hint]]:
+        restriction = restriction_of(self.offer, self.state)
+
+        def choose(mask: int) -> Allocations | DeviceRejection:
+            within = replace(restriction, numa_nodes=mask)
+            return choose_devices(self.state, self.asked, within, self.strategy)
+
+        inventory = self.state.inventory
+        found = device_hints(inventory, self.asked, self.numa_nodes, self.policy, choose)
+        return {} if isinstance(found, DeviceRejection) else found
+
+
+class DeviceHints:
+    """The hints of shared devices for the ledger of CPUs and NUMA nodes (a HintProvider).
+
+    ``restricted_types`` returns of which types a reservation, by uid, gives nothing but its own;
+    ``with_class`` returns which resources of a request have a DeviceClass.
+    """
+
+    def __init__(
+        self,
+        ledger: DeviceShareLedger,
+        nodes: NodeTable,
+        restricted_types: Callable[[str], frozenset[str]],
+        with_class: Callable[[RequestedAmounts], frozenset[int]],
+    ) -> None:
+        self._ledger = ledger
+        self._nodes = nodes
+        self._restricted_types = restricted_types
+        self._with_class = with_class
+        self._known: dict[_Question, dict[str, list[Hint]]] = {}
+
+    def states(self, pod: PodInfo) -> NDArray[np.int64]:
+        """Return a number by row: equal ones have equal hints if the pod uses no reservation."""
+        return self._ledger.cases(sorted(self._with_class(pod.request)))
+
+    def hints(
+        self,
+        pod: PodInfo,
+        row: int,
+        numa_nodes: Sequence[int],
+        policy: str,
+        reservation: str,
+        *,
+        removed: Collection[str] = (),
+    ) -> Hints:
+        """Return the hints by type of device; none if the node cannot serve the pod at all."""
+        ledger, node = self._ledger, self._nodes.names[row]
+        options = ledger.options.get(pod.scheduler_name)
+        if options is None or not options.aligns or not ledger.has_devices(node):
+            return {}
+        asked = self._asked(pod, row)
+        if asked is None:
+            return {}
+        offer = None
+        if reservation:
+            signature, left = ledger.changed_offer(reservation, node, removed)
+            offer = Offer(left, self._restricted_types(reservation))
+        else:
+            ignores = pod.labels.get(IGNORED) == "true"
+            lent = ledger.reservations_on(node) if ignores else ()
+            signature = ledger.signature_of(node, gone=removed, lent=lent)
+        if signature == NO_DEVICE:
+            return {}
+        state = ledger.state(signature)
+        question = _Question(state, asked, offer, tuple(numa_nodes), policy, options.strategy)
+        found = self._known.get(question)
+        if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = self._known[question] = question.hints()
+        return found
+
+    def _asked(self, pod: PodInfo, row: int) -> PodDevices | None:
+        resources, allocatable = self._nodes.resources, self._nodes.allocatable
+        served = {r for r in self._with_class(pod.request) if not allocatable[r, row]}
+        try:
+            return pod_devices(
+                pod.pod, {resources[r]: amount for r, amount in pod.request if r not in served}
+            )
+        except BadRequest:
+            return None
 
 
 def device_hints(
@@ -28,8 +137,7 @@ def device_hints(
     ``choose`` tries to choose devices of the NUMA nodes of a mask, for example from a reservation
     first. Nodes that do not tell the NUMA nodes of their devices have no preference.
     """
-    places = [device.numa_nodes for devices in inventory.devices.values() for device in devices]
-    if not any(place > 0 for place in places):
+    if not inventory.tells_numa_nodes:
         return {}
     found: list[tuple[int, Allocations]] = []
     whole: Allocations | DeviceRejection = DeviceRejection((INSUFFICIENT,), unresolvable=True)

@@ -24,6 +24,7 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Volumes
 from holdfast.device_share.ledger import DeviceShareLedger
+from holdfast.device_share.numa_hints import DeviceHints
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.evictions import Evictions
 from holdfast.framework.nominations import NominatedOwnerRows, Nominations
@@ -138,6 +139,14 @@ class World:
         self.classic = ClassicLedger(self.nodes) if classic is None else classic
         self.numa = NumaLedger(self.nodes) if numa is None else numa
         self.device_share = DeviceShareLedger(self.nodes) if device_share is None else device_share
+        self.numa.hint_providers = (
+            DeviceHints(
+                self.device_share,
+                self.nodes,
+                self.reservations.restricted_device_types,
+                self.devices.device_backed,
+            ),
+        )
         self.selectors = WorkloadSelectors(self.nodes) if selectors is None else selectors
         self._pod_handlers = [
             ledger for ledger in self.ledgers if isinstance(ledger, PodEventHandler)

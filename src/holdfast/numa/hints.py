@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache, reduce
 from itertools import combinations
 from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.numa.cpu_set import mask_of, members_of
@@ -38,12 +41,24 @@ Hints = Mapping[str, Sequence[Hint] | None]
 class HintProvider(Protocol):
     """Something else than CPUs and memory with hints, such as the ledger of shared devices."""
 
+    def states(self, pod: PodInfo) -> NDArray[np.int64]:
+        """Return a number by row: equal ones have equal hints if the pod uses no reservation."""
+        ...
+
     def hints(
-        self, pod: PodInfo, row: int, numa_nodes: Sequence[int], policy: str, reservation: str
+        self,
+        pod: PodInfo,
+        row: int,
+        numa_nodes: Sequence[int],
+        policy: str,
+        reservation: str,
+        *,
+        removed: Collection[str] = (),
     ) -> Hints:
         """Return the hints of a pod on a row for its request; empty if it concerns nothing.
 
-        ``reservation`` is the uid of the reservation whose resources the pod may use, "" for none.
+        ``reservation`` is the uid of the reservation whose resources the pod may use, "" for none;
+        ``removed`` are uids of pods that count as gone.
         Hints ascend by the number of NUMA nodes, then by mask, as ``numa_masks`` lists them.
         """
         ...

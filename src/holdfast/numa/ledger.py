@@ -170,12 +170,15 @@ class NumaLedger:
         options = self.options.get(pod.scheduler_name, _DEFAULTS)
         return PodTrials(self, request, pod, options.trial)
 
-    def alignment(self, pod: PodInfo, row: int, reservation: str = "") -> Merged:
+    def alignment(
+        self, pod: PodInfo, row: int, reservation: str = "", removed: Collection[str] = ()
+    ) -> Merged:
         """Return the NUMA nodes for a pod on a row: hints of CPUs, memory and all providers merged.
 
-        ``mask`` is None without a NUMA policy. ``reservation`` is the uid of the one the pod uses.
+        ``mask`` is None without a NUMA policy. ``reservation`` is the uid of the one the pod uses;
+        pods in ``removed`` count as gone.
         """
-        return self.trials_of(pod, self.request_of(pod)).alignment(row, reservation)
+        return self.trials_of(pod, self.request_of(pod)).alignment(row, reservation, removed)
 
     # --- changes ------------------------------------------------------------------------------
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.reservation_names import IGNORED
 from holdfast.api.resource_names import is_extended
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.pod_info import PodInfo
@@ -93,21 +97,30 @@ class PodTrials:
             offer = Offer(taken_over & state.shape.available, all_cpus=True)
         if not self.has_provided_hints:
             return self.on_state(state, offer)
-        provided = self._provided(row, reservation, state)
+        provided = self._provided(row, reservation, state, removed)
         if not provided:
             return self.on_state(state, offer)
         return try_allocation(Situation(self.request, state, offer, self._options), provided)
 
-    def alignment(self, row: int, reservation: str = "") -> Merged:
+    def provided_states(self) -> NDArray[np.int64]:
+        """Return a number by row: equal ones have equal hints of others, without a reservation."""
+        found = np.zeros(self.ledger.signatures().shape, np.int64)
+        for provider in self.ledger.hint_providers:
+            states = provider.states(self._pod)
+            found = found * (int(states.max(initial=0)) + 1) + states
+        return found
+
+    def alignment(self, row: int, reservation: str = "", removed: Collection[str] = ()) -> Merged:
         """Return the NUMA nodes that the pod is to use on a row, or why there are none."""
-        state, offer = self._situation(row, reservation, (), (), False)
+        ignores = self._pod.labels.get(IGNORED) == "true"
+        state, offer = self._situation(row, reservation, removed, (), ignores)
         policy = self._policy(state)
         if policy is None or (policy and not state.shape.zones):
             reason = POLICY_MISMATCH if policy is None else NO_NUMA_RESOURCES
             return Merged(None, admitted=False, reasons=(reason,))
         if not policy:
             return Merged(None, admitted=True)
-        provided = self._provided(row, reservation, state)
+        provided = self._provided(row, reservation, state, removed)
         return align(Situation(self.request, state, offer, self._options), policy, provided)
 
     def _policy(self, state: NodeState) -> str | None:
@@ -131,12 +144,14 @@ class PodTrials:
         offer = ledger.offer(row, reservation, removed, added) if reservation else NO_OFFER
         return state, offer
 
-    def _provided(self, row: int, reservation: str, state: NodeState) -> Sequence[Hints]:
+    def _provided(
+        self, row: int, reservation: str, state: NodeState, removed: Collection[str]
+    ) -> Sequence[Hints]:
         policy, nodes = self._policy(state), list(state.shape.zones)
         if not policy or not nodes:
             return ()
         found = [
-            provider.hints(self._pod, row, nodes, policy, reservation)
+            provider.hints(self._pod, row, nodes, policy, reservation, removed=removed)
             for provider in self.ledger.hint_providers
         ]
         return [hints for hints in found if hints]

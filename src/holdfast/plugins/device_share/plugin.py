@@ -15,6 +15,8 @@ from holdfast.capacity.matching import ReservationMatch
 from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.allocation_annotation import allocations_text
 from holdfast.device_share.allocations import use_of
+from holdfast.device_share.ledger import DeviceOptions
+from holdfast.errors import BadRequest
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -32,6 +34,9 @@ from holdfast.framework.plugin import (
     is_registered_for,
 )
 from holdfast.framework.view import View
+from holdfast.numa.ledger import EPOCH as NUMA_EPOCH
+from holdfast.numa.ledger import NumaLedger
+from holdfast.numa.pod_request import NO_REQUEST, NumaRequest
 from holdfast.plugins.device_share import queueing_hints
 from holdfast.plugins.device_share.arguments import read_args
 from holdfast.plugins.device_share.explanation import explain_rows
@@ -45,7 +50,7 @@ class DeviceShare:
     name: ClassVar[str] = "DeviceShare"
     traits: ClassVar[Traits] = Traits(
         scope=Scope.ROW,
-        epochs=("shared_devices", "reservations", "classes"),
+        epochs=("shared_devices", "reservations", "classes", NUMA_EPOCH),
         events_to_register={
             "Device": (),
             "Node": ("Add", "UpdateNodeAllocatable", "UpdateNodeLabel"),
@@ -60,11 +65,12 @@ class DeviceShare:
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self.args = read_args(args or {})
+        self._options = DeviceOptions(self.args.strategy, self.args.aligns)
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Return the request for devices, and what else decides about it."""
         outside = self.key_outside_spec(pod, view)
-        return None if outside is None else (pod.request, outside)
+        return None if outside is None else (pod.request, pod.pod.spec.priority, outside)
 
     def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
         """Return annotations, labels and reservations of a pod that requests devices."""
@@ -76,6 +82,7 @@ class DeviceShare:
     def pre_filter(self, pod: PodInfo, view: View) -> DeviceState | Skip | Reject:
         """Read what the pod asks of devices; it is the normal form of its requests."""
         world, resources = view.world, view.nodes.resources
+        world.device_share.options[pod.scheduler_name] = self._options
         if not world.device_share or not asks_for_devices(pod, resources):
             return Skip()
         with_class = tuple(sorted(world.devices.device_backed(pod.request)))
@@ -85,10 +92,27 @@ class DeviceShare:
             return Reject(Code(asked.code), asked.reasons) if asked.code else Skip()
         found = view.matched_reservations
         match = found if isinstance(found, ReservationMatch) and len(found.rows) else None
+        numa, numa_request = self._alignment(pod, view)
         return DeviceState(
-            view.nodes, world.device_share, world.reservations, world.devices, searches_for, match,
-            with_class,
+            pod, view.nodes, world.device_share, world.reservations, world.devices, searches_for,
+            match, with_class, numa, numa_request,
         )  # fmt: skip
+
+    def _alignment(self, pod: PodInfo, view: View) -> tuple[NumaLedger | None, NumaRequest]:
+        """Return the ledger of NUMA nodes and what the pod asks of it, if there is a NUMA policy.
+
+        A profile without NodeNUMAResource has none.
+        """
+        ledger = view.world.numa
+        if not self.args.aligns or pod.scheduler_name not in ledger.options:
+            return None, NO_REQUEST
+        try:
+            request = ledger.request_of(pod)
+        except BadRequest:
+            return None, NO_REQUEST
+        if not request.numa_policy and not ledger.concerns_all_pods:
+            return None, NO_REQUEST
+        return ledger, request
 
     def _searches_for(self, pod: PodInfo, view: View) -> Callable[[frozenset[int]], Searches]:
         """Return the searches for a request in this world; pods that ask the same share them."""
@@ -110,8 +134,8 @@ class DeviceShare:
     def filter(self, state: DeviceState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Reject nodes of which no option passes: neither one of the reservations, nor none."""
         if state.pre_allocates:
-            return _by_case(state, rows, lambda found: found.code, np.int8, unused=True)
-        verdicts = _by_case(state, rows, lambda found: found.code, np.int8)
+            return _by_case(state, rows, state.if_unused, _code, np.int8)
+        verdicts = _by_case(state, rows, state.without_reservation, _code, np.int8)
         for position, row in _special_rows(state, rows, change):
             verdicts[position] = state.best(row, change).code
         return verdicts
@@ -120,7 +144,7 @@ class DeviceShare:
         self, state: DeviceState, rows: Rows, change: PodChange = NO_CHANGE
     ) -> Verdicts:
         """Reject nodes whose devices do not serve the request beside all reservations."""
-        verdicts = _by_case(state, rows, lambda found: found.code, np.int8)
+        verdicts = _by_case(state, rows, state.without_reservation, _code, np.int8)
         for position, row in change.positions_in(rows) if change else ():
             verdicts[position] = state.without_reservation(row, change).code
         return verdicts
@@ -151,8 +175,8 @@ class DeviceShare:
     def score(self, state: DeviceState, rows: AnyRows) -> RawScores:
         """Score by what is used of the devices."""
         if state.pre_allocates:
-            return _by_case(state, rows, lambda found: found.score, np.float64, unused=True)
-        scores = _by_case(state, rows, lambda found: found.score, np.float64)
+            return _by_case(state, rows, state.if_unused, _score, np.float64)
+        scores = _by_case(state, rows, state.without_reservation, _score, np.float64)
         for position, row in _special_rows(state, rows, NO_CHANGE):
             scores[position] = state.best(row).score
         return scores
@@ -195,9 +219,9 @@ class DeviceShare:
     def count_reasons(self, state: DeviceState, rows: Rows) -> Mapping[str, int]:
         """Count the reasons of many rows."""
         counts: Counter[str] = Counter()
-        numbers, times = np.unique(state.cases(rows), return_counts=True)
-        for number, count in zip(numbers.tolist(), times.tolist(), strict=True):
-            for reason in state.of_case(number).reasons:
+        _, first, times = np.unique(state.cases(rows), return_index=True, return_counts=True)
+        for row, count in zip(rows[first].tolist(), times.tolist(), strict=True):
+            for reason in state.without_reservation(row).reasons:
                 counts[reason] += count
         return counts
 
@@ -207,13 +231,7 @@ class DeviceShare:
         They are written with the Binding.
         """
         ledger, uid, node = state.ledger, placement.pod.uid, placement.node
-        if placement.pre_allocated:
-            found = state.pre_allocation(placement.row, placement.pre_allocated)
-        elif placement.reservation:
-            info = state.reservations.by_uid[placement.reservation]
-            found = state.of_reservation(info.slot)
-        else:
-            found = state.without_reservation(placement.row)
+        found = _found(state, placement)
         if found.code:
             return Reject(Code(found.code), found.reasons)
         if found.allocations is None:
@@ -240,6 +258,20 @@ class DeviceShare:
         return is_registered_for(self, event) and queueing_hints.helps(event, pod, view)
 
 
+def _found(state: DeviceState, placement: Placement) -> Found:
+    """Return the result for the chosen node, and the reservation or pods chosen there."""
+    row, change = placement.row, NO_CHANGE
+    if state.numa is not None:
+        # The pod has its CPUs already; its NUMA nodes are to be found as they were before.
+        change = PodChange(removed={row: (placement.pod,)})
+    if placement.pre_allocated:
+        return state.pre_allocation(row, placement.pre_allocated, change)
+    if placement.reservation:
+        info = state.reservations.by_uid[placement.reservation]
+        return state.of_reservation(info.slot, change)
+    return state.without_reservation(row, change)
+
+
 def _special_rows(
     state: DeviceState, rows: AnyRows, change: PodChange
 ) -> Iterator[tuple[int, int]]:
@@ -256,13 +288,27 @@ def _special_rows(
 def _by_case(
     state: DeviceState,
     rows: AnyRows,
+    of_row: Callable[[int], Found],
     value: Callable[[Found], float],
     dtype: type[Any],
-    *,
-    unused: bool = False,
 ) -> NDArray[Any]:
-    numbers, places = np.unique(state.cases(rows), return_inverse=True)
-    results = [value(state.of_case(number, unused=unused)) for number in numbers.tolist()]
-    table = np.array(results, dtype)
+    """Return a value for each row, computed once for rows in equal states."""
+    _, first, places = np.unique(state.cases(rows), return_index=True, return_inverse=True)
+    table = np.array([value(of_row(row)) for row in _take(rows, first)], dtype)
     found: NDArray[Any] = table[places]
     return found
+
+
+def _take(rows: AnyRows, positions: NDArray[np.intp]) -> list[int]:
+    """Return the rows at positions of an array or a slice."""
+    found: Rows = positions + (rows.start or 0) if isinstance(rows, slice) else rows[positions]
+    taken: list[int] = found.tolist()
+    return taken
+
+
+def _code(found: Found) -> int:
+    return found.code
+
+
+def _score(found: Found) -> float:
+    return found.score

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.allocations import UNUSED, Allocations, DeviceUse, use_of
-from holdfast.device_share.candidates import UNRESTRICTED, DeviceRejection, Restriction
+from holdfast.device_share.candidates import DeviceRejection
 from holdfast.device_share.choosing import choose_devices, node_rejection
 from holdfast.device_share.ledger import NO_DEVICE, DeviceShareLedger
 from holdfast.device_share.node_devices import NodeDevices
 from holdfast.device_share.node_scoring import score_node
+from holdfast.device_share.offers import Offer, restriction_of
 from holdfast.device_share.pod_devices import PodDevices, pod_devices
 from holdfast.device_share.requests import is_of_devices
 from holdfast.errors import BadRequest
@@ -44,17 +46,6 @@ NOTHING_TO_DO = Found(Code.PASS)
 """The result on a node without a Device: its device plugin decides."""
 
 
-class Offer(NamedTuple):
-    """What remains of a reservation for an owner; of ``restricted`` types it gets nothing else.
-
-    ``all_of_it``: for a reservation that takes over what pods have, and must get all of that.
-    """
-
-    remaining: DeviceUse
-    restricted: frozenset[str] = frozenset()
-    all_of_it: bool = False
-
-
 def asked_by(
     pod: PodInfo, resources: ResourceNames, served: Collection[int] = ()
 ) -> PodDevices | Found:
@@ -70,7 +61,7 @@ def asked_by(
 
 
 class Searches:
-    """The results for one request, by the number of a state and what a reservation offers."""
+    """The results for one request, by a state, what a reservation offers, and NUMA nodes."""
 
     def __init__(
         self, ledger: DeviceShareLedger, asked: PodDevices | Found, args: DeviceShareArgs
@@ -79,10 +70,15 @@ class Searches:
         self._args = args
         self.asked = asked
         self._version = ledger.version
-        self._found: dict[tuple[int, Offer | None], Found] = {}
+        self._found: dict[tuple[int, Offer | None, int | None], Found] = {}
 
-    def of(self, signature: int, offer: Offer | None = None) -> Found:
-        """Return the result for a state, and for an owner of a reservation on that node."""
+    def of(
+        self, signature: int, offer: Offer | None = None, numa_nodes: int | None = None
+    ) -> Found:
+        """Return the result for a state, and for an owner of a reservation on that node.
+
+        ``numa_nodes`` is the mask of those to which the devices must belong, None for any.
+        """
         asked = self.asked
         if isinstance(asked, Found):
             return asked
@@ -91,11 +87,11 @@ class Searches:
         if self._version != self._ledger.version or len(self._found) > _MOST_RESULTS:
             self._version = self._ledger.version
             self._found.clear()
-        key = (signature, offer)
+        key = (signature, offer, numa_nodes)
         found = self._found.get(key)
         if found is None:
             state = self._ledger.state(signature)
-            found = self._found[key] = self._search(asked, state, offer)
+            found = self._found[key] = self._search(asked, state, offer, numa_nodes)
         return found
 
     def use_by(self, asked: PodDevices, signature: int, offer: Offer | None) -> DeviceUse:
@@ -106,11 +102,19 @@ class Searches:
         chosen = choose_devices(state, asked, restriction_of(offer, state), self._args.strategy)
         return UNUSED if isinstance(chosen, DeviceRejection) else use_of(chosen)
 
-    def _search(self, asked: PodDevices, state: NodeDevices, offer: Offer | None) -> Found:
+    def _search(
+        self,
+        asked: PodDevices,
+        state: NodeDevices,
+        offer: Offer | None,
+        numa_nodes: int | None,
+    ) -> Found:
         rejection = node_rejection(state.inventory, asked, self._args.unsupported)
         if rejection is not None:
             return _rejected(rejection, None)
         restriction = restriction_of(offer, state)
+        if numa_nodes is not None and state.inventory.tells_numa_nodes:
+            restriction = replace(restriction, numa_nodes=numa_nodes)
         chosen = choose_devices(state, asked, restriction, self._args.strategy)
         if isinstance(chosen, DeviceRejection):
             return _rejected(chosen, offer)
@@ -118,24 +122,6 @@ class Searches:
             return Found(Code.UNSCHEDULABLE, tuple(f"Insufficient {kind} devices" for kind in left))
         score = score_node(state, asked, self._args.strategy, restriction)
         return Found(Code.PASS, allocations=chosen, score=score)
-
-
-def restriction_of(offer: Offer | None, state: NodeDevices) -> Restriction:
-    """Return which devices an owner may take: those of its reservation first, or no others."""
-    if offer is None:
-        return UNRESTRICTED
-    minors = offer.remaining.minors()
-    if not offer.restricted:
-        return Restriction(minors, offer.remaining.vfs)
-    own = offer.remaining.within(frozenset(one for one in minors if one[0] in offer.restricted))
-    others = tuple(
-        (kind, device.minor, device.total)
-        for kind, devices in state.inventory.devices.items()
-        if kind not in offer.restricted
-        for device in devices
-    )
-    limit = own.plus(DeviceUse(others))
-    return Restriction(minors, offer.remaining.vfs, limit.minors(), limit)
 
 
 def _rejected(rejection: DeviceRejection, offer: Offer | None) -> Found:

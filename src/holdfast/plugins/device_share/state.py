@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,31 +12,33 @@ from holdfast.api import koordinator_names as names
 from holdfast.api.pod import Pod
 from holdfast.capacity.matching import ReservationMatch
 from holdfast.capacity.reservation_cache import ReservationCache
-from holdfast.capacity.reservation_info import ReservationInfo
 from holdfast.capacity.reserved_resources import expected_reservation
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.ledger import DeviceShareLedger
-from holdfast.device_share.node_holders import Holder, sum_of
-from holdfast.device_share.requests import device_types
+from holdfast.device_share.node_holders import NOBODY, Holder, sum_of
+from holdfast.device_share.offers import Offer
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.plugin import NO_CHANGE, AnyRows, PodChange
-from holdfast.plugins.device_share.searches import Found, Offer, Searches, asked_by
+from holdfast.numa.ledger import NumaLedger
+from holdfast.numa.pod_request import NO_REQUEST, NumaRequest
+from holdfast.plugins.device_share.searches import Found, Searches, asked_by
 
-_GUIDING = (names.DEVICE_ALLOCATE_HINT, names.DEVICE_JOINT_ALLOCATE, names.GPU_PARTITION_SPEC)
-"""Annotations that guide the choice of devices."""
+_GUIDING = (
+    names.DEVICE_ALLOCATE_HINT, names.DEVICE_JOINT_ALLOCATE, names.GPU_PARTITION_SPEC,
+    names.RESOURCE_SPEC, names.NUMA_TOPOLOGY_SPEC,
+)  # fmt: skip
+"""Annotations that guide the choice of devices, or of NUMA nodes."""
+_LABELS = (names.GPU_ISOLATION_PROVIDER, names.QOS_CLASS, names.PRIORITY_CLASS)
 
-_NO_TYPES: frozenset[str] = frozenset()
 _NONE_SERVED: frozenset[int] = frozenset()
 
 
 def guiding_metadata(pod: Pod) -> tuple[str | None, ...]:
-    """Return the annotations and the label that decide which devices a pod gets."""
-    annotations = pod.metadata.annotations
-    provider = pod.metadata.labels.get(names.GPU_ISOLATION_PROVIDER)
-    if not annotations:
-        return (provider,)
-    return (provider, *[annotations.get(key) for key in _GUIDING])
+    """Return the annotations and labels that decide which devices a pod gets."""
+    annotations, labels = pod.metadata.annotations, pod.metadata.labels
+    found = [labels.get(key) for key in _LABELS] if labels else []
+    return (*found, *[annotations.get(key) for key in _GUIDING]) if annotations else tuple(found)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +49,7 @@ class DeviceState:
     DeviceClass serve some of its resources. They do on nodes that have none of their own.
     """
 
+    pod: PodInfo
     nodes: NodeTable
     ledger: DeviceShareLedger
     reservations: ReservationCache
@@ -55,6 +58,9 @@ class DeviceState:
     match: ReservationMatch | None = None
     with_class: tuple[int, ...] = ()
     """Resources of the request that have a DeviceClass (epoch ``classes``)."""
+    numa: NumaLedger | None = None
+    """If the pod, or a node, has a NUMA policy: what decides about NUMA nodes."""
+    numa_request: NumaRequest = NO_REQUEST
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -63,25 +69,30 @@ class DeviceState:
         return isinstance(other, DeviceState) and self._key == other._key
 
     @property
-    def _key(self) -> tuple[int, int, tuple[int, ...]]:
-        return id(self.searches_for(_NONE_SERVED)), id(self.match), self.with_class
+    def _key(self) -> Hashable:
+        searches = self.searches_for(_NONE_SERVED)
+        return id(searches), id(self.match), self.with_class, self.numa_request
 
     def cases(self, rows: AnyRows) -> NDArray[np.int64]:
         """Return a number by row: equal ones have equal results without a reservation."""
-        found = self.ledger.signatures()[rows].astype(np.int64)
-        for resource in self.with_class:
-            found = found * 2 + (self.nodes.allocatable[resource, rows] == 0)
+        found = self.ledger.cases(self.with_class, rows)
+        if self.numa is not None:
+            signatures = self.numa.signatures()  # may number more states
+            found = found * self.numa.signature_count + signatures[rows]
         return found
 
-    def of_case(self, number: int, *, unused: bool = False) -> Found:
-        """Return the result for a number of ``cases``, or if nothing there were used."""
-        served = []
-        for resource in reversed(self.with_class):
-            number, is_served = divmod(number, 2)
-            if is_served:
-                served.append(resource)
-        signature = self.ledger.unused_signature(number) if unused else number
-        return self.searches_for(frozenset(served)).of(signature)
+    def _numa_nodes(
+        self, row: int, reservation: str = "", gone: Collection[str] = ()
+    ) -> int | None:
+        """Return the NUMA nodes for all resources of the pod as a mask, None for any.
+
+        The ledger of NUMA nodes gives the same answer to the plugin that allocates CPUs; what it
+        rejects is rejected there.
+        """
+        if self.numa is None:
+            return None
+        merged = self.numa.alignment(self.pod, row, reservation, gone)
+        return merged.mask if merged.admitted else None
 
     def _served_on(self, row: int, with_class: Iterable[int]) -> frozenset[int]:
         """Return which resources devices of a DeviceClass serve on a row."""
@@ -107,10 +118,12 @@ class DeviceState:
         node = self.nodes.names[row]
         lent = self.ledger.reservations_on(node) if self.ignores_reservations else ()
         if not lent and not _concerns(change, row):
-            return self._searches_on(row).of(self.ledger.signature(row))
+            mask = self._numa_nodes(row)
+            return self._searches_on(row).of(self.ledger.signature(row), numa_nodes=mask)
         gone, coming = self._change(row, change)
         signature = self.ledger.signature_of(node, gone=gone, coming=coming, lent=lent)
-        return self._searches_on(row).of(signature)
+        mask = self._numa_nodes(row, "", gone)
+        return self._searches_on(row).of(signature, numa_nodes=mask)
 
     def pre_allocation(
         self, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
@@ -120,18 +133,23 @@ class DeviceState:
         gone, coming = self._change(row, change)
         gone = gone.union(pod.uid for pod in pods)
         signature = self.ledger.signature_of(self.nodes.names[row], gone=gone, coming=coming)
-        return self._searches_on(row).of(signature, Offer(taken_over, all_of_it=True))
+        mask = self._numa_nodes(row, "", gone)
+        return self._searches_on(row).of(signature, Offer(taken_over, all_of_it=True), mask)
 
     def of_reservation(self, slot: int, change: PodChange = NO_CHANGE) -> Found:
         """Return the result for one of the reservations that the pod may use, on its node."""
         info = self.reservations.at(slot)
         row = self.nodes.row_of.get(info.node, -1)
+        gone = NOBODY
         if _concerns(change, row):
-            found = self.ledger.changed_offer(info.uid, info.node, *self._change(row, change))
+            gone, coming = self._change(row, change)
+            signature, left = self.ledger.changed_offer(info.uid, info.node, gone, coming)
         else:
-            found = self.ledger.offer(info.uid, info.node)
-        searches = self._searches_on(row) if row >= 0 else self.searches_for(_NONE_SERVED)
-        return searches.of(found[0], Offer(found[1], self._restricted(info)))
+            signature, left = self.ledger.offer(info.uid, info.node)
+        offer = Offer(left, self.reservations.restricted_device_types(info.uid))
+        if row < 0:
+            return self.searches_for(_NONE_SERVED).of(signature, offer)
+        return self._searches_on(row).of(signature, offer, self._numa_nodes(row, info.uid, gone))
 
     def slots_on(self, row: int) -> list[int]:
         """Return the slots of the reservations on a row that the pod may use."""
@@ -147,17 +165,14 @@ class DeviceState:
         takes over. The plugin that chooses these pods decides about the row.
         """
         if self.pre_allocates:
-            signature = self.ledger.unused_signature(self.ledger.signature(row))
-            return self._searches_on(row).of(signature)
+            return self.if_unused(row)
         options = [self.of_reservation(slot, change) for slot in self.slots_on(row)]
         return min((*options, self.without_reservation(row, change)), key=_code)
 
-    def _restricted(self, info: ReservationInfo) -> frozenset[str]:
-        """Return the types of which owners get nothing but the devices of the reservation."""
-        if info.policy != "Restricted":
-            return _NO_TYPES
-        names_of = self.nodes.resources
-        return frozenset(device_types(names_of[resource] for resource in info.restricted))
+    def if_unused(self, row: int) -> Found:
+        """Return the result for a row if nothing of its devices were used."""
+        signature = self.ledger.unused_signature(self.ledger.signature(row))
+        return self._searches_on(row).of(signature)
 
     def _change(self, row: int, change: PodChange) -> tuple[frozenset[str], list[Holder]]:
         """Return the pods that leave a row, and what those that come would use of its devices."""
@@ -173,7 +188,7 @@ class DeviceState:
                 signature = self.ledger.signature_of(node, gone=gone, coming=coming)
             else:
                 signature, left = self.ledger.changed_offer(info.uid, node, gone, coming)
-                offer = Offer(left, self._restricted(info))
+                offer = Offer(left, self.reservations.restricted_device_types(info.uid))
             use = self._searches_on(row).use_by(asked, signature, offer)
             coming.append(Holder(use, "" if info is None else info.uid))
         return gone, coming

@@ -18,6 +18,7 @@ from holdfast.api.koordinator_names import (
 )
 from holdfast.api.reservation_names import IGNORED
 from holdfast.capacity.matching import ReservationMatch
+from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import (
@@ -101,8 +102,10 @@ class NodeNUMAResource:
         if qos is None and not any(texts) and not ledger.concerns_all_pods:
             return None
         found = (qos, labels.get(PRIORITY_CLASS), labels.get(IGNORED), *texts)
+        if not ledger.hint_providers or not pod.request or pod.request[-1][0] <= PODS:
+            return found
         # What decides about devices besides is not known here.
-        return (found, tuple(sorted(annotations.items()))) if ledger.hint_providers else found
+        return (found, tuple(sorted(annotations.items())))
 
     def pre_filter(self, pod: PodInfo, view: View) -> ScoredState | Skip | Reject:
         """Read what the pod asks; skip it if that is nothing, and no node concerns all pods."""

@@ -79,16 +79,26 @@ class NumaState:
         """Return the verdict of each row if the pod uses no reservation."""
         found = self._results(rows)
         verdicts: Verdicts = found["code"].copy()
+        if self.trials.has_provided_hints:
+            self._align_with_others(rows, found["by_numa_node"].nonzero()[0], verdicts)
         cost = found["cost"]
         if cost.any():
             amounts = self.nodes.amounts
             free = amounts.free[CPU][rows] - found["extra"]
             verdicts[(cost > 0) & (cost > free) & (verdicts == 0)] = Code.UNSCHEDULABLE
-        if self.trials.has_provided_hints:
-            aligned = (found["by_numa_node"]).nonzero()[0]
-            for position, row in zip(aligned.tolist(), _take(rows, aligned), strict=True):
-                verdicts[position] = self._code(self.trial(row), row)
         return verdicts
+
+    def _align_with_others(
+        self, rows: AnyRows, positions: NDArray[np.intp], verdicts: Verdicts
+    ) -> None:
+        """Set the verdicts at positions, with the hints of others: one trial for equal rows."""
+        there = np.array(_take(rows, positions), np.intp)
+        signatures = self.ledger.signatures()[there].astype(np.int64)
+        states = self.trials.provided_states()[there]
+        both = states * (int(signatures.max(initial=0)) + 1) + signatures
+        _, first, at = np.unique(both, return_index=True, return_inverse=True)
+        codes = [code_of(self.trial(row)) for row in there[first].tolist()]
+        verdicts[positions] = np.array(codes, np.int8)[at]
 
     def numa_scores(self, rows: AnyRows) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Return for each row whether its NUMA nodes are scored, and their score."""
