@@ -34,7 +34,7 @@ VARYING = [
     (re.compile(r"[ \t]+"), " "),
 ]
 ANY = re.compile(r"^(YYYY-MM-DDT[\d:]+Z|([a-z])\2{7}-.*|.*HASH-ID)$")
-READS = ("get", "logs", "describe", "why", "status", "list", "free", "devices", "cpus")
+READS = ("get", "logs", "describe", "why", "status", "list", "free", "devices", "--dry-run", "cpus")
 
 
 def steps_of(document):

@@ -21,7 +21,7 @@ from holdfast.descheduler.metrics import DeschedulerMetrics
 from holdfast.descheduler.plan import PlannedMove, job_body, plan_moves
 from holdfast.descheduler.simulation import Simulation, predicting_profiles
 from holdfast.engine.profile import Profile
-from holdfast.errors import Conflict, HoldfastError, NotFound
+from holdfast.errors import AlreadyExists, HoldfastError, NotFound
 from holdfast.migration.pod_filters import has_local_volumes
 
 OTHERS: tuple[Resource[Any], ...] = (
@@ -200,7 +200,7 @@ class Descheduler:
             try:
                 await self._client.create(scheme.POD_MIGRATION_JOBS, body)
                 result = "created"
-            except Conflict:
+            except AlreadyExists:
                 result = "exists"
         self.metrics.moves.add(move.policy, result)
         log.info(
