@@ -23,6 +23,7 @@ from typing import Any
 
 from decisions import decide_all
 from holdfast.api import koordinator_names as names
+from holdfast.api.reservation_names import AFFINITY
 from holdfast.api.scheme import SHARED_DEVICES
 from holdfast.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed
@@ -129,6 +130,17 @@ CASES = {
     "owners": Case("owners, 2 CPUs", "2", lsr=True, owners=True, target=1000),
     "gpu-owners": Case("owners, a quarter of a GPU", gpu="25", owners=True, target=1000),
     "both-owners": Case("owners of both", "2", "25", lsr=True, owners=True, target=1000),
+    "no-owners": Case(
+        "owners, no reservation fits",
+        "80",
+        "50",
+        lsr=True,
+        owners=True,
+        rejected=True,
+        annotations={AFFINITY: "{}"},
+        most=100,
+        target=100,
+    ),
     "different": Case("no two nodes alike", "", gpu="25", lsr=True, busy=True, target=1000),
     "rejected": Case("LSR, no node fits", "60", lsr=True, busy=True, rejected=True, most=500),
 }

@@ -1,4 +1,4 @@
-"""Compare kube-scheduler, Holdfast and a plain binder on a real kube-apiserver and etcd.
+"""Compare kube-scheduler, koord-scheduler, Holdfast and a binder on a real kube-apiserver and etcd.
 
     python benchmarks/real_control_plane.py [--quick] [--case basic ...] [--rounds 1] [--json FILE]
 
@@ -6,10 +6,12 @@ Every run has a fresh control plane. Nodes and pods are created first, then the 
 started; an observer watches binds and events, and the time is measured from the first bind to the
 last bind or event. Runs alternate between the schedulers, so that other load affects all of them;
 figures are comparable only as ratios within one table. CPU time is counted over the same span,
-without the start. *Owners* are pods with 1,000 reservations, which only Holdfast supports. Pods of
-the cases of ``devices.py`` use devices; their limit is a program that sends the same requests, with
-and without the watches of pods and claims. *Writes* are counted by the server. A decision is the
-mean of ``scheduler_scheduling_algorithm_duration_seconds``, in elapsed time.
+without the start. *Owners* are pods with 1,000 reservations; *cores* are LSR pods that share GPUs,
+*core-owners* such pods with 1,000 reservations of CPUs and GPUs. kube-scheduler cannot do these:
+``x peer`` is the ratio to koord-scheduler there, if tests/real/build-koord-scheduler has built it.
+Pods of the cases of ``devices.py`` use devices; their limit is a program that sends the same
+requests, with and without the watches of pods and claims. *Writes* are counted by the server. A
+decision is the mean of ``scheduler_scheduling_algorithm_duration_seconds``, in elapsed time.
 """
 
 from __future__ import annotations
@@ -28,18 +30,22 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import yaml
 
 HERE = Path(__file__).parent
+CRDS = str(HERE.parent / "deploy" / "crds")
 sys.path.append(str(HERE.parent / "tests"))
 
+from holdfast.api.reservation_names import ALLOCATED  # noqa: E402
+from holdfast.api.scheme import PODS  # noqa: E402
 from holdfast.client.client import Client  # noqa: E402
 from holdfast.client.http import HttpTransport  # noqa: E402
 from holdfast.client.kubeconfig import load  # noqa: E402
 from real.control_plane import ControlPlane, free_port, program  # noqa: E402
+from real_cores import CORE_CASES, NODE_COUNT  # noqa: E402
 from real_devices import DEVICE_CASES  # noqa: E402
 from real_load import (  # noqa: E402
     WORKLOADS,
@@ -50,11 +56,13 @@ from real_load import (  # noqa: E402
 )
 
 Command = list[str]
+KOORD = "koord-scheduler-v1.8.0"
 TIMEOUT_SECONDS = 900.0
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _WRITING = ("POST", "PUT", "PATCH", "DELETE")
-FEW_PODS = 20
-"""Where kube-scheduler needs seconds a pod: for devices that share counters."""
+FEW_PODS, KOORD_PODS = 20, 300
+"""Where kube-scheduler needs seconds a pod, for devices that share counters, and where
+koord-scheduler needs half a second, for owners."""
 
 
 def kube_scheduler(plane: ControlPlane, _case: str, port: int) -> Command:
@@ -70,6 +78,28 @@ def kube_scheduler(plane: ControlPlane, _case: str, port: int) -> Command:
     flags = ["--secure-port", str(port), "--cert-dir", str(plane.directory / "scheduler-certs")]
     allowed = "--authorization-always-allow-paths=/metrics"
     return [str(program("kube-scheduler")), "--config", str(config), *flags, allowed]
+
+
+def koord_scheduler(plane: ControlPlane, _case: str, port: int) -> Command:
+    """koord-scheduler with the profile that Koordinator installs, without limits on requests."""
+    koord = str(program(KOORD))
+    installed = yaml.safe_load(Path(f"{koord}.config.yaml").read_text())["data"]
+    [profile] = yaml.safe_load(installed["koord-scheduler-config"])["profiles"]
+    # The file lacks it here; without it no pod is allocated from a reservation.
+    profile["plugins"]["reserve"]["enabled"].insert(0, {"name": "Reservation"})
+    config = plane.directory / "koord-scheduler.yaml"
+    connection = {"kubeconfig": str(plane.kubeconfig), "qps": 10_000, "burst": 10_000}
+    config.write_text(
+        yaml.safe_dump({
+            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+            "clientConnection": connection, "leaderElection": {"leaderElect": False},
+            "profiles": [{**profile, "schedulerName": "default-scheduler"}],
+        })
+    )  # fmt: skip
+    flags = ["--secure-port", str(port), "--cert-dir", str(plane.directory / "scheduler-certs")]
+    flags += ["--authentication-skip-lookup=true", "--port=0"]
+    allowed = "--authorization-always-allow-paths=/metrics"
+    return [koord, "--config", str(config), *flags, allowed]
 
 
 def holdfast(plane: ControlPlane, _case: str, port: int) -> Command:
@@ -96,11 +126,15 @@ def binder_with_watch(plane: ControlPlane, case: str, *_: object) -> Command:
 
 COMPETITORS: dict[str, Callable[[ControlPlane, str, int], Command]] = {
     "kube-scheduler": kube_scheduler,
+    "koord-scheduler": koord_scheduler,
     "binds alone": binder,
     "binds + events": binder_with_events,
     "and a watch": binder_with_watch,
     "holdfast": holdfast,
 }
+PEERS = ("kube-scheduler", "koord-scheduler")
+KOORD_CASES = ("owners", *CORE_CASES)
+"""Cases that kube-scheduler cannot do and koord-scheduler can."""
 LIMITS = ("binds alone", "binds + events", "and a watch")
 
 
@@ -119,6 +153,8 @@ class Figures:
     writes: dict[str, float]
     """Writes a pod that the server has stored, by verb and resource."""
     decision_ms: float | None = None
+    owners: int = 0
+    """Pods that were allocated from a reservation."""
 
     @property
     def rate(self) -> float:
@@ -132,11 +168,16 @@ async def run(case: str, who: str, nodes: int, pods: int) -> Figures:
         ).start()
         clients = [Client(HttpTransport(await load(plane.kubeconfig))) for _ in range(2)]
         try:
-            plane.kubectl("apply", "-f", str(HERE.parent / "deploy" / "crds"))
+            if case in KOORD_CASES and (koord := program(KOORD)):
+                # Its own definitions first; those of the same kinds are not created again.
+                plane.kubectl("create", "-f", f"{koord}.crds")
+                plane.kubectl("create", "namespace", "koordinator-system")
+            plane.kubectl("create", "-f", CRDS, check=False)
             plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
             await fill(clients[0], case, nodes, pods)
-            await clients[0].close()
-            return await timed(case, who, plane, clients[1], pods)
+            found = await timed(case, who, plane, clients[1], pods)
+            bound = (await clients[0].list(PODS, "default")).items if case in KOORD_CASES else ()
+            return replace(found, owners=sum(ALLOCATED in p.metadata.annotations for p in bound))
         finally:
             for client in clients:
                 await client.close()
@@ -215,10 +256,10 @@ def show(results: list[Figures]) -> None:
     """Print medians, and the ratios of each rate to the others."""
     cases = list(dict.fromkeys(r.case for r in results))
     print(
-        f"\n{'case':14} {'name':15} {'pods/s':>8} {'x kube':>7} {'of limit':>9} {'of watch':>9}"
+        f"\n{'case':14} {'name':15} {'pods/s':>8} {'x peer':>7} {'of limit':>9} {'of watch':>9}"
         f" {'of basic':>9}"
-        f" {'CPU ms/pod':>11} {'x kube':>7} {'server ms':>10} {'peak MiB':>9} {'events':>7}"
-        f" {'decision ms':>12} {'x kube':>7}"
+        f" {'CPU ms/pod':>11} {'x peer':>7} {'server ms':>10} {'peak MiB':>9} {'events':>7}"
+        f" {'decision ms':>12} {'x peer':>7} {'owners':>7}"
     )
     rates = {
         (case, who): statistics.median(r.rate for r in results if (r.case, r.who) == (case, who))
@@ -228,20 +269,40 @@ def show(results: list[Figures]) -> None:
     }
     for (case, who), rate in rates.items():
         mine = [r for r in results if (r.case, r.who) == (case, who)]
-        kube = [r for r in results if (r.case, r.who) == (case, "kube-scheduler")]
+        peer = peer_of(case)
+        peers = [r for r in results if (r.case, r.who) == (case, peer)]
         cpu = statistics.median(r.cpu_ms for r in mine)
         limit = rates.get((case, LIMITS[1])) or rates.get(("basic", LIMITS[1]))
-        decision, of_kube = _median_decision(mine), _median_decision(kube)
+        decision, of_peer = _median_decision(mine), _median_decision(peers)
         print(
-            f"{case:14} {who:15} {rate:8.0f} {_part(rate, rates.get((case, 'kube-scheduler')))}"
+            f"{case:14} {who:15} {rate:8.0f} {_part(rate, rates.get((case, peer)))}"
             f"{_part(rate, limit, '%', 10)}{_part(rate, rates.get((case, LIMITS[2])), '%', 10)}"
             f"{_part(rate, rates.get(('basic', who)), '%', 10)} {cpu:11.2f} "
-            f"{_part(cpu, statistics.median(r.cpu_ms for r in kube) if kube else None)}"
+            f"{_part(cpu, statistics.median(r.cpu_ms for r in peers) if peers else None)}"
             f" {statistics.median(r.server_cpu_ms for r in mine):10.2f}"
             f" {max(r.peak_mib for r in mine):9.0f} {min(r.events for r in mine):7}"
-            f" {decision or 0:12.3f} {_part(of_kube or 0, decision)}"
+            f" {decision or 0:12.3f} {_part(of_peer or 0, decision)} {mine[-1].owners or '':>7}"
         )
         print(" " * 30, ", ".join(f"{n:.2f} {what}" for what, n in sorted(mine[0].writes.items())))
+
+
+def peer_of(case: str) -> str:
+    """Return the scheduler that Holdfast is compared with."""
+    return PEERS[case in KOORD_CASES]
+
+
+def takes_part(case: str, who: str, first_case: str) -> bool:
+    """Tell whether a competitor runs a case.
+
+    The limit depends on the case only if pods use devices of DRA: else it is measured once.
+    """
+    if who in PEERS:
+        return who == peer_of(case) and program(KOORD if who == PEERS[1] else who) is not None
+    if who not in LIMITS:
+        return True
+    if case in DEVICE_CASES:
+        return who != LIMITS[0]
+    return case == first_case
 
 
 def _median_decision(found: list[Figures]) -> float | None:
@@ -280,19 +341,17 @@ async def main() -> None:
     results: list[Figures] = []
     for number in range(args.rounds):
         for case in args.case:
-            # The limit depends on the case only if pods use devices: else measure it once.
             for who in args.who:
-                if case in DEVICE_CASES and who == LIMITS[0]:
+                if not takes_part(case, who, args.case[0]):
                     continue
-                if who in LIMITS and case != args.case[0] and case not in DEVICE_CASES:
-                    continue
-                if case == "owners" and who == "kube-scheduler":
-                    continue
+                nodes = min(args.nodes, NODE_COUNT) if case in CORE_CASES else args.nodes
                 pods = args.pods if case == "basic" else args.other_pods
                 if (case, who) == ("counters", "kube-scheduler"):
                     pods = min(pods, FEW_PODS)
+                if who == "koord-scheduler":
+                    pods = min(pods, KOORD_PODS)
                 began = time.perf_counter()
-                found = await run(case, who, args.nodes, pods)
+                found = await run(case, who, nodes, pods)
                 results.append(found)
                 took = time.perf_counter() - began
                 print(

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import real_cores
 import real_devices
 from holdfast.api.scheme import EVENTS, NODES, PODS, RESERVATIONS
 from holdfast.client.client import Client
 from holdfast.client.transport import Request
 from holdfast.testing import a_node, a_pod, a_reservation
+from real_cores import CORE_CASES
 from real_devices import DEVICE_CASES
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -42,7 +44,7 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "spread": {"topology_spread_constraints": [SPREAD]},
     "preferred": {"affinity": {"podAffinity": PREFERRED}},
     "owners": {},
-    **{case: {} for case in DEVICE_CASES},
+    **{case: {} for case in (*DEVICE_CASES, *CORE_CASES)},
 }
 """Constraints of the pods by case; *owners* are basic pods that own reservations."""
 RESERVED = 1000
@@ -79,6 +81,9 @@ async def reserve(client: Client, number: int, node_count: int) -> None:
 
 async def fill(client: Client, workload: str, node_count: int, pod_count: int) -> None:
     """Create nodes, reservations or devices on them, then pods."""
+    if workload in CORE_CASES:
+        await _fill_with_cores(client, workload, node_count, pod_count)
+        return
     await _at_once(nodes(node_count), lambda raw: client.create(NODES, raw))
     if workload in DEVICE_CASES:
         await _fill_with_devices(client, workload, node_count, pod_count)
@@ -86,6 +91,15 @@ async def fill(client: Client, workload: str, node_count: int, pod_count: int) -
     if workload == "owners":
         await _at_once(range(RESERVED), lambda number: reserve(client, number, node_count))
     await _at_once(pods(workload, pod_count), lambda raw: client.create(PODS, raw, "default"))
+
+
+async def _fill_with_cores(client: Client, case: str, node_count: int, pod_count: int) -> None:
+    await _at_once(range(node_count), lambda i: real_cores.create_node(client, i))
+    if case == "core-owners":
+        held = range(min(node_count, real_cores.RESERVED))
+        await _at_once(held, lambda i: real_cores.create_reservation(client, i))
+    made = real_cores.pods(case, pod_count)
+    await _at_once(made, lambda raw: client.create(PODS, raw, "default"))
 
 
 async def _fill_with_devices(client: Client, case: str, node_count: int, pod_count: int) -> None:
