@@ -12,6 +12,7 @@ from holdfast.capacity.annotations import (
     inner_reserved,
 )
 from holdfast.capacity.owners import compile_owners
+from holdfast.device_share.requests import is_of_devices
 from laws.cluster_edits import POLICY, REUSABLE, SIZE, owners_before, was
 
 IGNORED = "scheduling.koordinator.sh/reservation-ignored"
@@ -127,8 +128,12 @@ def owns(pod, reservation):
 def owned_once(pod, reservation):
     """Return whether it is an owner, or was one before an edit: then it may stay."""
     apps = {pod.metadata.labels.get("app"), *owners_before(pod)}
-    rules = [owner.label_selector.match_labels["app"] for owner in reservation.spec.owners]
-    return bool(apps & {*rules, *owners_before(reservation)})
+    rules = [
+        owner.label_selector.match_labels["app"]
+        for owner in reservation.spec.owners
+        if owner.label_selector is not None
+    ]
+    return bool(apps & {*rules, *owners_before(reservation)}) or owns(pod, reservation)
 
 
 def broken_promises(census):
@@ -158,12 +163,17 @@ def _overcommitted(census):
             if reservation.phase == "Waiting":
                 excused += held_beside(reservation, census)
         for resource, amount in free_on(node, census).items():
-            if amount + excused[resource] < 0 and resource != GPU:
+            if amount + excused[resource] < 0 and not of_devices(resource):
                 yield f"{node} lacks {-amount} of {resource}"
         has = amounts_of(census.nodes[node].status.allocatable)
         for resource, amount in sum(map(request_of, there), Counter()).items():
-            if amount > has[resource] and resource != GPU:
+            if amount > has[resource] and not of_devices(resource):
                 yield f"{node} has {has[resource]} of {resource}, pods take {amount}"
+
+
+def of_devices(resource):
+    """Return whether devices serve a resource: the Node may not list it."""
+    return resource == GPU or is_of_devices(resource)
 
 
 def leaves_room_to(pod, reservation):

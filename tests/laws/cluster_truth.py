@@ -7,6 +7,7 @@ from holdfast.api import durations
 from holdfast.api.requests import pod_request
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.capacity.resizing import wanted_amounts
+from holdfast.device_share.requests import in_names_of
 from laws.cluster_audit import (
     HOLDING,
     amounts_of,
@@ -35,7 +36,7 @@ def stale_statuses(census):
         if told != sorted(pod.uid for pod, _ in users):
             yield f"{reservation.name} names {told}, drawn on by {[p.name for p, _ in users]}"
         reserved = amounts_of(reservation.status.allocatable)
-        used = sum((draw for _, draw in users), Counter())
+        used = sum((Counter(draw | in_names_of(draw, reserved)) for _, draw in users), Counter())
         true = +Counter({k: used[k] for k in reserved})
         if +amounts_of(reservation.status.allocated) != true:
             yield f"{reservation.name} says {reservation.status.allocated}, true is {true}"

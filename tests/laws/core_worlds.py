@@ -15,6 +15,13 @@ IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 NUMA_POLICIES = ("BestEffort", "Restricted", "SingleNUMANode")
 BIND_POLICIES = ("FullPCPUs", "SpreadByPCPUs")
+MOST_GPUS = 3
+AMOUNTS_OF_GPUS = {
+    **dict.fromkeys(
+        (names.GPU, names.GPU_CORE, names.GPU_MEMORY_RATIO, names.GPU_SHARED), 100 * MOST_GPUS
+    ),
+    names.GPU_MEMORY: f"{16 * MOST_GPUS}Gi",
+}
 
 
 class RandomCores:
@@ -33,8 +40,11 @@ class RandomCores:
         self._made += 1
         return f"{kind}{self._made}"
 
-    def node_objects(self, name):
-        """A node of 8 CPUs on two NUMA nodes with GPUs; some have no topology or no Device."""
+    def node_objects(self, name, *, lists_gpus=False):
+        """A node of 8 CPUs on two NUMA nodes with GPUs; some have no topology or no Device.
+
+        ``lists_gpus``: the Node itself lists their amounts, whatever becomes of the Device.
+        """
         pick, labels, notes = self.random.choice, {}, {}
         if self.chance(0.15):
             labels[names.CPU_BIND_POLICY] = pick(("FullPCPUsOnly", "SpreadByPCPUs"))
@@ -45,7 +55,12 @@ class RandomCores:
         if amplified := self.chance(0.15):
             notes[names.AMPLIFICATION_RATIO] = '{"cpu":1.5}'
         cpu = "12" if amplified else "8"
-        made = [a_node(name, cpu=cpu, memory="32Gi", labels=labels, annotations=notes)]
+        listed = AMOUNTS_OF_GPUS if lists_gpus else None
+        made = [
+            a_node(
+                name, cpu=cpu, memory="32Gi", labels=labels, annotations=notes, allocatable=listed
+            )
+        ]
         if self.chance(0.9):
             made.append(a_topology(name, cores=2, threads=2, memory="16Gi"))
         if self.chance(0.8):
@@ -58,7 +73,7 @@ class RandomCores:
             names.GPU_CORE: "100", names.GPU_MEMORY_RATIO: "100", names.GPU_MEMORY: "16Gi",
         }  # fmt: skip
         placed, listed = self.chance(0.7), []
-        for minor in range(self.random.randint(1, 3)):
+        for minor in range(self.random.randint(1, MOST_GPUS)):
             gpu = {
                 "type": "gpu", "id": f"{node}-{minor}", "minor": minor,
                 "health": self.chance(0.9), "resources": amounts,

@@ -1,0 +1,72 @@
+"""One holder a CPU and a unit of a device through faults, restarts, expiries and migrations."""
+
+import pytest
+
+from holdfast.api.scheme import (
+    POD_MIGRATION_JOBS,
+    SHARED_DEVICES,
+)
+from holdfast.testing.harness import Harness
+from laws.cluster_audit import broken_promises, take_census
+from laws.cluster_steps import Network
+from laws.cluster_truth import stale_statuses, wrong_phases
+from laws.core_steps import CoreLife
+from laws.identity_audit import shared_identities, wrong_amounts
+from laws.ledger_shape import rebuilt, shape_of
+from soak_size import SEED, rounds
+
+SEEDS = range(SEED, SEED + rounds(2))
+STEPS = 30
+LONG_ENOUGH = 700.0
+"""Seconds after which every unschedulable pod was tried again, and every job has ended."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_identities_have_one_holder_through_faults_and_restarts(tmp_path, seed, repeatable):
+    network = Network(seed)
+    async with Harness(tmp_path, wrap=network.wrap, seed=seed) as cluster:
+        life, nodes_of = CoreLife(cluster, seed), {}
+        try:
+            await life.begin()
+            for _ in range(STEPS):
+                await life.step()
+                await audit(cluster, nodes_of)
+            network.heal()
+            await life.finish()
+            await cluster.advance(LONG_ENOUGH)
+            await audit(cluster, nodes_of)
+            await check_idle_cluster(cluster)
+        except AssertionError as broken:
+            broken.add_note(
+                "\n".join([*map(str, life.log), *map(str, network.injected_faults[-12:])])
+            )
+            raise
+
+
+async def audit(cluster, identities_of):
+    """Check all objects; what a bound pod has never changes."""
+    census = await take_census(cluster.client)
+    devices = (await cluster.client.list(SHARED_DEVICES)).items
+    broken = [
+        *broken_promises(census),
+        *shared_identities(census.pods, census.reservations, devices),
+        *wrong_amounts(census.pods, census.reservations, (), ()),
+    ]
+    assert not broken, broken
+    for pod in census.pods:
+        if pod.spec.node_name:
+            has = (pod.spec.node_name, pod.metadata.annotations)
+            assert identities_of.setdefault(pod.uid, has) == has, f"{pod.name} changed"
+
+
+async def check_idle_cluster(cluster):
+    """Statuses are right, jobs have ended, and a new world equals the old one."""
+    census = await take_census(cluster.client)
+    now = cluster.clock.now()
+    jobs = (await cluster.client.list(POD_MIGRATION_JOBS)).items
+    faults = [
+        *stale_statuses(census), *wrong_phases(census, now),
+        *(f"{job.name} is {job.phase}" for job in jobs if not job.finished),
+    ]  # fmt: skip
+    assert not faults, faults
+    assert shape_of(cluster.world) == shape_of(await rebuilt(cluster.client))
