@@ -5,6 +5,7 @@ import json
 import pytest
 
 from holdfast.api import koordinator_names as names
+from holdfast.api.reservation_names import RESIZE
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.testing import Fault, FaultyTransport, a_reservation
 from holdfast.testing.harness import Harness
@@ -91,3 +92,16 @@ async def test_an_annotation_null_counts_as_absent(cluster):
     assert await stranger(cluster, "p", "2", annotations=empty) == "0-1"
     written = (await cluster.pod("p")).metadata.annotations[names.RESOURCE_SPEC]
     assert json.loads(written) == {"preferredCPUBindPolicy": "FullPCPUs"}
+
+
+async def test_a_reservation_that_holds_CPUs_says_that_it_is_not_resized(cluster):
+    await add_node(cluster)
+    await reserve(cluster, "r", "4")
+    for cpu, resized in (("6", ("False", "Invalid")), ("4", None)):
+        notes = {RESIZE: json.dumps({"resources": {"cpu": cpu}})}
+        await cluster.client.patch(RESERVATIONS, "r", {"metadata": {"annotations": notes}})
+        await cluster.settle()
+        found = await cluster.reservation("r")
+        condition = found.condition("Resized")
+        assert (condition and (condition.status, condition.reason)) == resized
+        assert (cpus_of(found), dict(found.status.allocatable)) == ("0-3", {"cpu": "4"})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from holdfast.api.koordinator_names import DEVICE_ALLOCATED, RESOURCE_STATUS
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import NANO, AmountText, Quantity
 from holdfast.api.requests import nanos, request_nanos
@@ -22,10 +23,7 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo, sum_of
 from holdfast.columns.request_fit import short_of
 
-FIXED_SIZE_ANNOTATIONS = (
-    "scheduling.koordinator.sh/device-allocated",
-    "scheduling.koordinator.sh/resource-status",
-)
+FIXED_SIZE_ANNOTATIONS = (DEVICE_ALLOCATED, RESOURCE_STATUS)
 """Annotations of reservations that hold particular devices or CPUs; these are not resized."""
 AmountTexts = Mapping[str, AmountText]
 
@@ -36,8 +34,25 @@ def wanted_amounts(reservation: Reservation) -> dict[str, AmountText] | None:
     An extended resource that the template does not name stays, because a driver may have added it;
     an amount of 0 removes it. Raises BadRequest for a malformed amount.
     """
+    return None if _fixed(reservation) else _edited_amounts(reservation)
+
+
+def asks_for_other_cpus(reservation: Reservation) -> bool:
+    """Tell whether a reservation that holds particular CPUs was edited in vain.
+
+    What holds devices is not compared: it may list them in other names than its template.
+    """
+    notes = reservation.metadata.annotations
+    return (
+        RESOURCE_STATUS in notes
+        and DEVICE_ALLOCATED not in notes
+        and _edited_amounts(reservation) is not None
+    )
+
+
+def _edited_amounts(reservation: Reservation) -> dict[str, AmountText] | None:
     template = reservation.spec.template
-    if reservation.phase != AVAILABLE or template is None or _fixed(reservation):
+    if reservation.phase != AVAILABLE or template is None:
         return None
     held = reservation.status.allocatable
     asked = request_nanos(Pod(spec=with_requests(template.spec))).items()

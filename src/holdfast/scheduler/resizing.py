@@ -19,7 +19,13 @@ from holdfast.api.meta import version_guard
 from holdfast.api.quantity import AmountText
 from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import RESERVATIONS
-from holdfast.capacity.resizing import larger_amounts, same_amounts, shortage, wanted_amounts
+from holdfast.capacity.resizing import (
+    asks_for_other_cpus,
+    larger_amounts,
+    same_amounts,
+    shortage,
+    wanted_amounts,
+)
 from holdfast.client.backoff import Retries, retry
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
@@ -28,6 +34,7 @@ from holdfast.errors import BadRequest, HoldfastError, NotFound, Retryable
 from holdfast.framework.world import World
 
 TRIES = 5
+HOLDS_CPUS = "it holds certain CPUs and is not resized: create another reservation"
 StartTask = Callable[[Coroutine[Any, Any, None]], object]
 
 
@@ -83,6 +90,9 @@ class Resizer:
             return
         try:
             amounts = wanted_amounts(reservation)
+            if asks_for_other_cpus(reservation):
+                self._refuse(reservation, reservation_status.INVALID, HOLDS_CPUS)
+                return
         except BadRequest as wrong:
             self._refuse(reservation, reservation_status.INVALID, f"spec.template: {wrong}")
             return
