@@ -70,7 +70,7 @@ def a_gpu_node(name="n", **more):
 def a_gpu_pod(name="p", percent=None, **more):
     """A pod that requests ``koordinator.sh/gpu``, or other names in ``requests``."""
     requests = {GPU: str(percent)} if percent is not None else {}
-    requests |= {_NAMES.get(key, key): value for key, value in more.pop("requests", {}).items()}
+    requests |= {named(key): value for key, value in more.pop("requests", {}).items()}
     return a_pod(name, requests=requests, **more)
 
 
@@ -78,6 +78,11 @@ _NAMES = {
     "core": GPU_CORE, "ratio": GPU_MEMORY_RATIO, "memory": GPU_MEMORY, "shared": GPU_SHARED,
     "rdma": RDMA,
 }  # fmt: skip
+
+
+def named(key):
+    """Return the name of a resource by its short form, such as "core"."""
+    return _NAMES.get(key, key)
 
 
 def allocated(obj):

@@ -1,6 +1,7 @@
 """Reservations hold GPUs: N026 to N033 and R056 to R058, through the API."""
 
 import msgspec
+import pytest
 
 from device_share.objects import (
     a_device_object,
@@ -11,11 +12,15 @@ from device_share.objects import (
     an_owner,
     devices_of,
     from_reservation,
+    named,
     reserved,
 )
-from holdfast.api.koordinator_names import DEVICE_ALLOCATED, GPU
+from holdfast.api.koordinator_names import DEVICE_ALLOCATED, GPU, GPU_CORE, GPU_MEMORY
 from holdfast.api.reservation_names import IGNORED
-from holdfast.api.scheme import PODS
+from holdfast.api.scheme import PODS, RESERVATIONS
+from holdfast.testing import a_reservation
+
+NVIDIA = "nvidia.com/gpu"
 
 
 async def counted(cluster, name, resource=GPU):
@@ -164,3 +169,104 @@ async def test_state_is_the_same_after_a_restart(cluster):
     await cluster.delete(PODS, "a", "default")
     await cluster.create(an_owner("c", 60))
     assert await devices_of(cluster, "c") == [("gpu", 0, 60)]
+
+
+SAME_HALF = [
+    {GPU: "50"},
+    {"core": "50", "ratio": "50"},
+    {"core": "50", "ratio": "50", "shared": "1"},
+]
+
+
+@pytest.mark.parametrize("written", range(3))
+@pytest.mark.parametrize("asked", range(3))
+async def test_N033_restricted_checks_do_not_depend_on_names(cluster, written, asked):
+    """ND5: two halves are the whole reservation, whatever their names; a third is too much."""
+    await cluster.create(a_gpu_node(), a_device_object())
+    whole = {
+        named(key): "100" if key != "shared" else amount
+        for key, amount in SAME_HALF[written].items()
+    }
+    reservation = a_reservation(
+        "r", cpu="8", requests=whole, owner_labels={"app": "web"}, allocate_once=False,
+        allocate_policy="Restricted",
+    )  # fmt: skip
+    await cluster.create(reservation)
+    assert await reserved(cluster, "r") == [("gpu", 0, 100)]
+    for name in ("a", "b", "c"):
+        await cluster.create(an_owner(name, requests=SAME_HALF[asked], reservation_affinity=True))
+    for name in ("a", "b"):
+        assert await devices_of(cluster, name) == [("gpu", 0, 50)]
+        assert await from_reservation(cluster, name) == "r"
+    assert await cluster.node_of("c") == ""
+    assert "Reservation(s) Insufficient" in await cluster.why("c")
+    (name,) = {named(key) for key in SAME_HALF[written]} & {GPU, GPU_CORE}
+    assert await counted(cluster, "r", name) == 100
+
+
+async def test_owners_of_whole_gpus_by_the_name_of_the_vendor(cluster):
+    node = a_gpu_node(allocatable={NVIDIA: "2"})
+    await cluster.create(node, a_device_object())
+    await cluster.create(
+        a_reservation("r", requests={NVIDIA: "1"}, owner_labels={"app": "web"}),
+        a_gpu_pod("other", requests={NVIDIA: "1"}),
+        a_gpu_pod("late", requests={NVIDIA: "1"}),
+    )
+    assert await reserved(cluster, "r") == [("gpu", 0, 100)]
+    assert await devices_of(cluster, "other") == [("gpu", 1, 100)]
+    assert await cluster.node_of("late") == ""
+    await cluster.create(an_owner("p", requests={NVIDIA: "1"}))
+    assert await devices_of(cluster, "p") == [("gpu", 0, 100)]
+    assert await from_reservation(cluster, "p") == "r"
+
+
+async def test_bytes_of_memory_are_reserved(cluster):
+    await cluster.create(a_gpu_node(), a_device_object("n", a_gpu(0)))
+    memory = {GPU_MEMORY: "8Gi"}
+    await cluster.create(
+        a_reservation("r", cpu="8", requests=memory, owner_labels={"app": "web"}),
+        a_gpu_pod("big", requests={"ratio": "51"}),
+        a_gpu_pod("small", requests={"ratio": "50"}),
+    )
+    assert await reserved(cluster, "r") == [("gpu", 0, 50)]
+    assert await cluster.node_of("big") == ""
+    assert await devices_of(cluster, "small") == [("gpu", 0, 50)]
+    await cluster.create(an_owner("p", requests={"memory": "8Gi"}))
+    assert await devices_of(cluster, "p") == [("gpu", 0, 50)]
+
+
+async def test_what_no_owner_has_is_free_when_the_reservation_ends(cluster):
+    await cluster.create(a_gpu_node(), a_device_object("n", a_gpu(0)))
+    await cluster.create(a_gpu_reservation("r", 100, allocate_once=False, ttl="60s"))
+    await cluster.create(an_owner("a", 60), a_gpu_pod("p", 40), a_gpu_pod("q", 41))
+    assert await cluster.node_of("p") == await cluster.node_of("q") == ""
+    await cluster.advance(600)
+    assert (await cluster.reservation("r")).phase == "Failed"
+    assert await devices_of(cluster, "p") == [("gpu", 0, 40)]
+    assert await cluster.node_of("q") == ""
+
+
+async def test_a_new_reservation_of_the_same_name_has_devices_of_its_own(cluster):
+    """ND7: owners are known by uid."""
+    await cluster.create(a_gpu_node(), a_device_object())
+    await cluster.create(a_gpu_reservation("r", 100, allocate_once=False))
+    await cluster.create(an_owner("a", 60))
+    assert await devices_of(cluster, "a") == [("gpu", 0, 60)]
+    await cluster.delete(RESERVATIONS, "r")
+    await cluster.create(a_gpu_reservation("r", 100, allocate_once=False))
+    assert await reserved(cluster, "r") == [("gpu", 1, 100)]
+    assert await counted(cluster, "r") == 0
+    await cluster.create(an_owner("b", 100), a_gpu_pod("p", 40))
+    assert await devices_of(cluster, "b") == [("gpu", 1, 100)]
+    assert await devices_of(cluster, "p") == [("gpu", 0, 40)]
+
+
+async def test_ND6_a_device_that_lists_too_little_is_not_used(cluster):
+    bare = a_gpu(0)
+    del bare["resources"][GPU_CORE]
+    await cluster.create(a_gpu_node(), a_device_object("n", bare))
+    await cluster.create(a_gpu_reservation("r", 50), a_gpu_pod("p", 50))
+    assert (await cluster.reservation("r")).phase == "Pending"
+    assert await cluster.node_of("p") == ""
+    await cluster.create(a_gpu_pod("q", requests={"ratio": "50"}))
+    assert await devices_of(cluster, "q") == [("gpu", 0, 50)]

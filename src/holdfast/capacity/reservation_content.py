@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from holdfast.api import reservation_names as names
 from holdfast.api.annotations import allocated_reservation, restricted_names
+from holdfast.api.koordinator_names import GPU_SHARED
 from holdfast.api.names import parse_integer
 from holdfast.api.quantity import milli, units
 from holdfast.api.reservation import Reservation
@@ -48,10 +49,12 @@ def read_content(reservation: Reservation, node_table: NodeTable) -> Reservation
     # It is a part of what is reserved, so it cannot be more.
     kept = read_amounts(inner_reserved(reservation), ids)
     inner = {r: min(amount, reserved[r]) for r, amount in kept.items() if r in reserved}
-    chosen = {ids.id(name) for name in restricted_names(reservation)} & set(reserved)
+    # A number of devices is no amount: each owner of a share may have as many.
+    amounts = {r for r in reserved if ids[r] != GPU_SHARED}
+    chosen = {ids.id(name) for name in restricted_names(reservation)} & amounts
     pod_info = node_table.pod_info(reserve_pod(reservation), is_reserve_pod=True)
     return ReservationContent(
-        pod_info, reserved, inner, frozenset(chosen or reserved), _order(reservation),
+        pod_info, reserved, inner, frozenset(chosen or amounts), _order(reservation),
         _created(reservation), reserved_device_names(reserved, ids),
     )  # fmt: skip
 
