@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from holdfast.api.meta import controller_of
@@ -18,30 +19,38 @@ class Migrating:
     settings: MigrationSettings
     pods: dict[str, Pod] = field(default_factory=dict)
     """By uid."""
+    _on_node: Counter[str] = field(default_factory=Counter)
+    _in_namespace: Counter[str] = field(default_factory=Counter)
+    _of_workload: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def add(self, pod: Pod) -> None:
-        """Count a pod."""
+        """Count a pod, once."""
+        if pod.uid in self.pods:
+            return
         self.pods[pod.uid] = pod
+        self._on_node[pod.spec.node_name] += 1
+        self._in_namespace[pod.namespace] += 1
+        if (owner := controller_of(pod)) is not None:
+            self._of_workload[owner.uid].add(pod.uid)
 
     def find_limit(self, pod: Pod, workload: Workload | None) -> str:
         """Return the limit that a pod would exceed now, "" if none."""
         if EVICT in pod.metadata.annotations:
             return ""
-        others = [p for uid, p in self.pods.items() if uid != pod.uid]
+        itself = pod.uid in self.pods
         settings, node = self.settings, pod.spec.node_name
-        on_node = sum(p.spec.node_name == node for p in others) if node else 0
-        in_namespace = sum(p.namespace == pod.namespace for p in others)
         for count, most, where in (
-            (len(others), settings.max_globally, "the cluster"),
-            (on_node, settings.max_per_node, f"node {node}"),
-            (in_namespace, settings.max_per_namespace, f"namespace {pod.namespace}"),
-        ):
-            if most and most > 0 and count >= most:
-                return f"{count} pods of {where} migrate already"
-        return "" if workload is None else self._limit_of(pod, workload, others)
+            (len(self.pods), settings.max_globally, "the cluster"),
+            (self._on_node[node] if node else itself, settings.max_per_node, f"node {node}"),
+            (self._in_namespace[pod.namespace], settings.max_per_namespace,
+             f"namespace {pod.namespace}"),
+        ):  # fmt: skip
+            if most and most > 0 and count - itself >= most:
+                return f"{count - itself} pods of {where} migrate already"
+        return "" if workload is None else self._limit_of(pod, workload)
 
-    def _limit_of(self, pod: Pod, workload: Workload, others: list[Pod]) -> str:
-        migrating = {p.uid for p in others if _is_of(p, workload)}
+    def _limit_of(self, pod: Pod, workload: Workload) -> str:
+        migrating = self._of_workload[workload.uid] - {pod.uid}
         most = max_of_workload(workload.replicas, self.settings.max_per_workload)
         if migrating and len(migrating) >= most:
             return f"{len(migrating)} pods of its workload migrate already"
@@ -51,8 +60,3 @@ class Migrating:
         if unavailable >= most:
             return f"{unavailable} pods of its workload are not available or migrate already"
         return ""
-
-
-def _is_of(pod: Pod, workload: Workload) -> bool:
-    owner = controller_of(pod)
-    return owner is not None and owner.uid == workload.uid
