@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from holdfast.api.annotations import allocated_reservation
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
+from holdfast.api.reservation_names import PREEMPTOR
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS, RESOURCE_POLICIES
 from holdfast.capacity.annotations import (
     annotated_allocations,
@@ -227,6 +228,8 @@ def _ports_shared(census):
                     yield f"{pod.name} and {seen[port]} share port {port} of {node}"
                 seen[port] = pod.name
             for reservation in census.held_on(node):
+                if PREEMPTOR in reservation.metadata.labels:
+                    continue  # a victim may have the port until it has stopped
                 kept = ports_of(reservation.spec.template.spec)
                 if kept & ports_of(pod.spec) and not (owned_once(pod, reservation) or ignores(pod)):
                     yield f"{pod.name} stands on a port of {reservation.name}"

@@ -3,6 +3,7 @@
 import random
 from contextlib import suppress
 
+from holdfast.api.reservation_names import PREEMPTOR
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_POLICIES
 from holdfast.errors import AlreadyExists, NotFound
 from holdfast.testing import (
@@ -184,7 +185,8 @@ class Life(RandomEvents):
 
     async def _edited_reservation(self):
         """Edit a reservation."""
-        found = (await self.cluster.client.list(RESERVATIONS)).items
+        listed = (await self.cluster.client.list(RESERVATIONS)).items
+        found = [r for r in listed if PREEMPTOR not in r.metadata.labels]
         if not found:
             return "none there"
         chosen = self.rng.choice(sorted(found, key=lambda r: r.name))

@@ -16,6 +16,12 @@ from laws.ledger_shape import shape_of
 
 ARGS = {"enablePreemption": True, "preAllocationConfig": {"enableClusterMode": True}}
 PROFILE = build_profile("default-scheduler", REGISTRY, args={"Reservation": ARGS})
+RESERVING_PROFILE = build_profile(
+    "default-scheduler",
+    REGISTRY,
+    args={"Reservation": {**ARGS, "enableReservationForPreemptor": True}},
+)
+"""Preempting pods get a reservation."""
 
 
 def the_world(objects):

@@ -18,6 +18,7 @@ from laws.cluster_steps import Life, Network
 from laws.cluster_truth import left_waiting, stale_statuses, wrong_phases, wrong_sizes
 from laws.decided_worlds import (
     PROFILE,
+    RESERVING_PROFILE,
     confirmed,
     edit,
     inherited,
@@ -41,7 +42,8 @@ LONG_ENOUGH = 400.0
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_invariants_hold_through_faults_and_restarts(tmp_path, seed, repeatable):
     network = Network(seed)
-    configuration = Configuration({"default-scheduler": PROFILE})
+    profile = RESERVING_PROFILE if seed % 2 else PROFILE
+    configuration = Configuration({"default-scheduler": profile})
     async with Harness(
         tmp_path, wrap=network.wrap, seed=seed, configuration=configuration
     ) as cluster:
