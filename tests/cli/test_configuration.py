@@ -127,5 +127,5 @@ def test_the_configuration_can_be_a_file(tmp_path):
     refused = explain()
     assert refused.exit_code == 2
     assert 'plugin "Nope" does not exist' in refused.stderr
-    settings.write_text(yaml.safe_dump_all([{}, {}]))
+    settings.write_text(yaml.safe_dump_all([config(), config()]))
     assert "expected one document" in explain().stderr

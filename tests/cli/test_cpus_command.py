@@ -8,7 +8,7 @@ from holdfast.api import koordinator_names as names
 from holdfast.cli.cpus.cpus_data import as_data, summary
 from holdfast.cli.cpus.drawing import NO_NODES, as_text, nodes_as_text
 from holdfast.cli.cpus.node_cpus import nodes_with_topology, read_node_cpus
-from holdfast.cli.snapshot import build_world
+from holdfast.cli.world_building import build_world
 from holdfast.errors import Refused
 from holdfast.testing import a_node, typed
 from holdfast.testing.numa_builders import a_topology

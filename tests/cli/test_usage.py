@@ -54,7 +54,7 @@ def test_summaries_of_commands_are_not_cut_off(holdfast):
         ("--versio", "No such option: --versio. Did you mean --version?"),
         ("down --bogus", "No such option: --bogus. The options are --data-dir, --help."),
         ("upp", "No such command 'upp'. Did you mean 'up'?"),
-        ("shedule", "No such command 'shedule'. Did you mean 'scheduler'?"),
+        ("shedule", "No such command 'shedule'. Did you mean 'scheduler', 'descheduler'?"),
         ("reservation creat", "No such command 'creat'. Did you mean 'create'?"),
     ],
 )

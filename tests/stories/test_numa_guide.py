@@ -11,6 +11,7 @@ PAGE = ROOT / "docs" / "numa-and-gpus.md"
 
 @pytest.mark.long
 @pytest.mark.kubectl
+@pytest.mark.timeout(300)  # a process for each of more than 40 commands
 def test_the_page_on_cpu_sets_and_shared_gpus_is_true(tmp_path):
     started = re.search(r"^    holdfast up (.*)$", PAGE.read_text(), re.M)
     with running_cluster(tmp_path, *started[1].split()) as environment:

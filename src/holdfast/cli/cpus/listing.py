@@ -14,7 +14,7 @@ from holdfast.cli.connection import connect, list_all
 from holdfast.cli.cpus.cpus_data import as_data, summary
 from holdfast.cli.cpus.drawing import as_text, nodes_as_text
 from holdfast.cli.cpus.node_cpus import nodes_with_topology, read_node_cpus
-from holdfast.cli.snapshot import build_world
+from holdfast.cli.world_building import build_world
 from holdfast.framework.world import World
 
 READ = (scheme.NODES, scheme.PODS, scheme.RESERVATIONS, scheme.NODE_RESOURCE_TOPOLOGIES)

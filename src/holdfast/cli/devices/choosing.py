@@ -10,8 +10,8 @@ from typing import TypeVar
 from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
 from holdfast.api.node import Node, Taint
-from holdfast.cli.snapshot import build_world
 from holdfast.cli.table import counted, join_names
+from holdfast.cli.world_building import build_world
 from holdfast.devices.device_map import MappedDevice, MappedPool, holders_by_device, map_devices
 from holdfast.devices.errors import AllocationError
 from holdfast.devices.inventory import Inventory

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.api.meta import Object
 from holdfast.api.shared_device import DeviceInfo, SharedDevices
 from holdfast.cli.devices.choosing import Filter
-from holdfast.cli.snapshot import build_world
+from holdfast.cli.world_building import build_world
 from holdfast.device_share.allocations import UNUSED, DeviceUse
 from holdfast.device_share.node_devices import NO_DEVICES, NodeDevices, inventory_of
 from holdfast.device_share.node_holders import NodeHolders

@@ -30,9 +30,10 @@ from holdfast.cli.scheduler_configuration import (
     feature_gates_of_cluster,
     load_configuration_of_cluster,
 )
-from holdfast.cli.snapshot import DEFAULT_GATES, snapshot_from_objects
+from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.cli.table import join_names
 from holdfast.cli.workloads import read_pod_maker
+from holdfast.cli.world_building import DEFAULT_GATES
 from holdfast.clock import SystemClock
 from holdfast.configuration.reading import Configuration
 from holdfast.feature_gates import FeatureGates

@@ -12,8 +12,8 @@ import msgspec
 
 from holdfast.api import scheme
 from holdfast.cli.connection import connect, list_all, list_if_allowed
-from holdfast.cli.snapshot import build_world
 from holdfast.cli.table import format_table, in_one_unit
+from holdfast.cli.world_building import build_world
 from holdfast.columns.interner import PODS
 from holdfast.framework.world import World
 

@@ -25,8 +25,9 @@ from holdfast.cli.scheduler_configuration import (
     feature_gates_of_cluster,
     load_configuration_of_cluster,
 )
-from holdfast.cli.snapshot import DEFAULT_GATES, Snapshot, build_world
+from holdfast.cli.snapshot import Snapshot
 from holdfast.cli.table import format_duration, list_amounts
+from holdfast.cli.world_building import DEFAULT_GATES, build_world
 from holdfast.clock import SystemClock
 from holdfast.device_share.ledger import annotated_use
 from holdfast.engine.profile import Profile
