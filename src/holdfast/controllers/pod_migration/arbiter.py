@@ -28,9 +28,12 @@ from holdfast.controllers.reconciler import ControllerContext
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.migration.limits import Migrating
 from holdfast.migration.pod_filters import Candidate, find_obstacle, has_local_volumes
+from holdfast.migration.pod_order import pod_rank
 
 RAW_PODS: Untyped = Resource("", "v1", "pods", "Pod", dict)
 WAITING = "WaitForArbitration"
+AT_ONCE = 100
+"""Jobs tried at once; then other tasks get their turn."""
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +51,8 @@ class Arbiter:
         self._filled = asyncio.Event()
         self._told: dict[str, str] = {}
         """What an event has said about a waiting job."""
+        self._ranks: dict[str, tuple[Pod, tuple[float, ...]]] = {}
+        """Pods and their ranks, by uid, as long as jobs wait."""
         self._local_storage: dict[str, bool] = {}
         """Whether a pod has local storage, by uid, as long as its job waits."""
 
@@ -79,6 +84,7 @@ class Arbiter:
                 log.exception("the arbitration of migration jobs failed; trying again")
             if not self._pool:
                 self._local_storage.clear()
+                self._ranks.clear()
                 self._filled.clear()
 
     async def _hold_round(self) -> None:
@@ -92,14 +98,25 @@ class Arbiter:
         for job in migrating:
             if (pod := self._pod_of(job)) is not None:
                 counted.add(pod)
-        result = arbitrate(
-            sort_jobs(waiting, self._pod_of, migrating),
-            self._pod_of,
-            self._find_obstacle,
-            lambda pod: self._find_limit(pod, counted),
-            counted.add,
-        )
-        await self._carry_out(result, {job.name: job for job in waiting})
+        jobs = sort_jobs(waiting, self._pod_of, migrating, self._rank)
+        for first in range(0, len(jobs), AT_ONCE):
+            some = jobs[first : first + AT_ONCE]
+            result = arbitrate(
+                some,
+                self._pod_of,
+                self._find_obstacle,
+                lambda pod: self._find_limit(pod, counted),
+                counted.add,
+            )
+            await self._carry_out(result, {job.name: job for job in some})
+            await asyncio.sleep(0)
+
+    def _rank(self, pod: Pod) -> tuple[float, ...]:
+        known, rank = self._ranks.get(pod.uid, (None, ()))
+        if known is not pod:
+            rank = pod_rank(pod)
+            self._ranks[pod.uid] = pod, rank
+        return rank
 
     def _find_obstacle(self, pod: Pod) -> str:
         local = self._local_storage.get(pod.uid, False)

@@ -32,7 +32,10 @@ PodOf = Callable[[PodMigrationJob], Pod | None]
 
 
 def sort_jobs(
-    jobs: Iterable[PodMigrationJob], pod_of: PodOf, migrating: Iterable[PodMigrationJob]
+    jobs: Iterable[PodMigrationJob],
+    pod_of: PodOf,
+    migrating: Iterable[PodMigrationJob],
+    rank: Callable[[Pod], tuple[float, ...]] = pod_rank,
 ) -> list[PodMigrationJob]:
     """Return the waiting jobs in the order in which they are tried.
 
@@ -40,7 +43,7 @@ def sort_jobs(
     follow one another, those of the Job with the most pods that migrate already come first.
     """
     newest_first = sorted(jobs, key=_created, reverse=True)
-    listed = sort_by_pod(newest_first, pod_of, pod_rank)
+    listed = sort_by_pod(newest_first, pod_of, rank)
     listed = sort_by_batch_job(listed, pod_of)
     return sort_by_migrating(listed, pod_of, migrating)
 
