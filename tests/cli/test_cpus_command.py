@@ -1,5 +1,7 @@
 """``holdfast cpus``: what it draws of the objects of a cluster."""
 
+import random
+
 import msgspec
 import pytest
 
@@ -10,6 +12,7 @@ from holdfast.cli.cpus.drawing import NO_NODES, as_text, nodes_as_text
 from holdfast.cli.cpus.node_cpus import nodes_with_topology, read_node_cpus
 from holdfast.cli.world_building import build_world
 from holdfast.errors import Refused
+from holdfast.numa.cpu_set import format_cpu_list, mask_of
 from holdfast.testing import a_node, typed
 from holdfast.testing.numa_builders import a_topology
 
@@ -146,3 +149,26 @@ def test_all_nodes_are_listed_in_a_line_each():
     ]
     with pytest.raises(Refused, match='there is no node "x": there are a, b, c'):
         read_node_cpus(world, "x")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_cpu_is_free_or_has_one_holder(seed):
+    """Of any pods, reservations and owners with different CPUs; the drawing shows the same."""
+    rng = random.Random(seed)
+    cpus, objects = rng.sample(range(16), 16), []
+    for number in range(rng.randint(0, 4)):
+        own = [cpus.pop() for _ in range(rng.randint(1, 3))]
+        objects.append(a_holder(f"p{number}", ",".join(map(str, own)), cpu=len(own)))
+    for number in range(rng.randint(0, 2)):
+        held = [cpus.pop() for _ in range(2)]
+        objects.append(a_reserved_set(f"r{number}", ",".join(map(str, held)), cpu="2"))
+        if rng.random() < 0.5:
+            objects.append(a_holder(f"o{number}", str(held[0]), owns=f"r{number}", cpu=1))
+    found = cpus_of(a_topology(), *objects)
+    data = as_data(found)
+    counts = {cpu["id"]: len(cpu["holders"]) for cpu in data["cpus"]}
+    assert counts == {cpu: int(cpu not in cpus) for cpu in range(16)}
+    assert data["freeCPUs"] == format_cpu_list(mask_of(cpus))
+    drawing = as_text(found, 80).split("\n\n")[1:3]
+    assert sum(part.count(" .") for part in drawing) == len(cpus)
+    assert data["problems"] == []
