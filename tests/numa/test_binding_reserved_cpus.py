@@ -105,3 +105,20 @@ async def test_a_reservation_that_holds_CPUs_says_that_it_is_not_resized(cluster
         condition = found.condition("Resized")
         assert (condition and (condition.status, condition.reason)) == resized
         assert (cpus_of(found), dict(found.status.allocatable)) == ("0-3", {"cpu": "4"})
+
+
+async def test_the_template_decides_unless_the_reservation_says_otherwise(cluster):
+    """A template that was copied from a pod: its labels and policy count, its CPUs do not."""
+    await add_node(cluster)
+    spread = json.dumps({"requiredCPUBindPolicy": "SpreadByPCPUs"})
+    copied = {names.RESOURCE_SPEC: spread, STATUS: json.dumps({"cpuset": "12-15"})}
+    raw = a_reservation("r", cpu="2", owner_labels=WEB, allocate_once=False)
+    raw["spec"]["template"]["metadata"] = {"labels": LSR, "annotations": copied}
+    await cluster.create(raw)
+    assert await reserved(cluster, "r") == "0,2"
+    assert await owner(cluster, "p", "2", spec=json.loads(spread)) == "0,2"
+    other = {"metadata": {**raw["metadata"], "name": "s", "labels": {names.QOS_CLASS: "LS"}}}
+    await cluster.create({**raw, **other})
+    assert await reserved(cluster, "s") is None, "its own label wins"
+    assert STATUS not in (await cluster.reservation("s")).metadata.annotations
+    assert await stranger(cluster, "q", "8") == "8-15"
