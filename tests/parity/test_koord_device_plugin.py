@@ -154,7 +154,7 @@ def test_unreserve(record):
     ledger.enter("incoming", desk.name, use_of(allocations(result)))
     info = desk.world.pod_info(pod(record.input["pod"], uid="incoming"))
     world = desk.world
-    state = DeviceState(info, world.nodes, ledger, world.reservations, world.devices, None)
+    state = DeviceState(world.nodes, ledger, world.reservations, world.devices, None)
     desk.plugin.unreserve(state, Placement(info, 0, desk.name, {}))
     assert ledger.use_of("incoming") == UNUSED
     for name, cache in (record.expected["wantCache"] or {}).items():

@@ -72,6 +72,7 @@ class DeviceHints:
         self._restricted_types = restricted_types
         self._with_class = with_class
         self._known: dict[_Question, dict[str, list[Hint]]] = {}
+        self._latest: tuple[PodInfo, set[int], PodDevices | None] | None = None
 
     def states(self, pod: PodInfo) -> NDArray[np.int64]:
         """Return a number by row: equal ones have equal hints if the pod uses no reservation."""
@@ -102,7 +103,10 @@ class DeviceHints:
         else:
             ignores = pod.labels.get(IGNORED) == "true"
             lent = ledger.reservations_on(node) if ignores else ()
-            signature = ledger.signature_of(node, gone=removed, lent=lent)
+            if lent or removed:
+                signature = ledger.signature_of(node, gone=removed, lent=lent)
+            else:
+                signature = ledger.signature(row)
         if signature == NO_DEVICE:
             return {}
         state = ledger.state(signature)
@@ -115,14 +119,19 @@ class DeviceHints:
         return found
 
     def _asked(self, pod: PodInfo, row: int) -> PodDevices | None:
-        resources, allocatable = self._nodes.resources, self._nodes.allocatable
+        """Return what a pod asks of devices on a row; the latest answer is kept."""
+        allocatable = self._nodes.allocatable
         served = {r for r in self._with_class(pod.request) if not allocatable[r, row]}
+        if self._latest is not None and self._latest[0] is pod and self._latest[1] == served:
+            return self._latest[2]
+        resources = self._nodes.resources
+        request = {resources[r]: amount for r, amount in pod.request if r not in served}
         try:
-            return pod_devices(
-                pod.pod, {resources[r]: amount for r, amount in pod.request if r not in served}
-            )
+            asked = pod_devices(pod.pod, request)
         except BadRequest:
-            return None
+            asked = None
+        self._latest = (pod, served, asked)
+        return asked
 
 
 def device_hints(

@@ -25,7 +25,7 @@ from holdfast.columns.interner import CPU, Interner
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
-from holdfast.numa.hints import HintProvider, Merged
+from holdfast.numa.hints import HintProvider
 from holdfast.numa.node_holdings import NodeHoldings
 from holdfast.numa.node_policies import read_node
 from holdfast.numa.node_state import (
@@ -169,16 +169,6 @@ class NumaLedger:
         """Return the trials of a pod, which other pods that ask for the same may share."""
         options = self.options.get(pod.scheduler_name, _DEFAULTS)
         return PodTrials(self, request, pod, options.trial)
-
-    def alignment(
-        self, pod: PodInfo, row: int, reservation: str = "", removed: Collection[str] = ()
-    ) -> Merged:
-        """Return the NUMA nodes for a pod on a row: hints of CPUs, memory and all providers merged.
-
-        ``mask`` is None without a NUMA policy. ``reservation`` is the uid of the one the pod uses;
-        pods in ``removed`` count as gone.
-        """
-        return self.trials_of(pod, self.request_of(pod)).alignment(row, reservation, removed)
 
     # --- changes ------------------------------------------------------------------------------
 

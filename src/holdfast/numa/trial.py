@@ -6,6 +6,7 @@ The order of the checks, and so of the reasons, is Koordinator's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.api.resource_names import CPU
@@ -41,6 +42,8 @@ NO_CHOICE = "failed to allocate cpus"
 NOT_ALL = "node(s) had pre-allocatable pods with CPUs that the reservation cannot have"
 OF_RESERVATION = "Reservation(s) "
 _MOST_OFFERED = 10_000
+
+FrozenHints = tuple[tuple[str, tuple[Hint, ...] | None], ...]
 
 
 class TrialOptions(NamedTuple):
@@ -200,11 +203,23 @@ def _take(on: Situation, within: int, count: int) -> int | str:
 
 
 def align(on: Situation, policy: str, provided: Sequence[Hints] = ()) -> Merged:
-    """Merge the hints of CPUs and memory with those of others."""
+    """Merge the hints of CPUs and memory with those of others.
+
+    Several plugins ask the same for each pod, so the latest results are kept.
+    """
+    frozen = [
+        tuple((name, hints if hints is None else tuple(hints)) for name, hints in of.items())
+        for of in provided
+    ]
+    return _align(on, policy, tuple(frozen))
+
+
+@lru_cache(maxsize=1024)
+def _align(on: Situation, policy: str, provided: tuple[FrozenHints, ...]) -> Merged:
     merged = merge_hints(
         policy,
         list(on.shape.zones),
-        [amount_hints(on, policy), *provided],
+        [amount_hints(on, policy), *map(dict, provided)],
         on.request.numa_exclusive,
         on.state.use,
     )

@@ -35,8 +35,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 from holdfast.numa.ledger import EPOCH as NUMA_EPOCH
-from holdfast.numa.ledger import NumaLedger
-from holdfast.numa.pod_request import NO_REQUEST, NumaRequest
+from holdfast.numa.pod_trials import PodTrials
 from holdfast.plugins.device_share import queueing_hints
 from holdfast.plugins.device_share.arguments import read_args
 from holdfast.plugins.device_share.explanation import explain_rows
@@ -92,27 +91,26 @@ class DeviceShare:
             return Reject(Code(asked.code), asked.reasons) if asked.code else Skip()
         found = view.matched_reservations
         match = found if isinstance(found, ReservationMatch) and len(found.rows) else None
-        numa, numa_request = self._alignment(pod, view)
         return DeviceState(
-            pod, view.nodes, world.device_share, world.reservations, world.devices, searches_for,
-            match, with_class, numa, numa_request,
+            view.nodes, world.device_share, world.reservations, world.devices, searches_for, match,
+            with_class, self._numa_trials(pod, view),
         )  # fmt: skip
 
-    def _alignment(self, pod: PodInfo, view: View) -> tuple[NumaLedger | None, NumaRequest]:
-        """Return the ledger of NUMA nodes and what the pod asks of it, if there is a NUMA policy.
+    def _numa_trials(self, pod: PodInfo, view: View) -> PodTrials | None:
+        """Return what decides about NUMA nodes for the pod, None if there is no NUMA policy.
 
         A profile without NodeNUMAResource has none.
         """
         ledger = view.world.numa
         if not self.args.aligns or pod.scheduler_name not in ledger.options:
-            return None, NO_REQUEST
+            return None
         try:
             request = ledger.request_of(pod)
         except BadRequest:
-            return None, NO_REQUEST
+            return None
         if not request.numa_policy and not ledger.concerns_all_pods:
-            return None, NO_REQUEST
-        return ledger, request
+            return None
+        return ledger.trials_of(pod, request)
 
     def _searches_for(self, pod: PodInfo, view: View) -> Callable[[frozenset[int]], Searches]:
         """Return the searches for a request in this world; pods that ask the same share them."""

@@ -20,8 +20,7 @@ from holdfast.device_share.node_holders import NOBODY, Holder, sum_of
 from holdfast.device_share.offers import Offer
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.plugin import NO_CHANGE, AnyRows, PodChange
-from holdfast.numa.ledger import NumaLedger
-from holdfast.numa.pod_request import NO_REQUEST, NumaRequest
+from holdfast.numa.pod_trials import PodTrials
 from holdfast.plugins.device_share.searches import Found, Searches, asked_by
 
 _GUIDING = (
@@ -49,7 +48,6 @@ class DeviceState:
     DeviceClass serve some of its resources. They do on nodes that have none of their own.
     """
 
-    pod: PodInfo
     nodes: NodeTable
     ledger: DeviceShareLedger
     reservations: ReservationCache
@@ -58,9 +56,8 @@ class DeviceState:
     match: ReservationMatch | None = None
     with_class: tuple[int, ...] = ()
     """Resources of the request that have a DeviceClass (epoch ``classes``)."""
-    numa: NumaLedger | None = None
+    numa: PodTrials | None = None
     """If the pod, or a node, has a NUMA policy: what decides about NUMA nodes."""
-    numa_request: NumaRequest = NO_REQUEST
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -71,14 +68,16 @@ class DeviceState:
     @property
     def _key(self) -> Hashable:
         searches = self.searches_for(_NONE_SERVED)
-        return id(searches), id(self.match), self.with_class, self.numa_request
+        request = None if self.numa is None else self.numa.request
+        return id(searches), id(self.match), self.with_class, request
 
     def cases(self, rows: AnyRows) -> NDArray[np.int64]:
         """Return a number by row: equal ones have equal results without a reservation."""
         found = self.ledger.cases(self.with_class, rows)
         if self.numa is not None:
-            signatures = self.numa.signatures()  # may number more states
-            found = found * self.numa.signature_count + signatures[rows]
+            ledger = self.numa.ledger
+            signatures = ledger.signatures()  # may number more states
+            found = found * ledger.signature_count + signatures[rows]
         return found
 
     def _numa_nodes(
@@ -91,7 +90,7 @@ class DeviceState:
         """
         if self.numa is None:
             return None
-        merged = self.numa.alignment(self.pod, row, reservation, gone)
+        merged = self.numa.alignment(row, reservation, gone)
         return merged.mask if merged.admitted else None
 
     def _served_on(self, row: int, with_class: Iterable[int]) -> frozenset[int]:
