@@ -36,9 +36,11 @@ from holdfast.testing import (
     a_resource_policy,
     a_unit,
 )
+from holdfast.testing.builders import an_object
 from soak_size import some_of
 
 WRONG = (None, "x", 7, [], {}, [None], {"x": []})
+CUSTOM = (scheme.RESERVATIONS, scheme.RESOURCE_POLICIES, scheme.POD_MIGRATION_JOBS)
 TIME = "2023-11-14T22:13:20Z"
 OWNER = {
     "apiVersion": "apps/v1",
@@ -96,6 +98,17 @@ FULL: list[tuple[Resource[Any], dict[str, Any]]] = [
         "status": {"phase": "Available", "nodeName": "sound", "allocatable": {"cpu": "1"},
                    "currentOwners": [{"name": "p", "namespace": "default", "uid": "z"}],
                    "conditions": [CONDITION]}}),
+    (scheme.POD_MIGRATION_JOBS, an_object(scheme.POD_MIGRATION_JOBS, "m", {
+        "podRef": {"namespace": "default", "name": "sound", "uid": "u"}, "ttl": "5m",
+        "mode": "ReservationFirst", "paused": False,
+        "deleteOptions": {"gracePeriodSeconds": 1, "preconditions": {"uid": "u"}},
+        "reservationOptions": {
+            "reservationRef": {"name": "m"},
+            "template": {"metadata": {"labels": {"a": "b"}},
+                         "spec": {"owners": [{"object": {"name": "x"}}]}}}}) | {
+        "status": {"phase": "Running", "status": "Eviction", "nodeName": "sound",
+                   "podRef": {"namespace": "default", "name": "sound"},
+                   "conditions": [CONDITION]}}),
     (scheme.RESOURCE_POLICIES, a_resource_policy(
         "m", pods={}, match_label_keys=["k"], match_policy={"ignoreTerminatingPod": True},
         units=[a_unit("u", 3, nodes={"a": "b"}, max_count=1, max_resources={"cpu": "1"},
@@ -152,7 +165,7 @@ async def free(cluster, resource, body, path, what):
     change = {"metadata": {"finalizers": None, "ownerReferences": None}}
     media = "application/merge-patch+json"
     answer = await send(cluster, "PATCH", path, change, content_type=media)
-    if resource in (scheme.RESERVATIONS, scheme.RESOURCE_POLICIES) and answer.status in (400, 422):
+    if resource in CUSTOM and answer.status in (400, 422):
         found = msgspec.json.decode((await send(cluster, "GET", path)).body)["metadata"]
         kept = {key: found[key] for key in ("name", "resourceVersion")}
         answer = await send(cluster, "PUT", path, {**body, "metadata": kept})

@@ -46,7 +46,7 @@ class StatusChange:
 
     def is_true(self, type_: str) -> bool:
         """Return whether a condition is True, with the changes so far."""
-        return any(c["type"] == type_ and c.get("status") == "True" for c in self._current())
+        return any(c.get("type") == type_ and c.get("status") == "True" for c in self._current())
 
     def is_new(self, type_: str) -> bool:
         """Return whether a condition is True with the changes so far, and was not before."""
@@ -55,13 +55,13 @@ class StatusChange:
 
     def reason(self, type_: str) -> str:
         """Return the reason of a condition, with the changes so far; "" without a condition."""
-        return next((c.get("reason", "") for c in self._current() if c["type"] == type_), "")
+        return next((c.get("reason", "") for c in self._current() if c.get("type") == type_), "")
 
     def set(self, type_: str, status: str, reason: str = "", message: str = "") -> bool:
         """Set a condition, and return whether it changed; then it is also the job's status."""
         conditions = self._current()
         new = {"type": type_, "status": status, "reason": reason, "message": message}
-        old = next((c for c in conditions if c["type"] == type_), {})
+        old = next((c for c in conditions if c.get("type") == type_), {})
         if all(old.get(key, "") == value for key, value in new.items()):
             return False
         set_condition(conditions, new, rfc3339(self.now))
