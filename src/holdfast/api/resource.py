@@ -46,7 +46,10 @@ class Resource(Generic[T]):
         """
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         scope = f"/namespaces/{namespace}" if namespace and self.namespaced else ""
-        tail = "".join(f"/{part}" for part in (name, subresource) if part)
+        if name:
+            tail = f"/{name}/{subresource}" if subresource else f"/{name}"
+        else:
+            tail = f"/{subresource}" if subresource else ""
         return f"{root}{scope}/{self.plural}{tail}"
 
 

@@ -218,8 +218,13 @@ class _CountResults:
         self._counted.refresh(rows)
         free = self._counted.free.take(rows)
         codes: Codes = (free < self._count).view(np.int8)  # FITS and DOES_NOT_FIT are 0 and 1
-        if self._counted.has_inexact and np.count_nonzero(inexact := free == INEXACT):
-            codes[inexact] = self._searched.codes(rows[inexact], self._if_inexact(first))
+        if self._counted.has_inexact:
+            inexact = free == INEXACT
+            count = np.count_nonzero(inexact)
+            if count == len(rows):
+                return self._searched.codes(rows, self._if_inexact(first))
+            if count:
+                codes[inexact] = self._searched.codes(rows[inexact], self._if_inexact(first))
         return codes
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
