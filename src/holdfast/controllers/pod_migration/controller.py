@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from holdfast.api import reservation_names as names
 from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import RUNNING, SUCCEEDED, PodMigrationJob
@@ -16,7 +15,7 @@ from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.planned_writes import Delete, execute_writes
 from holdfast.controllers.pod_migration import job_status as told
 from holdfast.controllers.pod_migration.arbiter import RAW_PODS, Arbiter
-from holdfast.controllers.pod_migration.eviction_turns import OrderLabels, has_turn
+from holdfast.controllers.pod_migration.eviction_turns import has_turn
 from holdfast.controllers.pod_migration.evictor import evict
 from holdfast.controllers.pod_migration.job_index import (
     JobIndex,
@@ -38,20 +37,16 @@ from holdfast.controllers.pod_migration.plan import (
     evicting,
     has_attempted_eviction,
     is_left_over,
-    is_made_by,
     not_created,
     plan_step,
     pod_name,
     reservation_ref,
     took_another_node,
 )
-from holdfast.controllers.pod_migration.reservation_template import (
-    reservation_body,
-    reservation_options,
-)
+from holdfast.controllers.pod_migration.reservation_maker import ReservationMaker
 from holdfast.controllers.pod_migration.token_bucket import TokenBucket
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
-from holdfast.errors import AlreadyExists, Conflict, HoldfastError, NotFound
+from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.migration.pod_filters import EVICT
 
 GONE_SECONDS = 1.0
@@ -85,7 +80,7 @@ class PodMigrationController(Reconciler):
         self._evictions = TokenBucket(
             self._settings.evict_qps, self._settings.evict_burst, context.clock.monotonic()
         )
-        self._orders = OrderLabels()
+        self._maker = ReservationMaker(context)
         self._retries = JobRetries()
         """Of evictions and reservations."""
         self._jobs = context.informers.get(POD_MIGRATION_JOBS)
@@ -176,7 +171,8 @@ class PodMigrationController(Reconciler):
                 return job
             if self._settings.dry_run:
                 return await self._writer.write(job, step.change)
-            await self._complete_reservation(step.change, facts.reservation)
+            if facts.reservation is not None and step.change.is_new(told.RESERVATION_CREATED):
+                await self._maker.complete(facts.reservation)
             job = await self._writer.write(
                 await self._remember_uid(job, facts, step.change), step.change
             )
@@ -258,15 +254,6 @@ class PodMigrationController(Reconciler):
             return job
         return await self._writer.patch(job, spec={"podRef": {"uid": pod.uid}})
 
-    async def _complete_reservation(self, change: StatusChange, held: Reservation | None) -> None:
-        """Give a reservation of the user its order, so that the pod prefers it to others."""
-        is_new = change.is_new(told.RESERVATION_CREATED)
-        if held is None or not is_new or names.ORDER in held.metadata.labels:
-            return
-        labels = {names.ORDER: self._orders.next(self.clock.now())}
-        patch = {"metadata": {"uid": held.uid, "labels": labels}}
-        await self.client.patch(RESERVATIONS, held.name, patch)
-
     async def _create(self, job: PodMigrationJob) -> PodMigrationJob | None:
         """Create the reservation of a job, and return the job with its name; None if refused."""
         ref = job.spec.pod_ref
@@ -276,37 +263,19 @@ class PodMigrationController(Reconciler):
             self.queue.add_after(job.key, GONE_SECONDS)  # it is gone: the next step tells
             return None
         try:
-            options = reservation_options(
-                job, pod, reserve_volume_claims=self._settings.reserve_volume_claims
-            )
-            held = await self._create_or_adopt(job, options["template"])
+            options = await self._maker.create(job, pod)
         except Conflict:
             raise
         except HoldfastError as failure:
             await self._writer.write(job, not_created(job, str(failure), self.clock.now()))
             self._retry_later(job)
             return None
-        options["reservationRef"] = {
-            "apiVersion": RESERVATIONS.api_version,
-            "kind": RESERVATIONS.kind,
-            "name": held.name,
-            "uid": held.uid,
-        }
         job = await self._writer.patch(job, spec={"reservationOptions": options})
         self._retries.forget(job.uid)
         change = StatusChange.of(job, self.clock.now())
-        change.tell(told.RESERVATION_CREATED, f'Successfully create Reservation "{held.name}"')
+        name = options["reservationRef"]["name"]
+        change.tell(told.RESERVATION_CREATED, f'Successfully create Reservation "{name}"')
         return await self._writer.write(job, change)
-
-    async def _create_or_adopt(self, job: PodMigrationJob, template: Any) -> Reservation:
-        body = reservation_body(job, template, self._orders.next(self.clock.now()))
-        try:
-            return await self.client.create(RESERVATIONS, body)
-        except AlreadyExists:
-            held = await self.client.get(RESERVATIONS, body["metadata"]["name"])
-            if not is_made_by(job, held):
-                raise
-            return held
 
     async def _evict(self, job: PodMigrationJob, pod: Pod) -> PodMigrationJob:
         """Evict the pod of a job, unless there are too many evictions."""
