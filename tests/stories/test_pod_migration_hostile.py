@@ -6,7 +6,16 @@ from holdfast.api.scheme import POD_MIGRATION_JOBS, RESERVATIONS
 from holdfast.configuration.reading import Configuration
 from holdfast.errors import Invalid
 from holdfast.settings import MigrationSettings
-from holdfast.testing import a_node, a_pod, a_reservation
+from holdfast.testing import (
+    a_claim_template,
+    a_deployment,
+    a_device,
+    a_device_class,
+    a_node,
+    a_pod,
+    a_reservation,
+    a_slice,
+)
 from holdfast.testing.harness import Harness
 from stories.migrations import (
     EvictionWitness,
@@ -225,5 +234,28 @@ async def test_a_reservation_that_expires_ends_the_job(cluster):
     options = {"template": {"spec": {"ttl": "30s"}}}
     found = await end_of(cluster, a_job("j", pod, reservationOptions=options), seconds=60)
     assert found == ("Failed", "ReservationExpired", "Reservation expired")
+    assert not await reservations(cluster)
+    assert (await cluster.pod(pod.name)).uid == pod.uid
+
+
+async def test_a_pod_with_claims_stays(cluster):
+    """A reservation cannot hold devices of claims; the job says so, and evicts nothing."""
+    await cluster.create(
+        a_device_class("gpu", driver="d.example.com"),
+        a_claim_template("t", device_class="gpu"),
+        a_node("n1"),
+        a_slice("s", driver="d.example.com", node="n1", devices=[a_device("g0"), a_device("g1")]),
+        a_deployment("web", replicas=2, claims=[{"name": "g", "resourceClaimTemplateName": "t"}]),
+    )
+    await cluster.advance(5)
+    pod = (await pods_of(cluster))[0]
+    assert pod.spec.node_name == "n1"
+    await cluster.create(a_node("n2"))
+    job = a_job("j", pod, ttl="60s")
+    phase, reason, message = await end_of(cluster, job)
+    assert (phase, reason) == ("Running", "Unschedulable")
+    assert "ResourceClaims" in message
+    await cluster.advance(31)
+    assert await result_of(cluster) == ("Failed", "Timeout")
     assert not await reservations(cluster)
     assert (await cluster.pod(pod.name)).uid == pod.uid
