@@ -12,6 +12,7 @@ import yaml
 
 from holdfast.api.classic_names import POD_CLAIMS
 from holdfast.api.koordinator_names import QOS_CLASS, RESOURCE_STATUS
+from holdfast.api.reservation_names import PREEMPTOR
 from holdfast.api.scheme import POD_MIGRATION_JOBS
 from holdfast.testing import (
     a_claim,
@@ -58,7 +59,14 @@ CONFIG = {
     "profiles": [
         {
             "pluginConfig": [
-                {"name": "Reservation", "args": {"gcDurationSeconds": 1, "gcIntervalSeconds": 1}}
+                {
+                    "name": "Reservation",
+                    "args": {
+                        "gcDurationSeconds": 1,
+                        "gcIntervalSeconds": 1,
+                        "enableReservationForPreemptor": True,
+                    },
+                }
             ]
         }
     ],
@@ -205,8 +213,10 @@ def test_the_scheduler_uses_every_right_that_it_has(story, scheduler_kubeconfig,
         "delete", "lease", "kube-scheduler", "-n", "kube-system", "--ignore-not-found"
     )
     start = len(story.plane.requests())
-    gates = ("--feature-gates", "DRADeviceTaintRules=true")
-    with holdfast("scheduler", scheduler_kubeconfig, tmp_path, "--no-controllers", *gates):
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(CONFIG))
+    flags = ("--feature-gates", "DRADeviceTaintRules=true", "--config", config)
+    with holdfast("scheduler", scheduler_kubeconfig, tmp_path, "--no-controllers", *flags):
         bind_volumes(story)
         allocate_devices(story)
         place_reservations(story)
@@ -325,6 +335,10 @@ def preempt(story):
     story.create(pod("high", NODES[0], "12", priority_class_name="rights-high"))
     until(lambda: story.field("pod", "low", ".metadata.deletionTimestamp") != "")
     story.kubectl("delete", "pod", "low", "--grace-period=0", "--force")
+    # The test makes the reservation of the preemptor available, as the controllers do.
+    made = story.kubectl("get", "reservation", "-l", PREEMPTOR, "-o", "name").strip()
+    kind, _, name = made.partition("/")
+    story.patch(kind, name, {"status": {"phase": "Available"}}, "--subresource=status")
     until(lambda: story.node_of("high"), NODES[0])
 
 
