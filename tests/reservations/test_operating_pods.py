@@ -10,6 +10,7 @@ from holdfast.testing import a_pod, a_priority_class
 from holdfast.testing.faults import Fault, FaultyTransport
 from holdfast.testing.harness import Harness
 from reservations.objects import (
+    AFFINITY,
     PREFIX,
     WEB,
     allocated_from,
@@ -231,3 +232,35 @@ async def test_ports_of_the_acting_pod_are_free_for_its_owner(cluster):
 def with_port(pod):
     pod["spec"]["containers"][0]["ports"] = [{"containerPort": 7777, "hostPort": 7777}]
     return pod
+
+
+async def test_it_does_not_use_a_reservation_itself(cluster):
+    """What is reserved for it would otherwise be lent to pods that are no owners of that."""
+    batch = {"batch": "yes"}
+    await create_each(cluster, node(), held(cpu="6", owner_labels=batch, allocate_policy="Aligned"))
+    await create_each(cluster, acting(labels=batch))
+    assert await allocated_from(cluster, "acting") is None
+    assert requested(cluster) == 10000
+    needing = {AFFINITY: "{}"}
+    await create_each(cluster, acting("needs", labels=batch, annotations=needing))
+    assert "no reservations match reservation affinity" in await cluster.why("needs")
+
+
+async def test_a_pod_that_uses_a_reservation_does_not_act_as_one(cluster):
+    await create_each(
+        cluster, node(), held(cpu="6", allocate_once=False, allocate_policy="Aligned")
+    )
+    await create_each(cluster, owner("a", cpu="4"))
+    assert await allocated_from(cluster, "a") == "r"
+    body = {"metadata": {"labels": {f"{PREFIX}/operating-mode": "Reservation"}}}
+    await cluster.client.patch(PODS, "a", body, "default")
+    await annotate(cluster, "a", {OWNERS: json.dumps(BY_LABEL)})
+    await create_each(cluster, running("10"), owner("b", cpu="4"))
+    assert await is_pending(cluster, "b") and requested(cluster) == 16000
+
+
+async def test_it_is_not_pre_allocated(cluster):
+    await create_each(cluster, node(), acting(labels=WEB), running("12"))
+    await create_each(cluster, held(cpu="4", pre_allocation=True, allocate_policy="Aligned"))
+    assert (await cluster.reservation("r")).status.phase == "Waiting"
+    assert await allocated_from(cluster, "acting") is None

@@ -17,6 +17,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.tolerations import find_untolerated, tolerated
 from holdfast.capacity.annotations import ReservationAffinity, affinity_of, exact_match_of
 from holdfast.capacity.gpu_names import NO_NAMES, converted_amounts, reserved_device_names
+from holdfast.capacity.operating_pods import owners_mistake
 from holdfast.capacity.owners import OwnerGroup
 from holdfast.columns.hidden_reserve_pods import HiddenReservePods
 from holdfast.columns.interner import ResourceNames
@@ -91,6 +92,8 @@ def allows_pre_allocation(
     ids: ResourceNames,
 ) -> bool:
     """Tell whether the pod's own requirements allow a reservation to pre-allocate it."""
+    if owners_mistake(pod_info.pod) == "":
+        return False
     try:
         wishes = ReservationRequirements.of(pod_info)
     except BadRequest:
@@ -218,6 +221,8 @@ class ReservationMatcher:
         """Return the reservations a pod matches now, or None."""
         if pod_info.is_reserve_pod:
             return self._for_pre_allocation(pod_info)
+        if owners_mistake(pod_info.pod) == "":
+            return None  # It acts as a reservation, so it uses none.
         groups: Sequence[OwnerGroup] = ()
         key: Hashable = _IGNORING
         if not ignores_reservations(pod_info):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.api.annotations import decode_annotation
+from holdfast.api.annotations import allocated_reservation, decode_annotation
 from holdfast.api.field_errors import raise_if_any
 from holdfast.api.koordinator_names import (
     OPERATING_MODE,
@@ -48,8 +48,9 @@ def operating_reservation(pod: Pod, uid: str = "") -> Reservation | None:
     """Return the reservation that a pod with a node acts as.
 
     None for other pods, and for one whose owners are missing or malformed: it is an ordinary pod.
+    So is one that uses a reservation itself: what is reserved for it must not be lent to others.
     """
-    if not has_operating_mode(pod) or not pod.spec.node_name:
+    if not has_operating_mode(pod) or not pod.spec.node_name or allocated_reservation(pod):
         return None
     try:
         owners = annotated_owners(pod)
@@ -75,6 +76,20 @@ def operating_reservation(pod: Pod, uid: str = "") -> Reservation | None:
         ),
     )
     return None if first_excess(RESERVATION_TREE, reservation) else reservation
+
+
+def owners_mistake(pod: Pod) -> str | None:
+    """Return what is wrong with the owners of a pod that should act as a reservation.
+
+    "" if nothing is; None for a pod that should not.
+    """
+    if not has_operating_mode(pod):
+        return None
+    try:
+        annotated_owners(pod)
+    except BadRequest as wrong:
+        return str(wrong)
+    return ""
 
 
 def annotated_owners(pod: Pod) -> tuple[ReservationOwner, ...]:

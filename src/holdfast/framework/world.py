@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from holdfast.api.annotations import allocated_reservation
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -338,23 +337,19 @@ class World:
     def _set_acting_pod(self, pod_info: PodInfo, reservation: Reservation | None) -> None:
         """Enter a pod that acts as a reservation; None if it does no longer.
 
-        The ledgers of identities then have it as a reservation instead of as a pod, unless it has
-        them from a reservation itself: what an owner has is not lent again.
+        The ledgers of identities then have it as a reservation instead of as a pod.
         """
         uid, node = pod_info.uid, pod_info.pod.spec.node_name
         known = self.reservations.by_uid.get(uid)
         if reservation is None and known is not None:
             self._delete_acting_pod(known.reservation)
-        lends = reservation is not None and allocated_reservation(pod_info.pod) is None
         for ledger in self._pod_handlers:
-            if not (lends and isinstance(ledger, IdentifiesResources)):
+            if reservation is None or not isinstance(ledger, IdentifiesResources):
                 ledger.pod_set(pod_info, node)
             elif known is None:
                 ledger.pod_removed(uid)
-        if reservation is not None:
-            for of_reservations in self._ledgers_for(reservation):
-                if lends or not isinstance(of_reservations, IdentifiesResources):
-                    of_reservations.upsert(reservation)
+        for of_reservations in self._ledgers_for(reservation) if reservation is not None else ():
+            of_reservations.upsert(reservation)
 
     def _delete_acting_pod(self, reservation: Reservation) -> None:
         for ledger in self._ledgers_for(reservation):

@@ -15,29 +15,15 @@ from holdfast.api.koordinator_names import RESERVATION_CURRENT_OWNER
 from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS
-from holdfast.capacity.operating_pods import annotated_owners, current_owner, has_operating_mode
+from holdfast.capacity.operating_pods import current_owner
 from holdfast.capacity.reservation_info import ReservationInfo
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import BadRequest, Conflict, NotFound, Refused
+from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
 
 TRIES = 5
 INVALID_OWNERS = "InvalidReservationOwners"
 NOT_ACTING = "the pod is an ordinary pod, and no other pod may use its resources"
-
-
-def owners_mistake(pod: PodInfo) -> str | None:
-    """Return what is wrong with the owners of a pod that should act as a reservation.
-
-    "" if nothing is; None for a pod that should not.
-    """
-    if not has_operating_mode(pod.pod):
-        return None
-    try:
-        annotated_owners(pod.pod)
-    except BadRequest as wrong:
-        return str(wrong)
-    return ""
 
 
 def write_current_owner(acting: ReservationInfo, owner: PodInfo) -> ApiCalls:

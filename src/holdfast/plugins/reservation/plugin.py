@@ -16,7 +16,7 @@ from holdfast.capacity.matching import (
     ReservationRequirements,
     ignores_reservations,
 )
-from holdfast.capacity.operating_pods import ACTING_POLICY
+from holdfast.capacity.operating_pods import ACTING_POLICY, owners_mistake
 from holdfast.capacity.reservation_info import ReservationInfo
 from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
 from holdfast.columns.pod_info import PodInfo
@@ -53,7 +53,6 @@ from holdfast.plugins.reservation.current_owner import (
     INVALID_OWNERS,
     NOT_ACTING,
     clear_current_owner,
-    owners_mistake,
     write_current_owner,
 )
 from holdfast.plugins.reservation.diagnosis import NO_MATCH, count_reasons, owner_reasons
@@ -110,7 +109,7 @@ class ReservationPlugin:
         annotations = pod.pod.metadata.annotations
         if pod.is_reserve_pod:
             return placement_key(pod, view)
-        matched, mistake = view.matched_reservations, owners_mistake(pod)
+        matched, mistake = view.matched_reservations, owners_mistake(pod.pod)
         if matched is None and not annotations and mistake is None:
             return None
         affinity = annotations.get(names.AFFINITY)
@@ -142,7 +141,7 @@ class ReservationPlugin:
         if not isinstance(matched, ReservationMatch):
             if affinity is not None:
                 return Reject(Code.UNRESOLVABLE, (NO_MATCH,))
-            mistake = owners_mistake(pod)
+            mistake = owners_mistake(pod.pod)
             if mistake == "":
                 return ReserveState(view.nodes, view.world.reservations, "", ACTING_POLICY)
             unusual = mistake or has_allocation_annotations(pod)
@@ -295,7 +294,7 @@ class ReservationPlugin:
 
     def reserve(self, state: AnyState, placement: Placement) -> Reject | None:
         """Allocate the owner's request from its reservations; mark a reserve pod as being bound."""
-        if mistake := owners_mistake(placement.pod):
+        if mistake := owners_mistake(placement.pod.pod):
             placement.events.append((INVALID_OWNERS, f"{mistake}: {NOT_ACTING}"))
         if isinstance(state, PreAllocationState):
             result = state.decide(placement.row)
