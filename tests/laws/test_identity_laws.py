@@ -11,6 +11,7 @@ from holdfast.engine.decision import feasible
 from holdfast.engine.feasible_rows import Feasible
 from holdfast.engine.invariants import check_invariants
 from holdfast.framework.plugin import Placement
+from holdfast.plugins.reservation import row_reasons
 from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod, unreserve_and_forget
 from holdfast.testing import typed
 from laws import random_worlds as worlds
@@ -113,7 +114,7 @@ def check_identities(living):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_identities_have_one_holder_and_ledgers_equal_the_objects(seed):
+def test_identities_have_one_holder_and_ledgers_equal_the_objects(seed, monkeypatch):
     case = World(seed)
     try:
         for _ in range(STEPS):
@@ -121,6 +122,7 @@ def test_identities_have_one_holder_and_ledgers_equal_the_objects(seed):
             asking = case.make.pod()
             case.log.append(f"might place {words_of(asking)}")
             check_rows_that_pass(case.world, typed(asking))
+            check_reasons(case.world, typed(asking), monkeypatch)
         check_undo(case)
         assert shape_of(case.world) == shape_of(the_world(case.living)), "a restart finds the same"
         check_order_of_events(case)
@@ -139,6 +141,18 @@ def check_rows_that_pass(world, asking):
         pinned = fork.pod_info(worlds.replaced(asking, spec=spec))
         outcome = schedule_pod(PROFILE, pinned, fork, 0.0, np.random.default_rng(0))
         assert isinstance(outcome, Placement) == (node in passing), (node, outcome)
+
+
+def check_reasons(world, asking, monkeypatch):
+    """The reasons of many rows at once are those of the rows one by one."""
+    messages = []
+    for few in (0, len(NODES)):
+        monkeypatch.setattr(row_reasons, "FEW", few)
+        fork = world.fork()
+        pod = fork.pod_info(asking)
+        outcome = schedule_pod(PROFILE, pod, fork, 0.0, np.random.default_rng(0))
+        messages.append(outcome.message if isinstance(outcome, SchedulingFailure) else "")
+    assert messages[0] == messages[1]
 
 
 def check_undo(case):

@@ -138,20 +138,20 @@ class ReservationOptions:
             found += weight * plugin.score_reservations(state, slots)
         return found
 
-    def reasons(self, slot: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return the messages of the plugins that exclude a reservation."""
-        slots = np.array([slot], np.intp)
-        found: list[str] = []
+    def reasons(self, slots: Rows, change: PodChange = NO_CHANGE) -> list[tuple[str, ...]]:
+        """Return for each reservation the messages of the plugins that exclude it."""
+        found: list[tuple[str, ...]] = [()] * len(slots)
         for plugin, state in self._filters:
-            if plugin.filter_reservations(state, slots, change)[0]:
-                found += plugin.reservation_reasons(state, slot, change)
-        return tuple(found)
+            excluded = plugin.filter_reservations(state, slots, change).nonzero()[0]
+            for at, slot in zip(excluded.tolist(), slots[excluded].tolist(), strict=True):
+                found[at] += plugin.reservation_reasons(state, slot, change)
+        return found
 
-    def reasons_without(self, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
-        """Return the messages of the plugins that exclude a row if no reservation is used."""
-        rows = np.array([row], np.intp)
-        found: list[str] = []
+    def reasons_without(self, rows: Rows, change: PodChange = NO_CHANGE) -> list[tuple[str, ...]]:
+        """Return for each row the messages of the plugins that exclude it without reservation."""
+        found: list[tuple[str, ...]] = [()] * len(rows)
         for plugin, state in self._filters:
-            if plugin.filter_without_reservation(state, rows, change)[0]:
-                found += plugin.reasons(state, row, change)
-        return tuple(found)
+            excluded = plugin.filter_without_reservation(state, rows, change).nonzero()[0]
+            for at, row in zip(excluded.tolist(), rows[excluded].tolist(), strict=True):
+                found[at] += tuple(plugin.reasons(state, row, change))
+        return found

@@ -12,9 +12,9 @@ from holdfast.capacity.reserved_resources import NOTHING_FREED, freed_capacity
 from holdfast.columns.interner import CPU, PODS
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import NO_CHANGE, PodChange
-from holdfast.plugins.reservation.diagnosis import NO_MATCH, NONE_MEETS, none_matchable
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.row_fit import RowFit, fit_row
+from holdfast.plugins.reservation.row_reasons import NO_MATCH, NONE_MEETS, none_matchable
 
 _NO_ORDER = 2**63
 """Sorts after every order label."""

@@ -21,6 +21,7 @@ from holdfast.framework.reservation_options import ReservationOptions
 if TYPE_CHECKING:
     from holdfast.plugins.reservation.owner_results import OwnerResults
     from holdfast.plugins.reservation.row_fit import MatchedRow
+    from holdfast.plugins.reservation.row_reasons import RowReasons
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +64,8 @@ class OwnerState:
     """What other plugins say about the matched reservations."""
     results: OwnerResults | None = field(default=None, repr=False)
     """Cached verdicts and scores."""
+    reasons: RowReasons | None = field(default=None, repr=False)
+    """Cached reasons of rejected rows."""
     matched_rows: dict[int, MatchedRow] = field(default_factory=dict, repr=False)
     """The matched reservations of rows that were evaluated alone."""
 
@@ -105,7 +108,7 @@ class OwnerState:
 
     def with_options(self, options: ReservationOptions) -> OwnerState:
         """Return the state that considers what other plugins say about the reservations."""
-        return replace(self, options=options, results=None, matched_rows={})
+        return replace(self, options=options, results=None, reasons=None, matched_rows={})
 
     def identified(self, row: int) -> frozenset[int]:
         """Return the resources of a row in which several reservations do not add up."""
@@ -121,4 +124,4 @@ class OwnerState:
             match, slots=slots, rows=np.array([row], np.intp), first=np.zeros(1, np.intp),
             at=np.zeros(len(slots), np.intp),
         )  # fmt: skip
-        return replace(self, match=only, results=None, matched_rows={})
+        return replace(self, match=only, results=None, reasons=None, matched_rows={})

@@ -55,7 +55,6 @@ from holdfast.plugins.reservation.current_owner import (
     clear_current_owner,
     write_current_owner,
 )
-from holdfast.plugins.reservation.diagnosis import NO_MATCH, count_reasons, owner_reasons
 from holdfast.plugins.reservation.nomination import (
     allocation_annotations,
     cleared_annotations,
@@ -77,6 +76,7 @@ from holdfast.plugins.reservation.reserve_pods import (
     placement_key,
 )
 from holdfast.plugins.reservation.row_fit import fit_row
+from holdfast.plugins.reservation.row_reasons import NO_MATCH, count_reasons, owner_reasons
 
 AnyState = OwnerState | ReserveState | PreAllocationState | UnrelatedState
 

@@ -199,7 +199,9 @@ def reasons(state: PreAllocationState, row: int, change: PodChange = NO_CHANGE) 
     by_node = set(state.never(row)) if result.shortfall else result.by_node
     on_node = [_short(names[r], " by node") for r in by_node]
     inside = [f"Reservation(s) {_short(names[r], '')}" for r in result.inside]
-    others = state.options.reasons_without(row, change) if state.options is not None else ()
+    others: tuple[str, ...] = ()
+    if state.options is not None:
+        [others] = state.options.reasons_without(np.array([row], np.intp), change)
     return (*sorted(on_node), *inside, *others) or (NONE_SUITABLE,)
 
 
