@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from holdfast.api.reservation_names import IGNORED
 from holdfast.api.resource_names import is_extended
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.pod_info import PodInfo
-from holdfast.numa.hints import Hints, Merged
+from holdfast.numa.hints import Hint, Hints, Merged
 from holdfast.numa.node_policies import POLICY_MISMATCH, merge_numa_policies
 from holdfast.numa.node_state import NO_OFFER, NodeState, Offer, PodHolding
 from holdfast.numa.pod_request import NumaRequest, read_request
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from holdfast.numa.ledger import NumaLedger
 
 _MOST_TRIALS = 20_000
+FrozenHints = tuple[tuple[tuple[str, tuple[Hint, ...] | None], ...], ...]
+"""Hints of several providers in a form that can be a key."""
 
 
 class NumaOptions(NamedTuple):
@@ -100,7 +103,7 @@ class PodTrials:
         provided = self._provided(row, reservation, state, removed)
         if not provided:
             return self.on_state(state, offer)
-        return try_allocation(Situation(self.request, state, offer, self._options), provided)
+        return _try_with(Situation(self.request, state, offer, self._options), _frozen(provided))
 
     def provided_states(self) -> NDArray[np.int64]:
         """Return a number by row: equal ones have equal hints of others, without a reservation."""
@@ -121,7 +124,8 @@ class PodTrials:
         if not policy:
             return Merged(None, admitted=True)
         provided = self._provided(row, reservation, state, removed)
-        return align(Situation(self.request, state, offer, self._options), policy, provided)
+        on = Situation(self.request, state, offer, self._options)
+        return _align_with(on, policy, _frozen(provided))
 
     def _policy(self, state: NodeState) -> str | None:
         return merge_numa_policies(state.shape.policies.numa, self.request.numa_policy)
@@ -155,3 +159,26 @@ class PodTrials:
             for provider in self.ledger.hint_providers
         ]
         return [hints for hints in found if hints]
+
+
+# Filter and Reserve of two plugins ask the same of a row: the functions are pure, so their results
+# are kept.
+
+
+def _frozen(provided: Sequence[Hints]) -> FrozenHints:
+    return tuple(
+        [
+            tuple([(name, None if of is None else tuple(of)) for name, of in hints.items()])
+            for hints in provided
+        ]
+    )
+
+
+@lru_cache(maxsize=_MOST_TRIALS)
+def _try_with(on: Situation, provided: FrozenHints) -> Trial:
+    return try_allocation(on, [dict(hints) for hints in provided])
+
+
+@lru_cache(maxsize=_MOST_TRIALS)
+def _align_with(on: Situation, policy: str, provided: FrozenHints) -> Merged:
+    return align(on, policy, [dict(hints) for hints in provided])

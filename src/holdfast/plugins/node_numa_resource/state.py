@@ -79,7 +79,7 @@ class NumaState:
         """Return the verdict of each row if the pod uses no reservation."""
         found = self._results(rows)
         verdicts: Verdicts = found["code"].copy()
-        if self.trials.has_provided_hints:
+        if self.trials.has_provided_hints and found["by_numa_node"].any():
             self._align_with_others(rows, found["by_numa_node"].nonzero()[0], verdicts)
         cost = found["cost"]
         if cost.any():
@@ -93,6 +93,9 @@ class NumaState:
     ) -> None:
         """Set the verdicts at positions, with the hints of others: one trial for equal rows."""
         there = np.array(_take(rows, positions), np.intp)
+        if len(there) == 1:  # after a placement; numbering the states of all rows costs more
+            verdicts[positions] = code_of(self.trial(int(there[0])))
+            return
         signatures = self.ledger.signatures()[there].astype(np.int64)
         states = self.trials.provided_states()[there]
         both = states * (int(signatures.max(initial=0)) + 1) + signatures
