@@ -158,6 +158,23 @@ async def test_R058_minors_come_from_the_nominated_reservation_only(cluster):
     assert await devices_of(cluster, "q") == [("gpu", int(second[1:]), 60)]
 
 
+async def test_ND13_amounts_come_from_the_nominated_reservation_too(cluster):
+    await cluster.create(a_gpu_node(), a_device_object())
+    for name in ("r0", "r1"):
+        await cluster.create(a_gpu_reservation(name, 50, allocate_once=False))
+    assert await reserved(cluster, "r1") == [("gpu", 1, 50)]
+    await cluster.create(an_owner("p", 80))
+    (used,) = {"r0", "r1"} & {await from_reservation(cluster, "p")}
+    (other,) = {"r0", "r1"} - {used}
+    assert await devices_of(cluster, "p") == [("gpu", int(used[1:]), 80)]
+    assert (await counted(cluster, used), await counted(cluster, other)) == (80, 0)
+    await cluster.create(a_gpu_pod("big", 51), a_gpu_pod("half", 50))
+    assert await cluster.node_of("big") == ""
+    assert await devices_of(cluster, "half") == [("gpu", int(other[1:]), 50)]
+    await cluster.create(an_owner("q", 50))
+    assert await from_reservation(cluster, "q") == other
+
+
 async def test_state_is_the_same_after_a_restart(cluster):
     await cluster.create(a_gpu_node(), a_device_object())
     await cluster.create(a_gpu_reservation("r", 100, allocate_once=False))

@@ -67,8 +67,8 @@ def _node(state: DeviceState, asked: PodDevices, row: int) -> Json:
     """Return the devices of a row of the types that the pod needs, and what is left of each."""
     ledger, node = state.ledger, state.nodes.names[row]
     devices = ledger.state(ledger.signature(row))
-    holders = dict(ledger.holders()).get(node)
-    reserved = {} if holders is None else {u: holders.remaining(u) for u in holders.reservations}
+    holders = ledger.holders_on(node)
+    reserved = {uid: holders.remaining(uid) for uid in holders.reservations}
     return {
         "node": node,
         "types": [
