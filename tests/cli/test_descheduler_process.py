@@ -11,6 +11,7 @@ from cli.test_processes import LEASES, asked
 from descheduler.clusters import owned
 from free_port import free_port
 from holdfast.api.scheme import NODES, POD_MIGRATION_JOBS, PODS
+from holdfast.cli import background
 from holdfast.cli.descheduler_command import moves_text
 from holdfast.cli.descheduler_pages import DeschedulerState
 from holdfast.client.kubeconfig import load
@@ -18,6 +19,7 @@ from holdfast.clock import SystemClock
 from holdfast.descheduler import descheduler as component
 from holdfast.descheduler_process import DeschedulerProcess, load_settings
 from holdfast.errors import HoldfastError
+from holdfast.settings import ClusterSettings
 from holdfast.testing import a_node
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-processes")]
@@ -154,3 +156,9 @@ async def test_a_defect_ends_the_process(server, config, monkeypatch):
             await process.run(asyncio.Event())
     finally:
         await process.close()
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_cluster_in_the_background_has_a_descheduler_if_it_was_asked_for(tmp_path, wanted):
+    arguments = background._arguments(ClusterSettings(tmp_path, descheduler=wanted))
+    assert ("--descheduler" in arguments) is wanted
