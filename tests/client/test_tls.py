@@ -48,6 +48,23 @@ async def test_large_bodies_arrive_in_both_directions(tls, version):
     assert seen == [sent, sent]
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_later_connections_resume_the_session(tls, version):
+    context, endpoint = tls
+    context.minimum_version = context.maximum_version = version
+    resumed = []
+
+    async def answer(_head, _body, writer):
+        resumed.append(writer.get_extra_info("ssl_object").session_reused)
+        writer.write(OK + b"connection: close\r\ncontent-length: 2\r\n\r\n{}")
+        return False
+
+    async with server(answer, context) as (url, _), transport_to(endpoint(url)) as transport:
+        for _ in range(3):
+            assert (await transport.send(Request("GET", "/x"))).body == b"{}"
+    assert resumed == [False, True, True]
+
+
 async def test_a_slow_reader_makes_a_tls_server_wait_and_loses_no_data(tls):
     context, endpoint = tls
     line, written = b"x" * 99_999 + b"\n", 0

@@ -50,6 +50,8 @@ class HttpTransport:
         self._connections: set[Connection] = set()
         self._closed = False
         self._renewing: asyncio.Lock | None = None
+        self._latest: TlsProtocol | None = None
+        """The latest connection, whose TLS session the next one resumes."""
         self._set_endpoint(endpoint)
 
     async def send(self, request: Request) -> Response:
@@ -136,7 +138,8 @@ class HttpTransport:
             transport, _ = await loop.create_connection(lambda: connection, **where)
             return connection, transport
         name = self._endpoint.server_name or self._host
-        protocol = TlsProtocol(connection, self._tls, name)
+        session = None if self._latest is None else self._latest.session
+        protocol = TlsProtocol(connection, self._tls, name, session)
         try:
             transport, _ = await loop.create_connection(lambda: protocol, **where)
             await protocol.ready
@@ -144,6 +147,7 @@ class HttpTransport:
             protocol.ready.cancel()
             protocol.abort()
             raise
+        self._latest = protocol
         return connection, transport
 
     def _check_open(self) -> None:
@@ -153,6 +157,7 @@ class HttpTransport:
     def _set_endpoint(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._tls = endpoint.tls_context()
+        self._latest = None
         target = urlsplit(endpoint.url)
         self._host = target.hostname or ""
         self._port = target.port or (443 if target.scheme == "https" else 80)

@@ -19,17 +19,32 @@ _BUFFER_BYTES = 1 << 16
 class TlsProtocol(asyncio.BufferedProtocol):
     """Encrypts what a connection writes, and passes on what it decrypts.
 
-    ``ready`` ends with the handshake. To the connection it is the transport.
+    ``ready`` ends with the handshake. To the connection it is the transport. With the ``session``
+    of an earlier connection the handshake needs no signatures, if the server agrees.
     """
 
-    def __init__(self, connection: Connection, context: ssl.SSLContext, server_name: str) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        context: ssl.SSLContext,
+        server_name: str,
+        session: ssl.SSLSession | None = None,
+    ) -> None:
         self.connection = connection
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_hostname=server_name, session=session
+        )
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._transport: asyncio.Transport | None = None
         self._is_open = False
+
+    @property
+    def session(self) -> ssl.SSLSession | None:
+        """The session, if the server has sent a ticket with which it can be resumed."""
+        session = self._tls.session
+        return session if session is not None and session.has_ticket else None
 
     # --- called by asyncio -------------------------------------------------------------------
 
