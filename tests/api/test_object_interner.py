@@ -6,6 +6,7 @@ from dataclasses import fields
 
 import pytest
 
+from holdfast.api.meta import Condition
 from holdfast.api.object_interner import ObjectInterner
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.pod_info import PodInfo
@@ -74,7 +75,8 @@ def test_conditions_are_removed_from_bound_pods_only():
     parts = ObjectInterner()
     waiting, standing = parts.pod(running("p")), parts.pod(running("q", "n"))
     assert waiting.status == running("p").status
-    kept = [c.type for c in standing.status.conditions]
-    assert kept == ["PodScheduled", "DisruptionTarget"]
+    kept = {c.type: c for c in standing.status.conditions}
+    assert kept.keys() == {"PodScheduled", "DisruptionTarget", "Ready"}
+    assert kept["Ready"] == Condition(type="Ready", status="True"), "its times differ by pod"
     another = parts.pod(running("r", "m"))
     assert another.status.conditions is standing.status.conditions

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.api.koordinator_names import OPERATING_MODE
 from holdfast.api.meta import Condition, ObjectMeta
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod, PodSpec, PodStatus, Volume
@@ -20,12 +19,11 @@ T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode
 _replace = msgspec.structs.replace
 _MAX_PARTS = 100_000
-_KUBELET_CONDITIONS = frozenset(
-    ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
-)
-"""Conditions that the kubelet sets; the scheduler does not read them on bound pods, except on those
-that act as reservations. PodScheduled stays: it tells when the pod was bound, which resource
-policies with ignorePreviousPod read."""
+_READY = "Ready"
+_KUBELET_CONDITIONS = frozenset(("PodReadyToStartContainers", "Initialized", "ContainersReady"))
+"""Conditions that the kubelet sets and no scheduler reads on bound pods. Of Ready the status stays:
+pods that act as reservations, and migrations, depend on it. PodScheduled stays: it tells when the
+pod was bound, which resource policies with ignorePreviousPod read."""
 
 
 class ObjectInterner:
@@ -45,7 +43,7 @@ class ObjectInterner:
             kind=self._interned(pod.kind),
             metadata=self._metadata(pod.metadata),
             spec=self._spec(pod.spec),
-            status=self._status(pod.status, trim=bool(pod.spec.node_name) and not _acts(pod)),
+            status=self._status(pod.status, bound=bool(pod.spec.node_name)),
         )
 
     def node(self, node: Node) -> Node:
@@ -83,10 +81,16 @@ class ObjectInterner:
             _replace(shared, node_name=self._interned(spec.node_name)) if spec.node_name else shared
         )
 
-    def _status(self, status: PodStatus, *, trim: bool) -> PodStatus:
+    def _status(self, status: PodStatus, *, bound: bool) -> PodStatus:
         conditions = status.conditions
-        if trim:
-            kept = tuple([c for c in conditions if c.type not in _KUBELET_CONDITIONS])
+        if bound:
+            kept = tuple(
+                [
+                    Condition(type=c.type, status=c.status) if c.type == _READY else c
+                    for c in conditions
+                    if c.type not in _KUBELET_CONDITIONS
+                ]
+            )
             conditions = self._part(kept, kept) if kept else ()
         statuses = status.container_statuses
         return _replace(
@@ -124,7 +128,3 @@ class ObjectInterner:
             parts.clear()
         shared: T = parts.setdefault(key, value)
         return shared
-
-
-def _acts(pod: Pod) -> bool:
-    return pod.metadata.labels.get(OPERATING_MODE) == "Reservation"
