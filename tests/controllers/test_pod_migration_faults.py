@@ -207,7 +207,9 @@ async def test_jobs_end_well_after_random_faults(tmp_path, number):
         network.set(troubled=True)
         for index, pod in enumerate(pods):
             mode = rng.choice(("ReservationFirst", "ReservationFirst", "EvictDirectly"))
-            await cluster.create(a_job(f"j{index}", pod, ttl="90s", mode=mode), settle=False)
+            labels = {"koordinator.sh/evict-policy": rng.choice(("Eviction", "Delete"))}
+            job = a_job(f"j{index}", pod, ttl="90s", mode=mode, labels=labels)
+            await cluster.create(job, settle=False)
             await cluster.advance(rng.random() * 2)
         for _ in range(6):
             await trouble(cluster, rng)

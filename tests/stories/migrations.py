@@ -82,16 +82,16 @@ class EvictionWitness:
 
     async def send(self, request):
         """Send a request; an eviction by a job only if its reservation is Available."""
-        path = request.path.split("/")
-        if path[-1] == "eviction" and request.method == "POST":
-            await self._check(path[-4], path[-2], json.loads(request.body))
-            response = await self._inner.send(request)
-            if response.status < 300:
-                self._evicted.append(path[-2])
-            return response
-        return await self._inner.send(request)
+        pod = _evicted_pod(request)
+        if pod is None:
+            return await self._inner.send(request)
+        await self._check(*pod)
+        response = await self._inner.send(request)
+        if response.status < 300:
+            self._evicted.append(pod[1])
+        return response
 
-    async def _check(self, namespace, name, body):
+    async def _check(self, namespace, name, options):
         ref = (namespace, name)
         jobs = [j for j in (await self._client.list(POD_MIGRATION_JOBS)).items
                 if (j.spec.pod_ref.namespace, j.spec.pod_ref.name) == ref]  # fmt: skip
@@ -103,7 +103,7 @@ class EvictionWitness:
             )
             assert held.phase == "Available", f"{name} is evicted, its room is {held.phase}"
             assert held.status.node_name
-        assert body["deleteOptions"]["preconditions"]["uid"]
+        assert options["preconditions"]["uid"]
 
     def stream(self, request):
         """Open a stream."""
@@ -112,3 +112,14 @@ class EvictionWitness:
     async def close(self):
         """Close the inner transport."""
         await self._inner.close()
+
+
+def _evicted_pod(request):
+    """Return namespace and name of the pod that a request evicts or deletes, and the options."""
+    path = request.path.split("/")
+    if path[-1] == "eviction" and request.method == "POST":
+        return path[-4], path[-2], json.loads(request.body)["deleteOptions"]
+    options = json.loads(request.body) if request.method == "DELETE" and request.body else {}
+    if path[-2] == "pods" and options.get("gracePeriodSeconds") != 0 and "preconditions" in options:
+        return path[-3], path[-1], options  # not as a kubelet, which removes the pod at once
+    return None
