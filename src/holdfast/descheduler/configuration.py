@@ -26,7 +26,6 @@ from holdfast.descheduler.policies import POLICIES, UNBUILT, Policy
 from holdfast.descheduler.policies.low_node_load import DEFAULT_ARGS, LowNodeLoad
 from holdfast.descheduler.policies.pod_selection import (
     PolicyArgs,
-    check_selector,
     selector_or_everything,
 )
 from holdfast.errors import BadConfiguration, BadRequest, Cause, NotBuilt
@@ -35,6 +34,7 @@ from holdfast.migration.argument_settings import migration_settings
 from holdfast.migration.arguments import API_VERSION, KIND, MigrationControllerArgs, find_args
 from holdfast.migration.arguments import PLUGIN as MIGRATION_CONTROLLER
 from holdfast.settings import MigrationSettings
+from holdfast.validation.template import check_selector
 
 PROFILE = "holdfast-descheduler"
 INTERVAL_SECONDS = 120.0
@@ -153,7 +153,7 @@ def read(raw: Any) -> DeschedulerConfiguration:
     problems = Problems(KIND)
     document = decode_struct(Document, raw, "", problems.errors)
     _check_process(document, problems)
-    check_selector(document.node_selector, "nodeSelector", problems)
+    problems.add_errors(*check_selector(document.node_selector, "nodeSelector"))
     migration = _migration_args(raw, problems)
     profiles = []
     names: set[str] = set()
@@ -165,7 +165,7 @@ def read(raw: Any) -> DeschedulerConfiguration:
         elif name in names:
             problems.add_errors(duplicate(f"{path}.name", name))
         names.add(name)
-        check_selector(given.node_selector, f"{path}.nodeSelector", problems)
+        problems.add_errors(*check_selector(given.node_selector, f"{path}.nodeSelector"))
         policies = _ProfileReader(given, path, problems).policies()
         profiles.append((name, policies, given.node_selector))
     problems.raise_if_any()

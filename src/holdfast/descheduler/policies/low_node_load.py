@@ -20,13 +20,13 @@ from holdfast.configuration.problems import Problems
 from holdfast.descheduler.policies.pod_selection import (
     Namespaces,
     PolicyArgs,
-    check_selector,
     selector_or_everything,
 )
 from holdfast.descheduler.policies.policy import CandidatePod, Candidates, Policy
 from holdfast.descheduler.simulation import Simulation
 from holdfast.framework.extender import ConfigurationPart
 from holdfast.migration.pod_order import pod_rank
+from holdfast.validation.template import check_selector
 
 Amounts = NDArray[np.float64]
 """By resource and row."""
@@ -82,9 +82,10 @@ class LowNodeLoadArgs(PolicyArgs, frozen=True, dict=True):
             message = "must be greater than or equal to 0"
             problems.add_errors(invalid(f"{path}.numberOfNodes", self.number_of_nodes, message))
         self.evictable_namespaces.check(f"{path}.evictableNamespaces", problems)
-        check_selector(self.node_selector, f"{path}.nodeSelector", problems)
+        problems.add_errors(*check_selector(self.node_selector, f"{path}.nodeSelector"))
         for i, each in enumerate(self.pod_selectors):
-            check_selector(each.selector, f"{path}.podSelectors[{i}].selector", problems)
+            at = f"{path}.podSelectors[{i}].selector"
+            problems.add_errors(*check_selector(each.selector, at))
         self._check_thresholds(path, problems)
         names = dict(zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True))
         for field in _NO_EFFECT:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-from holdfast.api.field_errors import invalid
+from holdfast.api.field_errors import invalid, not_supported
 from holdfast.api.labels import EVERYTHING, Selector, from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.api.pod import Pod
 from holdfast.configuration.problems import Problems
-from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.extender import ConfigurationPart
+from holdfast.validation.template import check_selector
 
 
 class Namespaces(ConfigurationPart, frozen=True):
@@ -62,7 +62,7 @@ class SelectingArgs(PolicyArgs, frozen=True, dict=True):
     def check(self, path: str, problems: Problems) -> None:
         """Report wrong values."""
         self.namespaces.check(f"{path}.namespaces", problems)
-        check_selector(self.label_selector, f"{path}.labelSelector", problems)
+        problems.add_errors(*check_selector(self.label_selector, f"{path}.labelSelector"))
 
 
 def selector_or_everything(selector: LabelSelector | None) -> Selector:
@@ -70,23 +70,11 @@ def selector_or_everything(selector: LabelSelector | None) -> Selector:
     return EVERYTHING if selector is None else from_selector(selector)
 
 
-def check_selector(selector: LabelSelector | None, path: str, problems: Problems) -> None:
-    """Report a selector that cannot be compiled."""
-    try:
-        from_selector(selector)
-    except (BadRequest, Invalid) as wrong:
-        problems.add_errors_below(path, wrong.details.causes) if wrong.details.causes else (
-            problems.add_errors(invalid(path, "", str(wrong)))
-        )
-
-
 def check_values(
     values: Iterable[str], supported: Iterable[str], path: str, problems: Problems
 ) -> None:
     """Report values of a list that are not supported."""
     known = tuple(supported)
-    for i, value in enumerate(values):
-        if value not in known:
-            problems.add_errors(
-                invalid(f"{path}[{i}]", value, f"must be one of {', '.join(known)}")
-            )
+    problems.add_errors(
+        *(not_supported(f"{path}[{i}]", v, known) for i, v in enumerate(values) if v not in known)
+    )
