@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.testing import a_pod, a_priority_class
+from holdfast.testing import a_namespace, a_pod, a_priority_class
 from holdfast.testing.faults import Fault, FaultyTransport
 from holdfast.testing.harness import Harness
 from reservations.objects import (
@@ -53,6 +53,29 @@ async def test_an_owner_uses_the_resources_of_a_running_pod(cluster):
     assert await current_owner(cluster) == {"namespace": "default", "name": "owner", "uid": uid}
     assert requested(cluster) == 16000, "what both have in common counts once"
     assert (await cluster.pod("acting")).status.phase == "Running", "it runs on"
+
+
+ELSEWHERE = {"name": "owner", "namespace": "other"}
+
+
+@pytest.mark.parametrize(
+    ("owners", "notes"),
+    [
+        (BY_LABEL, {}),
+        (({"object": ELSEWHERE},), {}),
+        (BY_LABEL, {CURRENT: json.dumps(ELSEWHERE)}),
+    ],
+)
+async def test_pods_of_other_namespaces_are_no_owners(cluster, owners, notes):
+    """Else a user of one namespace draws the pods of another to a node that is full."""
+    pod = acting(owners=owners, annotations=notes)
+    await create_each(cluster, a_namespace("other"), node(), pod, running("12"))
+    await create_each(cluster, owner(cpu="4", namespace="other"))
+    assert not (await cluster.pod("owner", "other")).spec.node_name
+    assert await allocated_from(cluster, "owner", "other") is None
+    await create_each(cluster, node("n2"))
+    await cluster.advance(30)
+    assert await cluster.node_of("owner", "other") == "n2"
 
 
 async def test_it_allocates_once(cluster):

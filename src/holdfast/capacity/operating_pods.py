@@ -4,10 +4,13 @@ Such a pod has the owners of a reservation in an annotation. It is a real pod, s
 counts its request, and that of the owner that uses its resources. What both have in common counts
 once: the reservation holds less than nothing then (``ReservationInfo.counted_in_pod``). It
 allocates once: from the moment it names a current owner, no other pod may use it, also after that
-owner is gone.
+owner is gone. Only pods of its namespace can be owners: who may create pods in one namespace must
+not decide where those of another run.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import msgspec
 
@@ -47,8 +50,9 @@ def has_operating_mode(pod: Pod) -> bool:
 def operating_reservation(pod: Pod, uid: str = "") -> Reservation | None:
     """Return the reservation that a pod with a node acts as.
 
-    None for other pods, and for one whose owners are missing or malformed: it is an ordinary pod.
-    So is one that uses a reservation itself: what is reserved for it must not be lent to others.
+    None for other pods, and for one whose owners are missing, malformed or in other namespaces: it
+    is an ordinary pod. So is one that uses a reservation itself: what is reserved for it must not
+    be lent to others.
     """
     if not has_operating_mode(pod) or not pod.spec.node_name or allocated_reservation(pod):
         return None
@@ -58,6 +62,9 @@ def operating_reservation(pod: Pod, uid: str = "") -> Reservation | None:
         return None
     if (owner := current_owner(pod)) is not None:
         owners = (ReservationOwner(object=owner),)
+    owners = tuple(_in_namespace(owners, pod.namespace))
+    if not owners:
+        return None
     meta = pod.metadata
     template = ObjectMeta(
         namespace=meta.namespace, labels=meta.labels, annotations=meta.annotations
@@ -90,6 +97,17 @@ def owners_mistake(pod: Pod) -> str | None:
     except BadRequest as wrong:
         return str(wrong)
     return ""
+
+
+def _in_namespace(
+    owners: tuple[ReservationOwner, ...], namespace: str
+) -> Iterator[ReservationOwner]:
+    """Return the owners that can be in a namespace, each with its name."""
+    for owner in owners:
+        wanted = owner.object or ObjectReference()
+        if wanted.namespace in ("", namespace):
+            there = msgspec.structs.replace(wanted, namespace=namespace)
+            yield msgspec.structs.replace(owner, object=there)
 
 
 def annotated_owners(pod: Pod) -> tuple[ReservationOwner, ...]:
