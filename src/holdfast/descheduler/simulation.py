@@ -110,7 +110,7 @@ class Simulation:
         if placed is None:
             return
         targets = [] if job.status.node_name else self.targets(*placed)
-        self._put(*placed, targets[0] if targets else None)
+        self._put(placed[0], targets[0] if targets else None)
 
     def rows(self, *selectors: Selector) -> list[int]:
         """Return the rows whose labels match all selectors, in the order of node names."""
@@ -180,9 +180,9 @@ class Simulation:
         """Plan a move; without a target the pod only leaves."""
         self._migrating.add(pod.pod)
         self.moved.add(pod.uid)
-        self._put(pod, row, target)
+        self._put(pod, target)
 
-    def _put(self, pod: PodInfo, row: int, target: int | None) -> None:
+    def _put(self, pod: PodInfo, target: int | None) -> None:
         self.world.delete(pod.pod)
         if target is not None:
             self.world.assume(pod, target)

@@ -43,7 +43,7 @@ async def evict(
         if policy == SOFT:
             await client.patch(PODS, pod.name, _soft_patch(job, pod, options, now), pod.namespace)
             return
-        path, method, body = PODS.path(pod.namespace, pod.name), "DELETE", options
+        path, method = PODS.path(pod.namespace, pod.name), "DELETE"
         body = {**options, "apiVersion": "v1", "kind": "DeleteOptions"}
         if policy == EVICTION:
             metadata = {"namespace": pod.namespace, "name": pod.name}

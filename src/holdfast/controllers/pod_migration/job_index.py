@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.api.meta import Object, ObjectReference, controller_of
+from holdfast.api.meta import ObjectReference, controller_of
 from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import PodMigrationJob
 from holdfast.api.scheme import PODS, REPLICASETS, STATEFULSETS
@@ -64,10 +64,6 @@ class Workloads:
         key = f"{pod.namespace}/{owner.name}"
         wanted: int | None = None
         for found in (self._replicasets.cache.get(key), self._statefulsets.cache.get(key)):
-            if found is not None and _is(found, owner.uid):
+            if found is not None and found.uid == owner.uid:
                 wanted = found.spec.replicas
         return make_workload(owner.uid, wanted, pods)
-
-
-def _is(found: Object, uid: str) -> bool:
-    return found.uid == uid

@@ -9,6 +9,7 @@ from holdfast.api import reservation_names
 from holdfast.api.annotations import OF_ALLOCATIONS
 from holdfast.api.meta import OwnerReference
 from holdfast.api.pod_migration_job import PodMigrationJob
+from holdfast.api.scheme import POD_MIGRATION_JOBS, RESERVATIONS
 from holdfast.errors import BadRequest
 
 Raw = dict[str, Any]
@@ -49,14 +50,14 @@ def reservation_body(job: PodMigrationJob, template: Raw, order: str) -> Raw:
     metadata = copy.deepcopy(template.get("metadata") or {})
     labels = {**_part(metadata, "labels"), reservation_names.ORDER: order}
     owner = {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "PodMigrationJob",
+        "apiVersion": POD_MIGRATION_JOBS.api_version,
+        "kind": POD_MIGRATION_JOBS.kind,
         "name": job.name,
         "uid": job.uid,
     }
     return {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "Reservation",
+        "apiVersion": RESERVATIONS.api_version,
+        "kind": RESERVATIONS.kind,
         "metadata": {
             **metadata,
             "name": metadata.get("name") or job.uid,
