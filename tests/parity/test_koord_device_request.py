@@ -19,9 +19,10 @@ from holdfast.device_share.node_devices import NodeDevice
 from holdfast.device_share.pod_devices import pod_devices
 from holdfast.device_share.preference import Preference, best_first
 from holdfast.device_share.requests import RESOURCES, device_requests
-from holdfast.device_share.scoring import MOST_ALLOCATED, ScoringStrategy
+from holdfast.device_share.scoring import ScoringStrategy
 from holdfast.errors import BadRequest
 from holdfast.framework.world import World
+from holdfast.numa.policies import MOST_ALLOCATED
 from parity.device_sharing import amounts, hinted, state_of
 from parity.harness import parity
 

@@ -8,9 +8,10 @@ from holdfast.device_share.choosing import choose_devices
 from holdfast.device_share.node_devices import NodeDevices
 from holdfast.device_share.node_scoring import score_node
 from holdfast.device_share.offers import Offer, restriction_of
-from holdfast.device_share.scoring import LEAST_ALLOCATED, ScoringStrategy
+from holdfast.device_share.scoring import ScoringStrategy
+from holdfast.numa.policies import LEAST_ALLOCATED
+from holdfast.numa.trial import OF_RESERVATION
 from holdfast.plugins.device_share import DeviceShare
-from holdfast.plugins.device_share.searches import RESERVATION_PREFIX
 from parity.device_sharing import allocations, asked_by, cached_state, use
 from parity.harness import parity
 
@@ -91,6 +92,6 @@ def test_allocate_from_a_reservation(record):
     elif want["wantStatus"]["code"] == "Success":
         assert found == allocations(want["wantResult"])
     else:
-        prefix = "" if ignores else RESERVATION_PREFIX
+        prefix = "" if ignores else OF_RESERVATION
         reasons = [prefix + reason for reason in found.reasons]
         assert reasons == want["wantStatus"]["reasons"]

@@ -32,7 +32,7 @@ from holdfast.device_share.node_devices import (
     device_ids,
     inventory_of,
 )
-from holdfast.device_share.node_holders import NOBODY, Holder, NodeHolders
+from holdfast.device_share.node_holders import Holder, NodeHolders
 from holdfast.device_share.requests import device_types, is_of_devices
 from holdfast.device_share.scoring import ScoringStrategy
 from holdfast.errors import BadRequest
@@ -197,9 +197,9 @@ class DeviceShareLedger:
         self,
         node: str,
         *,
-        gone: Collection[str] = NOBODY,
+        gone: Collection[str] = (),
         coming: Sequence[Holder] = (),
-        lent: Collection[str] = NOBODY,
+        lent: Collection[str] = (),
     ) -> int:
         """Return the number of a node's state as if some pods left and others came.
 
@@ -260,7 +260,7 @@ class DeviceShareLedger:
         self,
         uid: str,
         node: str,
-        gone: Collection[str] = NOBODY,
+        gone: Collection[str] = (),
         coming: Sequence[Holder] = (),
     ) -> tuple[int, DeviceUse]:
         """Return the same as if some pods left and others came."""

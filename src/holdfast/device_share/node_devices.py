@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from holdfast.api import koordinator_names as names
 from holdfast.api.quantity import MAX_INT64, units
 from holdfast.api.shared_device import DeviceInfo, SharedDevices, VirtualFunction
-from holdfast.device_share.allocations import UNUSED, Allocations, DeviceUse
+from holdfast.device_share.allocations import UNUSED, DeviceUse
 from holdfast.device_share.partitions import PartitionTable, partition_table
 from holdfast.device_share.requests import MEMORY, RATIO, RESOURCES, Amounts
 from holdfast.errors import BadRequest
+from holdfast.numa.topology import MAX_NUMA_NODES
 
 Labels = tuple[tuple[str, str], ...]
 NO_TOPOLOGY = -1
@@ -141,17 +142,6 @@ def device_ids(device: SharedDevices) -> dict[tuple[str, int], str]:
     return {(info.type, info.minor): info.id for info in device.spec.devices if info.id}
 
 
-def numa_nodes_of(inventory: Inventory, allocations: Allocations) -> int:
-    """Return the NUMA nodes of allocated devices as a bit mask; unknown ones do not count."""
-    mask = 0
-    for kind, listed in allocations.items():
-        minors = {one.minor for one in listed}
-        for device in inventory.devices.get(kind, ()):
-            if device.minor in minors and device.numa_nodes != ANY_NUMA_NODE:
-                mask |= device.numa_nodes
-    return mask
-
-
 def _pcie_ranks(devices: Iterable[DeviceInfo]) -> dict[str, int]:
     ids = sorted({info.topology.pcie_id for info in devices if info.topology is not None})
     return {pcie: rank for rank, pcie in enumerate(ids)}
@@ -162,7 +152,7 @@ def _node_device(info: DeviceInfo, ranks: Mapping[str, int]) -> NodeDevice:
     where = info.topology
     numa = 0
     if where is not None:
-        numa = ANY_NUMA_NODE if not 0 <= where.node_id < 64 else 1 << where.node_id
+        numa = ANY_NUMA_NODE if not 0 <= where.node_id < MAX_NUMA_NODES else 1 << where.node_id
     return NodeDevice(
         info.minor,
         total,

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from holdfast.device_share.allocations import UNUSED, DeviceUse
 
-NOBODY: frozenset[str] = frozenset()
-
 
 class Holder(NamedTuple):
     """What a pod uses, and the uid of the reservation that it is an owner of, or ""."""
@@ -55,7 +53,7 @@ class NodeHolders:
             self._by_pods = sum_of(holder.use for holder in self.pods.values())
 
     def remaining(
-        self, reservation: str, gone: Collection[str] = NOBODY, coming: Sequence[Holder] = ()
+        self, reservation: str, gone: Collection[str] = (), coming: Sequence[Holder] = ()
     ) -> DeviceUse:
         """Return what owners may still take of a reservation; pods may leave and come before."""
         reserved = self.reservations.get(reservation)
@@ -72,9 +70,9 @@ class NodeHolders:
     def used(
         self,
         *,
-        gone: Collection[str] = NOBODY,
+        gone: Collection[str] = (),
         coming: Sequence[Holder] = (),
-        lent: Collection[str] = NOBODY,
+        lent: Collection[str] = (),
     ) -> DeviceUse:
         """Return what pods use and reservations keep, as if some pods left and others came.
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from holdfast.api.koordinator_names import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA
 from holdfast.device_share.requests import RESOURCES, Amounts
+from holdfast.numa.policies import LEAST_ALLOCATED
 
-LEAST_ALLOCATED, MOST_ALLOCATED = "LeastAllocated", "MostAllocated"
 _MAX_SCORE = 100
 
 

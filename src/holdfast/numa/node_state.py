@@ -10,12 +10,10 @@ from typing import NamedTuple
 from holdfast.api.resource_names import CPU
 from holdfast.numa.hints import UNUSED, NodeUse
 from holdfast.numa.node_policies import NodePolicies, amplify
+from holdfast.numa.numa_amounts import Amounts
 from holdfast.numa.policies import NUMA_NODE_LEVEL, PCPU_LEVEL
 from holdfast.numa.resource_status import Allocation, NumaAmounts, ordered
 from holdfast.numa.topology import NO_TOPOLOGY, NodeTopology
-
-Zones = Mapping[int, Mapping[str, int]]
-"""Amounts by NUMA node and resource name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +24,7 @@ class NodeShape:
     policies: NodePolicies
     available: int
     """CPUs that pods may be bound to."""
-    zones: Zones
+    zones: Amounts
     """Amounts of the NUMA nodes, amplified."""
 
     @property

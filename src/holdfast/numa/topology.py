@@ -60,8 +60,6 @@ class CpuTopology:
     """Masks by socket id."""
     socket_of_node: Mapping[int, int]
     """The socket of each NUMA node; of its lowest CPU if there are several."""
-    core_of: Mapping[int, int]
-    """The index in ``cores`` by CPU."""
     places: tuple[tuple[int, int], ...]
     """The NUMA node and the socket of each of ``cores``."""
     cpus_per_core: int
@@ -72,17 +70,12 @@ class CpuTopology:
         """Return whether CPUs can be chosen."""
         return bool(self.all)
 
-    def nodes_of(self, cpus: int) -> list[int]:
-        """Return the ids of the NUMA nodes that have some of these CPUs."""
-        return [node for node, mask in self.nodes.items() if mask & cpus]
-
 
 @lru_cache(maxsize=1024)
 def cpu_topology(cpus: tuple[Cpu, ...]) -> CpuTopology:
     """Return the topology of these CPUs, which have different ids."""
     ordered = tuple(sorted(cpus))
     cores = _masks(ordered, lambda cpu: (cpu.socket, cpu.core))
-    rank = {core: index for index, core in enumerate(cores)}
     places = {(cpu.socket, cpu.core): (cpu.node, cpu.socket) for cpu in reversed(ordered)}
     nodes = _masks(ordered, lambda cpu: cpu.node)
     sockets = _masks(ordered, lambda cpu: cpu.socket)
@@ -93,7 +86,6 @@ def cpu_topology(cpus: tuple[Cpu, ...]) -> CpuTopology:
         nodes=nodes,
         sockets=sockets,
         socket_of_node={cpu.node: cpu.socket for cpu in reversed(ordered)},
-        core_of={cpu.id: rank[cpu.socket, cpu.core] for cpu in ordered},
         places=tuple(places[core] for core in cores),
         cpus_per_core=max((mask.bit_count() for mask in cores.values()), default=0),
     )

@@ -12,7 +12,7 @@ from holdfast.errors import Refused
 from holdfast.framework.world import World
 from holdfast.numa.cpu_set import format_cpu_list, mask_of, members_of
 from holdfast.numa.node_holdings import NodeHoldings
-from holdfast.numa.node_state import NodeState, remaining
+from holdfast.numa.node_state import NodeState
 from holdfast.numa.resource_status import NOTHING, Allocation
 from holdfast.numa.topology import CpuTopology
 
@@ -127,10 +127,9 @@ def _pods(world: World, of: NodeHoldings) -> list[Holder]:
 
 
 def _reservations(world: World, of: NodeHoldings) -> list[Holder]:
-    pods = list(of.pods.values())
     found = []
     for uid, reserved in of.reservations.items():
-        left = remaining(uid, reserved, pods)
+        left = of.left_of(uid)
         name = _reservation_name(world, uid)
         found.append(Holder(HolderKind.RESERVATION, name, reserved.allocation, left))
     return sorted(found, key=_order)

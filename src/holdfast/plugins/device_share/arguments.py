@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from holdfast.api.field_errors import invalid, not_supported, required
-from holdfast.device_share.scoring import LEAST_ALLOCATED, MOST_ALLOCATED, ScoringStrategy
+from holdfast.device_share.scoring import ScoringStrategy
 from holdfast.framework.arguments import Arguments, PluginArgs
+from holdfast.numa.policies import LEAST_ALLOCATED, MOST_ALLOCATED
 
 _STRATEGIES = (LEAST_ALLOCATED, MOST_ALLOCATED)
 _STRATEGY = "scoringStrategy"

@@ -19,10 +19,10 @@ from holdfast.device_share.pod_devices import PodDevices, pod_devices
 from holdfast.device_share.requests import is_of_devices
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import Code
+from holdfast.numa.trial import OF_RESERVATION
 from holdfast.plugins.device_share.arguments import DeviceShareArgs
 
 _MOST_RESULTS = 20_000
-RESERVATION_PREFIX = "Reservation(s) "
 
 
 def asks_for_devices(pod: PodInfo, resources: ResourceNames) -> bool:
@@ -128,7 +128,7 @@ def _rejected(rejection: DeviceRejection, offer: Offer | None) -> Found:
     code = Code.UNRESOLVABLE if rejection.unresolvable else Code.UNSCHEDULABLE
     if offer is None or offer.all_of_it:
         return Found(code, rejection.reasons)
-    return Found(code, tuple(f"{RESERVATION_PREFIX}{reason}" for reason in rejection.reasons))
+    return Found(code, tuple(f"{OF_RESERVATION}{reason}" for reason in rejection.reasons))
 
 
 def _left_out(offer: Offer, chosen: Allocations) -> list[str]:

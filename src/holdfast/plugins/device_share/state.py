@@ -16,7 +16,7 @@ from holdfast.capacity.reserved_resources import expected_reservation
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.device_share.ledger import DeviceShareLedger
-from holdfast.device_share.node_holders import NOBODY, Holder, sum_of
+from holdfast.device_share.node_holders import Holder, sum_of
 from holdfast.device_share.offers import Offer
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.plugin import NO_CHANGE, AnyRows, PodChange
@@ -139,7 +139,7 @@ class DeviceState:
         """Return the result for one of the reservations that the pod may use, on its node."""
         info = self.reservations.at(slot)
         row = self.nodes.row_of.get(info.node, -1)
-        gone = NOBODY
+        gone = frozenset[str]()
         if _concerns(change, row):
             gone, coming = self._change(row, change)
             signature, left = self.ledger.changed_offer(info.uid, info.node, gone, coming)

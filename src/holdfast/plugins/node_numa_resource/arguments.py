@@ -9,9 +9,8 @@ import msgspec
 
 from holdfast.api.field_errors import invalid, not_supported
 from holdfast.framework.arguments import Arguments, PluginArgs
+from holdfast.numa.policies import BIND_POLICIES, FULL_PCPUS, LEAST_ALLOCATED, MOST_ALLOCATED
 
-FULL_PCPUS, SPREAD_BY_PCPUS = "FullPCPUs", "SpreadByPCPUs"
-LEAST_ALLOCATED, MOST_ALLOCATED = "LeastAllocated", "MostAllocated"
 _STRATEGIES = (LEAST_ALLOCATED, MOST_ALLOCATED)
 
 
@@ -50,7 +49,7 @@ def read_args(given: Mapping[str, Any]) -> NodeNUMAResourceArgs:
     """Read the arguments; BadConfiguration lists every wrong field."""
     wrong = Arguments("NodeNUMAResource")
     args = wrong.read(NodeNUMAResourceArgs, given)
-    if args.default_bind_policy not in ("", FULL_PCPUS, SPREAD_BY_PCPUS):
+    if args.default_bind_policy not in ("", *BIND_POLICIES):
         message = "must specified CPU bind policy FullPCPUs or SpreadByPCPUs"
         wrong.append(invalid("defaultCPUBindPolicy", args.default_bind_policy, message))
     _check(args.scoring_strategy, "scoringStrategy", wrong)

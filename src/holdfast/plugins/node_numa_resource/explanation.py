@@ -14,7 +14,7 @@ from holdfast.framework.plugin import Rows
 from holdfast.numa.cpu_set import format_cpu_list
 from holdfast.numa.node_holdings import NodeHoldings
 from holdfast.numa.node_policies import merge_numa_policies
-from holdfast.numa.node_state import NodeState, remaining
+from holdfast.numa.node_state import NodeState
 from holdfast.numa.policies import SINGLE_NUMA_NODE
 from holdfast.numa.trial import Situation, available_amounts
 from holdfast.plugins.node_numa_resource.state import NumaState
@@ -70,7 +70,7 @@ def _node(state: NumaState, row: int) -> Json:
     of, now = ledger.holdings(row) or NodeHoldings(), ledger.state(ledger.signature(row))
     on = Situation(state.request, now)
     pods = list(of.pods.values())
-    left = {uid: remaining(uid, held, pods).cpus for uid, held in of.reservations.items()}
+    left = {uid: of.left_of(uid).cpus for uid in of.reservations}
     reserved = [
         {"reservation": state.reservations.by_uid[uid].reservation.name, "cpus": cpus.bit_count()}
         for uid, cpus in left.items()
