@@ -23,7 +23,7 @@ from soak_size import SEED, rounds
 
 HOST = "kubernetes.io/hostname"
 STEPS = 16
-SEEDS = range(SEED, SEED + rounds(20))
+SEEDS = range(SEED, SEED + rounds(12))
 
 
 class World:
