@@ -12,7 +12,7 @@ from device_share.objects import (
     reserved,
 )
 from holdfast.api.koordinator_names import GPU
-from holdfast.api.scheme import PODS
+from holdfast.api.scheme import PODS, SHARED_DEVICES
 from holdfast.plugins import default_profiles
 from holdfast.testing.harness import Harness
 
@@ -77,3 +77,16 @@ async def test_devices_of_several_pods(tmp_path):
         assert await reserved(cluster, "r") == [("gpu", 1, 100), ("gpu", 2, 100)]
         for name in ("a", "b"):
             assert await from_reservation(cluster, name) == "r"
+
+
+async def test_a_reservation_with_other_devices_than_the_pod_does_not_take_it_over(cluster):
+    """The GPU of the pod has another user, and a free one serves the reservation."""
+    node = a_gpu_node(allocatable={GPU: "300"})
+    await cluster.create(node, a_device_object("n", a_gpu(0)), an_owner("p", 60))
+    await cluster.create(a_gpu_pod("beside", 30))
+    await cluster.delete(SHARED_DEVICES, "n")
+    await cluster.create(a_device_object("n", a_gpu(0), a_gpu(1)))
+    await cluster.create(taking("r", 100))
+    assert await reserved(cluster, "r") == [("gpu", 1, 100)]
+    assert await from_reservation(cluster, "p") == ""
+    assert (await cluster.reservation("r")).phase == "Available"
