@@ -1,4 +1,4 @@
-"""Who has which CPUs and how much of each device, read from API objects alone, simple and slow."""
+"""CPUs and devices of pods and reservations, read from API objects alone, simple and slow."""
 
 import json
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""Choose devices of a node for a pod (spec 2.3)."""
+"""Choose devices of a node for a pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger of shared devices: what nodes have, and who holds how much of each device.
+"""The ledger of shared devices: what nodes have, and what pods and reservations hold.
 
 It is built from the API alone: Device objects, and the annotation ``device-allocated`` of bound
 pods and of active reservations. ``reserve`` of the plugin enters a pod before it is bound. A
@@ -277,7 +277,7 @@ class DeviceShareLedger:
         return self._inventory_of.keys() | self._holders.keys()
 
     def holders_on(self, node: str) -> NodeHolders:
-        """Return who holds devices of a node."""
+        """Return the pods and reservations that hold devices of a node."""
         return self._holders.get(node, _NO_HOLDERS)
 
     def holders(self) -> Iterator[tuple[str, NodeHolders]]:

@@ -1,4 +1,4 @@
-"""Who holds how much of the devices of one node: pods, and reservations beside their owners.
+"""The devices of one node that pods hold, and that reservations hold beside their owners.
 
 For each reservation and device, T is reserved and its owners use some of it; what remains,
 ``max(0, T - use)``, is held beside the pods. So the use of owners inside of a reservation counts

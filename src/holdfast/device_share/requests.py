@@ -1,4 +1,4 @@
-"""Requests for shared devices and their normal form (spec 2.2).
+"""Requests for shared devices and their normal form.
 
 ``koordinator.sh/gpu: 50`` and ``gpu-core: 50`` with ``gpu-memory-ratio: 50`` are one request. The
 normal form is a number of devices and an amount of each, always in the order of ``RESOURCES``.

@@ -39,7 +39,7 @@ Hints = Mapping[str, Sequence[Hint] | None]
 
 
 class HintProvider(Protocol):
-    """Something else than CPUs and memory with hints, such as the ledger of shared devices."""
+    """Gives hints for other resources than CPUs and memory, such as shared devices."""
 
     def states(self, pod: PodInfo) -> NDArray[np.int64]:
         """Return a number by row: equal ones have equal hints if the pod uses no reservation."""
@@ -55,7 +55,7 @@ class HintProvider(Protocol):
         *,
         removed: Collection[str] = (),
     ) -> Hints:
-        """Return the hints of a pod on a row for its request; empty if it concerns nothing.
+        """Return the hints for a pod on a row; empty if it requests none of these resources.
 
         ``reservation`` is the uid of the reservation whose resources the pod may use, "" for none;
         ``removed`` are uids of pods that count as gone.
@@ -65,7 +65,7 @@ class HintProvider(Protocol):
 
 
 class NodeUse(NamedTuple):
-    """Who uses the NUMA nodes, as masks: pods on one NUMA node only; pods on several."""
+    """The NUMA nodes in use, as masks: by pods on one NUMA node only; by pods on several."""
 
     single: int = 0
     spanning: int = 0

@@ -1,4 +1,4 @@
-"""The ledger of CPUs and NUMA nodes: who holds which CPUs, and how much of each NUMA node.
+"""The ledger of CPUs and NUMA nodes: what pods and reservations hold of them.
 
 Everything is read from the API: NodeResourceTopology, labels of Nodes, ``resource-status`` of bound
 pods and active reservations. A pod that is not bound yet is entered by ``reserve``.
@@ -45,7 +45,7 @@ from holdfast.numa.trial import Situation
 
 log = logging.getLogger(__name__)
 EPOCH = "numa"
-"""Moves when the answer changes whether nodes concern pods that ask for nothing."""
+"""Moves when ``concerns_all_pods`` changes."""
 RESTRICTED_POLICY = "Restricted"
 _MOST_SIGNATURES = 100_000
 """More than this many known states are forgotten; those in use get new numbers."""

@@ -1,4 +1,4 @@
-"""The debug pages of Koordinator's DeviceShare: devices of nodes, what is used, who has it."""
+"""The debug pages of Koordinator's DeviceShare: devices of nodes and the pods that use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The debug page of Koordinator's NodeNUMAResource: CPUs and NUMA nodes of a node, who has them."""
+"""The debug page of Koordinator's NodeNUMAResource: CPUs and NUMA nodes with their holders."""
 
 from __future__ import annotations
 

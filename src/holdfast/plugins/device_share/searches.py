@@ -1,4 +1,4 @@
-"""Searches for devices: one for each request and state of a node, whoever has that state."""
+"""Searches for devices: one for each request and state, which nodes of equal state share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """NodeNUMAResource: CPUs of their own for pods, and NUMA nodes for their CPUs, memory and devices.
 
 Lives here: the plugin, its arguments, its state for pods that ask for the same, scores of whole
-nodes. May not live here: who holds which CPUs and how CPUs are chosen (package ``numa``).
+nodes. May not live here: the ledger of CPUs and how CPUs are chosen (package ``numa``).
 """
 
 from __future__ import annotations
