@@ -90,7 +90,15 @@ async def test_another_pod_of_the_name_is_not_moved(cluster):
     assert (await cluster.pod(pod.name)).uid == pod.uid
 
 
+@pytest.mark.parametrize("ref", [("a/b", "default"), ("..", "default"), ("a", "x/../../y")])
+async def test_a_name_that_no_pod_can_have_fails(cluster, ref):
+    job = a_job("j", await web(cluster))
+    job["spec"]["podRef"] = dict(zip(("name", "namespace"), ref, strict=True))
+    assert (await end_of(cluster, job))[:2] == ("Failed", "MissingPod")
+
+
 REFERENCES = {
+    "no name": ({"name": "../r"}, "MissingReservation", 'missing Reservation "/../r"'),
     "absent": ({"name": "absent"}, "MissingReservation", 'missing Reservation "/absent"'),
     "another uid": ({"name": "r", "uid": "u"}, "MissingReservation", 'missing Reservation "/r"'),
     "another kind": (

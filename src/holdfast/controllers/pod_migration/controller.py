@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.api.meta import ObjectReference
+from holdfast.api.names import path_segment
 from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import RUNNING, SUCCEEDED, PodMigrationJob
 from holdfast.api.reservation import Reservation
@@ -209,6 +210,8 @@ class PodMigrationController(Reconciler):
         return live
 
     async def _live(self, resource: Any, name: str, namespace: str = "") -> Any:
+        if path_segment(name) or path_segment(namespace):
+            return None  # a user wrote it; no object has such a name
         try:
             return await self.client.get(resource, name, namespace)
         except NotFound:
