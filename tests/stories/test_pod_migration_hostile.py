@@ -75,6 +75,23 @@ async def test_a_bare_pod_with_owners_in_the_template_moves(cluster):
     assert (job.phase, job.status.pod_ref.name) == ("Succeeded", "q")
 
 
+async def test_a_running_pod_whose_replacement_has_its_name_moves(cluster):
+    """As of a StatefulSet: owners by name do not mean that the pod waits for a node."""
+    await cluster.create(a_node("n1"), a_pod("db-0"))
+    owners = [{"object": {"namespace": "default", "name": "db-0"}}]
+    job = a_job("j", await cluster.pod("db-0"), reservationOptions={
+        "template": {"spec": {"owners": owners}}})  # fmt: skip
+    await cluster.create(job, settle=False)
+    await cluster.advance(5)
+    assert (await job_of(cluster)).phase == "Running" and await cluster.pod("db-0")
+    await cluster.create(a_node("n2"))
+    await cluster.advance(10)
+    await cluster.create(a_pod("db-0"))
+    await cluster.advance(10)
+    assert await cluster.node_of("db-0") == "n2"
+    assert await result_of(cluster) == ("Succeeded", "")
+
+
 @pytest.mark.parametrize("ref", [{}, {"name": "p"}, {"namespace": "default"}, {"uid": "u"}])
 async def test_an_incomplete_reference_fails(cluster, ref):
     job = a_job("j", await web(cluster))

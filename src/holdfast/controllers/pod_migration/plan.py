@@ -19,7 +19,7 @@ from holdfast.api.annotations import allocated_reservation
 from holdfast.api.durations import parse_seconds
 from holdfast.api.koordinator_names import EVICT_REASON
 from holdfast.api.meta import Condition, ObjectReference, controller_of
-from holdfast.api.pod import Pod
+from holdfast.api.pod import Pod, PodSpec
 from holdfast.api.pod_migration_job import EVICT_DIRECTLY, MODES, PENDING, RUNNING, PodMigrationJob
 from holdfast.api.reservation import AVAILABLE, FAILED, SUCCEEDED, WAITING, Reservation
 from holdfast.api.reservation import PENDING as NOT_SCHEDULED
@@ -283,9 +283,22 @@ def _move(job: PodMigrationJob, held: Reservation, facts: Facts, change: StatusC
 
 
 def _migrates_pending_pod(held: Reservation) -> bool:
-    """Return whether a reservation is for one pod, which has no node yet."""
+    """Return whether a reservation is for one pod, which has no node yet.
+
+    One made for a pod with a node names that node, and is for the next pod of the same name.
+    """
+    template = held.spec.template
+    if template is not None and _names_node(template.spec):
+        return False
     return any(o.object is not None and o.controller is None and o.label_selector is None
                for o in held.spec.owners)  # fmt: skip
+
+
+def _names_node(spec: PodSpec) -> bool:
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = affinity and affinity.required_during_scheduling_ignored_during_execution
+    terms = required.node_selector_terms if required else ()
+    return any(field.key == "metadata.name" for term in terms for field in term.match_fields)
 
 
 def _is_scheduled(pod: Pod) -> bool:
