@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -37,6 +37,11 @@ class Resource(Generic[T]):
     def singular(self) -> str:
         """The singular name that kubectl accepts: the lower-case kind."""
         return self.kind.lower()
+
+    @property
+    def untyped(self) -> Untyped:
+        """The same resource with objects as dictionaries, which keep every field."""
+        return replace(cast("Resource[Any]", self), type=dict)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Return the URL path of the collection, the object or its subresource.

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.api import scheme
 from holdfast.api.meta import Object
 from holdfast.api.object_interner import ObjectInterner
-from holdfast.api.resource import Resource, Untyped
+from holdfast.api.resource import Resource
 from holdfast.client.client import Client
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.served_resources import is_served
@@ -31,7 +31,6 @@ OTHERS: tuple[Resource[Any], ...] = (
 """What decides where pods fit, in the order in which a world is built."""
 REQUIRED: tuple[Resource[Any], ...] = (scheme.POD_MIGRATION_JOBS, scheme.RESERVATIONS)
 OPTIONAL: tuple[Resource[Any], ...] = (scheme.NODE_RESOURCE_TOPOLOGIES, scheme.SHARED_DEVICES)
-RAW_PODS: Untyped = Resource("", "v1", "pods", "Pod", dict)
 STEP_SECONDS = 0.002
 """How long a plan is computed before other tasks run."""
 PLANS = 5
@@ -187,7 +186,7 @@ class Descheduler:
             pod = move.pod
             if pod.uid not in self._local_storage:
                 try:
-                    raw = await self._client.get(RAW_PODS, pod.name, pod.namespace)
+                    raw = await self._client.get(scheme.PODS.untyped, pod.name, pod.namespace)
                 except NotFound:
                     raw = {}
                 self._local_storage[pod.uid] = has_local_volumes(raw)

@@ -12,13 +12,11 @@ import os
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.api.resource import Resource
 from holdfast.api.scheme import NODES, PODS
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint, Timeouts
@@ -53,8 +51,7 @@ NO_TIMEOUT = 3600.0
 """Timeout of the connection, seconds: ``HttpExtender`` measures the configured timeout itself."""
 _HEADERS = {"content-type": "application/json", "accept": "application/json"}
 
-RAW_NODES: Resource[dict[str, Any]] = replace(cast("Resource[Any]", NODES), type=dict)
-RAW_PODS: Resource[dict[str, Any]] = replace(cast("Resource[Any]", PODS), type=dict)
+RAW_NODES, RAW_PODS = NODES.untyped, PODS.untyped
 """Extenders get whole objects, with the fields that the scheduler does not read."""
 
 
