@@ -25,7 +25,7 @@ from holdfast.controllers.pod_migration.reservation_template import (
     reservation_body,
     reservation_options,
 )
-from holdfast.migration.limits import Migrating
+from holdfast.migration.limits import MigratingPods
 from holdfast.migration.pod_filters import Candidate, find_obstacle
 from holdfast.migration.workloads import Workload, max_of_workload
 from holdfast.settings import MigrationSettings, ObjectLimit
@@ -338,7 +338,7 @@ def others(given, **shared):
 
 
 def allowed(settings, migrating, workload=None):
-    counted = Migrating(settings)
+    counted = MigratingPods(settings)
     for pod in migrating:
         counted.add(pod)
     return not counted.find_limit(a_pod(0), workload)

@@ -26,7 +26,7 @@ from holdfast.engine.profile import Profile, build_profile
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.migration.limits import Migrating
+from holdfast.migration.limits import MigratingPods
 from holdfast.migration.pod_filters import Candidate, find_obstacle
 from holdfast.plugins import REGISTRY
 from holdfast.settings import MigrationSettings
@@ -75,7 +75,7 @@ class Simulation:
         self._settings = settings
         self._profiles = profiles
         self._workloads = Workloads(objects)
-        self._migrating = Migrating(settings)
+        self._migrating = MigratingPods(settings)
         self.moved: set[str] = set()
         """The uids of pods that migrate, or are planned to."""
         self._had_job: set[str] = set()

@@ -13,7 +13,7 @@ from holdfast.settings import MigrationSettings
 
 
 @dataclass(slots=True)
-class Migrating:
+class MigratingPods:
     """The pods that migrate now, counted for the limits; pods that are gone count no more."""
 
     settings: MigrationSettings

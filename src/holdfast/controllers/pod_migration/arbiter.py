@@ -10,9 +10,8 @@ from typing import Any
 from holdfast.api.koordinator_names import PASSED_ARBITRATION
 from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import PENDING, PodMigrationJob
-from holdfast.api.resource import Resource, Untyped
 from holdfast.api.scheme import PODS
-from holdfast.controllers.pod_migration import job_status as told
+from holdfast.controllers.pod_migration import job_status
 from holdfast.controllers.pod_migration.arbitration import (
     Arbitration,
     arbitrate,
@@ -26,11 +25,10 @@ from holdfast.controllers.pod_migration.job_writer import JobWriter
 from holdfast.controllers.pod_migration.plan import pod_name
 from holdfast.controllers.reconciler import ControllerContext
 from holdfast.errors import Conflict, HoldfastError, NotFound
-from holdfast.migration.limits import Migrating
+from holdfast.migration.limits import MigratingPods
 from holdfast.migration.pod_filters import Candidate, find_obstacle, has_local_volumes
 from holdfast.migration.pod_order import pod_rank
 
-RAW_PODS: Untyped = Resource("", "v1", "pods", "Pod", dict)
 WAITING = "WaitForArbitration"
 AT_ONCE = 100
 """Jobs tried at once; then other tasks get their turn."""
@@ -94,7 +92,7 @@ class Arbiter:
         for job in waiting:
             if (pod := self._pod_of(job)) is not None and pod.uid not in self._local_storage:
                 self._local_storage[pod.uid] = await self._has_local_storage(pod)
-        counted = Migrating(self._settings)
+        counted = MigratingPods(self._settings)
         for job in migrating:
             if (pod := self._pod_of(job)) is not None:
                 counted.add(pod)
@@ -122,7 +120,7 @@ class Arbiter:
         local = self._local_storage.get(pod.uid, False)
         return find_obstacle(Candidate(pod, self._workloads.of(pod), local), self._settings)
 
-    def _find_limit(self, pod: Pod, counted: Migrating) -> str:
+    def _find_limit(self, pod: Pod, counted: MigratingPods) -> str:
         if pod.uid in counted.pods:
             return "another job moves it already"
         return counted.find_limit(pod, self._workloads.of(pod))
@@ -144,9 +142,9 @@ class Arbiter:
         message = (
             f"Pod {pod_name(job)} is forbidden to migrate because it does not meet the requirements"
         )
-        change.fail(told.FORBIDDEN, message)
+        change.fail(job_status.FORBIDDEN, message)
         change.tell(
-            told.FORBIDDEN, f"Pod {pod_name(job)} cannot migrate: {obstacle}", type_="Warning"
+            job_status.FORBIDDEN, f"Pod {pod_name(job)} cannot migrate: {obstacle}", type_="Warning"
         )
         await self._writer.write(job, change)
 
@@ -173,7 +171,7 @@ class Arbiter:
         if self._settings.evict_local_storage_pods:
             return False
         try:
-            raw: dict[str, Any] = await self._client.get(RAW_PODS, pod.name, pod.namespace)
+            raw: dict[str, Any] = await self._client.get(PODS.untyped, pod.name, pod.namespace)
         except NotFound:
             return False
         return has_local_volumes(raw)

@@ -14,8 +14,8 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import POD_MIGRATION_JOBS, PODS, REPLICASETS, RESERVATIONS, STATEFULSETS
 from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.planned_writes import Delete, execute_writes
-from holdfast.controllers.pod_migration import job_status as told
-from holdfast.controllers.pod_migration.arbiter import RAW_PODS, Arbiter
+from holdfast.controllers.pod_migration import job_status
+from holdfast.controllers.pod_migration.arbiter import Arbiter
 from holdfast.controllers.pod_migration.eviction_turns import has_turn
 from holdfast.controllers.pod_migration.evictor import evict
 from holdfast.controllers.pod_migration.job_index import (
@@ -172,7 +172,7 @@ class PodMigrationController(Reconciler):
                 return job
             if self._settings.dry_run:
                 return await self._writer.write(job, step.change)
-            if facts.reservation is not None and step.change.is_new(told.RESERVATION_CREATED):
+            if facts.reservation is not None and step.change.is_new(job_status.RESERVATION_CREATED):
                 await self._maker.complete(facts.reservation)
             job = await self._writer.write(
                 await self._remember_uid(job, facts, step.change), step.change
@@ -185,13 +185,13 @@ class PodMigrationController(Reconciler):
             job = created
 
     async def _facts(self, job: PodMigrationJob) -> Facts:
-        ref, held = job.spec.pod_ref, reservation_ref(job)
+        ref, named = job.spec.pod_ref, reservation_ref(job)
         pod = await self._pod(ref)
-        if held is None:
+        if named is None:
             return Facts(pod)
-        found: Reservation | None = self._reservations.cache.get(held.name)
+        found: Reservation | None = self._reservations.cache.get(named.name)
         if found is None:
-            found = await self._live(RESERVATIONS, held.name)
+            found = await self._live(RESERVATIONS, named.name)
         owners = found.status.current_owners if found is not None else ()
         return Facts(pod, found, await self._pod(owners[0]) if owners else None)
 
@@ -225,9 +225,9 @@ class PodMigrationController(Reconciler):
             return True
         named = (name for each in workload.pods for name in self._index.of_pod(each.key))
         jobs = [job for name in named if (job := self._writer.get(name)) is not None]
-        held = ((job, self._reservations.cache.get(name))
+        reserved = ((job, self._reservations.cache.get(name))
                 for job in jobs for name in reservation_names(job))  # fmt: skip
-        return has_turn(own, ((job, each) for job, each in held if each is not None))
+        return has_turn(own, ((job, each) for job, each in reserved if each is not None))
 
     def _seconds_to_wait(self, job: PodMigrationJob, pod: Pod | None, action: Action) -> float:
         """Return how long an action has to wait: it was refused, or its pods are limited.
@@ -261,7 +261,7 @@ class PodMigrationController(Reconciler):
         """Create the reservation of a job, and return the job with its name; None if refused."""
         ref = job.spec.pod_ref
         assert ref is not None
-        pod = await self._live(RAW_PODS, ref.name, ref.namespace)
+        pod = await self._live(PODS.untyped, ref.name, ref.namespace)
         if pod is None or ref.uid not in ("", pod["metadata"].get("uid")):
             self.queue.add_after(job.key, GONE_SECONDS)  # it is gone: the next step tells
             return None
@@ -277,7 +277,7 @@ class PodMigrationController(Reconciler):
         self._retries.forget(job.uid)
         change = StatusChange.of(job, self.clock.now())
         name = options["reservationRef"]["name"]
-        change.tell(told.RESERVATION_CREATED, f'Successfully create Reservation "{name}"')
+        change.tell(job_status.RESERVATION_CREATED, f'Successfully create Reservation "{name}"')
         return await self._writer.write(job, change)
 
     async def _evict(self, job: PodMigrationJob, pod: Pod) -> PodMigrationJob:
@@ -309,7 +309,7 @@ class PodMigrationController(Reconciler):
 
     def _tell_refusal(self, job: PodMigrationJob, cause: str) -> None:
         message = f"Failed evict Pod {pod_name(job)} caused by {cause}"
-        self._writer.tell(job, "Warning", told.FAILED_EVICT, message)
+        self._writer.tell(job, "Warning", job_status.FAILED_EVICT, message)
 
     def _retry_later(self, job: PodMigrationJob) -> None:
         self.queue.add_after(job.key, self._retries.refused(job.uid, self.clock.monotonic()))
@@ -318,12 +318,14 @@ class PodMigrationController(Reconciler):
         """Delete the reservation that a finished job has made, if no pod uses it."""
         self._retries.forget(job.uid)
         for name in reservation_names(job):
-            held = self._reservations.cache.get(name)
-            if held is None:
+            reservation = self._reservations.cache.get(name)
+            if reservation is None:
                 continue
-            failed = job.phase != SUCCEEDED and is_left_over(job, held)
+            failed = job.phase != SUCCEEDED and is_left_over(job, reservation)
             pod = self._pods.cache.get(pod_key(job.spec.pod_ref))
-            if failed or took_another_node(job, pod, held):
-                version = held.metadata.resource_version
-                gone = Delete(RESERVATIONS, held.name, uid=held.uid, resource_version=version)
+            if failed or took_another_node(job, pod, reservation):
+                version = reservation.metadata.resource_version
+                gone = Delete(
+                    RESERVATIONS, reservation.name, uid=reservation.uid, resource_version=version
+                )
                 await execute_writes(self.client, [gone])

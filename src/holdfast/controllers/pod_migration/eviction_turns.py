@@ -44,8 +44,8 @@ def has_turn(own: Reservation, others: Iterable[tuple[PodMigrationJob, Reservati
         job.phase == RUNNING
         and not job.spec.paused
         and job.condition(EVICTION) is None
-        and held.uid != own.uid
-        and held.phase == AVAILABLE
-        and order_of(held) < order_of(own)
-        for job, held in others
+        and reservation.uid != own.uid
+        and reservation.phase == AVAILABLE
+        and order_of(reservation) < order_of(own)
+        for job, reservation in others
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from holdfast.api import reservation_status as of_reservation
+from holdfast.api import reservation_status
 from holdfast.api.annotations import allocated_reservation
 from holdfast.api.durations import parse_seconds
 from holdfast.api.koordinator_names import EVICT_REASON
@@ -26,7 +26,7 @@ from holdfast.api.reservation import PENDING as NOT_SCHEDULED
 from holdfast.api.timestamps import seconds_of
 from holdfast.capacity.owners import compile_owners
 from holdfast.controllers import conditions
-from holdfast.controllers.pod_migration import job_status as told
+from holdfast.controllers.pod_migration import job_status
 from holdfast.controllers.pod_migration.job_status import StatusChange, reference
 from holdfast.errors import BadRequest
 from holdfast.migration.pod_filters import is_unscheduled
@@ -78,13 +78,13 @@ def plan_step(job: PodMigrationJob, facts: Facts, default_mode: str, now: float)
         return Step(change)
     end = ends_at(job)
     if end is not None and now >= end:
-        change.fail(told.TIMEOUT, "Abort job caused by timeout")
+        change.fail(job_status.TIMEOUT, "Abort job caused by timeout")
         return Step(change)
     if job.phase == PENDING and not _begins(job, facts, change):
         return Step(change)
     if mode_of(job, default_mode) == EVICT_DIRECTLY:
         action = _evict(job, facts, change)
-        if change.is_true(told.EVICTION):
+        if change.is_true(job_status.EVICTION):
             change.complete(f"Pod {pod_name(job)} has been evicted")
         return Step(change, action)
     return Step(change, _reserve_first(job, facts, change))
@@ -110,7 +110,7 @@ def reservation_ref(job: PodMigrationJob) -> ObjectReference | None:
 def has_attempted_eviction(job: PodMigrationJob) -> bool:
     """Return whether the pod of a job has been evicted, or may have been."""
     known = EVICTING_POD in job.metadata.annotations
-    return known or job.condition(told.EVICTION) is not None
+    return known or job.condition(job_status.EVICTION) is not None
 
 
 def ends_at(job: PodMigrationJob) -> float | None:
@@ -154,7 +154,7 @@ def _begins(job: PodMigrationJob, facts: Facts, change: StatusChange) -> bool:
     ref = job.spec.pod_ref
     if ref is None or not (ref.namespace and ref.name):
         message = "Abort job caused by invalid PodRef: namespace and name are required"
-        change.fail(told.INVALID_POD_REF, message)
+        change.fail(job_status.INVALID_POD_REF, message)
         return False
     if _is_gone(job, facts):
         _fail_by_missing_pod(job, change)
@@ -170,36 +170,38 @@ def _is_gone(job: PodMigrationJob, facts: Facts) -> bool:
 
 
 def _fail_by_missing_pod(job: PodMigrationJob, change: StatusChange) -> None:
-    change.fail(told.MISSING_POD, f"Abort job caused by missing Pod {pod_name(job)}")
+    change.fail(job_status.MISSING_POD, f"Abort job caused by missing Pod {pod_name(job)}")
 
 
 def _reserve_first(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
     ref = reservation_ref(job)
     if ref is None:
         return _create(job, facts, change)
-    change.set(told.RESERVATION_CREATED, "True")
-    held = facts.reservation
+    change.set(job_status.RESERVATION_CREATED, "True")
+    reservation = facts.reservation
     if ref.kind not in ("", "Reservation"):
         message = f"spec.reservationOptions.reservationRef: a {ref.kind} is no Reservation"
-        change.fail(told.MISSING_RESERVATION, message)
-    elif held is None or ref.uid not in ("", held.uid):
+        change.fail(job_status.MISSING_RESERVATION, message)
+    elif reservation is None or ref.uid not in ("", reservation.uid):
         name = f'"{ref.namespace}/{ref.name}"'
-        change.fail(told.MISSING_RESERVATION, f"Abort job caused by missing Reservation {name}")
-    elif not has_attempted_eviction(job) and not _is_for(held, facts.pod):
-        message = f'Reservation "{held.name}" has no owner like Pod {pod_name(job)}'
-        change.fail(told.FORBIDDEN, message)
-    elif _migrates_pending_pod(held) and facts.pod is not None and _is_scheduled(facts.pod):
+        change.fail(
+            job_status.MISSING_RESERVATION, f"Abort job caused by missing Reservation {name}"
+        )
+    elif not has_attempted_eviction(job) and not _is_for(reservation, facts.pod):
+        message = f'Reservation "{reservation.name}" has no owner like Pod {pod_name(job)}'
+        change.fail(job_status.FORBIDDEN, message)
+    elif _migrates_pending_pod(reservation) and facts.pod is not None and _is_scheduled(facts.pod):
         _complete_pending_pod(job, facts.pod, change)
-    elif _is_scheduled_reservation(held, change):
-        return _move(job, held, facts, change)
+    elif _is_scheduled_reservation(reservation, change):
+        return _move(job, reservation, facts, change)
     return Action.WAIT
 
 
-def _is_for(held: Reservation, pod: Pod | None) -> bool:
+def _is_for(reservation: Reservation, pod: Pod | None) -> bool:
     """Return whether pods like this one may use a reservation, or it takes over the pod's room."""
-    if pod is None or not held.spec.owners or held.spec.pre_allocation:
+    if pod is None or not reservation.spec.owners or reservation.spec.pre_allocation:
         return True
-    return any(rule.owns(pod) for rule in compile_owners(held.spec.owners) or ())
+    return any(rule.owns(pod) for rule in compile_owners(reservation.spec.owners) or ())
 
 
 def _create(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
@@ -208,7 +210,7 @@ def _create(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
         return Action.WAIT
     if not has_owners(job, facts.pod):
         change.fail(
-            told.FORBIDDEN,
+            job_status.FORBIDDEN,
             f"Pod {pod_name(job)} has no controller that creates it again on another node, so "
             "nothing could use a reservation: set owners in spec.reservationOptions.template, or "
             "use mode EvictDirectly",
@@ -226,72 +228,82 @@ def has_owners(job: PodMigrationJob, pod: Pod) -> bool:
     return bool(given) or controller_of(pod) is not None or is_unscheduled(pod)
 
 
-def _unschedulable(held: Reservation) -> Condition | None:
-    found = held.condition(of_reservation.SCHEDULED)
-    return found if found is not None and found.reason == of_reservation.UNSCHEDULABLE else None
+def _unschedulable(reservation: Reservation) -> Condition | None:
+    found = reservation.condition(reservation_status.SCHEDULED)
+    return found if found is not None and found.reason == reservation_status.UNSCHEDULABLE else None
 
 
-def _is_scheduled_reservation(held: Reservation, change: StatusChange) -> bool:
+def _is_scheduled_reservation(reservation: Reservation, change: StatusChange) -> bool:
     """Return whether the reservation is on a node; record why not."""
-    refused = _unschedulable(held)
+    refused = _unschedulable(reservation)
     if (
         refused is not None
-        and not change.is_true(told.RESERVATION_SCHEDULED)
-        and change.set(told.RESERVATION_SCHEDULED, "False", told.UNSCHEDULABLE, refused.message)
+        and not change.is_true(job_status.RESERVATION_SCHEDULED)
+        and change.set(
+            job_status.RESERVATION_SCHEDULED, "False", job_status.UNSCHEDULABLE, refused.message
+        )
     ):
-        change.tell(told.UNSCHEDULABLE, refused.message, type_="Warning")
-    if held.phase == NOT_SCHEDULED:
-        return bool(held.status.node_name)
-    ready = held.condition(of_reservation.READY)
-    if held.phase == FAILED and ready is not None and ready.reason == of_reservation.EXPIRED:
-        change.fail(told.RESERVATION_EXPIRED, "Reservation expired")
+        change.tell(job_status.UNSCHEDULABLE, refused.message, type_="Warning")
+    if reservation.phase == NOT_SCHEDULED:
+        return bool(reservation.status.node_name)
+    ready = reservation.condition(reservation_status.READY)
+    if (
+        reservation.phase == FAILED
+        and ready is not None
+        and ready.reason == reservation_status.EXPIRED
+    ):
+        change.fail(job_status.RESERVATION_EXPIRED, "Reservation expired")
         return False
-    if held.phase == FAILED or not held.status.node_name:
-        change.fail(told.UNSCHEDULABLE, refused.message if refused is not None else "")
+    if reservation.phase == FAILED or not reservation.status.node_name:
+        change.fail(job_status.UNSCHEDULABLE, refused.message if refused is not None else "")
         return False
     return True
 
 
-def _move(job: PodMigrationJob, held: Reservation, facts: Facts, change: StatusChange) -> Action:
-    node = held.status.node_name
-    hands_over = held.spec.pre_allocation
+def _move(
+    job: PodMigrationJob, reservation: Reservation, facts: Facts, change: StatusChange
+) -> Action:
+    node = reservation.status.node_name
+    hands_over = reservation.spec.pre_allocation
     if (
         facts.pod is not None
         and facts.pod.spec.node_name == node
         and not hands_over
         and not _is_gone(job, facts)
         and not has_attempted_eviction(job)
-        and not _migrates_pending_pod(held)
+        and not _migrates_pending_pod(reservation)
     ):
-        message = f'Scheduler assignes the Reservation "{held.name}" on the same node as the Pod'
-        change.fail(told.FORBIDDEN, message)
+        message = (
+            f'Scheduler assignes the Reservation "{reservation.name}" on the same node as the Pod'
+        )
+        change.fail(job_status.FORBIDDEN, message)
         return Action.WAIT
     if not job.status.node_name:
         change.fields["nodeName"] = node
-        if change.set(told.RESERVATION_SCHEDULED, "True"):
-            assigned = f'Assigned Reservation "{held.name}" to node "{node}"'
-            change.tell(told.RESERVATION_SCHEDULED, assigned)
-    if _migrates_pending_pod(held):
-        _wait_for_pending_pod(job, held, facts, change)
+        if change.set(job_status.RESERVATION_SCHEDULED, "True"):
+            assigned = f'Assigned Reservation "{reservation.name}" to node "{node}"'
+            change.tell(job_status.RESERVATION_SCHEDULED, assigned)
+    if _migrates_pending_pod(reservation):
+        _wait_for_pending_pod(job, reservation, facts, change)
         return Action.WAIT
-    if not change.is_true(told.EVICTION):
+    if not change.is_true(job_status.EVICTION):
         action = _evict(job, facts, change)
-        if not change.is_true(told.EVICTION):
+        if not change.is_true(job_status.EVICTION):
             return action
-    _wait_for_binding(held, facts, change)
+    _wait_for_binding(reservation, facts, change)
     return Action.WAIT
 
 
-def _migrates_pending_pod(held: Reservation) -> bool:
+def _migrates_pending_pod(reservation: Reservation) -> bool:
     """Return whether a reservation is for one pod, which has no node yet.
 
     One made for a pod with a node names that node, and is for the next pod of the same name.
     """
-    template = held.spec.template
+    template = reservation.spec.template
     if template is not None and _names_node(template.spec):
         return False
     return any(o.object is not None and o.controller is None and o.label_selector is None
-               for o in held.spec.owners)  # fmt: skip
+               for o in reservation.spec.owners)  # fmt: skip
 
 
 def _names_node(spec: PodSpec) -> bool:
@@ -306,62 +318,62 @@ def _is_scheduled(pod: Pod) -> bool:
 
 
 def _wait_for_pending_pod(
-    job: PodMigrationJob, held: Reservation, facts: Facts, change: StatusChange
+    job: PodMigrationJob, reservation: Reservation, facts: Facts, change: StatusChange
 ) -> None:
     if facts.pod is None or _is_gone(job, facts):
         _fail_by_missing_pod(job, change)
     elif _is_scheduled(facts.pod):
         _complete_pending_pod(job, facts.pod, change)
-    elif held.phase == SUCCEEDED and not _is_owner(facts.pod, held):
-        change.fail(told.FORBIDDEN, "Reservation is already bound by another Pod")
+    elif reservation.phase == SUCCEEDED and not _is_owner(facts.pod, reservation):
+        change.fail(job_status.FORBIDDEN, "Reservation is already bound by another Pod")
     else:
         found = conditions.find(facts.pod.status.conditions, "PodScheduled")
         message = found.message if found is not None else ""
-        change.set(told.POD_SCHEDULED, "False", told.UNSCHEDULABLE, message)
+        change.set(job_status.POD_SCHEDULED, "False", job_status.UNSCHEDULABLE, message)
 
 
-def _is_owner(pod: Pod, held: Reservation) -> bool:
-    return any(owner.uid == pod.uid for owner in held.status.current_owners)
+def _is_owner(pod: Pod, reservation: Reservation) -> bool:
+    return any(owner.uid == pod.uid for owner in reservation.status.current_owners)
 
 
 def _complete_pending_pod(job: PodMigrationJob, pod: Pod, change: StatusChange) -> None:
-    change.set(told.POD_SCHEDULED, "True")
+    change.set(job_status.POD_SCHEDULED, "True")
     change.complete(f'Assign Pod {pod_name(job)} to node "{pod.spec.node_name}"')
 
 
-def took_another_node(job: PodMigrationJob, pod: Pod | None, held: Reservation) -> bool:
+def took_another_node(job: PodMigrationJob, pod: Pod | None, reservation: Reservation) -> bool:
     """Return whether the pending pod of a job runs without the reservation made for it."""
-    if pod is None or not (_migrates_pending_pod(held) and is_made_by(job, held)):
+    if pod is None or not (_migrates_pending_pod(reservation) and is_made_by(job, reservation)):
         return False
     allocated = allocated_reservation(pod)
-    return _is_scheduled(pod) and (allocated is None or allocated.uid != held.uid)
+    return _is_scheduled(pod) and (allocated is None or allocated.uid != reservation.uid)
 
 
 def _evict(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
     """Return EVICT if the pod is still to be evicted; record what is known of the eviction."""
-    if change.is_true(told.EVICTION):
+    if change.is_true(job_status.EVICTION):
         return Action.WAIT
     if _is_gone(job, facts):
         if not has_attempted_eviction(job):
             _fail_by_missing_pod(job, change)
-        elif change.set(told.EVICTION, "True", told.EVICT_COMPLETE):
-            change.tell(told.EVICT_COMPLETE, f"Pod {pod_name(job)} has been evicted")
+        elif change.set(job_status.EVICTION, "True", job_status.EVICT_COMPLETE):
+            change.tell(job_status.EVICT_COMPLETE, f"Pod {pod_name(job)} has been evicted")
         return Action.WAIT
-    if change.reason(told.EVICTION) == told.EVICTING:
+    if change.reason(job_status.EVICTION) == job_status.EVICTING:
         return Action.WAIT
-    held = facts.reservation
-    if held is not None and held.phase == SUCCEEDED:
-        change.fail(told.FORBIDDEN, "Reservation is already bound by another Pod")
+    reservation = facts.reservation
+    if reservation is not None and reservation.phase == SUCCEEDED:
+        change.fail(job_status.FORBIDDEN, "Reservation is already bound by another Pod")
         return Action.WAIT
-    return Action.EVICT if held is None or _has_room(held, facts) else Action.WAIT
+    return Action.EVICT if reservation is None or _has_room(reservation, facts) else Action.WAIT
 
 
-def _has_room(held: Reservation, facts: Facts) -> bool:
+def _has_room(reservation: Reservation, facts: Facts) -> bool:
     """Return whether the room is there, or will be as soon as the very pod is gone."""
-    if held.phase == WAITING:
-        return facts.pod is not None and facts.pod.spec.node_name == held.status.node_name
-    ready = held.condition(of_reservation.READY)
-    return held.phase == AVAILABLE and (ready is None or ready.status != "False")
+    if reservation.phase == WAITING:
+        return facts.pod is not None and facts.pod.spec.node_name == reservation.status.node_name
+    ready = reservation.condition(reservation_status.READY)
+    return reservation.phase == AVAILABLE and (ready is None or ready.status != "False")
 
 
 def evicting(job: PodMigrationJob, pod: Pod, now: float) -> StatusChange:
@@ -371,8 +383,8 @@ def evicting(job: PodMigrationJob, pod: Pod, now: float) -> StatusChange:
     message = (
         f'Pod {pod_name(job)} evicted from node "{pod.spec.node_name}" by the reason "{reason}"'
     )
-    if change.set(told.EVICTION, "False", told.EVICTING, message):
-        change.tell(told.EVICTING, message)
+    if change.set(job_status.EVICTION, "False", job_status.EVICTING, message):
+        change.tell(job_status.EVICTING, message)
     return change
 
 
@@ -380,25 +392,27 @@ def not_created(job: PodMigrationJob, failure: str, now: float) -> StatusChange:
     """Return the status after the reservation could not be created."""
     change = StatusChange.of(job, now)
     message = f"Failed to create Reservation caused by {failure}"
-    if change.set(told.RESERVATION_CREATED, "False", told.FAILED_CREATE_RESERVATION, message):
-        change.tell(told.FAILED_CREATE_RESERVATION, message, type_="Warning")
+    if change.set(
+        job_status.RESERVATION_CREATED, "False", job_status.FAILED_CREATE_RESERVATION, message
+    ):
+        change.tell(job_status.FAILED_CREATE_RESERVATION, message, type_="Warning")
     return change
 
 
-def _wait_for_binding(held: Reservation, facts: Facts, change: StatusChange) -> None:
-    owners = held.status.current_owners
+def _wait_for_binding(reservation: Reservation, facts: Facts, change: StatusChange) -> None:
+    owners = reservation.status.current_owners
     if not owners:
-        if not change.is_true(told.POD_BOUND_RESERVATION):
-            change.set(told.POD_BOUND_RESERVATION, "False", told.WAIT_FOR_BINDING)
+        if not change.is_true(job_status.POD_BOUND_RESERVATION):
+            change.set(job_status.POD_BOUND_RESERVATION, "False", job_status.WAIT_FOR_BINDING)
         return
-    change.set(told.RESERVATION_BOUND, "True")
+    change.set(job_status.RESERVATION_BOUND, "True")
     change.fields["podRef"] = reference(owners[0])
     bound = facts.bound_pod
     if bound is not None and not conditions.is_true(bound.status.conditions, "Ready"):
-        change.set(told.BOUND_POD_READY, "False", told.WAIT_FOR_READY)
+        change.set(job_status.BOUND_POD_READY, "False", job_status.WAIT_FOR_READY)
         return
-    change.set(told.BOUND_POD_READY, "True")
+    change.set(job_status.BOUND_POD_READY, "True")
     name = f'"{owners[0].namespace}/{owners[0].name}"'
-    message = f'Bind Pod {name} in Reservation "{held.name}"'
-    change.set(told.POD_BOUND_RESERVATION, "True", "", message)
+    message = f'Bind Pod {name} in Reservation "{reservation.name}"'
+    change.set(job_status.POD_BOUND_RESERVATION, "True", "", message)
     change.complete(message)

@@ -34,29 +34,29 @@ class ReservationMaker:
         job is malformed, AlreadyExists if another reservation has its name.
         """
         options = reservation_options(job, pod, reserve_volume_claims=self._reserve_volume_claims)
-        held = await self._create_or_adopt(job, options["template"])
+        reservation = await self._create_or_adopt(job, options["template"])
         reference = {
             "apiVersion": RESERVATIONS.api_version,
             "kind": RESERVATIONS.kind,
-            "name": held.name,
-            "uid": held.uid,
+            "name": reservation.name,
+            "uid": reservation.uid,
         }
         return {**options, "reservationRef": reference}
 
-    async def complete(self, held: Reservation) -> None:
+    async def complete(self, reservation: Reservation) -> None:
         """Give a reservation of the user its order, so that the pod prefers it to others."""
-        if names.ORDER in held.metadata.labels:
+        if names.ORDER in reservation.metadata.labels:
             return
         labels = {names.ORDER: self._orders.next(self._clock.now())}
-        patch = {"metadata": {"uid": held.uid, "labels": labels}}
-        await self._client.patch(RESERVATIONS, held.name, patch)
+        patch = {"metadata": {"uid": reservation.uid, "labels": labels}}
+        await self._client.patch(RESERVATIONS, reservation.name, patch)
 
     async def _create_or_adopt(self, job: PodMigrationJob, template: Any) -> Reservation:
         body = reservation_body(job, template, self._orders.next(self._clock.now()))
         try:
             return await self._client.create(RESERVATIONS, body)
         except AlreadyExists:
-            held = await self._client.get(RESERVATIONS, body["metadata"]["name"])
-            if not is_made_by(job, held):
+            reservation = await self._client.get(RESERVATIONS, body["metadata"]["name"])
+            if not is_made_by(job, reservation):
                 raise
-            return held
+            return reservation
