@@ -17,8 +17,10 @@ from holdfast.api.koordinator_names import (
     QOS_CLASS,
 )
 from holdfast.api.scheme import PODS
+from holdfast.framework.view import View
 from holdfast.plugins import default_profiles
-from holdfast.testing import a_priority_class
+from holdfast.plugins.node_numa_resource import NodeNUMAResource
+from holdfast.testing import a_pod, a_priority_class, typed
 from holdfast.testing.harness import Harness
 from holdfast.testing.numa_builders import a_bound_pod, a_topology
 from numa.reserving import cpus_of, cpuset
@@ -139,3 +141,18 @@ async def test_preemption_sees_the_numa_nodes_of_victims(cluster):
     assert await cluster.node_of("p") == "n"
     mine = (await cpuset(cluster, "p"), await devices_of(cluster, "p"))
     assert mine in (("0-3", [("gpu", 0, 100)]), ("8-11", [("gpu", 2, 100)]))
+
+
+async def test_the_score_is_that_of_the_numa_node_with_the_gpu(cluster):
+    await with_two_numa_nodes(cluster)
+    await cluster.create(a_gpu_pod("gpus", 200, cpu="100m"), a_bound_pod("a", "6"))
+    assert await cpuset(cluster, "a") == "8-13"
+    world, plugin = cluster.world, NodeNUMAResource()
+
+    def score(pod):
+        info = world.pod_info(typed(pod))
+        state = plugin.pre_filter(info, View(world, info, 0.0))
+        row = world.nodes.row_of["n"]
+        return int(plugin.score(state, slice(row, row + 1))[0])
+
+    assert score(a_gpu_pod("p", 50, cpu="2")) < score(a_pod("q", cpu="2"))

@@ -80,7 +80,9 @@ class NumaState:
         found = self._results(rows)
         verdicts: Verdicts = found["code"].copy()
         if self.trials.has_provided_hints and found["by_numa_node"].any():
-            self._align_with_others(rows, found["by_numa_node"].nonzero()[0], verdicts)
+            positions = found["by_numa_node"].nonzero()[0]
+            trials, at = self._aligned_trials(rows, positions)
+            verdicts[positions] = np.array([code_of(trial) for trial in trials], np.int8)[at]
         cost = found["cost"]
         if cost.any():
             amounts = self.nodes.amounts
@@ -88,25 +90,27 @@ class NumaState:
             verdicts[(cost > 0) & (cost > free) & (verdicts == 0)] = Code.UNSCHEDULABLE
         return verdicts
 
-    def _align_with_others(
-        self, rows: AnyRows, positions: NDArray[np.intp], verdicts: Verdicts
-    ) -> None:
-        """Set the verdicts at positions, with the hints of others: one trial for equal rows."""
+    def _aligned_trials(
+        self, rows: AnyRows, positions: NDArray[np.intp]
+    ) -> tuple[list[Trial], NDArray[np.intp]]:
+        """Return trials with the hints of others, one for equal rows, and which is each row's."""
         there = np.array(_take(rows, positions), np.intp)
         if len(there) == 1:  # after a placement; numbering the states of all rows costs more
-            verdicts[positions] = code_of(self.trial(int(there[0])))
-            return
+            return [self.trial(int(there[0]))], np.zeros(1, np.intp)
         signatures = self.ledger.signatures()[there].astype(np.int64)
         states = self.trials.provided_states()[there]
         both = states * (int(signatures.max(initial=0)) + 1) + signatures
         _, first, at = np.unique(both, return_index=True, return_inverse=True)
-        codes = [code_of(self.trial(row)) for row in there[first].tolist()]
-        verdicts[positions] = np.array(codes, np.int8)[at]
+        return [self.trial(row) for row in there[first].tolist()], at
 
     def numa_scores(self, rows: AnyRows) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Return for each row whether its NUMA nodes are scored, and their score."""
         found = self._results(rows)
         aligned, scores = found["by_numa_node"], found["score"].copy()
+        if self.trials.has_provided_hints and aligned.any():
+            positions = aligned.nonzero()[0]
+            trials, at = self._aligned_trials(rows, positions)
+            scores[positions] = np.array([trial.score for trial in trials], np.float64)[at]
         for position, row in self._special_rows(rows):
             if aligned[position]:
                 scores[position] = self.best(row).score
