@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.field_errors import invalid, not_supported, required
+from holdfast.api.field_errors import not_supported, required
 from holdfast.device_share.scoring import ScoringStrategy
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.numa.policies import LEAST_ALLOCATED, MOST_ALLOCATED
@@ -82,10 +82,6 @@ def _read_strategy(given: _Strategy | None, wrong: Arguments) -> ScoringStrategy
         return ScoringStrategy()
     if given.type not in _STRATEGIES:
         wrong.append(not_supported(f"{_STRATEGY}.type", given.type, _STRATEGIES))
-    for i, one in enumerate(given.resources):
-        if not 0 < one.weight <= 100:
-            message = f"resource weight of {one.name} not in valid range (0, 100]"
-            wrong.append(invalid(f"{_STRATEGY}.resources[{i}].weight", one.weight, message))
-    if not given.resources:
-        return ScoringStrategy(given.type)
-    return ScoringStrategy(given.type, tuple((one.name, one.weight) for one in given.resources))
+    weights = tuple((one.name, one.weight) for one in given.resources)
+    wrong.check_weights(weights, _STRATEGY)
+    return ScoringStrategy(given.type, weights) if weights else ScoringStrategy(given.type)

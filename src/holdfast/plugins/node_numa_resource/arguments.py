@@ -61,7 +61,4 @@ def read_args(given: Mapping[str, Any]) -> NodeNUMAResourceArgs:
 def _check(strategy: ScoringStrategy, path: str, wrong: Arguments) -> None:
     if strategy.type not in _STRATEGIES:
         wrong.append(not_supported(f"{path}.type", strategy.type, _STRATEGIES))
-    for i, (name, weight) in enumerate(strategy.weights):
-        if not 0 < weight <= 100:
-            message = f"resource weight of {name} not in valid range (0, 100]"
-            wrong.append(invalid(f"{path}.resources[{i}].weight", weight, message))
+    wrong.check_weights(strategy.weights, path)

@@ -96,10 +96,7 @@ def _check_ignored(given: _Given, wrong: Arguments) -> None:
 
 def _resources(strategy: _Strategy, wrong: Arguments) -> tuple[tuple[str, int], ...]:
     found = tuple((r.name, r.weight) for r in strategy.resources or _DEFAULT)
-    for i, (name, weight) in enumerate(found):
-        if not 0 < weight <= 100:
-            message = f"resource weight of {name} not in valid range (0, 100]"
-            wrong.append(invalid(f"{_STRATEGY}.resources[{i}].weight", weight, message))
+    wrong.check_weights(found, _STRATEGY)
     return found
 
 
