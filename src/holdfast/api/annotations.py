@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.api.decode import decode_object
 from holdfast.api.koordinator_names import DEVICE_ALLOCATED, RESOURCE_STATUS
 from holdfast.api.meta import Struct
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import ALLOCATED, DRAWS, RESTRICTED_OPTIONS
+from holdfast.errors import BadRequest
+
+T = TypeVar("T")
 
 OF_ALLOCATIONS = frozenset(
     (
@@ -50,6 +54,17 @@ def restricted_names(reservation: Reservation) -> tuple[str, ...]:
         reservation.metadata.annotations, RESTRICTED_OPTIONS, _ResourceNames
     )
     return (found and found.resources) or ()
+
+
+def parse_annotation(annotations: Mapping[str, str], key: str, kind: type[T]) -> T | None:
+    """Decode one annotation, None if it is absent; raise BadRequest that names a malformed one."""
+    text = annotations.get(key)
+    if text is None or text.strip() == "null":
+        return None
+    try:
+        return decode_object(text.encode(), kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise BadRequest(f"annotation {key}: {error}") from None
 
 
 def decode_annotation(annotations: Mapping[str, str], key: str, kind: Any) -> Any:

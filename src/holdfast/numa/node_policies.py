@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from holdfast.api.annotations import parse_annotation
 from holdfast.api.koordinator_names import (
     AMPLIFICATION_RATIO,
     CPU_BIND_POLICY,
@@ -23,7 +24,7 @@ from holdfast.numa.policies import (
     NUMA_POLICIES,
     SPREAD_BY_PCPUS,
 )
-from holdfast.numa.topology import NodeTopology, decode_annotation
+from holdfast.numa.topology import NodeTopology
 
 POLICY_MISMATCH = "node(s) NUMA Topology policy not match"
 BAD_RATIO = "node(s) invalid CPU amplification ratio"
@@ -60,7 +61,7 @@ def read_node(
     ratio: float | None
     try:
         if ratios is None:
-            found = decode_annotation(annotations, AMPLIFICATION_RATIO, dict[str, float])
+            found = parse_annotation(annotations, AMPLIFICATION_RATIO, dict[str, float])
             ratios = tuple(sorted((found or {}).items()))
         ratio = max(dict(ratios).get(CPU, 1.0), 1.0)
     except BadRequest:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from msgspec import field
 
+from holdfast.api.annotations import parse_annotation
 from holdfast.api.koordinator_names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from holdfast.api.koordinator_qos import LSE, LSR, PROD, priority_class, qos_class
 from holdfast.api.meta import Struct
@@ -19,7 +20,6 @@ from holdfast.numa.policies import (
     FULL_PCPUS,
     NUMA_POLICIES,
 )
-from holdfast.numa.topology import decode_annotation
 
 NOT_INTEGER = "the requested CPUs must be integer"
 
@@ -79,8 +79,8 @@ def read_request(
     ``amounts`` is its whole request by resource name, cpu in millicores. A bound pod whose cpu is
     not whole is returned as it is: see ``NOT_INTEGER``.
     """
-    spec = decode_annotation(annotations, RESOURCE_SPEC, ResourceSpec) or ResourceSpec()
-    numa = decode_annotation(annotations, NUMA_TOPOLOGY_SPEC, NumaTopologySpec)
+    spec = parse_annotation(annotations, RESOURCE_SPEC, ResourceSpec) or ResourceSpec()
+    numa = parse_annotation(annotations, NUMA_TOPOLOGY_SPEC, NumaTopologySpec)
     numa = numa or NumaTopologySpec()
     if numa.policy and numa.policy not in NUMA_POLICIES:
         names = ", ".join(NUMA_POLICIES)

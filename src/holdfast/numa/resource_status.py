@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.annotations import parse_annotation
 from holdfast.api.koordinator_names import RESOURCE_SPEC, RESOURCE_STATUS
 from holdfast.api.meta import Struct
 from holdfast.api.quantity import BINARY_SI, MILLI, AmountText, Quantity, milli, units
@@ -15,7 +16,7 @@ from holdfast.api.resource_names import CPU
 from holdfast.errors import BadRequest
 from holdfast.numa.cpu_set import format_cpu_list, parse_cpu_list
 from holdfast.numa.policies import DEFAULT_BIND_POLICY
-from holdfast.numa.topology import MAX_NUMA_NODES, decode_annotation
+from holdfast.numa.topology import MAX_NUMA_NODES
 
 _REQUIRED, _PREFERRED = "requiredCPUBindPolicy", "preferredCPUBindPolicy"
 NumaAmounts = tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
@@ -58,7 +59,7 @@ def read_allocation(annotations: Mapping[str, str]) -> Allocation:
     if not annotations.get(RESOURCE_STATUS):
         return NOTHING
     try:
-        status = decode_annotation(annotations, RESOURCE_STATUS, _ResourceStatus)
+        status = parse_annotation(annotations, RESOURCE_STATUS, _ResourceStatus)
         if status is None:
             return NOTHING
         cpus = parse_cpu_list(status.cpuset)
@@ -70,7 +71,7 @@ def read_allocation(annotations: Mapping[str, str]) -> Allocation:
     except BadRequest:
         return NOTHING
     try:
-        spec = decode_annotation(annotations, RESOURCE_SPEC, _ExclusivePolicy)
+        spec = parse_annotation(annotations, RESOURCE_SPEC, _ExclusivePolicy)
     except BadRequest:
         spec = None
     return Allocation(cpus, ordered(amounts), "" if spec is None else spec.policy)

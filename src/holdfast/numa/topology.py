@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from holdfast.api.decode import decode_object
+from holdfast.api.annotations import parse_annotation
 from holdfast.api.koordinator_names import (
     AMPLIFICATION_RATIO,
     CPU_MANAGER_POLICY,
@@ -196,23 +196,12 @@ def read_topology(found: NodeResourceTopology) -> NodeTopology:
 def read_annotation(
     annotations: Mapping[str, str], name: str, kind: type[T], faults: list[str]
 ) -> T | None:
-    """Decode the JSON of an annotation; none, with a fault if it is wrong, counts as absent."""
+    """Parse an annotation; a malformed one counts as absent, and is added to the faults."""
     try:
-        return decode_annotation(annotations, name, kind)
+        return parse_annotation(annotations, name, kind)
     except BadRequest as error:
         faults.append(str(error))
         return None
-
-
-def decode_annotation(annotations: Mapping[str, str], name: str, kind: type[T]) -> T | None:
-    """Decode the JSON of an annotation, none if it is absent; raise ``BadRequest`` naming it."""
-    text = annotations.get(name)
-    if text is None or text.strip() == "null":
-        return None
-    try:
-        return decode_object(text.encode(), kind)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise BadRequest(f"annotation {name}: {error}") from None
 
 
 _POLICIES = {
