@@ -98,18 +98,18 @@ def _choose_all(
     asked: PodDevices,
     found: Mapping[str, Candidates],
     joint: tuple[str, ...],
-    preference: Preference,
+    common: Preference,
 ) -> Chosen | DeviceRejection:
     """Choose devices type by type: of those to allocate jointly, the first type decides."""
     chosen: Chosen = {}
     for kind in (*joint, *(kind for kind in found if kind not in joint)):
-        wish = preference
+        preference = common
         least = found[kind].count
         if kind in joint[1:]:
-            wish = replace(preference, pcies=frozenset(found[joint[0]].pcies(chosen[joint[0]])))
+            preference = replace(common, pcies=frozenset(found[joint[0]].pcies(chosen[joint[0]])))
             if asked.same_pcie:
-                least = max(least, len(wish.pcies))
-        minors = _choose_type(state, asked, found[kind], least, wish)
+                least = max(least, len(preference.pcies))
+        minors = _choose_type(state, asked, found[kind], least, preference)
         if isinstance(minors, DeviceRejection):
             return minors
         chosen[kind] = minors
@@ -121,11 +121,15 @@ def _choose_all(
 
 
 def _choose_type(
-    state: NodeDevices, asked: PodDevices, candidates: Candidates, least: int, wish: Preference
+    state: NodeDevices,
+    asked: PodDevices,
+    candidates: Candidates,
+    least: int,
+    preference: Preference,
 ) -> list[int] | DeviceRejection:
     if candidates.kind == "gpu":
-        return choose_gpus(state.inventory, asked, candidates, wish)
-    minors = best_first(candidates, wish)[: max(least, len(wish.pcies))]
+        return choose_gpus(state.inventory, asked, candidates, preference)
+    minors = best_first(candidates, preference)[: max(least, len(preference.pcies))]
     if len(minors) < least:
         return DeviceRejection((f"Insufficient {candidates.kind} devices",))
     return minors

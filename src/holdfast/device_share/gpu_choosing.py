@@ -26,7 +26,7 @@ class _Scope:
 
 
 def choose_gpus(
-    inventory: Inventory, asked: PodDevices, candidates: Candidates, wish: Preference
+    inventory: Inventory, asked: PodDevices, candidates: Candidates, preference: Preference
 ) -> list[int] | DeviceRejection:
     """Return the minors of the GPUs to take, or why there are none."""
     request = asked.gpus
@@ -34,7 +34,7 @@ def choose_gpus(
     if not request.shared and (
         inventory.partitions or asked.partition or inventory.honors_partitions
     ):
-        minors = _choose_partition(inventory.partitions, asked.partition, candidates, wish)
+        minors = _choose_partition(inventory.partitions, asked.partition, candidates, preference)
         must = asked.partition is not None or inventory.honors_partitions
         if must or not isinstance(minors, DeviceRejection):
             return minors
@@ -42,11 +42,11 @@ def choose_gpus(
     scopes = gpu_scopes(inventory)
     several_shares = request.shared and candidates.count > 1
     if scopes and not several_shares:
-        return _choose_scope(scopes, required, request.shared, candidates, wish)
+        return _choose_scope(scopes, required, request.shared, candidates, preference)
     if required:
         text = "Unsupported Multi-Shared GPU" if scopes else "missing GPU Device Topology Tree"
         return DeviceRejection((f"node(s) {text}",), unresolvable=True)
-    minors = best_first(candidates, wish)[: candidates.count]
+    minors = best_first(candidates, preference)[: candidates.count]
     if len(minors) < candidates.count:
         return DeviceRejection(("Insufficient gpu devices",))
     return minors
@@ -56,7 +56,7 @@ def _choose_partition(
     table: PartitionTable | None,
     spec: PartitionSpec | None,
     candidates: Candidates,
-    wish: Preference,
+    preference: Preference,
 ) -> list[int] | DeviceRejection:
     if table is None:
         return DeviceRejection(("node(s) missing GPU Partition Table",), unresolvable=True)
@@ -75,7 +75,7 @@ def _choose_partition(
             found.append(partition)
     if not found:
         return DeviceRejection(("Insufficient Partitioned GPU Devices",))
-    preferred = [minor for kind, minor in wish.devices if kind == "gpu"]
+    preferred = [minor for kind, minor in preference.devices if kind == "gpu"]
     best = choose_partition(found, table, candidates.count, candidates.used, preferred)
     return sorted(best.minors)
 
@@ -106,13 +106,15 @@ def _choose_scope(
     required: int,
     shared: bool,
     candidates: Candidates,
-    wish: Preference,
+    preference: Preference,
 ) -> list[int] | DeviceRejection:
     """Choose the smallest scope that fits, among equals one that is partly used already."""
     if required == _DEVICE and candidates.count == 1:
         required = _PCIE
     best: tuple[tuple[int, int, int, int, int], list[int]] | None = None
-    order = best_first(candidates, wish if shared else Preference(wish.devices, None, wish.pcies))
+    order = best_first(
+        candidates, preference if shared else Preference(preference.devices, None, preference.pcies)
+    )
     for scope in scopes:
         if scope.level < required or len(scope.minors) < candidates.count:
             continue
@@ -120,11 +122,13 @@ def _choose_scope(
         if len(minors) < candidates.count:
             continue
         rank = (
-            sum(("gpu", minor) in wish.devices for minor in minors) if wish.devices else 0,
-            sum(candidates.devices[minor].pcie in wish.pcies for minor in minors),
+            sum(("gpu", minor) in preference.devices for minor in minors)
+            if preference.devices
+            else 0,
+            sum(candidates.devices[minor].pcie in preference.pcies for minor in minors),
             scope.level,
             sum(not one.isdisjoint(candidates.used) for one in (*scope.around, scope.minors)),
-            wish.score(candidates, minors[0]) if shared else 0,
+            preference.score(candidates, minors[0]) if shared else 0,
         )
         if best is None or rank > best[0]:
             best = rank, minors

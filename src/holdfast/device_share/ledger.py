@@ -197,8 +197,8 @@ class DeviceShareLedger:
         self,
         node: str,
         *,
-        gone: Collection[str] = (),
-        coming: Sequence[Holder] = (),
+        removed: Collection[str] = (),
+        added: Sequence[Holder] = (),
         lent: Collection[str] = (),
     ) -> int:
         """Return the number of a node's state as if some pods left and others came.
@@ -206,9 +206,9 @@ class DeviceShareLedger:
         What remains of the reservations in ``lent`` counts as free.
         """
         holders = self._holders.get(node, _NO_HOLDERS)
-        if node not in self._inventory_of and not holders.hold_without(gone):
+        if node not in self._inventory_of and not holders.hold_without(removed):
             return NO_DEVICE
-        used = holders.used(gone=gone, coming=coming, lent=lent)
+        used = holders.used(removed=removed, added=added, lent=lent)
         return self._number(self._inventory_of.get(node, 0), used)
 
     def unused_signature(self, signature: int) -> int:
@@ -260,12 +260,12 @@ class DeviceShareLedger:
         self,
         uid: str,
         node: str,
-        gone: Collection[str] = (),
-        coming: Sequence[Holder] = (),
+        removed: Collection[str] = (),
+        added: Sequence[Holder] = (),
     ) -> tuple[int, DeviceUse]:
         """Return the same as if some pods left and others came."""
-        remaining = self._holders.get(node, _NO_HOLDERS).remaining(uid, gone, coming)
-        return self.signature_of(node, gone=gone, coming=coming, lent=(uid,)), remaining
+        remaining = self._holders.get(node, _NO_HOLDERS).remaining(uid, removed, added)
+        return self.signature_of(node, removed=removed, added=added, lent=(uid,)), remaining
 
     def reservations_on(self, node: str) -> Collection[str]:
         """Return the uids of the reservations that hold devices of a node."""

@@ -37,9 +37,9 @@ class NodeHolders:
     def __bool__(self) -> bool:
         return bool(self.pods or self.reservations)
 
-    def hold_without(self, gone: Collection[str]) -> bool:
+    def hold_without(self, removed: Collection[str]) -> bool:
         """Return whether anything is held by others than these pods."""
-        return bool(self.reservations) or any(uid not in gone for uid in self.pods)
+        return bool(self.reservations) or any(uid not in removed for uid in self.pods)
 
     def add_pod(self, uid: str, holder: Holder) -> None:
         """Add a pod that is not there yet."""
@@ -53,16 +53,16 @@ class NodeHolders:
             self._by_pods = sum_of(holder.use for holder in self.pods.values())
 
     def remaining(
-        self, reservation: str, gone: Collection[str] = (), coming: Sequence[Holder] = ()
+        self, reservation: str, removed: Collection[str] = (), added: Sequence[Holder] = ()
     ) -> DeviceUse:
         """Return what owners may still take of a reservation; pods may leave and come before."""
         reserved = self.reservations.get(reservation)
         if reserved is None:
             return UNUSED
         for uid, holder in self.pods.items():
-            if holder.reservation == reservation and uid not in gone:
+            if holder.reservation == reservation and uid not in removed:
                 reserved = reserved.minus(holder.use)
-        for holder in coming:
+        for holder in added:
             if holder.reservation == reservation:
                 reserved = reserved.minus(holder.use)
         return reserved
@@ -70,8 +70,8 @@ class NodeHolders:
     def used(
         self,
         *,
-        gone: Collection[str] = (),
-        coming: Sequence[Holder] = (),
+        removed: Collection[str] = (),
+        added: Sequence[Holder] = (),
         lent: Collection[str] = (),
     ) -> DeviceUse:
         """Return what pods use and reservations keep, as if some pods left and others came.
@@ -79,10 +79,10 @@ class NodeHolders:
         What remains of the reservations in ``lent`` is left out: it is free for the pod in view.
         """
         by_pods = self._by_pods
-        if not self.pods.keys().isdisjoint(gone):
-            by_pods = sum_of(holder.use for uid, holder in self.pods.items() if uid not in gone)
-        kept = (self.remaining(uid, gone, coming) for uid in self.reservations if uid not in lent)
-        return sum_of((by_pods, *(holder.use for holder in coming), *kept))
+        if not self.pods.keys().isdisjoint(removed):
+            by_pods = sum_of(holder.use for uid, holder in self.pods.items() if uid not in removed)
+        kept = (self.remaining(uid, removed, added) for uid in self.reservations if uid not in lent)
+        return sum_of((by_pods, *(holder.use for holder in added), *kept))
 
     def fork(self) -> NodeHolders:
         """Return an independent copy."""

@@ -104,7 +104,7 @@ class DeviceHints:
             ignores = pod.labels.get(IGNORED) == "true"
             lent = ledger.reservations_on(node) if ignores else ()
             if lent or removed:
-                signature = ledger.signature_of(node, gone=removed, lent=lent)
+                signature = ledger.signature_of(node, removed=removed, lent=lent)
             else:
                 signature = ledger.signature(row)
         if signature == NO_DEVICE:

@@ -28,16 +28,16 @@ class Preference:
         )
 
 
-def best_first(candidates: Candidates, wish: Preference) -> list[int]:
+def best_first(candidates: Candidates, preference: Preference) -> list[int]:
     """Return the minors: preferred ones, one of each preferred PCIe, high scores, low minors."""
-    ordered = sorted(candidates.devices, key=lambda minor: -wish.score(candidates, minor))
-    if not wish.devices and not wish.pcies:
+    ordered = sorted(candidates.devices, key=lambda minor: -preference.score(candidates, minor))
+    if not preference.devices and not preference.pcies:
         return ordered
     rounds: dict[int, int] = {}
     places: dict[int, tuple[bool, int]] = {}
     for minor in ordered:
         pcie = candidates.devices[minor].pcie
         rounds[pcie] = rounds.get(pcie, 0) + 1
-        turn = rounds[pcie] if pcie in wish.pcies else len(ordered) + 1
-        places[minor] = (candidates.kind, minor) not in wish.devices, turn
+        turn = rounds[pcie] if pcie in preference.pcies else len(ordered) + 1
+        places[minor] = (candidates.kind, minor) not in preference.devices, turn
     return sorted(ordered, key=places.__getitem__)

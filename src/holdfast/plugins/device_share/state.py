@@ -81,7 +81,7 @@ class DeviceState:
         return found
 
     def _numa_nodes(
-        self, row: int, reservation: str = "", gone: Collection[str] = ()
+        self, row: int, reservation: str = "", removed: Collection[str] = ()
     ) -> int | None:
         """Return the NUMA nodes for all resources of the pod as a mask, None for any.
 
@@ -90,7 +90,7 @@ class DeviceState:
         """
         if self.numa is None:
             return None
-        merged = self.numa.alignment(row, reservation, gone)
+        merged = self.numa.alignment(row, reservation, removed)
         return merged.mask if merged.admitted else None
 
     def _served_on(self, row: int, with_class: Iterable[int]) -> frozenset[int]:
@@ -119,9 +119,9 @@ class DeviceState:
         if not lent and not _concerns(change, row):
             mask = self._numa_nodes(row)
             return self._searches_on(row).of(self.ledger.signature(row), numa_nodes=mask)
-        gone, coming = self._change(row, change)
-        signature = self.ledger.signature_of(node, gone=gone, coming=coming, lent=lent)
-        mask = self._numa_nodes(row, "", gone)
+        removed, added = self._change(row, change)
+        signature = self.ledger.signature_of(node, removed=removed, added=added, lent=lent)
+        mask = self._numa_nodes(row, "", removed)
         return self._searches_on(row).of(signature, numa_nodes=mask)
 
     def pre_allocation(
@@ -129,26 +129,26 @@ class DeviceState:
     ) -> Found:
         """Return the result for a row if a reservation takes over what pods there have."""
         taken_over = sum_of(self.ledger.use_of(pod.uid) for pod in pods)
-        gone, coming = self._change(row, change)
-        gone = gone.union(pod.uid for pod in pods)
-        signature = self.ledger.signature_of(self.nodes.names[row], gone=gone, coming=coming)
-        mask = self._numa_nodes(row, "", gone)
+        removed, added = self._change(row, change)
+        removed = removed.union(pod.uid for pod in pods)
+        signature = self.ledger.signature_of(self.nodes.names[row], removed=removed, added=added)
+        mask = self._numa_nodes(row, "", removed)
         return self._searches_on(row).of(signature, Offer(taken_over, all_of_it=True), mask)
 
     def of_reservation(self, slot: int, change: PodChange = NO_CHANGE) -> Found:
         """Return the result for one of the reservations that the pod may use, on its node."""
         info = self.reservations.at(slot)
         row = self.nodes.row_of.get(info.node, -1)
-        gone = frozenset[str]()
+        removed = frozenset[str]()
         if _concerns(change, row):
-            gone, coming = self._change(row, change)
-            signature, left = self.ledger.changed_offer(info.uid, info.node, gone, coming)
+            removed, added = self._change(row, change)
+            signature, left = self.ledger.changed_offer(info.uid, info.node, removed, added)
         else:
             signature, left = self.ledger.offer(info.uid, info.node)
         offer = Offer(left, self.reservations.restricted_device_types(info.uid))
         if row < 0:
             return self.searches_for(_NONE_SERVED).of(signature, offer)
-        return self._searches_on(row).of(signature, offer, self._numa_nodes(row, info.uid, gone))
+        return self._searches_on(row).of(signature, offer, self._numa_nodes(row, info.uid, removed))
 
     def slots_on(self, row: int) -> list[int]:
         """Return the slots of the reservations on a row that the pod may use."""
@@ -175,8 +175,8 @@ class DeviceState:
 
     def _change(self, row: int, change: PodChange) -> tuple[frozenset[str], list[Holder]]:
         """Return the pods that leave a row, and what those that come would use of its devices."""
-        gone = frozenset(pod.uid for pod in change.removed.get(row, ()))
-        node, coming = self.nodes.names[row], list[Holder]()
+        removed = frozenset(pod.uid for pod in change.removed.get(row, ()))
+        node, added = self.nodes.names[row], list[Holder]()
         for pod in change.added.get(row, ()):
             served = self._served_on(row, self.classes.device_backed(pod.request))
             asked = asked_by(pod, self.nodes.resources, served)
@@ -184,13 +184,13 @@ class DeviceState:
                 continue
             info, offer = expected_reservation(self.reservations, row, pod), None
             if info is None:
-                signature = self.ledger.signature_of(node, gone=gone, coming=coming)
+                signature = self.ledger.signature_of(node, removed=removed, added=added)
             else:
-                signature, left = self.ledger.changed_offer(info.uid, node, gone, coming)
+                signature, left = self.ledger.changed_offer(info.uid, node, removed, added)
                 offer = Offer(left, self.reservations.restricted_device_types(info.uid))
             use = self._searches_on(row).use_by(asked, signature, offer)
-            coming.append(Holder(use, "" if info is None else info.uid))
-        return gone, coming
+            added.append(Holder(use, "" if info is None else info.uid))
+        return removed, added
 
 
 def _concerns(change: PodChange, row: int) -> bool:
