@@ -15,9 +15,9 @@ from holdfast.client.http import HttpTransport
 from holdfast.clock import Clock
 from holdfast.configuration.file import load as load_scheduling
 from holdfast.configuration.file import load_descheduling
-from holdfast.descheduler.configuration import DeschedulerConfiguration, read
+from holdfast.descheduler.configuration import NAME, DeschedulerConfiguration, read
 from holdfast.descheduler.descheduler import Descheduler
-from holdfast.descheduler.plan import NAME, PlannedMove
+from holdfast.descheduler.plan import PlannedMove
 from holdfast.elected_process import ElectedProcess
 from holdfast.engine.profile import Profile
 from holdfast.errors import BadConfiguration

@@ -185,6 +185,25 @@ def test_arguments_without_effect_give_a_warning():
     assert warning.startswith(f"{AT}.anomalyCondition has no effect")
 
 
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        ("RemovePodsViolatingNodeAffinity", "nodeFit"),
+        ("RemoveDuplicates", "nodeFit"),
+        ("RemovePodsViolatingTopologySpreadConstraint", "nodeFit"),
+        ("RemovePodsViolatingTopologySpreadConstraint", "topologyBalanceNodeFit"),
+    ],
+)
+def test_policies_that_move_only_pods_that_fit_say_so(policy, field):
+    assert read(args(policy, **{field: True})).warnings == ()
+    (warning,) = read(args(policy, **{field: False})).warnings
+    assert warning.startswith(f"{AT}.{field} has no effect")
+
+
+def test_policies_that_use_node_fit_do_not_warn():
+    assert read(args("RemovePodsViolatingNodeTaints", nodeFit=False)).warnings == ()
+
+
 def test_a_file_may_also_contain_the_configuration_of_the_scheduler(tmp_path):
     path = tmp_path / "both.yaml"
     path.write_text(

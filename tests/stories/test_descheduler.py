@@ -9,8 +9,8 @@ import pytest
 from descheduler.clusters import configured
 from holdfast.api.scheme import NODES, POD_MIGRATION_JOBS, PODS
 from holdfast.client.client import Client
+from holdfast.descheduler.configuration import NAME
 from holdfast.descheduler.descheduler import Descheduler
-from holdfast.descheduler.plan import NAME
 from holdfast.errors import Forbidden
 from holdfast.settings import MigrationSettings
 from holdfast.testing import a_deployment, a_node

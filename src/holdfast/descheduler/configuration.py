@@ -36,7 +36,8 @@ from holdfast.migration.arguments import PLUGIN as MIGRATION_CONTROLLER
 from holdfast.settings import MigrationSettings
 from holdfast.validation.template import check_selector
 
-PROFILE = "holdfast-descheduler"
+NAME = "holdfast-descheduler"
+"""The name of the component: of its lease, of its default profile, and in the jobs it creates."""
 INTERVAL_SECONDS = 120.0
 
 
@@ -52,7 +53,7 @@ class ConfiguredPolicy:
 class DeschedulerProfile:
     """Policies in the order in which they run."""
 
-    name: str = PROFILE
+    name: str = NAME
     policies: tuple[ConfiguredPolicy, ...] = tuple(
         ConfiguredPolicy(policy, DEFAULT_ARGS if policy is LowNodeLoad else policy.Args())
         for policy in POLICIES.values()
@@ -63,7 +64,7 @@ class DeschedulerProfile:
 class ElectionDocument(LeaderElectionConfiguration, frozen=True):
     """The leader election, with a lease of our own."""
 
-    resource_name: str = PROFILE
+    resource_name: str = NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def read(raw: Any) -> DeschedulerConfiguration:
     names: set[str] = set()
     for i, given in enumerate(document.profiles):
         path = f"profiles[{i}]"
-        name = given.name or (PROFILE if len(document.profiles) == 1 else "")
+        name = given.name or (NAME if len(document.profiles) == 1 else "")
         if not name:
             problems.add_errors(required(f"{path}.name"))
         elif name in names:

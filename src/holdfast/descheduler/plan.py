@@ -11,13 +11,10 @@ from holdfast.api.durations import SECOND, format_nanoseconds
 from holdfast.api.koordinator_names import EVICT_REASON, EVICT_TRIGGER, JOB_CREATED_BY
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import POD_MIGRATION_JOBS
-from holdfast.descheduler.configuration import DeschedulerConfiguration
+from holdfast.descheduler.configuration import NAME, DeschedulerConfiguration
 from holdfast.descheduler.policies.policy import CandidatePod, Policy
 from holdfast.descheduler.simulation import Simulation
 from holdfast.settings import MigrationSettings
-
-NAME = "holdfast-descheduler"
-"""What the jobs say who has created them; also the name of the lease."""
 
 
 @dataclass(frozen=True, slots=True)

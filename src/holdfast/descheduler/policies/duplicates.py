@@ -20,6 +20,7 @@ Owner = tuple[str, str, tuple[str, ...]]
 class RemoveDuplicatesArgs(SelectingArgs, frozen=True, dict=True):
     """The arguments of RemoveDuplicates."""
 
+    must_fit = True
     exclude_owner_kinds: tuple[str, ...] = ()
 
 
@@ -39,11 +40,6 @@ class RemoveDuplicates(Policy):
         for pod, _row in cluster.nodes.pods():
             if (owner := self._owner(pod)) is not None:
                 self._totals[owner] += 1
-
-    @property
-    def node_fit(self) -> bool:
-        """Always: a pod that would come back is not moved."""
-        return True
 
     def _owner(self, pod: PodInfo) -> Owner | None:
         found = controller_of(pod.pod)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import ClassVar
 
 from holdfast.api.field_errors import invalid, not_supported
 from holdfast.api.labels import EVERYTHING, Selector, from_selector
@@ -12,6 +13,8 @@ from holdfast.api.pod import Pod
 from holdfast.configuration.problems import Problems
 from holdfast.framework.extender import ConfigurationPart
 from holdfast.validation.template import check_selector
+
+ALWAYS_FITS = "has no effect: the policy moves only pods that fit on another node"
 
 
 class Namespaces(ConfigurationPart, frozen=True):
@@ -45,6 +48,8 @@ class PolicyArgs(ConfigurationPart, frozen=True):
 class SelectingArgs(PolicyArgs, frozen=True, dict=True):
     """Arguments of a policy that looks at some pods only."""
 
+    must_fit: ClassVar[bool] = False
+    """Whether pods move only if they fit on another node, whatever ``node_fit`` is."""
     namespaces: Namespaces = Namespaces()
     label_selector: LabelSelector | None = None
     node_fit: bool = True
@@ -63,6 +68,8 @@ class SelectingArgs(PolicyArgs, frozen=True, dict=True):
         """Report wrong values."""
         self.namespaces.check(f"{path}.namespaces", problems)
         problems.add_errors(*check_selector(self.label_selector, f"{path}.labelSelector"))
+        if self.must_fit and not self.node_fit:
+            problems.add_warning(f"{path}.nodeFit {ALWAYS_FITS}")
 
 
 def selector_or_everything(selector: LabelSelector | None) -> Selector:

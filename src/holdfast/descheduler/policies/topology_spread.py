@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.configuration.problems import Problems
-from holdfast.descheduler.policies.pod_selection import PolicyArgs, SelectingArgs
+from holdfast.descheduler.policies.pod_selection import ALWAYS_FITS, PolicyArgs, SelectingArgs
 from holdfast.descheduler.policies.policy import CandidatePod
 from holdfast.descheduler.policies.violations import ViolationPolicy
 from holdfast.framework.plugin import PodChange, PreFilterState
@@ -19,6 +19,7 @@ HARD = "DoNotSchedule"
 class TopologySpreadArgs(SelectingArgs, frozen=True, dict=True):
     """The arguments of RemovePodsViolatingTopologySpreadConstraint."""
 
+    must_fit = True
     constraints: tuple[str, ...] = (HARD,)
     include_soft_constraints: bool = False
     topology_balance_node_fit: bool = True
@@ -26,6 +27,8 @@ class TopologySpreadArgs(SelectingArgs, frozen=True, dict=True):
     def check(self, path: str, problems: Problems) -> None:
         """Report wrong values."""
         SelectingArgs.check(self, path, problems)
+        if not self.topology_balance_node_fit:
+            problems.add_warning(f"{path}.topologyBalanceNodeFit {ALWAYS_FITS}")
         soft = [at for at, each in enumerate(self.constraints) if each != HARD]
         for at in soft:
             message = f"only constraints with {HARD} are evened out"
@@ -42,11 +45,6 @@ class TopologySpread(ViolationPolicy):
     Args: ClassVar[type[PolicyArgs]] = TopologySpreadArgs
     balances = True
     _plugin = PodTopologySpread({})
-
-    @property
-    def node_fit(self) -> bool:
-        """Always: a pod that fits in no other domain stays."""
-        return True
 
     def find_violation(self, pod: PodInfo, row: int) -> str:
         """Return that too many pods are in a domain of the row."""

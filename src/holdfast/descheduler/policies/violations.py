@@ -34,7 +34,7 @@ class ViolationPolicy(Policy):
     @property
     def node_fit(self) -> bool:
         """Whether a pod moves only if it fits on another node."""
-        return self.args.node_fit
+        return self.args.node_fit or self.args.must_fit
 
     def find_violation(self, pod: PodInfo, row: int) -> str:
         """Return what is violated if the pod is on a row, "" for nothing."""
@@ -62,6 +62,7 @@ class ViolationPolicy(Policy):
 class NodeAffinityArgs(SelectingArgs, frozen=True, dict=True):
     """The arguments of RemovePodsViolatingNodeAffinity."""
 
+    must_fit = True
     node_affinity_type: tuple[str, ...] = (REQUIRED,)
 
     def check(self, path: str, problems: Problems) -> None:
@@ -80,11 +81,6 @@ class NodeAffinity(ViolationPolicy):
     name: ClassVar[str] = "RemovePodsViolatingNodeAffinity"
     Args: ClassVar[type[PolicyArgs]] = NodeAffinityArgs
     args: NodeAffinityArgs
-
-    @property
-    def node_fit(self) -> bool:
-        """Always: a pod that matches no other node stays."""
-        return True
 
     def find_violation(self, pod: PodInfo, row: int) -> str:
         """Return that the node does not match, or that another one may match better."""
