@@ -98,6 +98,11 @@ class ReservationCache:
         assert info is not None, f"reservation slot {slot} is empty"
         return info
 
+    def name_of(self, uid: str) -> str:
+        """Return the name of a reservation, its uid if it is not known."""
+        info = self.by_uid.get(uid)
+        return uid if info is None else info.reservation.name
+
     # --- changes ------------------------------------------------------------------------------
 
     def upsert(self, obj: Reservation | Node) -> None:

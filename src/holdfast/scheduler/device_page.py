@@ -66,8 +66,7 @@ def _users(world: World, node: str) -> Iterable[tuple[str, DeviceUse]]:
         found = world.nodes.pod(uid)
         yield uid if found is None else found[0].key, holder.use
     for uid in holders.reservations:
-        info = world.reservations.by_uid.get(uid)
-        yield uid if info is None else info.reservation.name, holders.remaining(uid)
+        yield world.reservations.name_of(uid), holders.remaining(uid)
 
 
 def _by_type(detail: Detail) -> dict[str, dict[str, dict[str, str]]]:

@@ -120,7 +120,7 @@ def _pods(world: World, of: NodeHoldings) -> list[Holder]:
     for uid, holding in of.pods.items():
         placed = world.nodes.pod(uid)
         name = uid if placed is None else placed[0].key
-        owned = _reservation_name(world, holding.reservation) if holding.reservation else ""
+        owned = world.reservations.name_of(holding.reservation) if holding.reservation else ""
         has = holding.allocation
         found.append(Holder(HolderKind.POD, name, has, has, owned))
     return sorted(found, key=_order)
@@ -130,7 +130,7 @@ def _reservations(world: World, of: NodeHoldings) -> list[Holder]:
     found = []
     for uid, reserved in of.reservations.items():
         left = of.left_of(uid)
-        name = _reservation_name(world, uid)
+        name = world.reservations.name_of(uid)
         found.append(Holder(HolderKind.RESERVATION, name, reserved.allocation, left))
     return sorted(found, key=_order)
 
@@ -148,8 +148,3 @@ def _order(holder: Holder) -> tuple[int, str]:
     """Order holders by their lowest CPU, those without CPUs last."""
     cpus = holder.has.cpus
     return ((cpus & -cpus).bit_length() or 1 << 20, holder.name)
-
-
-def _reservation_name(world: World, uid: str) -> str:
-    info = world.reservations.by_uid.get(uid)
-    return uid if info is None else info.reservation.name

@@ -111,7 +111,7 @@ def _pods(world: World, held: NodeHolders, device: tuple[str, int]) -> list[Json
         if use := _of_device(holder.use, device):
             placed = world.nodes.pod(uid)
             name = uid if placed is None else placed[0].key
-            owned = _reservation_name(world, holder.reservation) if holder.reservation else None
+            owned = world.reservations.name_of(holder.reservation) if holder.reservation else None
             found.append({"kind": POD, "name": name} | use | {"reservation": owned})
     return sorted(found, key=lambda one: one["name"])
 
@@ -121,7 +121,7 @@ def _reservations(world: World, held: NodeHolders, device: tuple[str, int]) -> l
     for uid, reserved in held.reservations.items():
         if use := _of_device(reserved, device):
             unused = _of_device(held.remaining(uid), device)
-            name = _reservation_name(world, uid)
+            name = world.reservations.name_of(uid)
             left = unused["amounts"] if unused else as_amounts(device[0], ())
             found.append({"kind": RESERVATION, "name": name} | use | {"unused": left})
     return sorted(found, key=lambda one: one["name"])
@@ -143,8 +143,3 @@ def as_amounts(kind: str, amounts: Amounts) -> dict[str, int]:
     """Return amounts of a device by resource name; those that are missing are zero."""
     padded = (*amounts, *(0,) * (len(RESOURCES[kind]) - len(amounts)))
     return dict(zip(RESOURCES[kind], padded, strict=True))
-
-
-def _reservation_name(world: World, uid: str) -> str:
-    info = world.reservations.by_uid.get(uid)
-    return uid if info is None else info.reservation.name

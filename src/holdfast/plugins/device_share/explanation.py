@@ -98,9 +98,8 @@ def _reserved(
     """Return what reservations keep of a device beside their owners."""
     found = []
     for uid, use in remaining.items():
-        info = state.reservations.by_uid.get(uid)
         for _, _, amounts in use.within(frozenset(((kind, minor),))).amounts:
-            name = uid if info is None else info.reservation.name
+            name = state.reservations.name_of(uid)
             found.append({"reservation": name, "amounts": _amounts(kind, amounts)})
     return found
 
