@@ -142,7 +142,7 @@ class DeviceShareLedger:
         if known is not None and known.reservations.get(uid) == use:
             return
         self.remove(uid)
-        self._on(node).reservations[uid] = use
+        self._on(node).set_reservation(uid, use)
         self._node_of[uid] = node
         self._changed(node)
 
