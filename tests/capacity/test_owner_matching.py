@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.capacity.annotations import affinity_of
 from holdfast.capacity.matching import allows_pre_allocation
-from holdfast.capacity.owners import compile_owners
+from holdfast.capacity.owner_rules import compile_owners
 from holdfast.errors import BadRequest
 from holdfast.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed

@@ -12,7 +12,7 @@ from holdfast.capacity.annotations import (
     annotated_allocations,
     inner_reserved,
 )
-from holdfast.capacity.owners import compile_owners
+from holdfast.capacity.owner_rules import compile_owners
 from holdfast.device_share.requests import is_of_devices
 from laws.cluster_edits import POLICY, REUSABLE, SIZE, owners_before, was
 

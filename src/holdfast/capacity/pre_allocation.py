@@ -21,7 +21,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.gpu_names import converted_amounts, reserved_device_names
 from holdfast.capacity.matching import allows_pre_allocation, ignores_reservations
-from holdfast.capacity.owners import OwnerRule, compile_owners
+from holdfast.capacity.owner_rules import OwnerRule, compile_owners
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reservation_info import AmountsByResource, percent_filled
 from holdfast.columns.interner import PODS, ResourceNames

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import PodSpec
 from holdfast.api.reservation import PENDING, PodTemplate, Reservation, ReservationSpec
-from holdfast.capacity.owners import compile_owners
+from holdfast.capacity.owner_rules import compile_owners
 from holdfast.capacity.reservation_info import holds_the_same
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.capacity.resizing import shrinks

@@ -14,7 +14,7 @@ from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import FAILED, FINAL, PENDING, SUCCEEDED, WAITING, Reservation
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.capacity.owners import compile_owners
+from holdfast.capacity.owner_rules import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.devices.shared_devices import as_amounts

@@ -24,7 +24,7 @@ from holdfast.api.pod_migration_job import EVICT_DIRECTLY, MODES, PENDING, RUNNI
 from holdfast.api.reservation import AVAILABLE, FAILED, SUCCEEDED, WAITING, Reservation
 from holdfast.api.reservation import PENDING as NOT_SCHEDULED
 from holdfast.api.timestamps import seconds_of
-from holdfast.capacity.owners import compile_owners
+from holdfast.capacity.owner_rules import compile_owners
 from holdfast.controllers import conditions
 from holdfast.controllers.pod_migration import job_status
 from holdfast.controllers.pod_migration.job_status import StatusChange, reference
