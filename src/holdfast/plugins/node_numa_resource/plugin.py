@@ -174,8 +174,19 @@ class NodeNUMAResource:
         return state.slot_reasons(slot, change)
 
     def count_reasons(self, state: NumaState, rows: Rows) -> Mapping[str, int]:
-        """Count the reasons of many rows; rows of one signature have the same, if not amplified."""
-        return Counter(reason for row in rows.tolist() for reason in state.reasons(row))
+        """Count the reasons of many rows."""
+        counts: Counter[str] = Counter()
+        _, first, times = np.unique(
+            state.reason_groups(rows), return_index=True, return_counts=True
+        )
+        for row, count in zip(rows[first].tolist(), times.tolist(), strict=True):
+            for reason in state.reasons(row):
+                counts[reason] += count
+        return counts
+
+    def reason_groups(self, state: NumaState, rows: AnyRows) -> NDArray[np.int64]:
+        """Return a number by row: rows with equal ones have the same reasons."""
+        return state.reason_groups(rows)
 
     def explain(self, state: NumaState, rows: Rows) -> Mapping[str, Any]:
         """Return what the pod lacks; on nodes that other plugins rejected first if these are all.

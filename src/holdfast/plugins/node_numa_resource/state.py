@@ -83,12 +83,27 @@ class NumaState:
             positions = found["by_numa_node"].nonzero()[0]
             trials, at = self._aligned_trials(rows, positions)
             verdicts[positions] = np.array([code_of(trial) for trial in trials], np.int8)[at]
-        cost = found["cost"]
-        if cost.any():
-            amounts = self.nodes.amounts
-            free = amounts.free[CPU][rows] - found["extra"]
-            verdicts[(cost > 0) & (cost > free) & (verdicts == 0)] = Code.UNSCHEDULABLE
+        if found["cost"].any():
+            verdicts[self._short(rows, found) & (verdicts == 0)] = Code.UNSCHEDULABLE
         return verdicts
+
+    def _short(self, rows: AnyRows, results: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Return which rows have too few amplified CPUs left for the pod."""
+        cost, free = results["cost"], self.nodes.amounts.free[CPU][rows] - results["extra"]
+        short: NDArray[np.bool_] = (cost > 0) & (cost > free)
+        return short
+
+    def reason_groups(self, rows: AnyRows) -> NDArray[np.int64]:
+        """Return a number by row: equal ones have the same reasons without a reservation."""
+        groups = 2 * self.ledger.signatures()[rows].astype(np.int64)
+        groups += self._short(rows, self._results(rows))
+        if self.trials.has_provided_hints:
+            states = self.trials.provided_states()[rows]
+            groups = groups * (int(states.max(initial=0)) + 1) + states
+        if self.ignores_reservations:
+            for position, row in self._special_rows(rows):
+                groups[position] = -1 - row
+        return groups
 
     def _aligned_trials(
         self, rows: AnyRows, positions: NDArray[np.intp]
