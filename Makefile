@@ -10,11 +10,12 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 8) + 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check fmt bench compare bench-real parity scenarios real binaries kubectl differential attack fuzz mutants soak lock clean
+.PHONY: help up test guides check fmt bench compare bench-real parity scenarios real binaries kubectl differential attack fuzz mutants soak lock clean
 
 help:
 	@echo "make up [ARGS=...]  run the embedded cluster      make test       run the tests"
 	@echo "make check          lint, types, import contracts make fmt        format the code"
+	@echo "make guides         replay the commands of docs"
 	@echo "make parity         compare with upstream's cases make scenarios  count the scenarios passed"
 	@echo "make bench          measure                       make real       test on kube-apiserver + etcd"
 	@echo "make bench-real [ARGS=--quick]                    measure beside kube-scheduler on a real one"
@@ -46,8 +47,13 @@ up: .venv/.runtime
 
 test: .venv/.dev
 	@mkdir -p build
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not real and not parity" \
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not real and not parity and not guide" \
 	  --ignore tests/parity --junitxml=build/junit.xml $(ARGS)
+
+# The transcripts of README and docs, command by command, in clusters of their own.
+guides: .venv/.dev
+	@mkdir -p build
+	$(BIN)/pytest -q -n $(WORKERS) -m "guide and not real" tests/stories --junitxml=build/junit-guides.xml $(ARGS)
 
 check: .venv/.dev
 	$(BIN)/ruff format --check .
@@ -63,7 +69,7 @@ parity: .venv/.dev
 	@$(BIN)/python tools/parity.py $(ARGS)
 
 scenarios: .venv/.dev
-	@$(BIN)/python tools/scenarios.py build/junit.xml build/junit-real.xml
+	@$(BIN)/python tools/scenarios.py build/junit.xml build/junit-guides.xml build/junit-real.xml
 
 bench: .venv/.dev
 	@$(BIN)/python benchmarks/run.py $(ARGS)

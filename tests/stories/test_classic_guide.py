@@ -35,7 +35,7 @@ def driver(env, directory):
     assert "Traceback" not in text, text
 
 
-@pytest.mark.long
+@pytest.mark.guide
 @pytest.mark.kubectl
 def test_C082_the_stories_of_the_kep_run_as_the_page_on_classic_dra_says():
     """The directory is short, because it contains sockets."""

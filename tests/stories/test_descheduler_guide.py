@@ -13,7 +13,7 @@ PAGE = ROOT / "docs" / "descheduler.md"
 EXAMPLE = ROOT / "examples" / "73-descheduler"
 
 
-@pytest.mark.long
+@pytest.mark.guide
 @pytest.mark.kubectl
 def test_the_page_on_the_descheduler_is_true(tmp_path):
     with running_cluster(tmp_path) as environment:

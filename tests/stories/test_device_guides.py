@@ -7,7 +7,7 @@ from stories.transcript import ROOT, replay, running_cluster, steps_of
 PAGES = [ROOT / "docs" / name for name in ("devices.md", "extended-resources.md")]
 
 
-@pytest.mark.long
+@pytest.mark.guide
 @pytest.mark.kubectl
 def test_D053_D056_D064_D076_the_pages_on_devices_are_true(tmp_path):
     with running_cluster(tmp_path) as environment:

@@ -53,7 +53,7 @@ def driver(program, env, directory):
     assert not list((node / "cdi").iterdir())
 
 
-@pytest.mark.long
+@pytest.mark.guide
 @pytest.mark.kubectl
 def test_D080_the_page_on_writing_a_driver_is_true():
     """The directory is short, because it contains sockets."""

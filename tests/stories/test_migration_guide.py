@@ -7,7 +7,7 @@ from stories.transcript import ROOT, replay, running_cluster
 GUIDE = ROOT / "docs" / "migration.md"
 EXAMPLE = ROOT / "examples" / "72-migration"
 
-pytestmark = [pytest.mark.long, pytest.mark.kubectl]
+pytestmark = [pytest.mark.guide, pytest.mark.kubectl]
 
 
 def test_the_guide_to_migration_works(tmp_path):

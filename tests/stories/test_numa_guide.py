@@ -9,7 +9,7 @@ from stories.transcript import ROOT, replay, running_cluster, steps_of
 PAGE = ROOT / "docs" / "numa-and-gpus.md"
 
 
-@pytest.mark.long
+@pytest.mark.guide
 @pytest.mark.kubectl
 @pytest.mark.timeout(300)  # a process for each of more than 40 commands
 def test_the_page_on_cpu_sets_and_shared_gpus_is_true(tmp_path):

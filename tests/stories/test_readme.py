@@ -5,7 +5,7 @@ import pytest
 from stories.transcript import ROOT, replay, run, running_cluster
 
 
-@pytest.mark.long
+@pytest.mark.guide
 @pytest.mark.kubectl
 def test_the_transcript_of_the_readme_is_true(tmp_path):
     with running_cluster(tmp_path) as environment:

@@ -8,7 +8,7 @@ GUIDE = ROOT / "docs" / "reservations-tutorial.md"
 PRE_ALLOCATION = ROOT / "docs" / "reservations-pre-allocation.md"
 CONFIG = "examples/13-pre-allocation/scheduler.yaml"
 
-pytestmark = [pytest.mark.long, pytest.mark.kubectl]
+pytestmark = [pytest.mark.guide, pytest.mark.kubectl]
 
 
 def test_the_guide_to_reservations_works(tmp_path):

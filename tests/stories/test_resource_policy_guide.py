@@ -7,7 +7,7 @@ from stories.transcript import ROOT, replay, running_cluster, steps_of
 GUIDE = ROOT / "docs" / "resource-policies.md"
 
 
-@pytest.mark.long
+@pytest.mark.guide
 @pytest.mark.kubectl
 def test_P047_the_page_on_resource_policies_is_true(tmp_path):
     with running_cluster(tmp_path) as environment:
