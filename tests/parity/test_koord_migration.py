@@ -7,15 +7,9 @@ from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import PodMigrationJob
 from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import parse_rfc3339
+from holdfast.controllers.pod_migration.job_fields import reservation_ref
 from holdfast.controllers.pod_migration.job_status import StatusChange
-from holdfast.controllers.pod_migration.plan import (
-    Action,
-    Facts,
-    evicting,
-    not_created,
-    plan_step,
-    reservation_ref,
-)
+from holdfast.controllers.pod_migration.plan import Action, Facts, evicting, not_created, plan_step
 from holdfast.controllers.pod_migration.reservation_template import (
     reservation_body,
     reservation_options,

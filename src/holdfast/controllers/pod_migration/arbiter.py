@@ -19,10 +19,10 @@ from holdfast.controllers.pod_migration.arbitration import (
     is_migrating,
     sort_jobs,
 )
+from holdfast.controllers.pod_migration.job_fields import pod_name
 from holdfast.controllers.pod_migration.job_index import Workloads, pod_key
 from holdfast.controllers.pod_migration.job_status import StatusChange
 from holdfast.controllers.pod_migration.job_writer import JobWriter
-from holdfast.controllers.pod_migration.plan import pod_name
 from holdfast.controllers.reconciler import ControllerContext
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.migration.limits import MigratingPods

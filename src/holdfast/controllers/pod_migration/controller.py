@@ -18,6 +18,14 @@ from holdfast.controllers.pod_migration import job_status
 from holdfast.controllers.pod_migration.arbiter import Arbiter
 from holdfast.controllers.pod_migration.eviction_turns import has_turn
 from holdfast.controllers.pod_migration.evictor import evict
+from holdfast.controllers.pod_migration.job_fields import (
+    EVICTING_POD,
+    deleted_at,
+    ends_at,
+    has_attempted_eviction,
+    pod_name,
+    reservation_ref,
+)
 from holdfast.controllers.pod_migration.job_index import (
     JobIndex,
     Workloads,
@@ -30,18 +38,12 @@ from holdfast.controllers.pod_migration.job_writer import JobWriter
 from holdfast.controllers.pod_migration.metrics import MigrationMetrics
 from holdfast.controllers.pod_migration.object_limits import ObjectLimits
 from holdfast.controllers.pod_migration.plan import (
-    EVICTING_POD,
     Action,
     Facts,
-    deleted_at,
-    ends_at,
     evicting,
-    has_attempted_eviction,
     is_left_over,
     not_created,
     plan_step,
-    pod_name,
-    reservation_ref,
     took_another_node,
 )
 from holdfast.controllers.pod_migration.reservation_maker import ReservationMaker

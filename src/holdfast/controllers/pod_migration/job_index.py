@@ -8,7 +8,7 @@ from holdfast.api.pod_migration_job import PodMigrationJob
 from holdfast.api.scheme import PODS, REPLICASETS, STATEFULSETS
 from holdfast.client.informer_set import InformerSet
 from holdfast.controllers.object_index import ControllerIndex, KeyIndex
-from holdfast.controllers.pod_migration.plan import reservation_ref
+from holdfast.controllers.pod_migration.job_fields import reservation_ref
 from holdfast.migration.workloads import Workload, make_workload
 
 

@@ -16,29 +16,24 @@ from enum import Enum, auto
 
 from holdfast.api import reservation_status
 from holdfast.api.annotations import allocated_reservation
-from holdfast.api.durations import parse_seconds
 from holdfast.api.koordinator_names import EVICT_REASON
-from holdfast.api.meta import Condition, ObjectReference, controller_of
+from holdfast.api.meta import Condition, controller_of
 from holdfast.api.pod import Pod, PodSpec
-from holdfast.api.pod_migration_job import EVICT_DIRECTLY, MODES, PENDING, RUNNING, PodMigrationJob
+from holdfast.api.pod_migration_job import EVICT_DIRECTLY, PENDING, RUNNING, PodMigrationJob
 from holdfast.api.reservation import AVAILABLE, FAILED, SUCCEEDED, WAITING, Reservation
 from holdfast.api.reservation import PENDING as NOT_SCHEDULED
-from holdfast.api.timestamps import seconds_of
 from holdfast.capacity.owner_rules import compile_owners
 from holdfast.controllers import conditions
 from holdfast.controllers.pod_migration import job_status
+from holdfast.controllers.pod_migration.job_fields import (
+    ends_at,
+    has_attempted_eviction,
+    mode_of,
+    pod_name,
+    reservation_ref,
+)
 from holdfast.controllers.pod_migration.job_status import StatusChange, reference
-from holdfast.errors import BadRequest
 from holdfast.migration.pod_filters import is_unscheduled
-
-EVICTING_POD = "scheduling.holdfast.dev/evicting"
-"""Annotation of a job whose pod is about to be evicted, with the uid of the pod.
-
-Written before the eviction: if the controller stops between the eviction and the status that tells
-of it, the missing pod is the result of the job, and no reason to fail.
-"""
-KEEP_SECONDS, KEEP_WITHOUT_TTL_SECONDS = 300.0, 1800.0
-"""How long a job is kept after its ttl, and a job without one after its creation."""
 
 
 class Action(Enum):
@@ -88,49 +83,6 @@ def plan_step(job: PodMigrationJob, facts: Facts, default_mode: str, now: float)
             change.complete(f"Pod {pod_name(job)} has been evicted")
         return Step(change, action)
     return Step(change, _reserve_first(job, facts, change))
-
-
-def mode_of(job: PodMigrationJob, default: str) -> str:
-    """Return the mode of a job; an unknown one counts as none."""
-    return job.spec.mode if job.spec.mode in MODES else default
-
-
-def pod_name(job: PodMigrationJob) -> str:
-    """Return namespace and name of a job's pod in quotes, as messages have it."""
-    ref = job.spec.pod_ref or ObjectReference()
-    return f'"{ref.namespace}/{ref.name}"'
-
-
-def reservation_ref(job: PodMigrationJob) -> ObjectReference | None:
-    """Return the reference to the reservation of a job, or None."""
-    options = job.spec.reservation_options
-    return options.reservation_ref if options is not None else None
-
-
-def has_attempted_eviction(job: PodMigrationJob) -> bool:
-    """Return whether the pod of a job has been evicted, or may have been."""
-    known = EVICTING_POD in job.metadata.annotations
-    return known or job.condition(job_status.EVICTION) is not None
-
-
-def ends_at(job: PodMigrationJob) -> float | None:
-    """Return when the time of a job is over, in seconds since the epoch; None for never."""
-    made, ttl = seconds_of(job.metadata.creation_timestamp), _ttl(job)
-    return None if made is None or ttl <= 0 else made + ttl
-
-
-def deleted_at(job: PodMigrationJob) -> float | None:
-    """Return when a job is deleted, finished or not, in seconds since the epoch."""
-    made, ttl = seconds_of(job.metadata.creation_timestamp), _ttl(job)
-    keep = ttl + KEEP_SECONDS if ttl > 0 else KEEP_WITHOUT_TTL_SECONDS
-    return None if made is None else made + keep
-
-
-def _ttl(job: PodMigrationJob) -> float:
-    try:
-        return parse_seconds(job.spec.ttl) if job.spec.ttl else 0.0
-    except BadRequest:
-        return 0.0
 
 
 def is_left_over(job: PodMigrationJob, reservation: Reservation) -> bool:

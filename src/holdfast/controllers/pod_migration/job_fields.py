@@ -1,0 +1,62 @@
+"""What a PodMigrationJob says: its mode, pod and reservation, and when its time is over."""
+
+from __future__ import annotations
+
+from holdfast.api.durations import parse_seconds
+from holdfast.api.meta import ObjectReference
+from holdfast.api.pod_migration_job import MODES, PodMigrationJob
+from holdfast.api.timestamps import seconds_of
+from holdfast.controllers.pod_migration import job_status
+from holdfast.errors import BadRequest
+
+EVICTING_POD = "scheduling.holdfast.dev/evicting"
+"""Annotation of a job whose pod is about to be evicted, with the uid of the pod.
+
+Written before the eviction: if the controller stops between the eviction and the status that tells
+of it, the missing pod is the result of the job, and no reason to fail.
+"""
+KEEP_SECONDS, KEEP_WITHOUT_TTL_SECONDS = 300.0, 1800.0
+"""How long a job is kept after its ttl, and a job without one after its creation."""
+
+
+def mode_of(job: PodMigrationJob, default: str) -> str:
+    """Return the mode of a job; an unknown one counts as none."""
+    return job.spec.mode if job.spec.mode in MODES else default
+
+
+def pod_name(job: PodMigrationJob) -> str:
+    """Return namespace and name of a job's pod in quotes, as messages have it."""
+    ref = job.spec.pod_ref or ObjectReference()
+    return f'"{ref.namespace}/{ref.name}"'
+
+
+def reservation_ref(job: PodMigrationJob) -> ObjectReference | None:
+    """Return the reference to the reservation of a job, or None."""
+    options = job.spec.reservation_options
+    return options.reservation_ref if options is not None else None
+
+
+def has_attempted_eviction(job: PodMigrationJob) -> bool:
+    """Return whether the pod of a job has been evicted, or may have been."""
+    known = EVICTING_POD in job.metadata.annotations
+    return known or job.condition(job_status.EVICTION) is not None
+
+
+def ends_at(job: PodMigrationJob) -> float | None:
+    """Return when the time of a job is over, in seconds since the epoch; None for never."""
+    made, ttl = seconds_of(job.metadata.creation_timestamp), _ttl(job)
+    return None if made is None or ttl <= 0 else made + ttl
+
+
+def deleted_at(job: PodMigrationJob) -> float | None:
+    """Return when a job is deleted, finished or not, in seconds since the epoch."""
+    made, ttl = seconds_of(job.metadata.creation_timestamp), _ttl(job)
+    keep = ttl + KEEP_SECONDS if ttl > 0 else KEEP_WITHOUT_TTL_SECONDS
+    return None if made is None else made + keep
+
+
+def _ttl(job: PodMigrationJob) -> float:
+    try:
+        return parse_seconds(job.spec.ttl) if job.spec.ttl else 0.0
+    except BadRequest:
+        return 0.0
