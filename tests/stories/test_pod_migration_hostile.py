@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.api.scheme import POD_MIGRATION_JOBS, RESERVATIONS
+from holdfast.api.scheme import DEPLOYMENTS, POD_MIGRATION_JOBS, RESERVATIONS
 from holdfast.configuration.reading import Configuration
 from holdfast.errors import Invalid
 from holdfast.settings import MigrationSettings
@@ -238,6 +238,18 @@ async def test_a_user_stops_a_job(cluster):
     await cluster.advance(30)
     assert not await reservations(cluster)
     assert (await cluster.pod(pod.name)).uid == pod.uid
+
+
+async def test_a_pod_that_goes_away_while_there_is_no_room_ends_the_job(tmp_path):
+    async with Harness(tmp_path / "store") as cluster:
+        pod = await web(cluster, others=())
+        await cluster.create(a_job("j", pod), settle=False)
+        await cluster.advance(5)
+        assert [held.phase for held in await reservations(cluster)] == ["Pending"]
+        await cluster.client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 0}}, "default")
+        await cluster.advance(30)
+        assert await result_of(cluster) == ("Failed", "MissingPod")
+        assert not await reservations(cluster), "nothing could use it"
 
 
 async def test_a_reservation_that_is_deleted_ends_the_job(cluster):

@@ -146,6 +146,12 @@ def _reserve_first(job: PodMigrationJob, facts: Facts, change: StatusChange) -> 
         _complete_pending_pod(job, facts.pod, change)
     elif _is_scheduled_reservation(reservation, change):
         return _move(job, reservation, facts, change)
+    elif (
+        reservation.phase == NOT_SCHEDULED
+        and _is_gone(job, facts)
+        and not has_attempted_eviction(job)
+    ):
+        _fail_by_missing_pod(job, change)  # else room would be reserved for no pod
     return Action.WAIT
 
 
