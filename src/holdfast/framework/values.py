@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,20 @@ AnyRows = Rows | slice
 Verdicts = NDArray[np.int8]
 RawScores = NDArray[np.float64]
 State = Any
+
+
+def rows_at(rows: AnyRows, positions: NDArray[np.intp]) -> list[int]:
+    """Return the rows at positions of an array or a slice."""
+    found: Rows = positions + (rows.start or 0) if isinstance(rows, slice) else rows[positions]
+    listed: list[int] = found.tolist()
+    return listed
+
+
+def positions_of(wanted: Set[int], rows: AnyRows) -> list[tuple[int, int]]:
+    """Return the wanted rows that are in ``rows``, as (position in ``rows``, row)."""
+    if isinstance(rows, slice):
+        return [(row - (rows.start or 0), row) for row in wanted]
+    return [(i, row) for i, row in enumerate(rows.tolist()) if row in wanted] if wanted else []
 
 
 class Code(IntEnum):
@@ -130,10 +144,7 @@ class PodChange:
 
     def positions_in(self, rows: AnyRows) -> list[tuple[int, int]]:
         """Return the changed rows that are in ``rows``, as (position in ``rows``, row)."""
-        changed = {*self.added, *self.removed}
-        if isinstance(rows, slice):
-            return [(row - (rows.start or 0), row) for row in changed]
-        return [(i, row) for i, row in enumerate(rows.tolist()) if row in changed]
+        return positions_of({*self.added, *self.removed}, rows)
 
     def freed_resources(self, row: int) -> tuple[dict[int, int], int]:
         """Return what the change frees on a row (negative: uses) per resource id, and pod slots."""

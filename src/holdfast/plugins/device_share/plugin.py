@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -33,6 +33,7 @@ from holdfast.framework.plugin import (
     Verdicts,
     is_registered_for,
 )
+from holdfast.framework.values import positions_of, rows_at
 from holdfast.framework.view import View
 from holdfast.numa.ledger import EPOCH as NUMA_EPOCH
 from holdfast.numa.pod_trials import PodTrials
@@ -270,17 +271,12 @@ def _found(state: DeviceState, placement: Placement) -> Found:
     return state.without_reservation(row, change)
 
 
-def _special_rows(
-    state: DeviceState, rows: AnyRows, change: PodChange
-) -> Iterator[tuple[int, int]]:
+def _special_rows(state: DeviceState, rows: AnyRows, change: PodChange) -> list[tuple[int, int]]:
     """Return the rows whose state alone does not decide, as (position in ``rows``, row)."""
     special = {*change.added, *change.removed}
     if state.match is not None:
         special.update(state.match.rows.tolist())
-    if isinstance(rows, slice):
-        yield from ((row - (rows.start or 0), row) for row in special)
-    elif special:
-        yield from ((i, row) for i, row in enumerate(rows.tolist()) if row in special)
+    return positions_of(special, rows)
 
 
 def _by_case(
@@ -292,16 +288,9 @@ def _by_case(
 ) -> NDArray[Any]:
     """Return a value for each row, computed once for rows in equal states."""
     _, first, places = np.unique(state.cases(rows), return_index=True, return_inverse=True)
-    table = np.array([value(of_row(row)) for row in _take(rows, first)], dtype)
+    table = np.array([value(of_row(row)) for row in rows_at(rows, first)], dtype)
     found: NDArray[Any] = table[places]
     return found
-
-
-def _take(rows: AnyRows, positions: NDArray[np.intp]) -> list[int]:
-    """Return the rows at positions of an array or a slice."""
-    found: Rows = positions + (rows.start or 0) if isinstance(rows, slice) else rows[positions]
-    taken: list[int] = found.tolist()
-    return taken
 
 
 def _code(found: Found) -> int:

@@ -14,7 +14,8 @@ from holdfast.capacity.reserved_resources import expected_reservation, freed_cap
 from holdfast.columns.interner import CPU
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
-from holdfast.framework.plugin import NO_CHANGE, AnyRows, Code, PodChange, Rows, Verdicts
+from holdfast.framework.plugin import NO_CHANGE, AnyRows, Code, PodChange, Verdicts
+from holdfast.framework.values import rows_at
 from holdfast.framework.world import World
 from holdfast.numa.node_policies import amplify
 from holdfast.numa.node_state import NodeState, PodHolding
@@ -109,7 +110,7 @@ class NumaState:
         self, rows: AnyRows, positions: NDArray[np.intp]
     ) -> tuple[list[Trial], NDArray[np.intp]]:
         """Return trials with the hints of others, one for equal rows, and which is each row's."""
-        there = np.array(_take(rows, positions), np.intp)
+        there = np.array(rows_at(rows, positions), np.intp)
         if len(there) == 1:  # after a placement; numbering the states of all rows costs more
             return [self.trial(int(there[0]))], np.zeros(1, np.intp)
         signatures = self.ledger.signatures()[there].astype(np.int64)
@@ -186,7 +187,7 @@ class NumaState:
         if self._special is None:
             return []
         positions = self._special[rows].nonzero()[0]
-        return list(zip(positions.tolist(), _take(rows, positions), strict=True))
+        return list(zip(positions.tolist(), rows_at(rows, positions), strict=True))
 
     # --- one row ------------------------------------------------------------------------------
 
@@ -352,10 +353,3 @@ def code_of(trial: Trial) -> int:
     if trial.allocation is not None:
         return Code.PASS
     return Code.UNRESOLVABLE if trial.unresolvable else Code.UNSCHEDULABLE
-
-
-def _take(rows: AnyRows, positions: NDArray[np.intp]) -> list[int]:
-    """Return the rows at positions of an array or a slice."""
-    found: Rows = positions + (rows.start or 0) if isinstance(rows, slice) else rows[positions]
-    taken: list[int] = found.tolist()
-    return taken
