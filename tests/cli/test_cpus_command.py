@@ -172,3 +172,15 @@ def test_every_cpu_is_free_or_has_one_holder(seed):
     drawing = as_text(found, 80).split("\n\n")[1:3]
     assert sum(part.count(" .") for part in drawing) == len(cpus)
     assert data["problems"] == []
+
+
+def test_text_that_a_node_writes_does_not_reach_the_terminal_as_it_is():
+    """Both in the table of holders and in the line about CPUs with two of them."""
+    pod = {"namespace": "a", "name": "b\x1b[2J\n", "uid": "u", "cpuset": "0-1",
+           "managedByKubelet": True}  # fmt: skip
+    found = cpus_of(
+        a_topology(annotations={names.POD_CPU_ALLOCS: [pod]}), a_holder("db", "0-1", cpu="2")
+    )
+    text = as_text(found, 80)
+    assert text.replace("\n", "").isprintable()
+    assert text.count(r"pod a/b\x1b[2J\n, bound by the kubelet") == 2

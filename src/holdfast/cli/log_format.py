@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from holdfast.cli.table import escaped
+
 _FORMAT = "%(levelname).1s %(name)s: %(message)s"
 
 
@@ -23,18 +25,10 @@ class LogFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Format the message on one line."""
-        record.message = _escaped(record.message)
+        record.message = escaped(record.message)
         return super().formatMessage(record)
 
     def formatException(self, ei: object) -> str:
         """Format a traceback with every line indented."""
         text = super().formatException(ei)  # type: ignore[arg-type]
-        return "\n".join(f"    {_escaped(line)}" for line in text.split("\n"))
-
-
-def _escaped(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
-    )
+        return "\n".join(f"    {escaped(line)}" for line in text.split("\n"))

@@ -19,11 +19,24 @@ def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     a-long-name   1
     b
     """
-    lines = [list(head), *(list(row) for row in rows)]
+    lines = [list(head), *([escaped(cell) for cell in row] for row in rows)]
     widths = [max(len(line[i]) for line in lines) + 3 for i in range(len(head))]
     return "\n".join(
         "".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
+    )
+
+
+def escaped(text: str) -> str:
+    r"""Escape control characters: nodes and clients choose the text, and a terminal obeys them.
+
+    >>> print(escaped("a\x1b[2J"))
+    a\x1b[2J
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
     )
 
 

@@ -7,7 +7,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 from holdfast.cli.cpus.cpus_data import numa_nodes, policies, summary
 from holdfast.cli.cpus.node_cpus import Holder, HolderKind, NodeCpus
-from holdfast.cli.table import counted, format_table, in_one_unit
+from holdfast.cli.table import counted, escaped, format_table, in_one_unit
 from holdfast.numa.cpu_set import format_cpu_list, members_of
 
 FREE, OTHER, MORE, SEVERAL = ".", "#", "+", "!"
@@ -39,7 +39,7 @@ def as_text(found: NodeCpus, width: int) -> str:
         *_drawings(found, marks, width),
         _holder_table(found, marks),
         _numa_table(found),
-        "\n".join(found.problems()),
+        "\n".join(map(escaped, found.problems())),
     ]
     return "\n\n".join(part for part in parts if part)
 
