@@ -24,7 +24,8 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import SHARED_DEVICES
 from holdfast.api.shared_device import SharedDevices
-from holdfast.device_share.allocation_annotation import read_allocations
+from holdfast.device_share import ledger
+from holdfast.device_share.allocation_annotation import _decode_short, read_allocations
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.plugin import Placement
 from holdfast.framework.view import View
@@ -180,3 +181,22 @@ async def test_unknown_numa_nodes_serve_any(cluster):
     await cluster.create(a_gpu_node(), a_device_object("n", a_gpu(0, numa=-1, pcie="a")))
     await cluster.create(a_gpu_reservation("r", 50, allocate_once=False), an_owner("p", 50))
     assert await devices_of(cluster, "p") == [("gpu", 0, 50)]
+
+
+def test_long_annotations_that_change_all_the_time_are_not_remembered(monkeypatch):
+    """Else a user exhausts the memory of the scheduler with one running pod."""
+    monkeypatch.setattr(ledger, "_MOST_PARTS", 20_000)
+    world = World()
+    world.upsert(convert_object(a_gpu_node(), Node))
+    world.upsert(convert_object(a_device_object(), SharedDevices))
+    for core in range(1, 31):
+        amounts = {names.GPU_CORE: core}
+        text = json.dumps({"gpu": [{"minor": m, "resources": amounts} for m in range(1000)]})
+        raw = a_gpu_pod("p", 1, annotations={names.DEVICE_ALLOCATED: text}, node_name="n")
+        world.upsert(convert_object(raw | {"metadata": raw["metadata"] | {"uid": "u"}}, Pod))
+        state = world.device_share.state(world.device_share.signature(0))
+        assert state.free("gpu")[0][0] == 100 - core
+    assert world.device_share.version == 1, "the states were forgotten once"
+    before = _decode_short.cache_info().currsize
+    assert len(read_allocations({names.DEVICE_ALLOCATED: text})["gpu"]) == 1000
+    assert _decode_short.cache_info().currsize == before

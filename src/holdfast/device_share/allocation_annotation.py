@@ -27,6 +27,8 @@ class _Written(Struct, frozen=True):
     extension: _Extension | None = None
 
 
+_SHORT = 8192
+"""Longer texts, which a user may write in any number, are not remembered."""
 _DECODER = msgspec.json.Decoder(dict[str, tuple[_Written, ...] | None] | None)
 
 
@@ -37,7 +39,9 @@ def read_allocations(annotations: Mapping[str, str]) -> Allocations:
     ``use_of``.
     """
     text = annotations.get(DEVICE_ALLOCATED)
-    return _decode(text) if text else {}
+    if not text:
+        return {}
+    return _decode_short(text) if len(text) <= _SHORT else _decode(text)
 
 
 def allocations_text(allocations: Allocations, ids: Mapping[tuple[str, int], str]) -> str:
@@ -66,7 +70,6 @@ def amount_texts(kind: str, amounts: Amounts) -> dict[str, str]:
     }
 
 
-@lru_cache(maxsize=4096)
 def _decode(text: str) -> Allocations:
     try:
         written = _DECODER.decode(text)
@@ -77,6 +80,9 @@ def _decode(text: str) -> Allocations:
         }
     except (msgspec.MsgspecError, RecursionError, BadRequest) as error:
         raise BadRequest(f"metadata.annotations[{DEVICE_ALLOCATED}]: {error}") from None
+
+
+_decode_short = lru_cache(maxsize=4096)(_decode)
 
 
 def _allocation(kind: str, written: _Written) -> DeviceAllocation:

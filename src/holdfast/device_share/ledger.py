@@ -39,7 +39,8 @@ from holdfast.errors import BadRequest
 
 NO_DEVICE = 0
 """The signature of nodes without a Device object."""
-_MOST_STATES = 65_536
+_MOST_PARTS = 600_000
+"""States are forgotten when they have this many parts together: pods can have long annotations."""
 _NO_HOLDERS = NodeHolders()
 
 
@@ -71,6 +72,7 @@ class DeviceShareLedger:
         """What the inventory of a node was read from: its Device and the labels of the Node."""
         self._numbers: dict[tuple[int, DeviceUse], int] = {}
         self._states: list[NodeDevices] = []
+        self._parts = 0
         self._signatures: NDArray[np.int32] = np.zeros(0, np.int32)
         self._offers: dict[str, dict[str, tuple[int, DeviceUse]]] = {}
         """Results of ``offer`` by node and reservation, until the node changes."""
@@ -221,6 +223,7 @@ class DeviceShareLedger:
         found = self._numbers.get((inventory, used))
         if found is None:
             self._states.append(NodeDevices(self._inventories[inventory], used))
+            self._parts += 1 + len(used.amounts) + len(used.vfs)
             found = self._numbers[inventory, used] = len(self._states)
         return found
 
@@ -353,9 +356,9 @@ class DeviceShareLedger:
     def _refresh(self) -> None:
         """Number the states of the rows that changed."""
         table = self._node_table
-        too_many = len(self._states) > _MOST_STATES
+        too_many = self._parts > _MOST_PARTS
         if too_many:
-            self._states, self._numbers, self._offers = [], {}, {}
+            self._states, self._numbers, self._offers, self._parts = [], {}, {}, 0
             self.version += 1
         if too_many or len(self._signatures) != table.capacity:
             self._signatures = np.zeros(table.capacity, np.int32)
