@@ -125,9 +125,10 @@ def state_of(
             mask = 0
             for numa_node, amounts in allocation.amounts:
                 mask |= 1 << numa_node
-                of_node = used.setdefault(numa_node, {})
+                of_node, has = used.setdefault(numa_node, {}), shape.zones.get(numa_node, {})
                 for name, amount in amounts:
-                    of_node[name] = of_node.get(name, 0) + amount
+                    if name in has:  # users may write any names, and states are remembered
+                        of_node[name] = of_node.get(name, 0) + amount
             if len(allocation.amounts) == 1:
                 single |= mask
             else:
