@@ -18,6 +18,7 @@ RESOURCES = ",".join(
     [
         "nodes",
         "nodeinventories.dra.holdfast.dev",
+        "devices.scheduling.koordinator.sh",
         *(f"{kind}.resource.k8s.io" for kind in DEVICE_KINDS),
     ]
 )

@@ -118,7 +118,8 @@ def test_every_command_of_the_page_works(plane, tmp_path):
     finally:
         shell.stop()
     text = "\n".join(shown.values())
-    assert "running reservation-controller, resourcepolicy-controller, classic-" in text
+    ours = "reservation-controller, resourcepolicy-controller, podmigrationjob-controller, classic-"
+    assert f"running {ours}" in text
     assert "resourceClaimName: classic-gpu-shadow" in (directory / "converted.yaml").read_text()
     assert text.count("readyz check passed") == 2
     assert set(STARTED) | {"convert", "webhook"} == {
