@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 
 from holdfast.api.decode import convert_object
-from holdfast.api.devices import ResourceClaim
+from holdfast.api.devices import Allocation, ResourceClaim
 from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.devices.allocated_devices import AllocatedDevices
 from holdfast.devices.claims import ClaimNotReady, check_owner, expect_claim_name, is_reserved_for
 from holdfast.devices.extended_resources import create_requests_and_mappings
 from holdfast.plugins.dynamic_resources import DynamicResources
+from holdfast.plugins.dynamic_resources.state import score_of_claim, with_allocation
 from parity.harness import parity
 
 
@@ -80,6 +81,21 @@ def test_normalize(record):
     raw = np.array([entry["score"] for entry in record.input["scores"]], np.float64)
     got = DynamicResources().normalize_score(None, np.arange(len(raw)), raw)
     assert got.tolist() == [entry["score"] for entry in record.expected["expectedScores"]]
+
+
+@parity("dynamicresources_helpers.jsonl", "Test_computesScore")
+def test_score(record):
+    """Upstream passes the allocations of pending claims beside the claims, in their order."""
+    allocations = iter(record.input["allocations"]["allocationResults"] or ())
+    claims = [convert_object(raw, ResourceClaim) for raw in record.input["claims"]]
+    score = 0
+    for claim in claims:
+        if claim.status.allocation is None:
+            found = msgspec.convert(next(allocations, None), Allocation | None)
+            claim = with_allocation(claim, found)
+        score += score_of_claim(claim)
+    assert not record.expected["expectErr"]
+    assert score == record.expected["expectedScore"]
 
 
 @parity("dynamicresources_helpers.jsonl", "TestGatherAllocatedState")

@@ -22,11 +22,6 @@ from holdfast.testing.builders import typed
 from holdfast.testing.memory_api import MemoryApi
 from parity.harness import parity
 
-NOT_BUILT = {
-    "DRA-disabled": "the DynamicResourceAllocation gate",
-    "canceled": "a search cannot be cancelled from outside",
-}
-
 
 def world_of(case):
     on = {gate for gate, enabled in (case["features"] or {}).items() if enabled}
@@ -167,7 +162,7 @@ def same_names(text):
     return re.sub(r"extended-resources-\d+", "extended-resources-0", text)
 
 
-@parity("dynamicresources_plugin.jsonl", "TestPlugin", where=lambda r: r.name not in NOT_BUILT)
+@parity("dynamicresources_plugin.jsonl", "TestPlugin")
 def test_every_point(record):
     walk = Walk(record)
     timestamps = "enableDRADeviceBindingConditions" in (record.input["features"] or {})

@@ -64,6 +64,25 @@ def test_not_enough(record):
     assert found.filter("here") == record.expected["wantStatus"]
 
 
+QUANTITIES = {"milliCPU": ("cpu", "m"), "memory": ("memory", "")}
+
+
+@parity("dynamicresources_helpers.jsonl", "TestNodeFitsNativeResources")
+def test_aggregated_request(record):
+    """The request is given as sums; what is requested on the node already comes from one pod."""
+    world = of_node_info(record.input["nodeInfo"])
+    put(world, pod_of(record.input["nodeInfo"]["requested"]), "others", "here")
+    found = asked(NodeResourcesFit({}), pod_of(record.input["podRequest"]), world)
+    assert found.filter("here") == record.expected["wantStatus"]
+
+
+def pod_of(sums):
+    """Return a pod with these requests."""
+    requests = {name: f"{sums[key]}{unit}" for key, (name, unit) in QUANTITIES.items()}
+    requests |= {name: str(amount) for name, amount in (sums["scalarResources"] or {}).items()}
+    return {"spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}}
+
+
 @parity("noderesources_fit.jsonl", "TestRestartableInitContainers")
 def test_sidecars(record):
     world = of_node_info(record.input["nodeInfo"])

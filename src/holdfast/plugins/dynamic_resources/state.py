@@ -276,7 +276,7 @@ class DynamicResourcesState:
         """
         if not self.pending and not self.extended:
             return np.zeros(len(rows))
-        scores = np.full(len(rows), float(sum(_score(claim) for claim in self.claims)))
+        scores = np.full(len(rows), float(sum(score_of_claim(claim) for claim in self.claims)))
         for bits, some in self._by_device_served(rows):
             results = self.unallocated_for(bits).results
             if results is not None:
@@ -395,7 +395,7 @@ def with_allocation(claim: ResourceClaim, allocation: object) -> ResourceClaim:
     return msgspec.structs.replace(claim, status=status)
 
 
-def _score(claim: ResourceClaim) -> int:
+def score_of_claim(claim: ResourceClaim) -> int:
     """Return what an allocated claim adds to the score of every node."""
     allocated = {result.request for result in claim.results}
     return sum(
