@@ -70,14 +70,18 @@ class Journal:
             behind -= 1
         return row
 
+    def latest(self, count: int) -> list[int]:
+        """Return the rows of the last changes, at most ``FEW_ROWS``; each row once."""
+        tail = self._tail
+        if count <= 1:
+            return [tail[-1]] if count else []
+        return list({tail[-i] for i in range(1, count + 1)})
+
     def stale(self, cursor: int, size: int) -> StaleRows:
         """Return the rows that changed after ``cursor``, in the cheapest form to process."""
         behind = self.seq - cursor
-        if behind == 1:
-            return [self._tail[-1]]
         if behind <= FEW_ROWS:
-            tail = self._tail
-            return list({tail[-i] for i in range(1, behind + 1)})
+            return self.latest(behind)
         rows = self.since(cursor)
         if len(rows) <= FEW_ROWS:
             few: list[int] = rows.tolist()

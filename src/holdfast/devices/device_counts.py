@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -19,7 +19,7 @@ from holdfast.devices.matching import Matcher, tolerated
 from holdfast.devices.node_pools import PoolValues
 from holdfast.devices.pools import Pool
 from holdfast.devices.requests import RequestAlternative, any_of_class
-from holdfast.devices.row_table import RowTable
+from holdfast.devices.row_table import NO_ROW, Rows, RowTable
 from holdfast.devices.slices import DeviceCandidate, DeviceId
 
 if TYPE_CHECKING:
@@ -55,6 +55,22 @@ class FreeDeviceCounts(RowTable):
             self._has_inexact = bool((self.free == INEXACT).any())
         return self._has_inexact
 
+    def refresh(self, rows: Rows, first: int = NO_ROW) -> bool:
+        """Count the changed ones of these rows again; few changed rows are all counted."""
+        if self._few_have_changed:
+            for row in self._take_changed_rows():
+                node = self._nodes.nodes[row]
+                if node is None or not self._is_selected(node):
+                    self._is_stale[row] = True
+                else:
+                    self._write(row, node)
+        return super().refresh(rows, first)
+
+    def refresh_in_steps(self, rows: Callable[[], Rows], first: int = NO_ROW) -> Iterator[None]:
+        """Do the same, with pauses; to count few rows again takes no time."""
+        if not self._few_have_changed:
+            yield from super().refresh_in_steps(rows, first)
+
     def first_free(self, row: int, count: int) -> tuple[Choice, ...] | None:
         """Return the first free devices of a row, as a search would; None if a search is needed."""
         self.refresh(np.array([row], np.intp))
@@ -86,10 +102,12 @@ class FreeDeviceCounts(RowTable):
     def _evaluate(self, row: int, node: Node) -> Iterator[None]:
         yield from self._select_in_steps(self._allocator.matcher, (self._alternative,), node)
         current = self._nodes.nodes[row]
-        if current is None:
-            return
-        own, shared = self._inventory.node_pools.by_sharing(current)
-        local, common = self._sum(own, current), self._sum(shared, current)
+        if current is not None:
+            self._write(row, current)
+
+    def _write(self, row: int, node: Node) -> None:
+        own, shared = self._inventory.node_pools.by_sharing(node)
+        local, common = self._sum(own, node), self._sum(shared, node)
         inexact = INEXACT in (local, common)
         if inexact or self.free[row] == INEXACT:
             self._has_inexact = None

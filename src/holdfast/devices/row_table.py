@@ -83,6 +83,27 @@ class RowTable:
             yield from self._refresh_row(row)
             yield
 
+    @property
+    def _few_have_changed(self) -> bool:
+        """Whether everything is up to date but for the last few rows in the journal."""
+        nodes = self._nodes
+        return (
+            self._cursor >= 0
+            and nodes.device_journal.seq - self._cursor <= _FEW
+            and nodes.epochs["devices"] == self._devices
+            and self._inventory.node_pools.slice_changes == self._slices
+            and nodes.capacity == self._capacity
+            and not self._stale_keys
+            and not np.count_nonzero(self._is_stale)
+        )
+
+    def _take_changed_rows(self) -> list[int]:
+        """Return the few rows that have changed; the caller evaluates them."""
+        journal = self._nodes.device_journal
+        changed = journal.latest(journal.seq - self._cursor)
+        self._cursor = journal.seq
+        return changed
+
     def is_outdated(self, rows: Rows) -> NDArray[np.bool_]:
         """Return for each row whether it has changed since it was evaluated."""
         outdated: NDArray[np.bool_] = self._is_stale[rows]
@@ -163,14 +184,18 @@ class RowTable:
         self, matcher: Matcher, alternatives: Sequence[RequestAlternative], node: Node
     ) -> Iterator[None]:
         """Evaluate the selectors for pools that the table has not seen, with pauses."""
-        pools = self._inventory.node_pools.of(node)
-        if self._selected_for.get(node.name) is pools:
+        if self._is_selected(node):
             return
+        pools = self._inventory.node_pools.of(node)
         for pool in pools:
             if pool not in self._selected:
                 self._selected.add(pool)
                 yield from matcher.select_in_steps(alternatives, pool.candidates)
         self._selected_for[node.name] = pools
+
+    def _is_selected(self, node: Node) -> bool:
+        """Return whether the selectors were evaluated for the devices of a node."""
+        return self._selected_for.get(node.name) is self._inventory.node_pools.of(node)
 
     def _set_key(self, row: int, key: Hashable) -> None:
         """Note the key of a row with its value; None: the node has no shared pools."""
