@@ -36,6 +36,8 @@ LONG_SECONDS = 0.5
 """For this time pods wait for the preparation of one before them."""
 _MAX_ROUNDS = 5
 """How often outdated results are computed again; then the cycle computes the rest."""
+_END = object()
+Steps = Iterator[None]
 
 
 class Prepared(NamedTuple):
@@ -50,27 +52,38 @@ async def prepare_cycle(
     pod: PodInfo,
     world: World,
     clock: Clock,
+    *,
     stops: Callable[[], bool] = lambda: False,
+    begun: Steps | None = None,
 ) -> Prepared:
-    """Let the plugins compute in steps what they will read, until ``stops`` returns True."""
+    """Let the plugins compute in steps what they will read, until ``stops`` returns True.
+
+    ``begun`` are the remaining steps of a first round that needs a pause now.
+    """
     paused = False
-    if not profile.plugins_at(PreparePlugin):
-        return Prepared(paused, True)
     try:
         for _ in range(_MAX_ROUNDS):
-            began, current = clock.monotonic(), True
-            for _ in prepare_in_steps(profile, pod, world, clock.now()):
-                if clock.monotonic() - began > STEP_SECONDS:
+            steps = begun or prepare_in_steps(profile, pod, world, clock.now())
+            pause_at, current = 0.0 if begun else clock.monotonic() + STEP_SECONDS, True
+            begun = None
+            while True:
+                if clock.monotonic() > pause_at:
                     await asyncio.sleep(0)
-                    began, current, paused = clock.monotonic(), False, True
+                    pause_at, current, paused = clock.monotonic() + STEP_SECONDS, False, True
                     if stops():
                         return Prepared(paused, False)
+                if next(steps, _END) is _END:
+                    break
             if current:
                 break
     except Exception:
-        # The cycle will meet the same error, and handles it.
-        log.debug("preparing the scheduling cycle of %s failed", pod.key, exc_info=True)
+        _log_failure(pod)
     return Prepared(paused, True)
+
+
+def _log_failure(pod: PodInfo) -> None:
+    """Log an error of a plugin; the cycle will meet the same error, and handles it."""
+    log.debug("preparing the scheduling cycle of %s failed", pod.key, exc_info=True)
 
 
 def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -> Iterator[None]:
@@ -110,15 +123,32 @@ class Preparations:
         self._popped = self._prepared.popleft() if self._prepared else None
         return self._popped
 
-    async def prepare(self, queued: QueuedPodInfo) -> Prepared:
-        """Prepare the cycle of a pod; if it is not finished then, ``pop`` returns the pod later.
+    def begin(self, queued: QueuedPodInfo) -> Steps | None:
+        """Prepare the cycle of a pod until a pause is needed; return the remaining steps, if any.
+
+        Most pods need no pause, and no coroutine.
+        """
+        if queued.removed:
+            return None
+        pod_info = queued.pod_info
+        pause_at = self._clock.monotonic() + STEP_SECONDS
+        try:
+            profile = self._profiles[pod_info.scheduler_name]
+            steps = prepare_in_steps(profile, pod_info, self._world, self._clock.now())
+            for _ in steps:
+                if self._clock.monotonic() > pause_at:
+                    return steps
+        except Exception:
+            _log_failure(pod_info)
+        return None
+
+    async def finish(self, queued: QueuedPodInfo, steps: Steps) -> Prepared:
+        """Take the remaining steps; if they are not finished then, ``pop`` returns the pod later.
 
         A pod that was in the background is not moved there again.
         """
-        if queued.removed:
-            return Prepared(False, True)
         end = math.inf if queued is self._popped else self._clock.monotonic() + LONG_SECONDS
-        found = await self._prepare(queued, lambda: self._clock.monotonic() > end)
+        found = await self._prepare(queued, lambda: self._clock.monotonic() > end, steps)
         if not found.finished:
             self._waiting.append(queued)
             if self._worker is None or self._worker.done():
@@ -138,7 +168,9 @@ class Preparations:
             self._prepared.append(queued)
             self._on_ready()
 
-    def _prepare(self, queued: QueuedPodInfo, stops: Callable[[], bool]) -> Awaitable[Prepared]:
+    def _prepare(
+        self, queued: QueuedPodInfo, stops: Callable[[], bool], begun: Steps | None = None
+    ) -> Awaitable[Prepared]:
         pod_info = queued.pod_info
         profile = self._profiles[pod_info.scheduler_name]
-        return prepare_cycle(profile, pod_info, self._world, self._clock, stops)
+        return prepare_cycle(profile, pod_info, self._world, self._clock, stops=stops, begun=begun)

@@ -234,11 +234,13 @@ class Scheduler:
             await self._ready.wait()
             began = self._clock.monotonic()
             while (queued := self._preparations.pop() or self._pop_from_queue()) is not None:
-                prepared = await self._preparations.prepare(queued)
-                if prepared.paused:
-                    began = self._clock.monotonic()
-                if prepared.finished:
+                steps = self._preparations.begin(queued)
+                if steps is None:
                     self.schedule_one(queued)
+                else:
+                    if (await self._preparations.finish(queued, steps)).finished:
+                        self.schedule_one(queued)
+                    began = self._clock.monotonic()
                 if self._binding_cycle.writing >= MAX_BINDINGS:
                     while self._binding_cycle.writing > MAX_BINDINGS - BATCH:
                         await self._bindings.background_tasks.wait_for_one()
