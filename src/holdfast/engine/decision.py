@@ -110,7 +110,9 @@ def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasib
     found = Feasible(pod, view, pod_class, pod_class.outcomes)
     if pod_class.per_pod or not pod_class.pre_filter_passed:
         found.outcomes = cache.pre_filter_per_pod(pod_class, pod, view)
-        if found.outcomes is not pod_class.outcomes or not pod_class.pre_filter_passed:
+        if not pod_class.pre_filter_passed or any(
+            [p.reject is not None or p.allowed_rows is not None for p in found.per_pod]
+        ):
             rejected = _pre_filter_reject(found.outcomes)
             if rejected is not None:
                 return pre_filter_rejection(view, found.outcomes, *rejected)
@@ -294,8 +296,9 @@ def rank(
     row = found.preselected_row
     if row is None:
         compared = found if found.best_tier is None else found.best_tier
-        if found.outcomes is not found.pod_class.outcomes:
-            run_pre_score_plugins(found.outcomes, found.rows)
+        pre_scoring = [p for p in found.per_pod if p.use.only_pre_scores and not p.skip]
+        if pre_scoring:
+            run_pre_score_plugins(pre_scoring, found.rows)
         row = _best_row(profile, compared, rng, extender_scores)
     return Placement(found.pod, row, found.view.nodes.names[row], found.states)
 

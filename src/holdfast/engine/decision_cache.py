@@ -105,18 +105,14 @@ class DecisionCache:
 
         If all of them skip the pod, that is the list ``pod_class.outcomes`` itself.
         """
-        per_pod: dict[str, PreFilterOutcome] = {}
-        for outcome in pod_class.per_pod:
+        outcomes = pod_class.outcomes
+        for place, outcome in pod_class.per_pod:
             use = outcome.use
             result = use.plugin.pre_filter(pod, view) if use.pre_filters else None
             if not isinstance(result, Skip):
-                per_pod[use.name] = read_pre_filter(use, result, outcome.versions)
-        if not per_pod:
-            return pod_class.outcomes
-        outcomes = list(pod_class.outcomes)
-        for i, outcome in enumerate(outcomes):
-            if outcome.use.per_pod:
-                outcomes[i] = per_pod.get(outcome.use.name, outcome)
+                if outcomes is pod_class.outcomes:
+                    outcomes = list(outcomes)
+                outcomes[place] = read_pre_filter(use, result, outcome.versions)
         return outcomes
 
     def faults(self) -> Iterator[str]:

@@ -41,6 +41,12 @@ class Feasible:
     best_tier: Feasible | None = None
 
     @property
+    def per_pod(self) -> list[PreFilterOutcome]:
+        """The outcomes of the plugins that are called for every pod."""
+        outcomes = self.outcomes
+        return [outcomes[place] for place, _ in self.pod_class.per_pod]
+
+    @property
     def rows(self) -> Rows:
         """The feasible rows, ascending; a shared array, do not modify it."""
         if self.best_tier is not None and self.mask is None:
@@ -67,7 +73,7 @@ class Feasible:
     def has_scores_of_class(self) -> bool:
         """Whether the cached scores are the pod's: no plugin called for every pod scores it."""
         return self.outcomes is self.pod_class.outcomes or not any(
-            [p.scores or p.tiers for p in self.outcomes if p.use.per_pod]
+            [p.scores or p.tiers for p in self.per_pod]
         )
 
     @property
@@ -75,7 +81,7 @@ class Feasible:
         """The state of each plugin that takes part, by name; do not modify it."""
         if self.outcomes is self.pod_class.outcomes:
             return self.pod_class.states
-        return {p.plugin.name: p.state for p in self.outcomes if not p.skip}
+        return self.pod_class.states | {p.use.name: p.state for p in self.per_pod if not p.skip}
 
     def restricted_to(self, rows: Rows) -> Feasible:
         """Return the same with only these rows, which extenders have chosen."""
@@ -131,14 +137,14 @@ def _run_filters_in_order(found: Feasible) -> str:
 
 def _only_filter(found: Feasible) -> PreFilterOutcome | None:
     """Return the uncached filter if it is the only one, and runs after all cached ones."""
-    uncached = [p for p in found.outcomes if p.row_results is None and not p.skip]
-    if any([p.allowed_rows is not None for p in uncached]):
+    pod_class, per_pod = found.pod_class, found.per_pod
+    if pod_class.uncached_filters or pod_class.restricting:
         return None
-    filters = [p for p in uncached if p.filters]
-    if len(filters) != 1:
+    filters = [p for p in per_pod if p.filters]
+    if len(filters) != 1 or any([p.allowed_rows is not None for p in per_pod]):
         return None
     use = filters[0].use
-    is_last = found.pod_class.last_cached_filter < use.filter_order
+    is_last = pod_class.last_cached_filter < use.filter_order
     return filters[0] if is_last and not use.accepts_slices else None
 
 

@@ -63,10 +63,9 @@ class Profile:
     weights: Mapping[str, int] = field(default_factory=dict)
     plugins_by_point: Mapping[type[Plugin], Plugins] = field(default_factory=dict)
     _points: dict[type, tuple[Any, ...]] = field(default_factory=dict, init=False, repr=False)
-    _run_for: dict[type, tuple[tuple[Any, str, bool], ...]] = field(
+    _run_for: dict[tuple[type, tuple[str, ...]], list[Any]] = field(
         default_factory=dict, init=False, repr=False
     )
-
     _last_run_for: dict[type, tuple[Mapping[str, State], list[Any]]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -82,20 +81,21 @@ class Profile:
     def plugins_run_for(self, point: type[P], states: Mapping[str, State]) -> list[P]:
         """Return the plugins of a point that have a state for the pod, or have no PreFilter.
 
-        Do not modify the list: pods of one class share their states, and the list with them.
+        Do not modify the list: pods with states of the same plugins share it.
         """
         last = self._last_run_for.get(point)
         if last is not None and last[0] is states:
             return last[1]
-        found = self._run_for.get(point)
+        key = (point, tuple(states))
+        found = self._run_for.get(key)
         if found is None:
-            found = self._run_for[point] = tuple(
-                (plugin, plugin.name, implements(plugin, PreFilterPlugin))
+            found = self._run_for[key] = [
+                plugin
                 for plugin in self.plugins_at(point)
-            )
-        run = [plugin for plugin, name, pre_filters in found if name in states or not pre_filters]
-        self._last_run_for[point] = (states, run)
-        return run
+                if plugin.name in states or not implements(plugin, PreFilterPlugin)
+            ]
+        self._last_run_for[point] = (states, found)
+        return found
 
     def enabled_points(self, plugin: Plugin) -> EnabledPoints:
         """Return the points at which a plugin is enabled."""

@@ -26,7 +26,8 @@ class SortedOutcomes:
     ) -> None:
         self.outcomes = outcomes
         self.states: dict[str, Any] = {}
-        self.per_pod: list[PreFilterOutcome] = []
+        self.per_pod: list[tuple[int, PreFilterOutcome]] = []
+        """The plugins that are called for every pod, with their places in ``outcomes``."""
         self.uncached_filters: list[PreFilterOutcome] = []
         self.accepts_slices = True
         """Whether uncached filters accept slices, and no uncached plugin restricts the rows."""
@@ -45,18 +46,18 @@ class SortedOutcomes:
         self._constant_scores = True
         """Whether normalized scores add up to ``_constant`` for every feasible row."""
         self._constant = 0.0
-        for p in self.outcomes:
+        for place, p in enumerate(self.outcomes):
             if p.allowed_rows is not None:
                 self.restricting.append(p)
             if p.use.per_pod:
-                self.per_pod.append(p)
+                self.per_pod.append((place, p))
             elif not p.skip and p.reject is None:
                 self.states[p.use.name] = p.state
                 if p.row_results is not None:
                     self._sort_verdicts(p.row_results, node_scope=p.use.node_scope)
                     if p.filters:
-                        place = p.use.filter_order
-                        self.last_cached_filter = max(self.last_cached_filter, place)
+                        order = p.use.filter_order
+                        self.last_cached_filter = max(self.last_cached_filter, order)
                 elif not (p.tiers and in_tier):
                     if p.filters:
                         self.uncached_filters.append(p)
@@ -113,7 +114,7 @@ class SortedOutcomes:
         """Find out whether rows must be compared tier by tier, and if the best tier is enough."""
         self.tiered: PreFilterOutcome | None = None
         tiered = [p for p in self.outcomes if p.tiers]
-        self.may_have_tiers = bool(tiered) or any(p.use.tiers for p in self.per_pod)
+        self.may_have_tiers = bool(tiered) or any(p.use.tiers for _, p in self.per_pod)
         if tiered and not in_tier:
             first = tiered[0]
             if (
