@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Generic, TypeVar
 
 from holdfast.api.meta import Object, controller_of
@@ -12,14 +12,23 @@ T = TypeVar("T", bound=Object)
 
 
 class ObjectIndex(Generic[T]):
-    """The objects of a collection by ``index_key_of``; objects with the key "" are omitted."""
+    """The objects of a collection by ``index_key_of``; objects with the key "" are omitted.
 
-    def __init__(self, index_key_of: Callable[[T], str]) -> None:
+    With the ``cache`` of the informer it is built when it is first read: until then a change costs
+    nothing.
+    """
+
+    def __init__(
+        self, index_key_of: Callable[[T], str], cache: Mapping[str, T] | None = None
+    ) -> None:
         self._index_key_of = index_key_of
         self._groups: dict[str, dict[str, T]] = {}
+        self._not_built_from = cache
 
     def on_change(self, kind: ChangeType, old: T | None, new: T | None) -> None:
         """Update the index; add this handler before those that use the index."""
+        if self._not_built_from is not None:
+            return
         if old is not None and (group := self._index_key_of(old)) in self._groups:
             self._groups[group].pop(old.uid, None)
             if not self._groups[group]:
@@ -29,6 +38,10 @@ class ObjectIndex(Generic[T]):
 
     def of(self, group: str) -> tuple[T, ...]:
         """Return the objects with this key."""
+        if self._not_built_from is not None:
+            cache, self._not_built_from = self._not_built_from, None
+            for obj in cache.values():
+                self.on_change("added", None, obj)
         return tuple(self._groups.get(group, {}).values())
 
 
@@ -57,12 +70,15 @@ class KeyIndex(Generic[T]):
 
 
 class ControllerIndex(Generic[T]):
-    """The objects of a collection by the uid of their controller; orphans by namespace."""
+    """The objects of a collection by the uid of their controller; orphans by namespace.
 
-    def __init__(self) -> None:
-        self._by_owner: ObjectIndex[T] = ObjectIndex(_owner_uid)
+    With the ``cache`` of the informer each part is built when it is first read.
+    """
+
+    def __init__(self, cache: Mapping[str, T] | None = None) -> None:
+        self._by_owner: ObjectIndex[T] = ObjectIndex(_owner_uid, cache)
         self._orphans: ObjectIndex[T] = ObjectIndex(
-            lambda o: "" if controller_of(o) else o.namespace
+            lambda o: "" if controller_of(o) else o.namespace, cache
         )
 
     def on_change(self, kind: ChangeType, old: T | None, new: T | None) -> None:

@@ -46,7 +46,8 @@ class ReservationController(Reconciler):
         """Usage of nodes, cached until a pod or reservation on the node changes."""
         self._reservations = context.informers.get(RESERVATIONS)
         self._nodes = context.informers.get(NODES)
-        self._pods_on: ObjectIndex[Pod] = ObjectIndex(lambda pod: pod.spec.node_name)
+        pods = self._pods = context.informers.get(PODS)
+        self._pods_on: ObjectIndex[Pod] = ObjectIndex(lambda pod: pod.spec.node_name, pods.cache)
         self._held_on: ObjectIndex[Reservation] = ObjectIndex(
             lambda r: r.status.node_name if r.phase in HOLDING else ""
         )
@@ -56,7 +57,6 @@ class ReservationController(Reconciler):
         self._of_preemptor: ObjectIndex[Reservation] = ObjectIndex(preemptor_uid)
         """Reservations that the scheduler made for preempting pods, by the uid of the pod."""
         self._reservations.add_handler(self._of_preemptor.on_change)
-        pods = self._pods = context.informers.get(PODS)
         pods.add_handler(self._pods_on.on_change)
         pods.add_handler(self._on_pod)
 
@@ -78,6 +78,9 @@ class ReservationController(Reconciler):
             self._queue_node(either.name)
 
     def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
+        if not self._reservations.cache:
+            self._usages.clear()
+            return
         for pod in (old, new):
             for reservation in self._of_preemptor.of(pod.uid) if pod is not None else ():
                 self.queue.add(reservation.key)

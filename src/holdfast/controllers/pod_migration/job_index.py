@@ -52,8 +52,9 @@ class Workloads:
     def __init__(self, informers: InformerSet) -> None:
         self._replicasets = informers.get(REPLICASETS)
         self._statefulsets = informers.get(STATEFULSETS)
-        self._pods: ControllerIndex[Pod] = ControllerIndex()
-        informers.get(PODS).add_handler(self._pods.on_change)
+        pods = informers.get(PODS)
+        self._pods: ControllerIndex[Pod] = ControllerIndex(pods.cache)
+        pods.add_handler(self._pods.on_change)
 
     def of(self, pod: Pod) -> Workload | None:
         """Return the workload of a pod; of other kinds than these two its pods are counted."""
