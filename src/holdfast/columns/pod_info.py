@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
@@ -50,8 +49,7 @@ class _SpecInfo(NamedTuple):
     excess: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PodInfo:
+class PodInfo(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One version of a pod, as plugins read it.
 
     ``request`` has resource ids (cpu in millicores, others in units, rounded up). ``mounts`` are
