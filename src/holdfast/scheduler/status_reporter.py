@@ -125,7 +125,7 @@ class StatusReporter:
         path = PODS.path(pod_info.namespace, pod_info.name, "status")
         try:
             await self._client.write(
-                "PATCH", path, msgspec.json.encode(body), PatchType.STRATEGIC.value
+                "PATCH", path, msgspec.json.encode(body), PatchType.MERGE.value
             )
         except NotFound:
             return  # The pod was deleted meanwhile.
