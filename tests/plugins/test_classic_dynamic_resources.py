@@ -154,6 +154,13 @@ def test_C028_of_300_nodes_256_are_listed_sorted():
     other = a_claim_pod("c", name="q")
     desk.attempt(other, "m7")
     assert desk.spec_of(other)["potentialNodes"] != listed
+    # One of them is gone: drivers are asked about 256 others.
+    gone = next(name for name in listed if name != "m7")
+    desk.world.delete(typed(a_node(gone)))
+    desk.attempt(pod, "m7")
+    listed = desk.spec_of(pod)["potentialNodes"]
+    assert len(set(listed)) == 256 and listed == sorted(listed)
+    assert gone not in listed
 
 
 def test_pods_that_wait_for_drivers_select_different_nodes():

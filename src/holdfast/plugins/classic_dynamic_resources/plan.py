@@ -6,8 +6,13 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from holdfast.api.classic import ClassicClaim, PodSchedulingSpec
 from holdfast.api.classic_names import MAX_NODES
+from holdfast.classic_dra.selector_masks import rows_named
+from holdfast.columns.node_rows import Rows
+from holdfast.columns.node_table import NodeTable
 
 _STEP = 2_147_483_647
 """A prime: as many steps as there are nodes visit each node once."""
@@ -43,17 +48,20 @@ def reservation(claims: Sequence[ClassicClaim], uid: str) -> ClaimReservation:
     return ClaimReservation(tuple(missing[key] for key in sorted(missing)))
 
 
-def potential_nodes(fitting: Sequence[str], before: Sequence[str], uid: str) -> tuple[str, ...]:
+def potential_nodes(
+    nodes: NodeTable, fitting: Rows, before: Sequence[str], uid: str
+) -> tuple[str, ...]:
     """Return nodes to ask drivers about, sorted: all that fit, or 256 that the pod's uid selects.
 
-    The list of before is kept if it has all of them, or was such a choice: drivers then need not
-    answer again.
+    ``fitting`` are the rows that fit. The list of before is kept if it has all of them, or was such
+    a choice: drivers then need not answer again.
     """
-    wanted, listed = set(fitting), set(before)
-    chosen_before = len(wanted) > MAX_NODES == len(listed) and listed <= wanted
-    if wanted <= listed or chosen_before:
+    kept = np.count_nonzero(rows_named(nodes, before)[fitting])
+    chosen_before = len(fitting) > MAX_NODES == len(set(before)) == kept
+    if kept == len(fitting) or chosen_before:
         return tuple(before)
-    if len(wanted) <= MAX_NODES:
-        return tuple(sorted(wanted))
-    first = zlib.crc32(uid.encode())
-    return tuple(sorted(fitting[(first + i * _STEP) % len(fitting)] for i in range(MAX_NODES)))
+    if len(fitting) > MAX_NODES:
+        # The product stays far below 2**63.
+        steps = zlib.crc32(uid.encode()) + np.arange(MAX_NODES, dtype=np.int64) * _STEP
+        fitting = fitting[steps % len(fitting)]
+    return tuple(sorted(nodes.names[row] for row in fitting.tolist()))

@@ -202,18 +202,18 @@ class ClassicDynamicResources:
 
     @staticmethod
     def _spec(state: ClassicState, placement: Placement) -> PodSchedulingSpec:
-        names, found = state.nodes.names, state.own_negotiation
+        found = state.own_negotiation
         before = PodSchedulingSpec() if found is None else found.spec
-        fitting = [placement.node]
-        if state.fitting is not None:
-            fitting = [names[row] for row in state.fitting.tolist()]
+        fitting = np.array([placement.row], np.intp) if state.fitting is None else state.fitting
         kept = () if state.has_excluded(before.potential_nodes) else before.potential_nodes
-        nodes = potential_nodes(fitting, kept, state.pod.uid)
+        nodes = potential_nodes(state.nodes, fitting, kept, state.pod.uid)
         pending = [of_pod.entry.name for of_pod in state.pending]
         selected = ""
         if len(pending) == 1 or state.unsuitable_nodes.keys() >= set(pending):
             # Drivers may be allocating for the node of before.
-            selected = before.selected_node if before.selected_node in fitting else placement.node
+            row = state.nodes.row_of.get(before.selected_node)
+            stays = row is not None and bool((fitting == row).any())
+            selected = before.selected_node if stays else placement.node
         return PodSchedulingSpec(selected, nodes)
 
     def unreserve(self, state: ClassicState, placement: Placement) -> None:
