@@ -145,6 +145,10 @@ class Harness:
         self._check()
 
     def _check(self) -> None:
+        # If the auditor stopped the scheduling loop, pods would only stay pending.
+        reason = self.components.scheduler.failure_reason
+        stopped_by_test = reason.endswith(": None")
+        assert "schedule pods" not in reason or stopped_by_test, reason
         check_invariants(self.world)
         assert not self.failures, "\n".join(self.failures)
 
