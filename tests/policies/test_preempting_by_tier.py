@@ -2,6 +2,9 @@
 
 import pytest
 
+from holdfast.plugins import default_profiles
+from holdfast.scheduler.preparation import prepare_in_steps
+from holdfast.testing import typed
 from policies.objects import (
     WEB,
     classes,
@@ -62,6 +65,19 @@ async def test_a_waiting_pod_is_placed_when_the_policy_no_longer_wants_preemptio
     await edit_policy(cluster, preemptPolicy="AfterAllUnits")
     await cluster.advance(2)
     assert (await node_of(cluster, "x"))[0] == "b"
+
+
+@pytest.mark.parametrize("policy_of_preemption", ["BeforeNextUnit", "AfterAllUnits"])
+async def test_preemption_of_a_pod_that_fits_in_a_lower_unit_is_prepared(
+    cluster, policy_of_preemption
+):
+    await cluster.create(*classes(low=1, high=1000), policy(preempt_policy=policy_of_preemption))
+    await fill(cluster, "a1", "a2")
+    raw = high()
+    raw["spec"]["priority"] = 1000
+    pod, profile = cluster.world.pod_info(typed(raw)), default_profiles()["default-scheduler"]
+    steps = [*prepare_in_steps(profile, pod, cluster.world, cluster.clock.now())]
+    assert bool(steps) is (policy_of_preemption == "BeforeNextUnit")
 
 
 async def test_pods_without_a_policy_are_not_concerned(cluster):

@@ -76,7 +76,8 @@ class NodeTable(NodeRows):
 
     def has_pods_below(self, priority: int) -> bool:
         """Return whether any pod has a lower priority."""
-        return any(other < priority for other in self._placements.priorities)
+        priorities = self._placements.priorities
+        return bool(priorities) and min(priorities) < priority
 
     def ranked_pods(self) -> RankedPods:
         """Return the pods of each row in order of importance, refreshed."""

@@ -35,6 +35,11 @@ class PodValues:
         self.rows: list[array[Any]] = [array(code)] * rows
         self.totals: NDArray[np.int64] = np.zeros(rows, np.int64)
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether ``columns`` has to copy more than a few rows."""
+        return self._columns is None or len(self._changed) > _FEW
+
     def columns(self) -> NDArray[Any]:
         """Return the values as [rank, row]. Do not modify the result."""
         changed, known = self._changed, self._columns

@@ -73,6 +73,7 @@ class RankedPods:
         while self._unranked and not self._is_replaced:
             self._rank_rows(_take(self._unranked, _ROWS_A_STEP))
             yield
+        yield from self._columns_in_steps(self.priority, self.started)
 
     @property
     def _is_replaced(self) -> bool:
@@ -95,14 +96,23 @@ class RankedPods:
         return found.values
 
     def values_in_steps(
-        self, key: Hashable, read: ReadValue, version: Any = None
+        self, key: Hashable, read: ReadValue, version: Any = None, *, by_label_group: bool = False
     ) -> Iterator[None]:
         """Read what ``values_of`` returns, with pauses in which the world may change."""
         found = self._known_values(key, read, version)
         while found.unread and not self._is_replaced:
             self.refresh()
-            self._read_rows(found, _take(found.unread, _ROWS_A_STEP))
+            rows = _take(found.unread, _ROWS_A_STEP)
+            self._read_rows(found, rows, by_label_group=by_label_group)
             yield
+        yield from self._columns_in_steps(found.values)
+
+    def _columns_in_steps(self, *values: PodValues) -> Iterator[None]:
+        """Make the columns of values, which takes milliseconds for each of them."""
+        for of_pods in values:
+            if of_pods.is_stale and not self._is_replaced:
+                of_pods.columns()
+                yield
 
     def _known_values(self, key: Hashable, read: ReadValue, version: Any) -> _Values:
         known = self._values.pop(key, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from holdfast.api.labels import Selector, selector_or_nothing
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.columns.pod_info import PodInfo
-from holdfast.columns.ranked_pods import RankedPods
+from holdfast.columns.ranked_pods import RankedPods, ReadValue
 from holdfast.columns.request_fit import SomeRows
 from holdfast.framework.world import World
 
@@ -66,6 +66,17 @@ class DisruptionBudgets:
             self.version += 1
         self.statuses = tuple(_status(budget) for budget, _ in usable)
 
+    def read_in_steps(self, ranked: RankedPods) -> Iterator[None]:
+        """Find the budgets of all pods, with pauses in which the world may change."""
+        self.refresh()
+        if self.statuses:
+            yield from ranked.values_in_steps(*self._sets_of_pods)
+
+    @property
+    def _sets_of_pods(self) -> tuple[str, ReadValue, int]:
+        """The arguments of ``RankedPods.values_of`` for the set of budgets of each pod."""
+        return "budgets", self._set, self.version
+
     def violating(self, pods: Sequence[PodInfo], begin: int = 0) -> set[int]:
         """Return the ranks of pods that violate a budget if all from ``begin`` on are evicted in
         order.
@@ -91,7 +102,7 @@ class DisruptionBudgets:
         """
         if not self.statuses:
             return None
-        sets = ranked.values_of("budgets", self._set, self.version).columns()[: len(lower), rows]
+        sets = ranked.values_of(*self._sets_of_pods).columns()[: len(lower), rows]
         no_budget = len(self.statuses)
         allowed = np.array([s.allowed for s in self.statuses] + [2**31], np.int64)
         counts = np.zeros((lower.shape[1], no_budget + 1), np.int32)
@@ -121,7 +132,7 @@ class DisruptionBudgets:
         changed = sum(old != new for old, new in zip(before, self.statuses, strict=True))
         if changed > _MANY_CHANGED:
             return np.ones(size, np.bool_)
-        sets = ranked.values_of("budgets", self._set, self.version).columns()[:, :size]
+        sets = ranked.values_of(*self._sets_of_pods).columns()[:, :size]
         found = np.zeros(size, np.bool_)
         for i, (old, new) in enumerate(zip(before, self.statuses, strict=True)):
             if old == new:

@@ -90,6 +90,11 @@ def preempt_in_better_tiers(
     return None if result is None else BetterTierPreemption(_only(whole, better), result, wanting)
 
 
+def wants_better_tiers(profile: Profile, found: Feasible) -> bool:
+    """Return whether a plugin wants preemption in better tiers for a pod that fits."""
+    return found.preselected_row is None and bool(_wanting_plugins(profile, found.states))
+
+
 def run_post_filter_plugins_by_tier(
     profile: Profile, rejection: Rejection, now: float
 ) -> PostFilterResult | None:

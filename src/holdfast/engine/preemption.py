@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.plugin import Candidate, PreemptionRulesPlugin, implements
+from holdfast.framework.plugin import (
+    Candidate,
+    Plugin,
+    PreemptionRulesPlugin,
+    State,
+    implements,
+)
 from holdfast.framework.rejection import Rejection
 
 SHIFT = 2**31
@@ -63,14 +69,26 @@ def preemption_refusal(rejection: Rejection) -> str | None:
         forbidden: str | None = plugin.preemption_refusal(rejection)
         if forbidden is not None:
             return forbidden
-    return NEVER if pod.pod.spec.preemption_policy == "Never" else None
+    return None if may_preempt(pod) else NEVER
+
+
+def may_preempt(pod: PodInfo) -> bool:
+    """Return whether the pod's policy allows preemption."""
+    return pod.pod.spec.preemption_policy != "Never"
 
 
 def protection_of(rejection: Rejection) -> Callable[[PodInfo], bool] | None:
     """Return which pods must not be evicted for the rejected pod, if a filter says so."""
-    for plugin, _ in rejection.filters:
+    return protection_by(rejection.filters, rejection.pod)
+
+
+def protection_by(
+    filters: Iterable[tuple[Plugin, State]], pod: PodInfo
+) -> Callable[[PodInfo], bool] | None:
+    """Return which pods must not be evicted for a pod, if one of these filters says so."""
+    for plugin, _ in filters:
         if implements(plugin, PreemptionRulesPlugin):
-            rule = plugin.protected_victims(rejection.pod)
+            rule = plugin.protected_victims(pod)
             if rule is not None:
                 return rule
     return None

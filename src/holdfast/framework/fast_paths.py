@@ -18,6 +18,7 @@ from holdfast.framework.values import AnyRows, PodChange, RawScores, Rows, State
 
 if TYPE_CHECKING:
     from holdfast.columns.pod_info import PodInfo
+    from holdfast.framework.plugin import FilterPlugin
     from holdfast.framework.view import View
 
 
@@ -39,6 +40,20 @@ class PreparePlugin(Plugin, Protocol):
         Other tasks may run, and the world may change, after each step. Nothing may be returned or
         decided: without this method the results are the same.
         """
+        ...
+
+
+class PreparePostFilterPlugin(Plugin, Protocol):
+    """The same for ``post_filter``, if it needs the states of the filters."""
+
+    def may_need_preparation(self, pod: PodInfo, view: View) -> bool:
+        """Return whether ``post_filter`` may take long; called before every cycle, so be quick."""
+        ...
+
+    def prepare_post_filter(
+        self, filters: Sequence[tuple[FilterPlugin, State]], view: View
+    ) -> Iterator[None]:
+        """Compute it for the pod of the view, which these filters reject; as ``prepare``."""
         ...
 
 

@@ -52,6 +52,7 @@ FORWARDED = (
     "tier",
     "filter_row",
     "prepare",
+    "may_need_preparation",
     "pre_bind_pre_flight",
     "may_end_pending",
     "writes_nominated_node",

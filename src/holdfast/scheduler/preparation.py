@@ -22,8 +22,14 @@ from typing import NamedTuple
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import rows_to_filter
+from holdfast.engine.expected_rejection import filters_before_post_filter
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import PreparePlugin
+from holdfast.framework.plugin import (
+    Plugin,
+    PostFilterPlugin,
+    PreparePlugin,
+    PreparePostFilterPlugin,
+)
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.scheduler.queued_pods import QueuedPodInfo
@@ -92,6 +98,16 @@ def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -
     for plugin in profile.plugins_at(PreparePlugin):
         rows = partial(rows_to_filter, profile, pod, world, now, plugin.name)
         yield from plugin.prepare(pod, view, rows)
+    for last in profile.plugins_at(PreparePostFilterPlugin):
+        if last.may_need_preparation(pod, view) and _runs_post_filter(profile, last):
+            filters = filters_before_post_filter(profile, pod, world, now)
+            if filters:
+                yield from last.prepare_post_filter(filters, view)
+
+
+def _runs_post_filter(profile: Profile, plugin: Plugin) -> bool:
+    """Return whether a plugin is enabled at PostFilter."""
+    return any(plugin is enabled for enabled in profile.plugins_at(PostFilterPlugin))
 
 
 class Preparations:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,10 +10,12 @@ import numpy as np
 from holdfast.api.field_errors import invalid
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.lazy_sequence import LazySequence
+from holdfast.engine.nominated_pods import FilterPair
 from holdfast.engine.preemption import (
     VICTIM_TERMINATING,
     cost_of,
     is_preempted,
+    may_preempt,
     preemption_refusal,
 )
 from holdfast.framework.arguments import Arguments, PluginArgs
@@ -29,6 +31,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.view import View
+from holdfast.plugins.default_preemption.preparation import read_pods_in_steps
 from holdfast.plugins.default_preemption.search import NOT_HELPFUL, CandidateSearch
 from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS
 
@@ -71,6 +74,14 @@ class DefaultPreemption:
         if view.world.evictions.in_progress(pod.uid):
             return Reject(Code.UNRESOLVABLE, (WAITING,))
         return None
+
+    def may_need_preparation(self, pod: PodInfo, view: View) -> bool:
+        """Return whether the pod could preempt others."""
+        return view.nodes.has_pods_below(pod.priority) and may_preempt(pod)
+
+    def prepare_post_filter(self, filters: Sequence[FilterPair], view: View) -> Iterator[None]:
+        """Rank the pods of all nodes and read what the dry runs count, in short steps."""
+        return read_pods_in_steps(filters, view)
 
     def post_filter(self, _state: State, rejection: Rejection, view: View) -> PostFilterResult:
         """Find the best candidate over all nodes; the scheduler evicts the victims."""

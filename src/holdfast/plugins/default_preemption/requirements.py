@@ -26,6 +26,7 @@ from holdfast.framework.plugin import (
     RequiredResources,
     RequiredResourcesPlugin,
     RowSetsPlugin,
+    State,
     implements,
 )
 from holdfast.framework.preemption_support import NEVER
@@ -210,3 +211,13 @@ class CollectedLimits:
             self.unknown_rows.append(more.unknown_rows)
         if more.incomplete_for is not None:
             self.incomplete_for.append(more.incomplete_for)
+
+
+def requiring_resources(
+    filters: Iterable[FilterPair],
+) -> tuple[RequiredResourcesPlugin, State] | None:
+    """Return the filter that requires resources, if there is one."""
+    for plugin, state in filters:
+        if implements(plugin, RequiredResourcesPlugin):
+            return plugin, state
+    return None

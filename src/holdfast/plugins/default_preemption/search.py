@@ -26,7 +26,6 @@ from holdfast.framework.plugin import (
     FilterPlugin,
     Plugin,
     RequiredResources,
-    RequiredResourcesPlugin,
     Rows,
     RowSetsPlugin,
     Scope,
@@ -38,8 +37,14 @@ from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.dry_run_columns import DryRunColumns, dry_run_cache_of
 from holdfast.plugins.default_preemption.dry_run_filters import DryRunFilters, rows_by_reasons
 from holdfast.plugins.default_preemption.ranking import NOT_A_CANDIDATE, lower_bound
-from holdfast.plugins.default_preemption.requirements import CollectedLimits
-from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS, DryRunContext, dry_run
+from holdfast.plugins.default_preemption.requirements import CollectedLimits, requiring_resources
+from holdfast.plugins.default_preemption.victims import (
+    NAME,
+    NO_VICTIMS,
+    DryRunContext,
+    dry_run,
+    protected_pods,
+)
 
 Bools = NDArray[np.bool_]
 _UNSCHEDULABLE = int(Code.UNSCHEDULABLE)
@@ -64,7 +69,7 @@ class CandidateSearch:
         )
         self._filters = DryRunFilters(view, self._context)
         self._outcomes: dict[int, Candidate | Status] = {}
-        self._resource_filter = _requiring_resources(rejection)
+        self._resource_filter = requiring_resources(rejection.filters)
         self._needs: RequiredResources | None = None
         self._columns: DryRunColumns | None = None
         self._limits = CollectedLimits(
@@ -273,7 +278,7 @@ class CandidateSearch:
         if ranked.latest_start >= self._view.now:
             found.append(ranked.newest_start[:size] >= self._view.now)
         if (protected := self._context.protected_victims) is not None:
-            counts = ranked.values_of("protected", lambda pod: int(protected(pod)), protected)
+            counts = ranked.values_of(*protected_pods(protected))
             found.append(counts.totals[:size] > 0)
         if self._rejection.statuses and EXTENDER in self._rejection.statuses.plugins():
             # Nodes that extenders rejected have resources: the dry run shows that none help.
@@ -338,14 +343,6 @@ class CandidateSearch:
     def _in_columns(self, plugin: Plugin) -> bool:
         """Return whether the columns contain all of a filter's conditions."""
         return self._is_resource_filter(plugin) or self._is_limited(plugin)
-
-
-def _requiring_resources(rejection: Rejection) -> tuple[RequiredResourcesPlugin, State] | None:
-    """Return the filter that requires resources, if there is one."""
-    for plugin, state in rejection.filters:
-        if implements(plugin, RequiredResourcesPlugin):
-            return plugin, state
-    return None
 
 
 def _failure(plugin: str, reasons: Iterable[str]) -> str:

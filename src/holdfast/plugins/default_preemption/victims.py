@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,13 @@ class DryRunContext:
             if plugin.traits.scope is not Scope.NODE
         )
         return replace(self, filters=remaining)
+
+
+def protected_pods(
+    protected: Callable[[PodInfo], bool],
+) -> tuple[str, Callable[[PodInfo], int], Any]:
+    """Return the arguments of ``RankedPods.values_of`` for pods that must not be evicted."""
+    return "protected", lambda pod: int(protected(pod)), protected
 
 
 def dry_run(context: DryRunContext, row: int) -> Candidate | Status:

@@ -1,0 +1,67 @@
+"""Find out before a scheduling cycle whether the PostFilter plugins will run in it.
+
+That takes a run of the filters. Most pods fit, and those before them tell for how long: if n rows
+were feasible for a pod, an equal one fits until n rows have changed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.columns.pod_info import PodInfo
+from holdfast.engine.decision import feasible
+from holdfast.engine.feasible_rows import Feasible
+from holdfast.engine.next_tier import wants_better_tiers
+from holdfast.engine.nominated_pods import FilterPair
+from holdfast.engine.plugin_results import active_filters
+from holdfast.engine.profile import Profile
+from holdfast.framework.rejection import Rejection
+from holdfast.framework.world import World
+
+_MAX_KNOWN = 4096
+
+
+class _Fit(NamedTuple):
+    """Pods fit while the epochs are these and the journal is before this position."""
+
+    stamp: int
+    end: int
+
+    def holds(self, world: World) -> bool:
+        """Return whether pods of this spec still fit; nominated pods need a run of the filters."""
+        nodes = world.nodes
+        at, stamp = nodes.journal.seq, nodes.epochs.stamp
+        return at < self.end and stamp == self.stamp and not world.nominations
+
+
+def filters_before_post_filter(
+    profile: Profile, pod: PodInfo, world: World, now: float
+) -> tuple[FilterPair, ...]:
+    """Return the filters with which PostFilter plugins will be called; () if they will not be.
+
+    A wrong answer is harmless: only preparations depend on it.
+    """
+    nodes = world.nodes
+    known: dict[tuple[bytes, int, bool], _Fit]
+    known = world.caches.setdefault((profile, "fitting pods"), {})
+    key = (pod.spec_key, nodes.label_group_of(pod).id, pod.is_reserve_pod)
+    fit = known.get(key)
+    if fit is not None and fit.holds(world):
+        return ()
+    found = feasible(profile, pod, world, now)
+    if isinstance(found, Rejection):
+        return () if found.error else found.filters
+    if found.pod_class.may_have_tiers and wants_better_tiers(profile, found):
+        return active_filters(found.outcomes)
+    if _depends_on_rows_alone(found):
+        if len(known) >= _MAX_KNOWN:
+            known.clear()
+        known[key] = _Fit(nodes.epochs.stamp, nodes.journal.seq + found.count)
+    return ()
+
+
+def _depends_on_rows_alone(found: Feasible) -> bool:
+    """Return whether a change of one row makes at most that row infeasible."""
+    pod_class = found.pod_class
+    only_cached = found.outcomes is pod_class.outcomes and not pod_class.uncached_filters
+    return only_cached and found.mask is None and found.best_tier is None
