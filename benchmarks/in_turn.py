@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from statistics import median
@@ -22,6 +22,7 @@ from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import schedule_pod
+from holdfast.scheduler.preparation import prepare_in_steps
 
 ROUND = 100
 PROFILE = default_profiles()["default-scheduler"]
@@ -34,7 +35,9 @@ class Result:
     per_second: float
     of_first: float
     first_seconds: float
-    """Of the first pod, which is not part of the rate: nothing is cached for it."""
+    """Of the first pod with its preparation, which is not part of the rate."""
+    longest_step_seconds: float
+    """Of the first pod: the longest time without a pause."""
 
 
 def measure_scenes(
@@ -46,7 +49,7 @@ def measure_scenes(
     random, pods = Random(1), max(len(pod_infos) for _, pod_infos in scenes.values())
     garbage_collection.freeze_existing_objects()
     firsts = {
-        name: _seconds(world, pod_infos[:1], rejected=name in rejected)
+        name: _steps_of_first(world, pod_infos[0], rejected=name in rejected)
         for name, (world, pod_infos) in scenes.items()
     }
     for start in range(1, pods, ROUND):
@@ -59,13 +62,31 @@ def measure_scenes(
     gc.unfreeze()
     first = times[names[0]]
     return {
-        name: Result(1 / median(spent), median(_ratios(first, spent)), firsts[name])
+        name: Result(
+            1 / median(spent), median(_ratios(first, spent)), sum(firsts[name]), max(firsts[name])
+        )
         for name, spent in times.items()
     }
 
 
+def step_times(steps: Iterator[None]) -> Iterator[float]:
+    """Yield the seconds of CPU time from each pause to the next."""
+    going = True
+    while going:
+        start = time.process_time()
+        going = next(steps, steps) is None
+        yield time.process_time() - start
+
+
 def _ratios(before: Iterable[float], after: Iterable[float]) -> list[float]:
     return [b / a for b, a in zip(before, after, strict=False)]
+
+
+def _steps_of_first(world: World, pod_info: PodInfo, *, rejected: bool) -> list[float]:
+    """Return the seconds of each step; the cycle follows the last one without a pause."""
+    steps = [*step_times(prepare_in_steps(PROFILE, pod_info, world, NOW))]
+    steps[-1] += _seconds(world, [pod_info], rejected=rejected)
+    return steps
 
 
 def _seconds(world: World, pod_infos: Sequence[PodInfo], *, rejected: bool) -> float:

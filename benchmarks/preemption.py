@@ -33,6 +33,7 @@ from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
 from holdfast.scheduler.preparation import prepare_in_steps
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.builders import an_object
+from in_turn import step_times
 
 NOW = 1.8e9
 APPS = 10
@@ -177,15 +178,6 @@ def measure(case: str, nodes: int, per_node: int, count: int, seed: int) -> Resu
         case, nodes, pods, count, 1 / times.mean(), 1 / min(windows), times.max() * 1e3,
         sum(steps) * 1e3, max(steps) * 1e3, victims,
     )  # fmt: skip
-
-
-def step_times(steps: Iterator[None]) -> Iterator[float]:
-    """Yield the seconds of CPU time from each pause to the next."""
-    going = True
-    while going:
-        start = time.process_time()
-        going = next(steps, steps) is None
-        yield time.process_time() - start
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ deleted Device leaves the use: a new one of the same node has it again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ NO_DEVICE = 0
 """The signature of nodes without a Device object."""
 _MOST_PARTS = 600_000
 """States are forgotten when they have this many parts together: pods can have long annotations."""
+_ROWS_A_STEP = 128
 _NO_HOLDERS = NodeHolders()
 
 
@@ -176,6 +178,23 @@ class DeviceShareLedger:
         if self._stale or len(self._signatures) != self._node_table.capacity:
             self._refresh()
         return self._signatures
+
+    def number_in_steps(self) -> Iterator[None]:
+        """Compute them, with pauses in which the world may change."""
+        if self._stale or len(self._signatures) != self._node_table.capacity:
+            self._renumber_if_necessary()
+        while (
+            len(self._stale) > _ROWS_A_STEP and len(self._signatures) == self._node_table.capacity
+        ):
+            rows = [*islice(self._stale, _ROWS_A_STEP)]
+            self._number_rows(rows)
+            self._stale.difference_update(rows)
+            yield
+
+    @property
+    def state_count(self) -> int:
+        """The number of states that have a number."""
+        return len(self._states)
 
     def cases(self, with_class: Sequence[int], rows: Any = slice(None)) -> NDArray[np.int64]:
         """Return a number by row: equal ones have equal states, and list the same resources or not.
@@ -355,6 +374,12 @@ class DeviceShareLedger:
 
     def _refresh(self) -> None:
         """Number the states of the rows that changed."""
+        self._renumber_if_necessary()
+        self._number_rows(self._stale)
+        self._stale.clear()
+
+    def _renumber_if_necessary(self) -> None:
+        """Number all states anew if the table grew, or if most of them are outdated."""
         table = self._node_table
         too_many = self._parts > _MOST_PARTS
         if too_many:
@@ -363,9 +388,10 @@ class DeviceShareLedger:
         if too_many or len(self._signatures) != table.capacity:
             self._signatures = np.zeros(table.capacity, np.int32)
             self._stale = {table.row_of[node] for node in self.nodes() if node in table.row_of}
-        for row in self._stale:
-            self._signatures[row] = self.signature_of(table.names[row])
-        self._stale.clear()
+
+    def _number_rows(self, rows: Iterable[int]) -> None:
+        for row in rows:
+            self._signatures[row] = self.signature_of(self._node_table.names[row])
 
 
 def annotated_use(obj: Object, requested: Iterable[str]) -> DeviceUse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -77,6 +77,10 @@ class DeviceHints:
     def states(self, pod: PodInfo) -> NDArray[np.int64]:
         """Return a number by row: equal ones have equal hints if the pod uses no reservation."""
         return self._ledger.cases(sorted(self._with_class(pod.request)))
+
+    def number_in_steps(self) -> Iterator[None]:
+        """Compute these numbers, with pauses in which the world may change."""
+        return self._ledger.number_in_steps()
 
     def hints(
         self,

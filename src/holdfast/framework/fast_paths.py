@@ -43,6 +43,21 @@ class PreparePlugin(Plugin, Protocol):
         ...
 
 
+class PrepareFilterPlugin(Plugin, Protocol):
+    """The same for ``filter`` and ``score`` of a plugin whose states are cached."""
+
+    def may_need_preparation(self, pod: PodInfo, view: View) -> bool:
+        """Return whether they may take long; called before every cycle, so be quick."""
+        ...
+
+    def prepare_filter(self, state: State) -> Iterator[None]:
+        """Compute it for all rows; as ``prepare``.
+
+        The state is the one that the cycle will use. It may be prepared before: be quick then.
+        """
+        ...
+
+
 class PreparePostFilterPlugin(Plugin, Protocol):
     """The same for ``post_filter``, if it needs the states of the filters."""
 

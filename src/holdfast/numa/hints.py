@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from itertools import combinations
 from typing import NamedTuple, Protocol
@@ -43,6 +43,10 @@ class HintProvider(Protocol):
 
     def states(self, pod: PodInfo) -> NDArray[np.int64]:
         """Return a number by row: equal ones have equal hints if the pod uses no reservation."""
+        ...
+
+    def number_in_steps(self) -> Iterator[None]:
+        """Compute these numbers, with pauses in which the world may change."""
         ...
 
     def hints(

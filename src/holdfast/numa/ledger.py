@@ -7,7 +7,8 @@ pods and active reservations. A pod that is not bound yet is entered by ``reserv
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ EPOCH = "numa"
 RESTRICTED_POLICY = "Restricted"
 _MOST_SIGNATURES = 100_000
 """More than this many known states are forgotten; those in use get new numbers."""
+_NODES_A_STEP = 128
 _DEFAULTS = NumaOptions()
 _CPU_ONLY = frozenset((CPU,))
 
@@ -91,6 +93,15 @@ class NumaLedger:
         """Return the signature of each row; valid until the next change."""
         self._refresh()
         return self._signatures
+
+    def number_in_steps(self) -> Iterator[None]:
+        """Compute them, with pauses in which the world may change."""
+        self._renumber_if_necessary()
+        while len(self._stale) > _NODES_A_STEP and len(self._signatures) == self._nodes.capacity:
+            names = [*islice(self._stale, _NODES_A_STEP)]
+            self._number(names)
+            self._stale.difference_update(names)
+            yield
 
     def signature(self, row: int) -> int:
         """Return the signature of a row."""
@@ -348,6 +359,13 @@ class NumaLedger:
 
     def _refresh(self) -> None:
         """Compute the signatures of the nodes that changed."""
+        self._renumber_if_necessary()
+        if self._stale:
+            self._number(self._stale)
+            self._stale.clear()
+
+    def _renumber_if_necessary(self) -> None:
+        """Number all states anew if the table grew, or if most of them are outdated."""
         capacity = self._nodes.capacity
         if len(self._signatures) != capacity or len(self._states) > _MOST_SIGNATURES:
             self._states = Interner((NodeState(),))
@@ -355,15 +373,14 @@ class NumaLedger:
             self._signatures = np.zeros(capacity, np.int32)
             self._signature_at = cells(self._signatures)
             self._stale = set(self._on_node)
-        if not self._stale:
-            return
-        for name in self._stale:
+
+    def _number(self, names: Iterable[str]) -> None:
+        for name in names:
             row = self._nodes.row_of.get(name)
             if row is not None:
                 of = self._on_node.get(name)
                 state = NodeState() if of is None else of.state()
                 self._signature_at[row] = self._states.id(state)
-        self._stale.clear()
 
 
 def _annotations(reservation: Reservation) -> Mapping[str, str]:

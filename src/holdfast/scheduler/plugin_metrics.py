@@ -53,6 +53,7 @@ FORWARDED = (
     "filter_row",
     "prepare",
     "may_need_preparation",
+    "prepare_filter",
     "pre_bind_pre_flight",
     "may_end_pending",
     "writes_nominated_node",

@@ -22,11 +22,13 @@ from typing import NamedTuple
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import rows_to_filter
+from holdfast.engine.decision_cache import decision_cache
 from holdfast.engine.expected_rejection import filters_before_post_filter
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
     Plugin,
     PostFilterPlugin,
+    PrepareFilterPlugin,
     PreparePlugin,
     PreparePostFilterPlugin,
 )
@@ -98,11 +100,35 @@ def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -
     for plugin in profile.plugins_at(PreparePlugin):
         rows = partial(rows_to_filter, profile, pod, world, now, plugin.name)
         yield from plugin.prepare(pod, view, rows)
+    needing = {
+        plugin.name: plugin
+        for plugin in profile.plugins_at(PrepareFilterPlugin)
+        if plugin.may_need_preparation(pod, view)
+    }
+    if needing:
+        yield from _prepare_filters(profile, needing, pod, world, now)
     for last in profile.plugins_at(PreparePostFilterPlugin):
         if last.may_need_preparation(pod, view) and _runs_post_filter(profile, last):
             filters = filters_before_post_filter(profile, pod, world, now)
             if filters:
                 yield from last.prepare_post_filter(filters, view)
+
+
+def _prepare_filters(
+    profile: Profile,
+    plugins: Mapping[str, PrepareFilterPlugin],
+    pod: PodInfo,
+    world: World,
+    now: float,
+) -> Iterator[None]:
+    """Prepare the states that the pod's class has for these plugins."""
+    cache = decision_cache(profile, world)
+    # Another view than that of the plugins before, after which the world may have changed.
+    view = View(world, pod, now, reservations=cache.allocates_reservations)
+    for outcome in cache.pod_class(pod, view).outcomes:
+        plugin = plugins.get(outcome.plugin.name)
+        if plugin is not None and not outcome.skip and outcome.reject is None:
+            yield from plugin.prepare_filter(outcome.state)
 
 
 def _runs_post_filter(profile: Profile, plugin: Plugin) -> bool:

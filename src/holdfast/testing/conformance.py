@@ -36,6 +36,7 @@ from holdfast.testing.plugin_laws import (
     check_changes,
     check_leaving,
     check_pending,
+    check_preparation,
     check_promise,
     check_rows,
     check_table,
@@ -150,6 +151,7 @@ def _check_results(case: Case, cluster: RandomCluster) -> None:
     check_tiers(case, cluster.random)
     check_tier_rows(case, case.outcome)
     check_twin(case)
+    check_preparation(case)
     check_promise(case, cluster.random)
     check_pending(case, cluster)
     check_reservation_options(case, cluster)

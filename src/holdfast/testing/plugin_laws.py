@@ -35,6 +35,7 @@ from holdfast.framework.plugin import (
     PodChange,
     PodLimits,
     PodLimitsPlugin,
+    PrepareFilterPlugin,
     PreScorePlugin,
     ReasonGroupsPlugin,
     Reject,
@@ -276,6 +277,21 @@ def check_twin(case: Case) -> None:
             scores is None or score == scores[i]
         )
         assert same, f"{plugin.name}: filter_and_score_row equals filter and score"
+
+
+def check_preparation(case: Case) -> None:
+    """``prepare_filter`` changes neither verdicts nor scores."""
+    plugin = case.plugin
+    if not implements(plugin, PrepareFilterPlugin):
+        return
+    fork = prepare_case(plugin, case.world.fork(), case.pod.pod)
+    for _ in plugin.prepare_filter(fork.outcome.state):
+        pass
+    law = f"{plugin.name}: results are the same after prepare_filter"
+    if case.outcome.filters:
+        assert (fork.verdicts(case.rows) == case.verdicts(case.rows)).all(), law
+    if case.outcome.scores:
+        assert (fork.scores(case.rows) == case.scores(case.rows)).all(), law
 
 
 def check_promise(case: Case, random: Random) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -42,6 +42,8 @@ from holdfast.plugins.device_share.arguments import read_args
 from holdfast.plugins.device_share.explanation import explain_rows
 from holdfast.plugins.device_share.searches import Found, Searches, asked_by, asks_for_devices
 from holdfast.plugins.device_share.state import DeviceState, guiding_metadata
+
+_FEW_ROWS = 8
 
 
 class DeviceShare:
@@ -130,11 +132,19 @@ class DeviceShare:
 
         return searches_for
 
+    def may_need_preparation(self, pod: PodInfo, view: View) -> bool:
+        """Return whether devices are to be searched for the pod."""
+        return asks_for_devices(pod, view.nodes.resources)
+
+    def prepare_filter(self, state: DeviceState) -> Iterator[None]:
+        """Search the devices of all nodes in short steps."""
+        return state.search_in_steps()
+
     def filter(self, state: DeviceState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Reject nodes of which no option passes: neither one of the reservations, nor none."""
         if state.pre_allocates:
             return _by_case(state, rows, state.if_unused, _code, np.int8)
-        verdicts = _by_case(state, rows, state.without_reservation, _code, np.int8)
+        verdicts = _codes(state, rows)
         for position, row in _special_rows(state, rows, change):
             verdicts[position] = state.best(row, change).code
         return verdicts
@@ -143,7 +153,7 @@ class DeviceShare:
         self, state: DeviceState, rows: Rows, change: PodChange = NO_CHANGE
     ) -> Verdicts:
         """Reject nodes whose devices do not serve the request beside all reservations."""
-        verdicts = _by_case(state, rows, state.without_reservation, _code, np.int8)
+        verdicts = _codes(state, rows)
         for position, row in change.positions_in(rows) if change else ():
             verdicts[position] = state.without_reservation(row, change).code
         return verdicts
@@ -175,7 +185,7 @@ class DeviceShare:
         """Score by what is used of the devices."""
         if state.pre_allocates:
             return _by_case(state, rows, state.if_unused, _score, np.float64)
-        scores = _by_case(state, rows, state.without_reservation, _score, np.float64)
+        scores = _scores(state, rows)
         for position, row in _special_rows(state, rows, NO_CHANGE):
             scores[position] = state.best(row).score
         return scores
@@ -277,6 +287,28 @@ def _special_rows(state: DeviceState, rows: AnyRows, change: PodChange) -> list[
     if state.match is not None:
         special.update(state.match.rows.tolist())
     return positions_of(special, rows)
+
+
+def _codes(state: DeviceState, rows: AnyRows) -> Verdicts:
+    """Return the codes of rows if the pod uses no reservation there."""
+    if not _has_stored_results(state, rows):
+        return _by_case(state, rows, state.without_reservation, _code, np.int8)
+    results, cases = state.results(rows)
+    return results.codes(cases)
+
+
+def _scores(state: DeviceState, rows: AnyRows) -> RawScores:
+    """Return the scores of rows if the pod uses no reservation there."""
+    if not _has_stored_results(state, rows):
+        return _by_case(state, rows, state.without_reservation, _score, np.float64)
+    results, cases = state.results(rows)
+    return results.scores(cases)
+
+
+def _has_stored_results(state: DeviceState, rows: AnyRows) -> bool:
+    """Return whether to look up results by case; for few rows that costs more than it saves."""
+    count = rows.stop - (rows.start or 0) if isinstance(rows, slice) else len(rows)
+    return count > _FEW_ROWS and state.depends_on_cases_alone
 
 
 def _by_case(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ from holdfast.device_share.node_holders import Holder, sum_of
 from holdfast.device_share.offers import Offer
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.plugin import NO_CHANGE, AnyRows, PodChange
+from holdfast.framework.values import rows_at
 from holdfast.numa.pod_trials import PodTrials
+from holdfast.plugins.device_share.case_results import CaseResults
 from holdfast.plugins.device_share.searches import Found, Searches, asked_by
 
 _GUIDING = (
@@ -30,6 +32,10 @@ _GUIDING = (
 """Annotations that guide the choice of devices, or of NUMA nodes."""
 _LABELS = (names.GPU_ISOLATION_PROVIDER, names.QOS_CLASS, names.PRIORITY_CLASS)
 
+_SIGNATURE_BITS = 20
+"""More than there are signatures of NUMA nodes."""
+_A_STEP = 32
+"""So many searches take a few milliseconds at most."""
 _NONE_SERVED: frozenset[int] = frozenset()
 
 
@@ -59,6 +65,8 @@ class DeviceState:
     numa: PodTrials | None = None
     """If the pod, or a node, has a NUMA policy: what decides about NUMA nodes."""
 
+    _results: CaseResults = field(default_factory=CaseResults)
+
     def __hash__(self) -> int:
         return hash(self._key)
 
@@ -75,10 +83,70 @@ class DeviceState:
         """Return a number by row: equal ones have equal results without a reservation."""
         found = self.ledger.cases(self.with_class, rows)
         if self.numa is not None:
-            ledger = self.numa.ledger
-            signatures = ledger.signatures()  # may number more states
-            found = found * ledger.signature_count + signatures[rows]
+            found = (found << _SIGNATURE_BITS) + self.numa.ledger.signatures()[rows]
         return found
+
+    @property
+    def depends_on_cases_alone(self) -> bool:
+        """Whether rows of one case have equal results if the pod uses no reservation there."""
+        return not self.ignores_reservations and not self.pre_allocates
+
+    def results(self, rows: AnyRows) -> tuple[CaseResults, NDArray[np.int64]]:
+        """Return what was found without a reservation, and the case of each row."""
+        cases = self.cases(rows)
+        missing = self._results.missing(cases, self._version)
+        if len(missing):
+            self._search_rows(cases[missing], rows_at(rows, missing))
+        return self._results, cases
+
+    @property
+    def _version(self) -> tuple[int, ...]:
+        return self.ledger.version, -1 if self.numa is None else self.numa.ledger.generation
+
+    def _search_rows(self, cases: NDArray[np.int64], rows: Iterable[int]) -> None:
+        self._results.add(cases, [self.without_reservation(row) for row in rows])
+
+    def search_in_steps(self) -> Iterator[None]:
+        """Search what filter and score will read of all rows, with pauses; the world may change."""
+        yield from self.ledger.number_in_steps()
+        if self.numa is not None:
+            yield from self.numa.ledger.number_in_steps()
+        version, count = self._version, self._state_count
+        if self._results.is_complete(version, count - _A_STEP):
+            return
+        if self.depends_on_cases_alone:
+            yield from self._search_cases_in_steps()
+        if self.match is not None and not self.pre_allocates:
+            yield from self._search_reservations_in_steps(self.match)
+        self._results.set_complete(version, count)
+
+    @property
+    def _state_count(self) -> int:
+        """The number of states; if few were added, few rows have another result."""
+        return self.ledger.state_count + (
+            0 if self.numa is None else self.numa.ledger.signature_count
+        )
+
+    def _search_cases_in_steps(self) -> Iterator[None]:
+        while True:
+            rows = slice(0, self.nodes.size)
+            cases = self.cases(rows)
+            missing = self._results.missing(cases, self._version)[:_A_STEP]
+            if not len(missing):
+                return
+            self._search_rows(cases[missing], missing.tolist())
+            yield
+
+    def _search_reservations_in_steps(self, match: ReservationMatch) -> Iterator[None]:
+        """Search the rows with matched reservations; results are kept by Searches."""
+        rows, epochs = match.rows.tolist(), self.nodes.epochs
+        reservations = epochs["reservations"]
+        for begin in range(0, len(rows), _A_STEP):
+            if epochs["reservations"] != reservations:
+                return
+            for row in rows[begin : begin + _A_STEP]:
+                self.best(row)
+            yield
 
     def _numa_nodes(
         self, row: int, reservation: str = "", removed: Collection[str] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -130,6 +130,14 @@ class NodeNUMAResource:
         return state
 
     # --- filter -------------------------------------------------------------------------------
+
+    def may_need_preparation(self, pod: PodInfo, view: View) -> bool:
+        """Return whether anything is to be tried for the pod."""
+        return self.key_outside_spec(pod, view) is not None
+
+    def prepare_filter(self, state: NumaState) -> Iterator[None]:
+        """Try the states of all nodes in short steps."""
+        return state.try_in_steps()
 
     def filter(self, state: NumaState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Reject rows where the CPUs or NUMA nodes that the pod needs are not there."""

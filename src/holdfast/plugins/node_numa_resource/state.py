@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 
@@ -14,7 +14,7 @@ from holdfast.capacity.reserved_resources import expected_reservation, freed_cap
 from holdfast.columns.interner import CPU
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
-from holdfast.framework.plugin import NO_CHANGE, AnyRows, Code, PodChange, Verdicts
+from holdfast.framework.plugin import NO_CHANGE, AnyRows, Code, PodChange, Rows, Verdicts
 from holdfast.framework.values import rows_at
 from holdfast.framework.world import World
 from holdfast.numa.node_policies import amplify
@@ -22,6 +22,8 @@ from holdfast.numa.node_state import NodeState, PodHolding
 from holdfast.numa.pod_request import NumaRequest
 from holdfast.numa.trial import Situation, Trial
 
+_FEW = 32
+"""So many trials take a few milliseconds at most."""
 INSUFFICIENT_AMPLIFIED = "Insufficient amplified cpu"
 _RESULT = np.dtype(
     [
@@ -58,6 +60,8 @@ class NumaState:
         self.pre_allocates = match is not None and match.pre_allocates
         self._table = np.zeros(0, _RESULT)
         self._generation = -1
+        self._tried = (-1, 0)
+        """The generation and the number of signatures when all rows had been tried."""
         special = np.zeros(world.nodes.capacity, np.bool_)
         if match is not None and len(match.slots):
             special[match.rows] = True
@@ -113,11 +117,16 @@ class NumaState:
         there = np.array(rows_at(rows, positions), np.intp)
         if len(there) == 1:  # after a placement; numbering the states of all rows costs more
             return [self.trial(int(there[0]))], np.zeros(1, np.intp)
-        signatures = self.ledger.signatures()[there].astype(np.int64)
-        states = self.trials.provided_states()[there]
+        different, at = self._different_rows(there)
+        return [self.trial(row) for row in different.tolist()], at
+
+    def _different_rows(self, rows: Rows) -> tuple[Rows, NDArray[np.intp]]:
+        """Return a row for each different situation, and which is each row's."""
+        signatures = self.ledger.signatures()[rows].astype(np.int64)
+        states = self.trials.provided_states()[rows]
         both = states * (int(signatures.max(initial=0)) + 1) + signatures
         _, first, at = np.unique(both, return_index=True, return_inverse=True)
-        return [self.trial(row) for row in there[first].tolist()], at
+        return rows[first], at
 
     def numa_scores(self, rows: AnyRows) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Return for each row whether its NUMA nodes are scored, and their score."""
@@ -151,20 +160,66 @@ class NumaState:
 
     def _results(self, rows: AnyRows) -> NDArray[np.void]:
         """Return the results by signature; each new signature is tried once."""
+        signatures = self.ledger.signatures()[rows]
+        self._make_space()
+        found: NDArray[np.void] = self._table[signatures]
+        if not found["known"].all():
+            self._try(np.unique(signatures[~found["known"]]).tolist())
+            found = self._table[signatures]
+        return found
+
+    def _make_space(self) -> None:
+        """Let the table have all signatures of the ledger's generation."""
         ledger = self.ledger
-        signatures = ledger.signatures()[rows]
         if self._generation != ledger.generation:
             self._generation = ledger.generation
             self._table = np.zeros(0, _RESULT)
         if len(self._table) < ledger.signature_count:
             more = max(64, ledger.signature_count) - len(self._table) + ledger.signature_count
             self._table = np.append(self._table, np.zeros(more, _RESULT))
-        found: NDArray[np.void] = self._table[signatures]
-        if not found["known"].all():
-            for signature in np.unique(signatures[~found["known"]]).tolist():
-                self._table[signature] = self._result(ledger.state(signature))
-            found = self._table[signatures]
-        return found
+
+    def _try(self, signatures: Iterable[int]) -> None:
+        for signature in signatures:
+            self._table[signature] = self._result(self.ledger.state(signature))
+
+    def try_in_steps(self) -> Iterator[None]:
+        """Try what filter and score will read of all rows, with pauses; the world may change."""
+        yield from self.ledger.number_in_steps()
+        known = (self.ledger.generation, self.ledger.signature_count)
+        if known[0] == self._tried[0] and known[1] <= self._tried[1] + _FEW:
+            return
+        signatures = self.ledger.signatures()
+        self._make_space()
+        unknown = np.unique(signatures[~self._table["known"][signatures]]).tolist()
+        for begin in range(0, len(unknown), _FEW):
+            if self._generation != self.ledger.generation:
+                return
+            self._try(unknown[begin : begin + _FEW])
+            yield
+        yield from self._try_rows_in_steps()
+        self._tried = known
+
+    def _try_rows_in_steps(self) -> Iterator[None]:
+        """Try the rows that their signature does not decide; results are kept by PodTrials."""
+        rows: AnyRows = slice(0, self.nodes.size)
+        listed = [row for _, row in self._special_rows(rows)] if not self.pre_allocates else []
+        if self.trials.has_provided_hints:
+            for provider in self.ledger.hint_providers:
+                yield from provider.number_in_steps()
+            positions = self._results(rows)["by_numa_node"].nonzero()[0]
+            listed += self._different_rows(positions)[0].tolist() if len(positions) else []
+        reservations = self.nodes.epochs["reservations"]
+        for begin in range(0, len(listed), _FEW):
+            if (self._generation, reservations) != (
+                self.ledger.generation,
+                self.nodes.epochs["reservations"],
+            ):
+                return
+            for row in listed[begin : begin + _FEW]:
+                self.trial(row)
+                for slot in self.slots_on(row):
+                    self.slot_code(slot)
+            yield
 
     def _result(self, state: NodeState) -> tuple[bool, int, float, bool, int, int]:
         trial = self.trials.on_state(state)
