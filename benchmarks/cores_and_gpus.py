@@ -169,11 +169,11 @@ def waiting(name: str, nodes: int, pods: int = PODS) -> Scene:
     if case.busy:
         dice = Random(1)
         for i in range(nodes):
-            world.upsert(typed(_busy_pod(f"n{i}", dice)))
+            world.upsert(typed(busy_pod(f"n{i}", dice)))
     return world, [world.pod_info(typed(a_pod_of(name, i))) for i in range(min(pods, case.most))]
 
 
-def _busy_pod(node: str, dice: Random) -> Raw:
+def busy_pod(node: str, dice: Random) -> Raw:
     """A pod that uses some random CPUs and parts of GPUs of its node."""
     cpus = dice.sample(range(SOCKETS * CORES * THREADS), 8)
     shares = [dice.randint(1, 50) for _ in range(GPUS)]

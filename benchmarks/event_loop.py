@@ -1,11 +1,13 @@
-"""Measure for how long decisions about devices keep a scheduler from doing anything else.
+"""Measure for how long single decisions keep a scheduler from doing anything else.
 
     python benchmarks/event_loop.py [--nodes 5000] [--pods 20] [--case counters ...]
 
-An API server and a scheduler run in this process, on the real clock. For each case, nodes have the
-devices of ``devices.py``, and pods with claims are created one after the other; the first of a
-case needs a search on every node. Each step of a task is timed in CPU time, so that other load on
-the machine does not count: ``longest`` is that of the scheduler's own task, and of all tasks.
+An API server and a scheduler run in this process, on the real clock. For each case pods are created
+one after the other; the first of a case needs a search on every node. Nodes have the devices of
+``devices.py``, and pods have claims; in ``preemption`` nodes are full of pods of lower priority, in
+``cores`` different CPUs and GPUs are in use on each node, as in ``cores_and_gpus.py``. Each step of
+a task is timed in CPU time, so that other load on the machine does not count: ``longest`` is that
+of the scheduler's own task, and of all tasks.
 """
 
 from __future__ import annotations
@@ -16,15 +18,17 @@ import gc
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, Protocol
 
+import cores_and_gpus
 import devices
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
-from holdfast.api.scheme import PODS
+from holdfast.api.scheme import PODS, PRIORITY_CLASSES
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
 from holdfast.cli import garbage_collection
@@ -33,12 +37,13 @@ from holdfast.clock import SystemClock
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.store.store import Store
-from holdfast.testing import a_claim, a_device_class, a_node
-from holdfast.testing.builders import resource_of
+from holdfast.testing import a_claim, a_device_class, a_node, a_pod
+from holdfast.testing.builders import Raw, an_object, resource_of
 
 SCHEDULER = "Scheduler._schedule_pods"
 TIMEOUT_SECONDS = 600.0
 AT_ONCE = 64
+PODS_A_NODE = 30
 
 
 @contextmanager
@@ -63,6 +68,73 @@ def timed_steps() -> Iterator[dict[str, float]]:
         asyncio.Handle._run = run  # type: ignore[method-assign]
 
 
+class Case(Protocol):
+    """What is created: at first, for each node, and for each pod that is scheduled."""
+
+    words: str
+
+    def objects(self) -> Iterable[Raw]: ...
+    def node_objects(self, node: str) -> Iterable[Raw]: ...
+    def pod_objects(self, number: int) -> Iterable[Raw]: ...
+
+
+class Claims:
+    """Pods with claims for devices."""
+
+    def __init__(self, case: devices.Case) -> None:
+        self._case, self.words = case, case.words
+
+    def objects(self) -> Iterable[Raw]:
+        yield a_device_class("gpu", extendedResourceName=devices.RESOURCE)
+        yield a_device_class("net", driver=devices.NETWORK)
+
+    def node_objects(self, node: str) -> Iterable[Raw]:
+        return a_node(node, cpu="64", memory="256Gi"), *self._case.slices(node)
+
+    def pod_objects(self, number: int) -> Iterable[Raw]:
+        if not self._case.resource:
+            yield a_claim(f"c{number}", **self._case.claim)
+        yield devices.a_pod_of(self._case, number)
+
+
+class Preemption:
+    """Pods of higher priority than those that fill the nodes."""
+
+    words = "preemption of ordinary pods"
+
+    def objects(self) -> Iterable[Raw]:
+        for name, value in (("low", 1), ("high", 1000)):
+            yield an_object(PRIORITY_CLASSES, name, {}) | {"value": value}
+
+    def node_objects(self, node: str) -> Iterable[Raw]:
+        yield a_node(node, cpu=str(PODS_A_NODE), memory="256Gi")
+        for i in range(PODS_A_NODE):
+            yield a_pod(f"{node}-{i}", cpu="1", node=node, priority_class_name="low")
+
+    def pod_objects(self, number: int) -> Iterable[Raw]:
+        yield a_pod(f"p{number}", cpu="2", priority_class_name="high")
+
+
+class Cores:
+    """Pods with CPUs of their own and a part of a GPU, where no two nodes are alike."""
+
+    words = "CPUs and GPUs"
+    _dice = Random(1)
+
+    def objects(self) -> Iterable[Raw]:
+        return ()
+
+    def node_objects(self, node: str) -> Iterable[Raw]:
+        return *cores_and_gpus.node_objects(node), cores_and_gpus.busy_pod(node, self._dice)
+
+    def pod_objects(self, number: int) -> Iterable[Raw]:
+        yield cores_and_gpus.a_pod_of("different", number)
+
+
+CASES: dict[str, Case] = {name: Claims(case) for name, case in devices.CASES.items()}
+CASES |= {"preemption": Preemption(), "cores": Cores()}
+
+
 class Cluster:
     """An API server and a scheduler."""
 
@@ -79,30 +151,28 @@ class Cluster:
             resource: Resource[Object] = resource_of(raw)
             await self.client.create(resource, raw, raw["metadata"].get("namespace", ""))
 
-    async def fill(self, case: devices.Case, nodes: int) -> None:
-        await self.create(
-            a_device_class("gpu", extendedResourceName=devices.RESOURCE),
-            a_device_class("net", driver=devices.NETWORK),
-        )
+    async def fill(self, case: Case, nodes: int) -> None:
+        await self.create(*case.objects())
         names = iter([f"n{i}" for i in range(nodes)])
 
         async def create_nodes() -> None:
             for name in names:
-                await self.create(a_node(name, cpu="64", memory="256Gi"), *case.slices(name))
+                await self.create(*case.node_objects(name))
 
         await asyncio.gather(*(create_nodes() for _ in range(AT_ONCE)))
 
-    async def schedule(self, case: devices.Case, number: int) -> None:
-        """Create a pod with a claim, and wait until it is bound."""
-        if not case.resource:
-            await self.create(a_claim(f"c{number}", **case.claim))
-        await self.create(devices.a_pod_of(case, number))
-        while not (await self.client.get(PODS, f"p{number}", "default")).spec.node_name:
+    async def schedule(self, case: Case, number: int) -> None:
+        """Create a pod, and wait until it is bound, or nominated to a node."""
+        await self.create(*case.pod_objects(number))
+        while True:
+            pod = await self.client.get(PODS, f"p{number}", "default")
+            if pod.spec.node_name or pod.status.nominated_node_name:
+                return
             await asyncio.sleep(0.01)
 
 
 async def measure(name: str, nodes: int, pods: int) -> None:
-    case = devices.CASES[name]
+    case = CASES[name]
     with tempfile.TemporaryDirectory() as folder:
         cluster = Cluster(Path(folder))
         await cluster.server.start()
@@ -126,8 +196,8 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=20)
-    parser.add_argument("--case", nargs="+", choices=list(devices.CASES),
-                        default=list(devices.CASES))  # fmt: skip
+    parser.add_argument("--case", nargs="+", choices=list(CASES),
+                        default=list(CASES))  # fmt: skip
     args = parser.parse_args()
     print(f"{'longest step in ms':32}{'nodes':>7}{'schedule':>9}{'any':>9}  of")
     for name in args.case:
