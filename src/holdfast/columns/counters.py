@@ -8,7 +8,7 @@ every placement would pay for all classes. Adding or removing a pod changes one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,6 +169,12 @@ class SelectorCount:
                 domain.move(row, by)
             for buckets in self._buckets.values():
                 buckets.move(row, before, before + by)
+
+    def add_pods(self, rows: Sequence[int], live: Sequence[int]) -> None:
+        """Count pods by their rows, before anything was derived; ``live`` do not terminate."""
+        for counted, of_pods in ((self.all, rows), (self.live, live)):
+            more = np.bincount(np.array(of_pods, np.intp), minlength=len(counted))
+            np.add(counted, more, out=counted, casting="same_kind")
 
     def move_sums(self, pod_info: PodInfo, row: int, by: int) -> None:
         """Add (+1) a matching pod to the sums, or remove it (-1)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from holdfast.columns.counters import SelectorCount
 
@@ -28,12 +29,19 @@ class LabelGroup:
 
 
 class LabelGroups:
-    """All groups; ids are never reused."""
+    """All groups; ids are never reused.
 
-    __slots__ = ("_groups", "_next", "selector_keys")
+    ``selector_keys`` decide about the group of a pod. When keys are added, the pods of all groups
+    have to be grouped again; those of ``outdated`` groups have not been so far. All pods are
+    grouped by ``complete_keys``, the keys of before.
+    """
+
+    __slots__ = ("_groups", "_next", "complete_keys", "outdated", "selector_keys")
 
     def __init__(self) -> None:
         self.selector_keys: frozenset[str] = frozenset()
+        self.complete_keys: frozenset[str] = frozenset()
+        self.outdated: list[LabelGroup] = []
         self._groups: dict[GroupKey, LabelGroup] = {}
         self._next = 0
 
@@ -70,16 +78,25 @@ class LabelGroups:
         return (namespace, seen if len(seen) < 2 else tuple(sorted(seen)))
 
     def add_selector_keys(self, keys: Iterable[str]) -> bool:
-        """Add selector keys; return whether any is new. If so, all pods must be grouped again."""
+        """Add selector keys; return whether any is new. If so, groups with pods are outdated."""
         wider = self.selector_keys | frozenset(keys)
         if wider == self.selector_keys:
             return False
         self.selector_keys = wider
+        self.outdated += [group for group in self._groups.values() if group.rows]
         self._groups = {}
+        self.drop_empty()
         return True
 
+    def drop_empty(self) -> None:
+        """Drop outdated groups without pods from the end of the list; the last one completes it."""
+        while self.outdated and not self.outdated[-1].rows:
+            self.outdated.pop()
+        if not self.outdated:
+            self.complete_keys = self.selector_keys
+
     def __iter__(self) -> Iterator[LabelGroup]:
-        return iter(self._groups.values())
+        return chain(self._groups.values(), self.outdated)
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self._groups) + len(self.outdated)

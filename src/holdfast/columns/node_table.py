@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable, Mapping
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from holdfast.api.labels import Selector
@@ -20,6 +20,9 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.pod_placements import PodPlacements, PodSelectors, PodsOfUnknownNodes
 from holdfast.columns.ports import PortIndex
 from holdfast.columns.ranked_pods import RankedPods
+
+_PODS_A_STEP = 1000
+"""So many pods are regrouped in two milliseconds."""
 
 
 class Hold(NamedTuple):
@@ -146,6 +149,17 @@ class NodeTable(NodeRows):
         """Include these label keys in label groups, because a selector uses them."""
         if self._placements.add_selector_keys(keys):
             self.epochs.bump("labels")
+
+    def add_selector_keys_in_steps(self, keys: frozenset[str]) -> Iterator[None]:
+        """Do the same, with pauses in which the table may change."""
+        placements = self._placements
+        if placements.has_groups_of(keys):
+            return
+        placements.begin_selector_keys(keys)
+        while not placements.has_groups_of(keys):
+            placements.regroup(_PODS_A_STEP)
+            self.epochs.bump("labels")
+            yield
 
     def counter(self, namespace: str, selector: Selector, *, real: bool = False) -> SelectorCount:
         """Return the counter of pods that a selector matches.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from holdfast.columns.affinity_terms import PodSelector
 from holdfast.columns.counters import Measure, PodSum, SelectorCount
@@ -175,14 +176,36 @@ class PodPlacements:
 
         Counters stay as they are: existing ones do not read the new keys.
         """
-        if not self.label_groups.add_selector_keys(keys):
+        groups = self.label_groups
+        if keys <= groups.complete_keys:
             return False
-        self._last_group = None
-        for pods in (self.by_uid, self.reserve_pods):
-            for uid, placed in pods.items():
-                placed.group = self.label_group_of(placed.pod_info)
-                placed.group.rows[uid] = placed.row
+        self.begin_selector_keys(keys)
+        while not self.has_groups_of(keys):
+            self.regroup(len(self.by_uid) + len(self.reserve_pods))
         return True
+
+    def begin_selector_keys(self, keys: frozenset[str]) -> None:
+        """Add selector keys; ``regroup`` moves the pods to their groups."""
+        if self.label_groups.add_selector_keys(keys):
+            self._last_group = None
+
+    def has_groups_of(self, keys: frozenset[str]) -> bool:
+        """Return whether all pods are grouped by these keys."""
+        return keys <= self.label_groups.complete_keys
+
+    def regroup(self, count: int) -> None:
+        """Move up to so many pods of one outdated group to their groups.
+
+        Before all are moved, groups by the keys of before can be used and may be split already.
+        """
+        groups = self.label_groups
+        outdated = groups.outdated[-1]
+        for uid in [*islice(outdated.rows, count)]:
+            placed = self.by_uid.get(uid) or self.reserve_pods[uid]
+            placed.group = self.label_group_of(placed.pod_info)
+            placed.group.rows[uid] = placed.row
+            del outdated.rows[uid]
+        groups.drop_empty()
 
     def counter(
         self, pod_selectors: PodSelectors, *, real: bool = False
@@ -202,10 +225,20 @@ class PodPlacements:
         return found, dropped
 
     def _count(self, counter: SelectorCount) -> SelectorCount:
+        """Count all matching pods with a new counter; in lists, as there may be very many."""
+        rows: list[int] = []
+        live: list[int] = []
         for group in self.label_groups:
-            if counter.selects(group.namespace, self._labels_of(group), group.labels):
-                group.counters.append(counter)
-                self._move_all(counter, group, 1)
+            if not counter.selects(group.namespace, self._labels_of(group), group.labels):
+                continue
+            group.counters.append(counter)
+            for uid, row in group.rows.items():
+                pod_info = (self.by_uid.get(uid) or self.reserve_pods[uid]).pod_info
+                if not (counter.real and pod_info.is_reserve_pod):
+                    rows.append(row)
+                    if not pod_info.terminating:
+                        live.append(row)
+        counter.add_pods(rows, live)
         return counter
 
     def pod_sum(

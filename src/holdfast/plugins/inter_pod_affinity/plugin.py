@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -86,6 +86,11 @@ class InterPodAffinity:
         ):
             return None
         return (view.nodes.label_group_of(pod).id, pod.affinity_terms, view.hidden_pods)
+
+    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
+        """Group all pods by the label keys of new selectors, in short steps."""
+        keys = pod.affinity_terms.label_keys
+        return view.nodes.add_selector_keys_in_steps(keys) if keys else iter(())
 
     def pre_filter(self, pod: PodInfo, view: View) -> Skip | Reject | PreFilterState:
         """Find the counters; skip a pod without terms that no existing term matches."""

@@ -89,6 +89,17 @@ class Defaults:
         return _split(self.constraints, pod, selector, system_defaulted=self.system)
 
 
+def selector_keys(constraints: Iterable[TopologySpreadConstraint]) -> frozenset[str]:
+    """Return the label keys that the selectors of constraints use."""
+    keys: set[str] = set()
+    for constraint in constraints:
+        keys.update(constraint.match_label_keys)
+        if (selector := constraint.label_selector) is not None:
+            keys.update(selector.match_labels)
+            keys.update(expression.key for expression in selector.match_expressions)
+    return frozenset(keys)
+
+
 def own_constraints(pod: Pod) -> Constraints:
     """Read a pod's own constraints; raises BadRequest for a bad selector."""
     return _split(pod.spec.topology_spread_constraints, pod, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -40,6 +40,7 @@ from holdfast.plugins.pod_topology_spread.constraints import (
     Constraints,
     Eligibility,
     own_constraints,
+    selector_keys,
 )
 from holdfast.plugins.pod_topology_spread.hints import NODE_ACTIONS, POD_ACTIONS, event_helps
 from holdfast.plugins.pod_topology_spread.limits import limits_of
@@ -108,6 +109,12 @@ class PodTopologySpread:
             return None
         required, tolerations = required_nodes(pod.pod), pod.pod.spec.tolerations
         return (pod.namespace, constraints, required, tolerations, view.hidden_pods)
+
+    def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
+        """Group all pods by the label keys of new selectors, in short steps."""
+        # The keys of default constraints are those of workloads, which are known.
+        own = pod.pod.spec.topology_spread_constraints
+        return view.nodes.add_selector_keys_in_steps(selector_keys(own)) if own else iter(())
 
     def pre_filter(self, pod: PodInfo, view: View) -> PreFilterState | Skip | Reject:
         """Find the counters; skip a pod without constraints."""
