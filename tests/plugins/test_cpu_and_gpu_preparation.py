@@ -183,3 +183,16 @@ def test_the_next_pods_of_a_class_and_other_pods_have_no_steps():
         assert not [*prepare_in_steps(PROFILE, pod, cluster.world, NOW)], kind
     ordinary = cluster.world.pod_info(typed(a_pod("ordinary", cpu="1")))
     assert not [*prepare_in_steps(PROFILE, ordinary, cluster.world, NOW)]
+
+
+@pytest.mark.parametrize("kind", PODS)
+def test_pods_are_scheduled_after_the_table_of_nodes_has_grown(kind):
+    """States that are equal in both tables may not keep the results of the smaller one."""
+    cluster = BusyCluster(Random(1))
+    schedule(cluster.world, cluster.pod(kind, "first"))
+    capacity = cluster.world.nodes.capacity
+    for i in range(capacity):
+        cluster.put(a_node(f"m{i}", cpu="1"))
+    assert cluster.world.nodes.capacity > capacity
+    pod = cluster.pod(kind, "next")
+    assert scores(cluster.world, pod) == scores(cluster.world.fork(), pod)

@@ -136,7 +136,9 @@ class DecisionCache:
             found.stamp = epochs.stamp
             return found
         old, found = found, run_pre_filter(use, pod, view, versions)
-        if old is not None and use.comparable_states and _equal(old, found):
+        # After a change of the layout, the first epoch of all, the cached rows are too few.
+        same_layout = old is not None and old.versions[0] == versions[0]
+        if old is not None and same_layout and use.comparable_states and _equal(old, found):
             found = old
             found.versions = versions
         found.stamp = epochs.stamp
