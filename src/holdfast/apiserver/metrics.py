@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from holdfast.apiserver.operation import ServerContext
 from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.transport import Response
+from holdfast.metric_types import CallbackMetric, CounterMetric, Histogram, MetricCollector
 
 _LABELS = ("verb", "group", "version", "resource", "subresource")
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -19,21 +20,18 @@ class RequestMetrics:
     """The metrics of one server."""
 
     def __init__(self, context: ServerContext) -> None:
-        self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "apiserver_request_total", "Requests answered.", (*_LABELS, "code"),
-            registry=self._registry,
-        )  # fmt: skip
-        self._seconds = Histogram(
-            "apiserver_request_duration_seconds", "How long answers took.", _LABELS,
-            buckets=_BUCKETS, registry=self._registry,
-        )  # fmt: skip
-        watches = Gauge(
-            "apiserver_longrunning_requests", "Watches that are open.", registry=self._registry
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._requests = CounterMetric(
+            "apiserver_request_total", "Requests answered.", (*_LABELS, "code")
         )
-        watches.set_function(lambda: len(context.watches))
-        self._counters: dict[tuple[RequestLabels, int], Counter] = {}
-        self._timers: dict[RequestLabels, Histogram] = {}
+        self._seconds = Histogram(
+            "apiserver_request_duration_seconds", "How long answers took.", _BUCKETS, _LABELS
+        )
+        watches = CallbackMetric(
+            "apiserver_longrunning_requests", "Watches that are open.", (),
+            lambda: {(): len(context.watches)},
+        )  # fmt: skip
+        self._registry.register(MetricCollector(self._requests, self._seconds, watches))
 
     def count(self, request_info: RequestInfo | None, status: int, seconds: float) -> None:
         """Count a request; ``request_info`` is None if it was not authorized.
@@ -49,17 +47,9 @@ class RequestMetrics:
                 request_info.plural,
                 request_info.subresource,
             )
-        counter = self._counters.get((labels, status))
-        if counter is None:
-            counter = self._requests.labels(*labels, str(status))
-            self._counters[labels, status] = counter
-        counter.inc()
-        if labels[0] == "WATCH":
-            return
-        timer = self._timers.get(labels)
-        if timer is None:
-            timer = self._timers[labels] = self._seconds.labels(*labels)
-        timer.observe(seconds)
+        self._requests.add(*labels, str(status))
+        if labels[0] != "WATCH":
+            self._seconds.observe(seconds, *labels)
 
     def response(self) -> Response:
         """Return all metrics in the Prometheus text format."""
