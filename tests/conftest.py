@@ -14,8 +14,11 @@ from hypothesis import HealthCheck, settings
 from kubectl_program import find_kubectl, problem_of
 from soak_size import SEED
 
-# Thousands of small clusters come and go, and most of what they leave needs no search for cycles.
+# Thousands of small clusters come and go. Cycles are collected after the test that left them, while
+# they are in the processor's cache; inside a test only if it leaves very many.
 gc.set_threshold(50_000, 20, 10)
+COLLECT_FROM = 4_000
+"""How many new objects a test must have left to be followed by a collection."""
 # On loaded cores an example may take any time. Other examples in every run belong to `make soak`.
 settings.register_profile(
     "suite",
@@ -91,6 +94,15 @@ def pytest_collection_finish():
     """Modules and tests stay: the collector need not look at them again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol():
+    """Collect the cycles that a test has left."""
+    done = yield
+    if gc.get_count()[0] > COLLECT_FROM:
+        gc.collect(0)
+    return done
 
 
 def pytest_runtest_setup(item):
