@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -29,6 +30,7 @@ from holdfast.store import ObjectKey, StoredObject
 
 T = TypeVar("T")
 _BATCH = 100  # objects deleted in one batch
+_HEAD = {"apiVersion": f"{CRDS[0]}/v1", "kind": "CustomResourceDefinition"}
 log = logging.getLogger(__name__)
 
 
@@ -36,8 +38,7 @@ log = logging.getLogger(__name__)
 class _RegisteredCrd:
     """A stored CRD and its descriptors; none if it cannot be served."""
 
-    revision: int
-    definition: JsonObject
+    stored: StoredObject
     descriptors: tuple[KindDescriptor, ...]
 
 
@@ -56,11 +57,11 @@ class CrdRegistration:
 
     def served_crds(self) -> list[JsonObject]:
         """Return all served CRDs."""
-        return [
-            registered.definition
-            for registered in self._registered.values()
-            if registered.descriptors
-        ]
+        served = [one.stored for one in self._registered.values() if one.descriptors]
+        definitions = [decode(stored) for stored in served]
+        for definition in definitions:
+            default_object(definition)
+        return definitions
 
     def load(self) -> list[tuple[StoredObject, list[Cause]]]:
         """Update the registry: add new and changed CRDs, remove deleted ones.
@@ -73,16 +74,15 @@ class CrdRegistration:
             self._unregister(name)
         for name, found in stored.items():
             registered = self._registered.get(name)
-            if registered is not None and registered.revision == found.revision:
+            if registered is not None and registered.stored.revision == found.revision:
                 continue
             self._unregister(name)
-            definition = decode(found)
-            descriptors, problems = _read_crd(definition)
-            self._registered[name] = _RegisteredCrd(found.revision, definition, descriptors)
+            descriptors, problems = _read_stored(found)
+            self._registered[name] = _RegisteredCrd(found, descriptors)
             for one in descriptors:
                 self._context.registry.add(one)
             if problems:
-                not_served.append((found, problems))
+                not_served.append((found, list(problems)))
         return not_served
 
     def _unregister(self, name: str) -> None:
@@ -228,6 +228,27 @@ def _group_resource(name: str) -> tuple[str, str]:
     """Return the group and plural of the resource of a CRD, from the name of the CRD."""
     plural, _, group = name.partition(".")
     return group, plural
+
+
+class _Spec(msgspec.Struct):
+    """The part of a stored CRD that its descriptors depend on, beside its name; as JSON."""
+
+    spec: msgspec.Raw
+
+
+def _read_stored(stored: StoredObject) -> tuple[tuple[KindDescriptor, ...], Sequence[Cause]]:
+    """Return the descriptors of a stored CRD, or none and the reasons if it cannot be served."""
+    if stored.from_disk:  # its fields may have wrong types
+        return _read_crd(decode(stored))
+    spec = msgspec.json.decode(stored.value, type=_Spec).spec
+    return _read_spec(stored.key.name, bytes(spec))
+
+
+@lru_cache(maxsize=256)
+def _read_spec(name: str, spec: bytes) -> tuple[tuple[KindDescriptor, ...], Sequence[Cause]]:
+    """Read a CRD of this name and spec, cached: writes of the status change neither."""
+    definition = {**_HEAD, "metadata": {"name": name}, "spec": msgspec.json.decode(spec)}
+    return _read_crd(definition)
 
 
 def _read_crd(definition: JsonObject) -> tuple[tuple[KindDescriptor, ...], list[Cause]]:

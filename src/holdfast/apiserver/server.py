@@ -50,6 +50,8 @@ from holdfast.store import Store
 _log = logging.getLogger(__name__)
 ReadBody = Callable[[], Awaitable[bytes]]
 """Read the request body from the transport."""
+Bootstrap = Callable[["ApiServer"], Awaitable[None]]
+"""Create the objects that every cluster starts with."""
 
 
 async def _get(op: Operation) -> ServerResponse:
@@ -108,13 +110,17 @@ class ApiServer:
             )
         )
 
-    async def start(self) -> None:
-        """Register stored CRDs, create the bootstrap objects, accept requests."""
+    async def start(self, bootstrap: Bootstrap = create_bootstrap_objects) -> None:
+        """Register stored CRDs, create the bootstrap objects, accept requests.
+
+        Another ``bootstrap`` may write these objects to the store without requests.
+        """
         await repair_metadata(self.context.store)
         await self._crds.sync()
         self._running = True
         try:
-            await create_bootstrap_objects(self)
+            await bootstrap(self)
+            await self._crds.sync()
         except BaseException:
             self._running = False
             raise
