@@ -36,6 +36,7 @@ from holdfast.feature_gates import FeatureGates
 from holdfast.settings import ServerLimits
 from holdfast.store import Retention, Store
 from holdfast.store.database import WriteFault
+from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from kubectl_program import QUICK, find_kubectl
 from tls_client import client_context
 
@@ -160,7 +161,7 @@ async def start_server(
     server = ApiServer.create(
         store, clock, rng=random.Random(1), kinds=kinds, feature_gates=feature_gates
     )
-    await server.start()
+    await server.start(copy_bootstrap_objects)
     https_server = await serve_https(server, "127.0.0.1", 0, credentials, limits)
     connector = aiohttp.TCPConnector(ssl=client_context(credentials), limit=0)
     session = aiohttp.ClientSession(connector=connector)

@@ -12,6 +12,7 @@ from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.store import Store
 from holdfast.store.objects import Retention
+from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from tls_client import client_context
 
 RETENTION = Retention(seconds=300, min_events=0)
@@ -27,7 +28,7 @@ class Embedded:
     async def start(self):
         self.store = Store.open(self.directory / "store", self.clock, retention=RETENTION)
         self.server = ApiServer.create(self.store, self.clock, rng=random.Random(1))
-        await self.server.start()
+        await self.server.start(copy_bootstrap_objects)
 
     async def stop(self):
         await self.server.stop()

@@ -13,6 +13,7 @@ from holdfast.apiserver.server import ApiServer
 from holdfast.client.client import Client
 from holdfast.controllers.controller_manager import CONTROLLERS, ControllerManager
 from holdfast.store import Store
+from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.loop_writer import LoopWriter
@@ -62,7 +63,7 @@ async def start_small_cluster(
     clock = VirtualClock()
     store = Store.open(directory, clock, writer=LoopWriter)
     server = ApiServer.create(store, clock)
-    await server.start()
+    await server.start(copy_bootstrap_objects)
     client = Client(InProcessTransport(server), "test")
     their_client = Client(wrap(InProcessTransport(server), clock), "components")
     controllers = ControllerManager(their_client, clock, kinds=kinds)

@@ -20,6 +20,7 @@ from holdfast.driverkit.classic.inventory_objects import raw_spec
 from holdfast.errors import NotFound
 from holdfast.store.store import Store
 from holdfast.testing import Chances, FaultyTransport, VirtualClock, a_pod
+from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.kill_points import KillTransport
 from holdfast.testing.loop_writer import LoopWriter
 
@@ -77,7 +78,7 @@ class DriverTest:
     async def __aenter__(self):
         self._store = Store.open(self._directory, self.clock, writer=LoopWriter)
         self.server = ApiServer.create(self._store, self.clock)
-        await self.server.start()
+        await self.server.start(copy_bootstrap_objects)
         self.client = Client(InProcessTransport(self.server), "test")
         await self.client.create(NAMESPACES, {"metadata": {"name": self.driver.namespace}})
         for crd in self.driver.crds():

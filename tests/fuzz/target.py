@@ -35,6 +35,7 @@ from holdfast.store.store import Store
 from holdfast.testing import builders as build
 from holdfast.testing import device_builders as devices
 from holdfast.testing import storage_builders as storage
+from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.harness import Harness
 from holdfast.testing.loop_writer import LoopWriter
 from tls_client import client_context
@@ -145,7 +146,7 @@ class Target(Harness):
     async def _start_server(self) -> None:
         self.store = Store.open(self._directory, self.clock, writer=LoopWriter)
         self.server = ApiServer.create(self.store, self.clock, rng=random.Random(self._seed))
-        await self.server.start()
+        await self.server.start(copy_bootstrap_objects)
         self.client = Client(InProcessTransport(self.server), "test")
 
     async def restart_server(self, while_down: Callable[[], None] = lambda: None) -> None:

@@ -15,6 +15,7 @@ from holdfast.errors import HoldfastError, NotFound
 from holdfast.settings import ControllerSettings, ResourcePolicySettings
 from holdfast.store import Store
 from holdfast.testing import a_namespace, a_node, a_pod, a_resource_policy, a_unit
+from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.loop_writer import LoopWriter
@@ -44,7 +45,7 @@ class PolicyCluster:
 
     async def __aenter__(self):
         self.server = ApiServer.create(self._store, self.clock)
-        await self.server.start()
+        await self.server.start(copy_bootstrap_objects)
         self.client = Client(InProcessTransport(self.server), "test")
         await self.start_controller()
         return self

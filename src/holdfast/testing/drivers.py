@@ -50,6 +50,7 @@ from holdfast.kubelet_api import (
     plugin_registration_pb2_grpc,
 )
 from holdfast.store.store import Store
+from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.builders import a_node, a_pod
 
 CALL_SECONDS = 45.0
@@ -164,7 +165,7 @@ class DriverNode:
         clock = SystemClock()
         self._store = Store.open(self.directory / "store", clock)
         self._server = ApiServer.create(self._store, clock)
-        await self._server.start()
+        await self._server.start(copy_bootstrap_objects)
         self.client = Client(InProcessTransport(self._server), "test")
         node = own_user(f"system:node:{self.name}")
         self._node_client = Client(InProcessTransport(self._server, node), self.driver.name)

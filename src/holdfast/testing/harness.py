@@ -40,6 +40,7 @@ from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.settings import NodeSettings, SchedulerSettings
 from holdfast.store.store import Store
+from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.loop_writer import LoopWriter
@@ -231,7 +232,7 @@ class Harness:
     async def _start_server(self) -> None:
         self.store = Store.open(self._directory, self.clock, writer=LoopWriter)
         self.server = ApiServer.create(self.store, self.clock, feature_gates=self.feature_gates)
-        await self.server.start()
+        await self.server.start(copy_bootstrap_objects)
         self.client = Client(InProcessTransport(self.server), "test")
 
     async def _stop_server(self) -> None:
