@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -75,6 +77,12 @@ app.add_typer(reservation.app)
 app.add_typer(policy.app)
 
 
+@cache
+def _command_line() -> Callable[[], None]:
+    """Return the program with all its commands; building it takes 20 ms."""
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Run the command line; print a HoldfastError as one sentence, without a traceback."""
     # At its import NumPy starts a BLAS thread for each core, which Holdfast never uses.
@@ -85,7 +93,7 @@ def main() -> None:
     # asyncio logs every aborted connection; clients must not be able to fill the log.
     logging.getLogger("asyncio").addFilter(RepeatFilter())
     try:
-        app()
+        _command_line()()
     except HoldfastError as error:
         typer.secho(f"holdfast: {error}", fg="red", err=True)
         sys.exit(1)
