@@ -1,7 +1,7 @@
 """The rights in deploy/rbac, and a transport that grants nothing else."""
 
 from collections import defaultdict
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -73,13 +73,9 @@ class RestrictedTransport:
     async def send(self, request):
         return self._refusal(request) or await self._transport.send(request)
 
-    @asynccontextmanager
-    async def stream(self, request):
-        if refusal := self._refusal(request):
-            yield _Body(refusal)
-            return
-        async with self._transport.stream(request) as response:
-            yield response
+    def stream(self, request):
+        refusal = self._refusal(request)
+        return nullcontext(_Body(refusal)) if refusal else self._transport.stream(request)
 
     async def close(self):
         await self._transport.close()

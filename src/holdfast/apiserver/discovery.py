@@ -23,18 +23,40 @@ def subresource_kind(descriptor: KindDescriptor, subresource: str) -> tuple[Gvk,
     return kind or (r.group, r.version, r.kind), verbs
 
 
+_Responses = dict[tuple[str, str], Response]
+_shared: dict[tuple[int, ...], tuple[list[KindDescriptor], _Responses]] = {}
+"""The responses of servers with the same descriptors, by the ids of these, which stay alive."""
+_SHARED = 4
+"""How many sets of descriptors are kept."""
+
+
+def _responses_for(registry: Registry) -> _Responses:
+    """Return the responses built so far for the descriptors of a registry."""
+    descriptors = list(registry)
+    key = tuple(map(id, descriptors))
+    if key not in _shared:
+        while len(_shared) >= _SHARED:
+            del _shared[next(iter(_shared))]
+        _shared[key] = descriptors, {}
+    return _shared[key][1]
+
+
 class Discovery:
-    """Builds the documents, with ETags, once per change of the registry."""
+    """Builds the documents, with ETags, once per change of the registry.
+
+    Servers of one process that serve the same share them.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._generation = -1
-        self._responses: dict[tuple[str, str], Response] = {}
+        self._responses: _Responses = {}
 
     def respond(self, path: str, headers: Mapping[str, str]) -> Response:
         """Respond to ``/api``, ``/apis`` or a path below that is not a resource."""
         if self._generation != self._registry.generation:
-            self._generation, self._responses = self._registry.generation, {}
+            self._generation = self._registry.generation
+            self._responses = _responses_for(self._registry)
         version = ""
         if path in ("/api", "/apis"):
             version = negotiate_discovery(headers.get("accept", ""))

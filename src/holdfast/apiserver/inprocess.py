@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from holdfast.apiserver.server import ApiServer
@@ -40,6 +40,29 @@ async def _single_line(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
+class _OpenStream(AbstractAsyncContextManager[Stream]):
+    """Waits for a response when the block is entered, and closes it at the end of the block."""
+
+    __slots__ = ("_handle", "_request", "_response")
+
+    def __init__(
+        self,
+        handle: Callable[[Request], Awaitable[Response | StreamResponse]],
+        request: Request,
+    ) -> None:
+        self._handle, self._request = handle, request
+
+    async def __aenter__(self) -> Stream:
+        response = self._response = await self._handle(self._request)
+        if isinstance(response, Response):
+            return _Lines(response.status, response.headers, _single_line(response.body))
+        return _Lines(response.status, response.headers, _lines(response))
+
+    async def __aexit__(self, *_error: object) -> None:
+        if not isinstance(self._response, Response):
+            await self._response.close()
+
+
 class InProcessTransport:
     """Passes the requests of one user to ``ApiServer.handle``."""
 
@@ -56,17 +79,9 @@ class InProcessTransport:
         body = b"".join([line + b"\n" async for line in _lines(response)])
         return Response(response.status, response.headers, body)
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
         """Send a request and stream the response; leaving the block closes the stream."""
-        response = await self._handle(request)
-        if isinstance(response, Response):
-            yield _Lines(response.status, response.headers, _single_line(response.body))
-            return
-        try:
-            yield _Lines(response.status, response.headers, _lines(response))
-        finally:
-            await response.close()
+        return _OpenStream(self._handle, request)
 
     async def close(self) -> None:
         """Reject further requests."""

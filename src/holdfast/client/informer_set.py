@@ -69,10 +69,11 @@ class InformerSet:
 
     async def start(self) -> None:
         """Start the informers that are not running and wait until all have synced."""
-        for informer in self._informers.values():
-            self._tasks.add(informer.start())
-        for informer in tuple(self._informers.values()):
-            await informer.wait_for_sync()
+        started = [(informer, informer.start()) for informer in self._informers.values()]
+        self._tasks.update(task for _, task in started)
+        for informer, task in started:
+            if task.done() or not informer.has_synced:
+                await informer.wait_for_sync()
 
     async def run(self) -> None:
         """Start all informers and wait until ``stop``."""

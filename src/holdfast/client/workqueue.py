@@ -22,6 +22,9 @@ SLOW_AFTER_FAILURES = 8
 SLOW_ADD_SECONDS = 1.0
 """The delay of ``add`` for such a key: its failing work may cause the very event that adds it."""
 
+_RNG = random.Random()
+"""Shared by all queues: each would be seeded from the system."""
+
 log = logging.getLogger(__name__)
 
 
@@ -64,7 +67,7 @@ class WorkQueue:
     ) -> None:
         self.clock = clock
         self._backoff = backoff
-        self._rng = rng or random.Random()
+        self._rng = rng or _RNG
         self._observer = observer
         self._queue: deque[str] = deque()
         self._dirty: set[str] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -52,13 +53,23 @@ class _Groups(msgspec.Struct, frozen=True):
 
 async def discover(client: Client) -> ServedResources:
     """Return all resources; groups whose discovery fails are omitted."""
-    groups: list[_Group] = []
+    resources: list[Resource[Object]] = []
     for path in ("/api", "/apis"):
-        response = msgspec.json.decode(await client.raw(path, accept=ACCEPT), type=_Groups)
-        if response.kind != AGGREGATED:
+        found = _aggregated(await client.raw(path, accept=ACCEPT))
+        if found is None:
             return await _discover_each_group(client)
-        groups += response.items
-    return tuple(_from_groups(groups))
+        resources += found
+    return tuple(resources)
+
+
+@lru_cache(maxsize=8)
+def _aggregated(document: bytes) -> ServedResources | None:
+    """Return the resources of a document; None if it is not aggregated discovery.
+
+    Cached, because the document is read again and again and changes only with a CRD.
+    """
+    response = msgspec.json.decode(document, type=_Groups)
+    return tuple(_from_groups(response.items)) if response.kind == AGGREGATED else None
 
 
 def _from_groups(groups: Sequence[_Group]) -> Iterator[Resource[Object]]:
