@@ -76,7 +76,7 @@ def events(before, after):
 
 def test_hints_are_exact():
     plugin, seen = ResourcePolicyPlugin(), Counter()
-    for number in range(rounds(20)):
+    for number in range(rounds(40)):
         cluster = PolicyCluster(Random(SEED * 1000 + number), nodes=6)
         waiting = [selected(cluster) for _ in range(8)]
         for _ in range(60):
