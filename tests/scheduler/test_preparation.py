@@ -1,17 +1,21 @@
 """Searches for devices run in steps before the scheduling cycle, while other tasks run."""
 
 import asyncio
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
 from holdfast.devices.allocator import Allocator
-from holdfast.framework.plugin import Placement
+from holdfast.framework.plugin import Placement, Traits
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
-from holdfast.scheduler.preparation import prepare_cycle
+from holdfast.scheduler.preparation import Preparations, prepare_cycle
+from holdfast.scheduler.queued_pods import QueuedPodInfo
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice, typed
+from holdfast.testing.clock import VirtualClock
 
 PROFILE = default_profiles()["default-scheduler"]
 NUMA = "gpu.example.com/numa"
@@ -67,9 +71,8 @@ async def prepare_and_count(world, pod_info):
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    paused = await prepare_cycle(PROFILE, pod_info, world, ImpatientClock())
+    assert await prepare_cycle(PROFILE, pod_info, world, ImpatientClock())
     task.cancel()
-    assert paused.paused == bool(runs)
     return runs
 
 
@@ -149,3 +152,68 @@ async def test_nodes_that_other_filters_reject_are_not_searched(monkeypatch):
     placement = schedule(world, pod_info)
     assert placement.node == "n0"
     assert searched == ["n0"]
+
+
+class CountsPreparations:
+    """Prepares in three steps; ``begun`` counts how often it began."""
+
+    name = "CountsPreparations"
+    traits = Traits()
+
+    def __init__(self):
+        self.begun = self.steps = 0
+
+    def prepare(self, pod, view, rows):
+        self.begun += 1
+        for _ in range(3):
+            self.steps += 1
+            yield
+
+
+class PausingClock(ImpatientClock):
+    """Demands one pause, after the first step."""
+
+    def __init__(self):
+        super().__init__()
+        self.readings = 0
+
+    def monotonic(self):
+        self.readings += 1
+        return 0.0 if self.readings == 1 else 1.0
+
+
+def preparations_with(clock):
+    plugin, world = CountsPreparations(), World()
+    world.upsert(typed(a_node("n")))
+    profile = replace(PROFILE, plugins=(plugin,), plugins_by_point={})
+    queued = QueuedPodInfo(world.pod_info(typed(a_pod("p"))), since=0.0)
+    return plugin, Preparations({PROFILE.name: profile}, world, clock, lambda: None), queued
+
+
+def test_a_preparation_without_a_pause_ends_at_once():
+    plugin, preparations, queued = preparations_with(VirtualClock())
+    assert preparations.begin(queued) is None
+    assert (plugin.begun, plugin.steps) == (1, 3)
+
+
+async def test_a_preparation_continues_after_its_first_pause():
+    plugin, preparations, queued = preparations_with(PausingClock())
+    steps = preparations.begin(queued)
+    assert (plugin.begun, plugin.steps) == (1, 1)
+    assert await preparations.finish(queued, steps)
+    # What was begun is continued; a second round computes again what changed in the pause.
+    assert (plugin.begun, plugin.steps) == (2, 6)
+
+
+def test_a_pod_removed_from_the_queue_is_not_prepared():
+    plugin, preparations, queued = preparations_with(VirtualClock())
+    queued.removed = True
+    assert preparations.begin(queued) is None
+    assert plugin.begun == 0
+
+
+def test_a_pod_with_too_long_lists_is_not_prepared():
+    plugin, preparations, queued = preparations_with(VirtualClock())
+    queued.pod_info = msgspec.structs.replace(queued.pod_info, excess="spec.tolerations: too many")
+    assert preparations.begin(queued) is None
+    assert plugin.begun == 0

@@ -71,7 +71,7 @@ class Journal:
         return row
 
     def latest(self, count: int) -> list[int]:
-        """Return the rows of the last changes, at most ``FEW_ROWS``; each row once."""
+        """Return the rows of the last ``count`` changes (at most FEW_ROWS), each row once."""
         tail = self._tail
         if count <= 1:
             return [tail[-1]] if count else []

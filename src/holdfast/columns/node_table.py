@@ -156,6 +156,7 @@ class NodeTable(NodeRows):
         if placements.has_groups_of(keys):
             return
         placements.begin_selector_keys(keys)
+        self.epochs.bump("labels")
         while not placements.has_groups_of(keys):
             placements.regroup(_PODS_A_STEP)
             self.epochs.bump("labels")

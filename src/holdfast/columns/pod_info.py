@@ -49,6 +49,7 @@ class _SpecInfo(NamedTuple):
     excess: str
 
 
+# Values of the API refer to nothing but values, so no reference cycle contains a PodInfo.
 class PodInfo(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One version of a pod, as plugins read it.
 

@@ -14,8 +14,8 @@ T = TypeVar("T", bound=Object)
 class ObjectIndex(Generic[T]):
     """The objects of a collection by ``index_key_of``; objects with the key "" are omitted.
 
-    With the ``cache`` of the informer it is built when it is first read: until then a change costs
-    nothing.
+    With ``cache``, the informer's, the index is built at the first ``of``; before that a change
+    costs nothing.
     """
 
     def __init__(
@@ -23,11 +23,11 @@ class ObjectIndex(Generic[T]):
     ) -> None:
         self._index_key_of = index_key_of
         self._groups: dict[str, dict[str, T]] = {}
-        self._not_built_from = cache
+        self._unread_cache = cache
 
     def on_change(self, kind: ChangeType, old: T | None, new: T | None) -> None:
         """Update the index; add this handler before those that use the index."""
-        if self._not_built_from is not None:
+        if self._unread_cache is not None:
             return
         if old is not None and (group := self._index_key_of(old)) in self._groups:
             self._groups[group].pop(old.uid, None)
@@ -38,8 +38,8 @@ class ObjectIndex(Generic[T]):
 
     def of(self, group: str) -> tuple[T, ...]:
         """Return the objects with this key."""
-        if self._not_built_from is not None:
-            cache, self._not_built_from = self._not_built_from, None
+        if self._unread_cache is not None:
+            cache, self._unread_cache = self._unread_cache, None
             for obj in cache.values():
                 self.on_change("added", None, obj)
         return tuple(self._groups.get(group, {}).values())

@@ -79,7 +79,7 @@ class ReservationController(Reconciler):
 
     def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
         if not self._reservations.cache:
-            self._usages.clear()
+            self._usages.clear()  # they are not kept up to date
             return
         for pod in (old, new):
             for reservation in self._of_preemptor.of(pod.uid) if pod is not None else ():

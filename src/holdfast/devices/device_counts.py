@@ -56,18 +56,21 @@ class FreeDeviceCounts(RowTable):
         return self._has_inexact
 
     def refresh(self, rows: Rows, first: int = NO_ROW) -> bool:
-        """Count the changed ones of these rows again; few changed rows are all counted."""
+        """Count the changed ones of these rows again; if few rows changed at all, each of them.
+
+        Return whether all rows are up to date.
+        """
         if self._few_have_changed:
             for row in self._take_changed_rows():
                 node = self._nodes.nodes[row]
                 if node is None or not self._is_selected(node):
                     self._is_stale[row] = True
                 else:
-                    self._write(row, node)
+                    self._count_row(row, node)
         return super().refresh(rows, first)
 
     def refresh_in_steps(self, rows: Callable[[], Rows], first: int = NO_ROW) -> Iterator[None]:
-        """Do the same, with pauses; to count few rows again takes no time."""
+        """Do the same with pauses; nothing if few rows changed: ``refresh`` is fast then."""
         if not self._few_have_changed:
             yield from super().refresh_in_steps(rows, first)
 
@@ -103,9 +106,9 @@ class FreeDeviceCounts(RowTable):
         yield from self._select_in_steps(self._allocator.matcher, (self._alternative,), node)
         current = self._nodes.nodes[row]
         if current is not None:
-            self._write(row, current)
+            self._count_row(row, current)
 
-    def _write(self, row: int, node: Node) -> None:
+    def _count_row(self, row: int, node: Node) -> None:
         own, shared = self._inventory.node_pools.by_sharing(node)
         local, common = self._sum(own, node), self._sum(shared, node)
         inexact = INEXACT in (local, common)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.node import Node
-from holdfast.columns.journal import StaleRows
+from holdfast.columns.journal import FEW_ROWS, StaleRows
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.matching import Matcher
 from holdfast.devices.pools import Pool
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Rows = NDArray[np.intp]
 NO_ROW = -1
-_FEW = 16
+_FEW = FEW_ROWS
 """Up to this number, evaluating changed rows costs less than finding out which are needed."""
 
 

@@ -108,10 +108,10 @@ def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasib
         return _reject_without_plugins(view)
     pod_class = cache.pod_class(pod, view)
     found = Feasible(pod, view, pod_class, pod_class.outcomes)
-    if pod_class.per_pod or not pod_class.pre_filter_passed:
+    if pod_class.per_pod_places or not pod_class.pre_filter_passed:
         found.outcomes = cache.pre_filter_per_pod(pod_class, pod, view)
         if not pod_class.pre_filter_passed or any(
-            [p.reject is not None or p.allowed_rows is not None for p in found.per_pod]
+            [p.reject is not None or p.allowed_rows is not None for p in found.per_pod_outcomes]
         ):
             rejected = _pre_filter_reject(found.outcomes)
             if rejected is not None:
@@ -296,7 +296,8 @@ def rank(
     row = found.preselected_row
     if row is None:
         compared = found if found.best_tier is None else found.best_tier
-        pre_scoring = [p for p in found.per_pod if p.use.only_pre_scores and not p.skip]
+        # Only these can have pre_score without score; most have none, and need no list of rows.
+        pre_scoring = [p for p in found.per_pod_outcomes if p.use.only_pre_scores]
         if pre_scoring:
             run_pre_score_plugins(pre_scoring, found.rows)
         row = _best_row(profile, compared, rng, extender_scores)

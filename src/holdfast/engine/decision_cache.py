@@ -106,7 +106,7 @@ class DecisionCache:
         If all of them skip the pod, that is the list ``pod_class.outcomes`` itself.
         """
         outcomes = pod_class.outcomes
-        for place, outcome in pod_class.per_pod:
+        for place, outcome in pod_class.per_pod_places:
             use = outcome.use
             result = use.plugin.pre_filter(pod, view) if use.pre_filters else None
             if not isinstance(result, Skip):

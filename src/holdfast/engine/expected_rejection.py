@@ -34,10 +34,10 @@ class _Fit(NamedTuple):
         return at < self.end and stamp == self.stamp and not world.nominations
 
 
-def filters_before_post_filter(
+def filters_for_post_filter(
     profile: Profile, pod: PodInfo, world: World, now: float
 ) -> tuple[FilterPair, ...]:
-    """Return the filters with which PostFilter plugins will be called; () if they will not be.
+    """Return the filters and states that PostFilter plugins will get; () if they will not run.
 
     A wrong answer is harmless: only preparations depend on it.
     """

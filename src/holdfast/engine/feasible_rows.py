@@ -41,10 +41,10 @@ class Feasible:
     best_tier: Feasible | None = None
 
     @property
-    def per_pod(self) -> list[PreFilterOutcome]:
+    def per_pod_outcomes(self) -> list[PreFilterOutcome]:
         """The outcomes of the plugins that are called for every pod."""
         outcomes = self.outcomes
-        return [outcomes[place] for place, _ in self.pod_class.per_pod]
+        return [outcomes[place] for place, _ in self.pod_class.per_pod_places]
 
     @property
     def rows(self) -> Rows:
@@ -73,7 +73,7 @@ class Feasible:
     def has_scores_of_class(self) -> bool:
         """Whether the cached scores are the pod's: no plugin called for every pod scores it."""
         return self.outcomes is self.pod_class.outcomes or not any(
-            [p.scores or p.tiers for p in self.per_pod]
+            [p.scores or p.tiers for p in self.per_pod_outcomes]
         )
 
     @property
@@ -81,7 +81,9 @@ class Feasible:
         """The state of each plugin that takes part, by name; do not modify it."""
         if self.outcomes is self.pod_class.outcomes:
             return self.pod_class.states
-        return self.pod_class.states | {p.use.name: p.state for p in self.per_pod if not p.skip}
+        return self.pod_class.states | {
+            p.use.name: p.state for p in self.per_pod_outcomes if not p.skip
+        }
 
     def restricted_to(self, rows: Rows) -> Feasible:
         """Return the same with only these rows, which extenders have chosen."""
@@ -137,7 +139,7 @@ def _run_filters_in_order(found: Feasible) -> str:
 
 def _only_filter(found: Feasible) -> PreFilterOutcome | None:
     """Return the uncached filter if it is the only one, and runs after all cached ones."""
-    pod_class, per_pod = found.pod_class, found.per_pod
+    pod_class, per_pod = found.pod_class, found.per_pod_outcomes
     if pod_class.uncached_filters or pod_class.restricting:
         return None
     filters = [p for p in per_pod if p.filters]

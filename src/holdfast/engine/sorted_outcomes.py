@@ -26,7 +26,7 @@ class SortedOutcomes:
     ) -> None:
         self.outcomes = outcomes
         self.states: dict[str, Any] = {}
-        self.per_pod: list[tuple[int, PreFilterOutcome]] = []
+        self.per_pod_places: list[tuple[int, PreFilterOutcome]] = []
         """The plugins that are called for every pod, with their places in ``outcomes``."""
         self.uncached_filters: list[PreFilterOutcome] = []
         self.accepts_slices = True
@@ -50,7 +50,7 @@ class SortedOutcomes:
             if p.allowed_rows is not None:
                 self.restricting.append(p)
             if p.use.per_pod:
-                self.per_pod.append((place, p))
+                self.per_pod_places.append((place, p))
             elif not p.skip and p.reject is None:
                 self.states[p.use.name] = p.state
                 if p.row_results is not None:
@@ -114,7 +114,7 @@ class SortedOutcomes:
         """Find out whether rows must be compared tier by tier, and if the best tier is enough."""
         self.tiered: PreFilterOutcome | None = None
         tiered = [p for p in self.outcomes if p.tiers]
-        self.may_have_tiers = bool(tiered) or any(p.use.tiers for _, p in self.per_pod)
+        self.may_have_tiers = bool(tiered) or any(p.use.tiers for _, p in self.per_pod_places)
         if tiered and not in_tier:
             first = tiered[0]
             if (

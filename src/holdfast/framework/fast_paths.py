@@ -1,7 +1,7 @@
 """Optional methods for plugins that must be fast: the same answers at a lower cost.
 
-Nothing here changes what a plugin decides. ``check_plugin`` compares each of these methods with the
-ordinary one that it replaces.
+Nothing here changes what a plugin decides. ``check_plugin`` compares these methods with the
+ordinary ones that they replace, except ``prepare`` and ``prepare_post_filter``.
 """
 
 from __future__ import annotations
@@ -44,31 +44,34 @@ class PreparePlugin(Plugin, Protocol):
 
 
 class PrepareFilterPlugin(Plugin, Protocol):
-    """The same for ``filter`` and ``score`` of a plugin whose states are cached."""
+    """Compute in short steps what ``filter`` and ``score`` read, in a state that pods share."""
 
-    def may_need_preparation(self, pod: PodInfo, view: View) -> bool:
-        """Return whether they may take long; called before every cycle, so be quick."""
+    def filter_needs_preparation(self, pod: PodInfo, view: View) -> bool:
+        """Return whether they may take long for the pod; called before every cycle, so be quick."""
         ...
 
     def prepare_filter(self, state: State) -> Iterator[None]:
-        """Compute it for all rows; as ``prepare``.
+        """Compute the results of all rows; yield as in ``prepare``.
 
-        The state is the one that the cycle will use. It may be prepared before: be quick then.
+        The state is the one that the cycle will use. Most calls find it prepared: return at once.
         """
         ...
 
 
 class PreparePostFilterPlugin(Plugin, Protocol):
-    """The same for ``post_filter``, if it needs the states of the filters."""
+    """Compute in short steps what ``post_filter`` reads, for a pod that the filters will reject."""
 
-    def may_need_preparation(self, pod: PodInfo, view: View) -> bool:
+    def post_filter_needs_preparation(self, pod: PodInfo, view: View) -> bool:
         """Return whether ``post_filter`` may take long; called before every cycle, so be quick."""
         ...
 
     def prepare_post_filter(
         self, filters: Sequence[tuple[FilterPlugin, State]], view: View
     ) -> Iterator[None]:
-        """Compute it for the pod of the view, which these filters reject; as ``prepare``."""
+        """Compute it for the pod of the view; yield as in ``prepare``.
+
+        ``filters`` are those of the pod with their states.
+        """
         ...
 
 

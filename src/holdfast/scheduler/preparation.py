@@ -1,8 +1,9 @@
 """Compute what a scheduling cycle will read before it begins, so that it does not take seconds.
 
 A scheduling cycle cannot pause. The first pod with a new claim may need thousands of searches for
-devices, so these are done before, in short steps between which other tasks run. Then the cycle
-finds their results. The world may change meanwhile; what became outdated is computed again.
+devices, the first preemption ranks all pods. This is done before, in short steps between which
+other tasks run. Then the cycle finds the results. The world may change meanwhile; what became
+outdated is computed again.
 
 Usually the pods behind wait, so that pods are scheduled in their order. A search may take as long
 as the filter timeout, though: after LONG_SECONDS it goes on in the background, and they do not
@@ -17,13 +18,12 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
 
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import rows_to_filter
 from holdfast.engine.decision_cache import decision_cache
-from holdfast.engine.expected_rejection import filters_before_post_filter
+from holdfast.engine.expected_rejection import filters_for_post_filter
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
     Plugin,
@@ -44,15 +44,7 @@ LONG_SECONDS = 0.5
 """For this time pods wait for the preparation of one before them."""
 _MAX_ROUNDS = 5
 """How often outdated results are computed again; then the cycle computes the rest."""
-_END = object()
 Steps = Iterator[None]
-
-
-class Prepared(NamedTuple):
-    """Whether other tasks ran meanwhile, and whether it came to its end."""
-
-    paused: bool
-    finished: bool
 
 
 async def prepare_cycle(
@@ -62,31 +54,36 @@ async def prepare_cycle(
     clock: Clock,
     *,
     stops: Callable[[], bool] = lambda: False,
-    begun: Steps | None = None,
-) -> Prepared:
-    """Let the plugins compute in steps what they will read, until ``stops`` returns True.
+    remaining: Steps | None = None,
+) -> bool:
+    """Let the plugins compute in steps what they will read; return whether it came to its end.
 
-    ``begun`` are the remaining steps of a first round that needs a pause now.
+    It ends early when ``stops`` returns True after a pause. ``remaining`` are the steps of a first
+    round that needs a pause now.
     """
-    paused = False
     try:
         for _ in range(_MAX_ROUNDS):
-            steps = begun or prepare_in_steps(profile, pod, world, clock.now())
-            pause_at, current = 0.0 if begun else clock.monotonic() + STEP_SECONDS, True
-            begun = None
-            while True:
-                if clock.monotonic() > pause_at:
-                    await asyncio.sleep(0)
-                    pause_at, current, paused = clock.monotonic() + STEP_SECONDS, False, True
-                    if stops():
-                        return Prepared(paused, False)
-                if next(steps, _END) is _END:
+            if remaining is None:
+                remaining = prepare_in_steps(profile, pod, world, clock.now())
+                if _advance(remaining, clock):
                     break
-            if current:
-                break
+            while True:
+                await asyncio.sleep(0)
+                if stops():
+                    return False
+                if _advance(remaining, clock):
+                    break
+            # The world may have changed in the pauses.
+            remaining = None
     except Exception:
         _log_failure(pod)
-    return Prepared(paused, True)
+    return True
+
+
+def _advance(steps: Steps, clock: Clock) -> bool:
+    """Take steps until a pause is due; return whether they have ended."""
+    pause_at = clock.monotonic() + STEP_SECONDS
+    return all(clock.monotonic() < pause_at for _ in steps)
 
 
 def _log_failure(pod: PodInfo) -> None:
@@ -96,6 +93,8 @@ def _log_failure(pod: PodInfo) -> None:
 
 def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -> Iterator[None]:
     """Compute what the cycle of a pod will read, with pauses in which the world may change."""
+    if pod.excess or not world.nodes.row_of:
+        return  # no plugin is called for it
     view = View(world, pod, now)
     for plugin in profile.plugins_at(PreparePlugin):
         rows = partial(rows_to_filter, profile, pod, world, now, plugin.name)
@@ -103,15 +102,21 @@ def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -
     needing = {
         plugin.name: plugin
         for plugin in profile.plugins_at(PrepareFilterPlugin)
-        if plugin.may_need_preparation(pod, view)
+        if plugin.filter_needs_preparation(pod, view)
     }
     if needing:
         yield from _prepare_filters(profile, needing, pod, world, now)
     for last in profile.plugins_at(PreparePostFilterPlugin):
-        if last.may_need_preparation(pod, view) and _runs_post_filter(profile, last):
-            filters = filters_before_post_filter(profile, pod, world, now)
+        if last.post_filter_needs_preparation(pod, view) and _runs_post_filter(profile, last):
+            filters = filters_for_post_filter(profile, pod, world, now)
             if filters:
-                yield from last.prepare_post_filter(filters, view)
+                # Another view: the world may have changed since.
+                yield from last.prepare_post_filter(filters, View(world, pod, now))
+
+
+def _runs_post_filter(profile: Profile, plugin: Plugin) -> bool:
+    """Return whether a plugin is enabled at PostFilter."""
+    return any(plugin is enabled for enabled in profile.plugins_at(PostFilterPlugin))
 
 
 def _prepare_filters(
@@ -129,11 +134,6 @@ def _prepare_filters(
         plugin = plugins.get(outcome.plugin.name)
         if plugin is not None and not outcome.skip and outcome.reject is None:
             yield from plugin.prepare_filter(outcome.state)
-
-
-def _runs_post_filter(profile: Profile, plugin: Plugin) -> bool:
-    """Return whether a plugin is enabled at PostFilter."""
-    return any(plugin is enabled for enabled in profile.plugins_at(PostFilterPlugin))
 
 
 class Preparations:
@@ -173,29 +173,26 @@ class Preparations:
         if queued.removed:
             return None
         pod_info = queued.pod_info
-        pause_at = self._clock.monotonic() + STEP_SECONDS
+        profile = self._profiles[pod_info.scheduler_name]
+        steps = prepare_in_steps(profile, pod_info, self._world, self._clock.now())
         try:
-            profile = self._profiles[pod_info.scheduler_name]
-            steps = prepare_in_steps(profile, pod_info, self._world, self._clock.now())
-            for _ in steps:
-                if self._clock.monotonic() > pause_at:
-                    return steps
+            return None if _advance(steps, self._clock) else steps
         except Exception:
             _log_failure(pod_info)
-        return None
+            return None
 
-    async def finish(self, queued: QueuedPodInfo, steps: Steps) -> Prepared:
-        """Take the remaining steps; if they are not finished then, ``pop`` returns the pod later.
+    async def finish(self, queued: QueuedPodInfo, steps: Steps) -> bool:
+        """Take the remaining steps; return False if ``pop`` will return the pod later.
 
-        A pod that was in the background is not moved there again.
+        Then they go on in the background. A pod that was there is not moved there again.
         """
         end = math.inf if queued is self._popped else self._clock.monotonic() + LONG_SECONDS
-        found = await self._prepare(queued, lambda: self._clock.monotonic() > end, steps)
-        if not found.finished:
+        finished = await self._prepare(queued, lambda: self._clock.monotonic() > end, steps)
+        if not finished:
             self._waiting.append(queued)
             if self._worker is None or self._worker.done():
                 self._worker = asyncio.create_task(self._run(), name="scheduler: preparations")
-        return found
+        return finished
 
     async def stop(self) -> None:
         """Stop the preparation in the background; its pods stay without a node."""
@@ -211,8 +208,10 @@ class Preparations:
             self._on_ready()
 
     def _prepare(
-        self, queued: QueuedPodInfo, stops: Callable[[], bool], begun: Steps | None = None
-    ) -> Awaitable[Prepared]:
+        self, queued: QueuedPodInfo, stops: Callable[[], bool], remaining: Steps | None = None
+    ) -> Awaitable[bool]:
         pod_info = queued.pod_info
         profile = self._profiles[pod_info.scheduler_name]
-        return prepare_cycle(profile, pod_info, self._world, self._clock, stops=stops, begun=begun)
+        return prepare_cycle(
+            profile, pod_info, self._world, self._clock, stops=stops, remaining=remaining
+        )

@@ -238,7 +238,7 @@ class Scheduler:
                 if steps is None:
                     self.schedule_one(queued)
                 else:
-                    if (await self._preparations.finish(queued, steps)).finished:
+                    if await self._preparations.finish(queued, steps):
                         self.schedule_one(queued)
                     began = self._clock.monotonic()
                 if self._binding_cycle.writing >= MAX_BINDINGS:

@@ -114,7 +114,7 @@ class StatusReporter:
     async def clear_nomination(self, pod_info: PodInfo) -> None:
         """Clear ``status.nominatedNodeName`` of a pod."""
         body = {"status": {"nominatedNodeName": None}}
-        await self._write(pod_info, lambda _: body, PatchType.STRATEGIC)
+        await self._write(pod_info, lambda _: body, PatchType.MERGE)
 
     async def write_nominated_node(self, pod_info: PodInfo, node: str) -> None:
         """Write ``status.nominatedNodeName`` of a pod whose binding may take a while."""

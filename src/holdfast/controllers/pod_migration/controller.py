@@ -116,9 +116,9 @@ class PodMigrationController(Reconciler):
 
     def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
         either = new or old
-        if either is not None and self._jobs.cache:
-            for job in self._index.of_pod(either.key):
-                self.queue.add(job)
+        assert either is not None
+        for job in self._index.of_pod(either.key):
+            self.queue.add(job)
 
     async def run(self) -> None:
         """Run the workers, and the rounds of the arbitration."""

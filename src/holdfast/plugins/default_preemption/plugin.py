@@ -75,7 +75,7 @@ class DefaultPreemption:
             return Reject(Code.UNRESOLVABLE, (WAITING,))
         return None
 
-    def may_need_preparation(self, pod: PodInfo, view: View) -> bool:
+    def post_filter_needs_preparation(self, pod: PodInfo, view: View) -> bool:
         """Return whether the pod could preempt others."""
         return view.nodes.has_pods_below(pod.priority) and may_preempt(pod)
 

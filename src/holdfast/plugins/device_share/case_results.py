@@ -16,8 +16,10 @@ _MOST_CASES = 100_000
 class CaseResults:
     """Results by case; dropped when ``version`` changes, because cases got other numbers."""
 
+    _complete: tuple[tuple[int, ...], int]
+    """The version and the number of states for which all rows have results."""
+
     def __init__(self) -> None:
-        self._complete: tuple[tuple[int, ...], int] = ((), 0)
         self._start_over(())
 
     def is_complete(self, version: tuple[int, ...], count: int) -> bool:
@@ -30,6 +32,7 @@ class CaseResults:
 
     def _start_over(self, version: tuple[int, ...]) -> None:
         self._version = version
+        self._complete = ((), 0)
         self._cases: Ints = np.zeros(0, np.int64)
         """Ascending; the same positions of the others belong to them."""
         self._codes: NDArray[np.int8] = np.zeros(0, np.int8)

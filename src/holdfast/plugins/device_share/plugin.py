@@ -132,7 +132,7 @@ class DeviceShare:
 
         return searches_for
 
-    def may_need_preparation(self, pod: PodInfo, view: View) -> bool:
+    def filter_needs_preparation(self, pod: PodInfo, view: View) -> bool:
         """Return whether devices are to be searched for the pod."""
         return asks_for_devices(pod, view.nodes.resources)
 

@@ -131,7 +131,7 @@ class NodeNUMAResource:
 
     # --- filter -------------------------------------------------------------------------------
 
-    def may_need_preparation(self, pod: PodInfo, view: View) -> bool:
+    def filter_needs_preparation(self, pod: PodInfo, view: View) -> bool:
         """Return whether anything is to be tried for the pod."""
         return self.key_outside_spec(pod, view) is not None
 
