@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
+from msgspec.structs import fields
 
 from holdfast.api.meta import Condition
 from holdfast.api.object_interner import ObjectInterner

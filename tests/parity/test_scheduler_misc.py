@@ -1,7 +1,6 @@
 """Upstream's tables of score normalization, queue order, victim order and the fit error."""
 
-import dataclasses
-
+import msgspec
 import numpy as np
 
 from holdfast.api.decode import convert_object
@@ -46,7 +45,7 @@ def test_order_of_the_queue(record):
     queue, world = SchedulingQueue(queueing_strategy=lambda *_: QueueingStrategy.SKIP), World()
     for uid in ("p2", "p1"):
         one = record.input[uid]
-        pod_info = dataclasses.replace(world.pod_info(pod(one["pod"])), uid=uid)
+        pod_info = msgspec.structs.replace(world.pod_info(pod(one["pod"])), uid=uid)
         queue.add(pod_info, one["timestamp"] / 1e9)
     assert (queue.pop(0.0).uid == "p1") == record.expected["less"]
 
