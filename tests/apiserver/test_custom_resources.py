@@ -1,9 +1,13 @@
 import asyncio
 
+import msgspec
 import pytest
 
 from apiserver.sample_objects import NAMESPACES
 from apiserver.server_fixture import start_server
+from holdfast.apiserver.server import ApiServer
+from holdfast.store import ObjectKey, Store
+from holdfast.testing.clock import VirtualClock
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
@@ -229,3 +233,24 @@ async def test_the_preferred_version_is_the_newest_stable_one(api):
     assert group["preferredVersion"]["version"] == "v1"
     listed = [version["version"] for version in group["versions"]]
     assert listed == ["v1", "v2beta1", "v1beta1", "v1alpha1"]
+
+
+@pytest.mark.parametrize("body", [{}, {"spec": None}, {"spec": "x"}, {"spec": {"group": 1}}])
+async def test_a_server_starts_with_a_stored_definition_that_cannot_be_read(tmp_path, body):
+    """Servers before the validation of definitions may have stored it."""
+    clock, meta = VirtualClock(), {"name": "things.example.com", "uid": "u"}
+    key = ObjectKey("apiextensions.k8s.io", "customresourcedefinitions", "", meta["name"])
+    head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    store = Store.open(tmp_path, clock)
+    await store.create(
+        key,
+        lambda revision: msgspec.json.encode(
+            {**head, "metadata": {**meta, "resourceVersion": str(revision)}, **body}
+        ),
+    )
+    await store.close()
+    store = Store.open(tmp_path, clock)
+    server = ApiServer.create(store, clock)
+    await server.start()
+    await server.stop()
+    await store.close()

@@ -5,7 +5,8 @@ from random import Random
 import pytest
 
 from holdfast.api.labels import from_labels
-from holdfast.columns import node_table
+from holdfast.columns import label_groups, node_table
+from holdfast.columns.label_groups import LabelGroups
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.testing import a_node, a_pod, typed
@@ -103,3 +104,18 @@ def test_what_needs_the_keys_before_the_last_step_makes_the_groups_at_once(monke
     assert pods.counts("a", "x") == pods.expected_counts("a", "x")
     pods.check_groups("a")
     assert not [*steps]
+
+
+def test_groups_with_pods_are_not_copied_for_every_further_one(monkeypatch):
+    """Where a selector uses a label of its own for each pod, there are as many groups as pods."""
+    monkeypatch.setattr(label_groups, "_MAX_GROUPS", 8)
+    groups = LabelGroups()
+    groups.add_selector_keys({"name"})
+    copies, before = 0, None
+    for number in range(200):
+        group = groups.of("default", {"name": f"p{number}"}, (), {})
+        group.rows[f"uid-{number}"] = number
+        copies += groups._groups is not before
+        before = groups._groups
+    assert len(groups) == 200
+    assert copies < 10

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from devices.device_cluster import counters, part
 from holdfast.devices.allocator import Allocator
 from holdfast.framework.plugin import Placement, Traits
 from holdfast.framework.world import World
@@ -52,8 +53,8 @@ def far(name, count=2):
     return a_claim(name, count=count, constraints=[{"distinctAttribute": NUMA}])
 
 
-def a_pod_with(claim):
-    return a_pod("p", claims=[{"name": "c", "resourceClaimName": claim}])
+def a_pod_with(claim, name="p"):
+    return a_pod(name, claims=[{"name": "c", "resourceClaimName": claim}])
 
 
 def schedule(world, pod_info):
@@ -217,3 +218,37 @@ def test_a_pod_with_too_long_lists_is_not_prepared():
     queued.pod_info = msgspec.structs.replace(queued.pod_info, excess="spec.tolerations: too many")
     assert preparations.begin(queued) is None
     assert plugin.begun == 0
+
+
+async def test_nodes_whose_devices_get_counters_are_searched_before_the_cycle(monkeypatch):
+    """Few rows have changed, but they cannot be counted any more."""
+    world = a_world(a_claim("c"), a_claim("d"), devices=2)
+    schedule(world, world.pod_info(typed(a_pod_with("c"))))
+    for name in ("n0", "n1", "n2"):
+        cards = counters(f"{name}-counters", "card", pool=name, node=name, generation=2)
+        halves = [part("a", "card"), part("b", "card")]
+        slice_ = a_slice(f"s{name[1]}", node=name, slices=2, generation=2, devices=halves)
+        world.upsert(typed(cards))
+        world.upsert(typed(slice_))
+    pod_info = world.pod_info(typed(a_pod_with("d", name="q")))
+    await prepare_cycle(PROFILE, pod_info, world, ImpatientClock())
+    monkeypatch.setattr(Allocator, "solve_in_steps", None)
+    assert isinstance(schedule(world, pod_info), Placement)
+
+
+class OutdatedPreparation(CountsPreparations):
+    """Fails after its last step, in the first round only."""
+
+    def prepare(self, pod, view, rows):
+        yield from super().prepare(pod, view, rows)
+        if self.begun == 1:
+            raise LookupError("what it read in the first step is gone")
+
+
+async def test_a_preparation_that_failed_after_a_pause_begins_again():
+    plugin, world = OutdatedPreparation(), World()
+    world.upsert(typed(a_node("n")))
+    profile = replace(PROFILE, plugins=(plugin,), plugins_by_point={})
+    pod_info = world.pod_info(typed(a_pod("p")))
+    assert await prepare_cycle(profile, pod_info, world, ImpatientClock())
+    assert plugin.begun > 1

@@ -233,7 +233,7 @@ def _group_resource(name: str) -> tuple[str, str]:
 class _Spec(msgspec.Struct):
     """The part of a stored CRD that its descriptors depend on, beside its name; as JSON."""
 
-    spec: msgspec.Raw
+    spec: msgspec.Raw = msgspec.Raw(b"null")
 
 
 def _read_stored(stored: StoredObject) -> tuple[tuple[KindDescriptor, ...], Sequence[Cause]]:

@@ -36,13 +36,14 @@ class LabelGroups:
     grouped by ``complete_keys``, the keys of before.
     """
 
-    __slots__ = ("_groups", "_next", "complete_keys", "outdated", "selector_keys")
+    __slots__ = ("_groups", "_next", "_prune_at", "complete_keys", "outdated", "selector_keys")
 
     def __init__(self) -> None:
         self.selector_keys: frozenset[str] = frozenset()
         self.complete_keys: frozenset[str] = frozenset()
         self.outdated: list[LabelGroup] = []
         self._groups: dict[GroupKey, LabelGroup] = {}
+        self._prune_at = _MAX_GROUPS
         self._next = 0
 
     def of(
@@ -56,8 +57,10 @@ class LabelGroups:
         key = self.key_of(namespace, labels)
         group = self._groups.get(key)
         if group is None:
-            if len(self._groups) >= _MAX_GROUPS:
+            if len(self._groups) >= self._prune_at:
                 self._groups = {k: v for k, v in self._groups.items() if v.rows}
+                # Not for every further group if all of them have pods.
+                self._prune_at = max(_MAX_GROUPS, 2 * len(self._groups))
             group = self._groups[key] = LabelGroup(self._next, namespace, dict(key[1]))
             self._next += 1
             namespace_labels = namespaces.get(namespace, {})

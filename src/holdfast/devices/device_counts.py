@@ -60,19 +60,25 @@ class FreeDeviceCounts(RowTable):
 
         Return whether all rows are up to date.
         """
-        if self._few_have_changed:
-            for row in self._take_changed_rows():
-                node = self._nodes.nodes[row]
-                if node is None or not self._is_selected(node):
-                    self._is_stale[row] = True
-                else:
-                    self._count_row(row, node)
+        self._count_few_changed()
         return super().refresh(rows, first)
 
     def refresh_in_steps(self, rows: Callable[[], Rows], first: int = NO_ROW) -> Iterator[None]:
-        """Do the same with pauses; nothing if few rows changed: ``refresh`` is fast then."""
+        """Do the same, with pauses."""
+        self._count_few_changed()
+        return super().refresh_in_steps(rows, first)
+
+    def _count_few_changed(self) -> None:
+        """Count a few changed rows again, but for those whose selectors take steps to evaluate."""
         if not self._few_have_changed:
-            yield from super().refresh_in_steps(rows, first)
+            return
+        changed = self._take_changed_rows()
+        self._is_stale[changed] = True
+        for row in changed:
+            node = self._nodes.nodes[row]
+            if node is not None and self._is_selected(node):
+                self._count_row(row, node)
+                self._is_stale[row] = False
 
     def first_free(self, row: int, count: int) -> tuple[Choice, ...] | None:
         """Return the first free devices of a row, as a search would; None if a search is needed."""

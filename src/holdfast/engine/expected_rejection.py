@@ -19,6 +19,7 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 
 _MAX_KNOWN = 4096
+_SOONER = 8
 
 
 class _Fit(NamedTuple):
@@ -53,10 +54,11 @@ def filters_for_post_filter(
         return () if found.error else found.filters
     if found.pod_class.may_have_tiers and wants_better_tiers(profile, found):
         return active_filters(found.outcomes)
-    if _depends_on_rows_alone(found):
-        if len(known) >= _MAX_KNOWN:
-            known.clear()
-        known[key] = _Fit(nodes.epochs.stamp, nodes.journal.seq + found.count)
+    # Where a change of one row may make others infeasible, the filters run again sooner.
+    count = found.count if _depends_on_rows_alone(found) else found.count // _SOONER
+    if len(known) >= _MAX_KNOWN:
+        known.clear()
+    known[key] = _Fit(nodes.epochs.stamp, nodes.journal.seq + max(1, count))
     return ()
 
 

@@ -61,22 +61,26 @@ async def prepare_cycle(
     It ends early when ``stops`` returns True after a pause. ``remaining`` are the steps of a first
     round that needs a pause now.
     """
-    try:
-        for _ in range(_MAX_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
+        try:
             if remaining is None:
                 remaining = prepare_in_steps(profile, pod, world, clock.now())
                 if _advance(remaining, clock):
                     break
+        except Exception:
+            _log_failure(pod)
+            break  # the cycle will meet the same error, and handles it
+        try:
             while True:
                 await asyncio.sleep(0)
                 if stops():
                     return False
                 if _advance(remaining, clock):
                     break
-            # The world may have changed in the pauses.
-            remaining = None
-    except Exception:
-        _log_failure(pod)
+        except Exception:
+            _log_failure(pod)  # what it read may have been outdated
+        # The world may have changed in the pauses.
+        remaining = None
     return True
 
 
@@ -87,7 +91,7 @@ def _advance(steps: Steps, clock: Clock) -> bool:
 
 
 def _log_failure(pod: PodInfo) -> None:
-    """Log an error of a plugin; the cycle will meet the same error, and handles it."""
+    """Log an error of a plugin; if it is no outdated one, the cycle will meet and handle it."""
     log.debug("preparing the scheduling cycle of %s failed", pod.key, exc_info=True)
 
 

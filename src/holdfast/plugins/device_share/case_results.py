@@ -40,7 +40,7 @@ class CaseResults:
 
     def missing(self, cases: Ints, version: tuple[int, ...]) -> NDArray[np.intp]:
         """Return one position of each case that has no result."""
-        if version != self._version or len(self._cases) > _MOST_CASES:
+        if version != self._version or len(self._cases) > max(_MOST_CASES, 2 * len(cases)):
             self._start_over(version)
         unknown: NDArray[np.intp] = (~self._are_known(cases)).nonzero()[0]
         return unknown[np.unique(cases[unknown], return_index=True)[1]]

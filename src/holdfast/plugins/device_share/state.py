@@ -108,6 +108,7 @@ class DeviceState:
 
     def search_in_steps(self) -> Iterator[None]:
         """Search what filter and score will read of all rows, with pauses; the world may change."""
+        reservations = self.nodes.epochs["reservations"]
         yield from self.ledger.number_in_steps()
         if self.numa is not None:
             yield from self.numa.ledger.number_in_steps()
@@ -117,7 +118,7 @@ class DeviceState:
         if self.depends_on_cases_alone:
             yield from self._search_cases_in_steps()
         if self.match is not None and not self.pre_allocates:
-            yield from self._search_reservations_in_steps(self.match)
+            yield from self._search_reservations_in_steps(self.match, reservations)
         self._results.set_complete(version, count)
 
     @property
@@ -137,10 +138,11 @@ class DeviceState:
             self._search_rows(cases[missing], missing.tolist())
             yield
 
-    def _search_reservations_in_steps(self, match: ReservationMatch) -> Iterator[None]:
-        """Search the rows with matched reservations; results are kept by Searches."""
+    def _search_reservations_in_steps(
+        self, match: ReservationMatch, reservations: int
+    ) -> Iterator[None]:
+        """Search the rows with matched reservations, of this epoch; Searches keeps the results."""
         rows, epochs = match.rows.tolist(), self.nodes.epochs
-        reservations = epochs["reservations"]
         for begin in range(0, len(rows), _A_STEP):
             if epochs["reservations"] != reservations:
                 return

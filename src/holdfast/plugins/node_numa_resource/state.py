@@ -184,6 +184,7 @@ class NumaState:
 
     def try_in_steps(self) -> Iterator[None]:
         """Try what filter and score will read of all rows, with pauses; the world may change."""
+        reservations = self.nodes.epochs["reservations"]
         yield from self.ledger.number_in_steps()
         known = (self.ledger.generation, self.ledger.signature_count)
         if known[0] == self._tried[0] and known[1] <= self._tried[1] + _FEW:
@@ -196,11 +197,15 @@ class NumaState:
                 return
             self._try(unknown[begin : begin + _FEW])
             yield
-        yield from self._try_rows_in_steps()
+        if self.nodes.epochs["reservations"] == reservations:
+            yield from self._try_rows_in_steps(reservations)
         self._tried = known
 
-    def _try_rows_in_steps(self) -> Iterator[None]:
-        """Try the rows that their signature does not decide; results are kept by PodTrials."""
+    def _try_rows_in_steps(self, reservations: int) -> Iterator[None]:
+        """Try the rows that their signature does not decide, with reservations of this epoch.
+
+        PodTrials keeps the results.
+        """
         rows: AnyRows = slice(0, self.nodes.size)
         listed = [row for _, row in self._special_rows(rows)] if not self.pre_allocates else []
         if self.trials.has_provided_hints:
@@ -208,7 +213,6 @@ class NumaState:
                 yield from provider.number_in_steps()
             positions = self._results(rows)["by_numa_node"].nonzero()[0]
             listed += self._different_rows(positions)[0].tolist() if len(positions) else []
-        reservations = self.nodes.epochs["reservations"]
         for begin in range(0, len(listed), _FEW):
             if (self._generation, reservations) != (
                 self.ledger.generation,
