@@ -12,7 +12,7 @@ Case = TypeVar("Case")
 SEED = int(os.environ.get("HOLDFAST_SEED", "0"))
 """0 in ``make test``, which tries the same cases in every run."""
 TIMES = int(os.environ.get("HOLDFAST_ROUNDS", "1"))
-"""How many times as many cases as in ``make test``."""
+"""Factor of the number of cases; 1 in ``make test``."""
 
 
 def rounds(count: int) -> int:
