@@ -1,6 +1,5 @@
 """What ordinary preemption reads of all pods is read in steps before the cycle that preempts."""
 
-import asyncio
 from dataclasses import replace
 from random import Random
 
@@ -13,9 +12,10 @@ from holdfast.framework.plugin import Placement, PostFilterPlugin
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
-from holdfast.scheduler.preparation import prepare_cycle, prepare_in_steps
+from holdfast.scheduler.preparation import prepare_in_steps
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.builders import an_object
+from scheduler.impatient_clock import prepare_and_count
 from soak_size import SEED, TIMES
 
 PROFILE = default_profiles()["default-scheduler"]
@@ -136,28 +136,7 @@ def test_what_changes_between_the_steps_is_considered(kind, seed):
 
 async def test_other_tasks_run_while_the_first_preemption_is_prepared():
     cluster = FullCluster(Random(1))
-    pod, runs = cluster.preemptor(), 0
-
-    class ImpatientClock:
-        reads = 0
-
-        def now(self):
-            return NOW
-
-        def monotonic(self):
-            self.reads += 1
-            return self.reads / 1000
-
-    async def other():
-        nonlocal runs
-        while True:
-            runs += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
-    assert await prepare_cycle(PROFILE, pod, cluster.world, ImpatientClock())
-    task.cancel()
-    assert runs > 1
+    assert await prepare_and_count(PROFILE, cluster.world, cluster.preemptor()) > 1
 
 
 def steps_of(cluster, pod, profile=PROFILE):

@@ -17,23 +17,10 @@ from holdfast.scheduler.preparation import Preparations, prepare_cycle
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice, typed
 from holdfast.testing.clock import VirtualClock
+from scheduler.impatient_clock import ImpatientClock, prepare_and_count
 
 PROFILE = default_profiles()["default-scheduler"]
 NUMA = "gpu.example.com/numa"
-
-
-class ImpatientClock:
-    """A clock that has moved by a millisecond whenever it is read."""
-
-    def __init__(self):
-        self.reads = 0
-
-    def now(self):
-        return 1.8e9
-
-    def monotonic(self):
-        self.reads += 1
-        return self.reads / 1000
 
 
 def a_world(*objects, nodes=3, devices=14):
@@ -61,26 +48,10 @@ def schedule(world, pod_info):
     return schedule_pod(PROFILE, pod_info, world, 1.8e9, np.random.default_rng(1))
 
 
-async def prepare_and_count(world, pod_info):
-    """Return how often another task ran meanwhile."""
-    runs = 0
-
-    async def other():
-        nonlocal runs
-        while True:
-            runs += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
-    assert await prepare_cycle(PROFILE, pod_info, world, ImpatientClock())
-    task.cancel()
-    return runs
-
-
 async def test_other_tasks_run_while_the_devices_of_a_pod_are_searched(monkeypatch):
     world = a_world(far("c"))
     pod_info = world.pod_info(typed(a_pod_with("c")))
-    assert await prepare_and_count(world, pod_info) > 0
+    assert await prepare_and_count(PROFILE, world, pod_info) > 0
     # The cycle finds every result, and what was chosen.
     monkeypatch.setattr(Allocator, "solve_in_steps", None)
     placement = schedule(world, pod_info)
@@ -100,7 +71,7 @@ async def test_one_long_search_is_interrupted():
     )
     world = a_world(near, nodes=1, devices=10)
     pod_info = world.pod_info(typed(a_pod_with("c")))
-    assert await prepare_and_count(world, pod_info) > 10
+    assert await prepare_and_count(PROFILE, world, pod_info) > 10
     assert isinstance(schedule(world, pod_info), SchedulingFailure)
 
 
@@ -121,7 +92,7 @@ async def test_a_device_allocated_meanwhile_is_not_allocated_again():
 @pytest.mark.parametrize("pod", [a_pod("p"), a_pod_with("missing")])
 async def test_a_pod_without_claims_to_allocate_needs_no_preparation(pod):
     world = a_world()
-    assert await prepare_and_count(world, world.pod_info(typed(pod))) == 0
+    assert await prepare_and_count(PROFILE, world, world.pod_info(typed(pod))) == 0
 
 
 async def test_an_error_is_left_to_the_cycle(monkeypatch):
