@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadGroupScheduling
 
 from kubectl_program import find_kubectl, problem_of
 from soak_size import SEED
+from worker_scheduling import Scheduling
 
 # Thousands of small clusters come and go. Cycles are collected after the test that left them, while
 # they are in the processor's cache; inside a test only if it leaves very many.
@@ -76,23 +76,6 @@ def pytest_configure():
         tempfile.tempdir = None  # look at TMPDIR again
 
 
-class Scheduling(LoadGroupScheduling):
-    """Hands out tests as ``--dist loadgroup`` does, and forgets those that are done.
-
-    At each test's end xdist counts the tests that a worker has left among all it ever had: after
-    7,000 tests that takes longer than many a test.
-    """
-
-    def mark_test_complete(self, node, item_index, duration=0):
-        """Forget the group of a test if all its tests are done."""
-        nodeid = self.registered_collections[node][item_index]
-        groups, name = self.assigned_work[node], self._split_scope(nodeid)
-        groups[name][nodeid] = True
-        if all(groups[name].values()):
-            del groups[name]
-        self._reschedule(node)
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Return the scheduler of ``--dist loadgroup``; xdist has the others."""
@@ -123,7 +106,7 @@ def pytest_collection(session):
 
 
 def pytest_collection_modifyitems(items):
-    """Start long tests first, so that none of them runs alone at the end."""
+    """Put long tests first, so that none of them runs alone at the end."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
