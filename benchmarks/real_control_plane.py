@@ -160,6 +160,11 @@ class Figures:
     def rate(self) -> float:
         return self.pods / self.seconds
 
+    @property
+    def all_cpu_ms(self) -> float:
+        """CPU time a pod of the program and of the servers."""
+        return self.cpu_ms + self.server_cpu_ms
+
 
 async def run(case: str, who: str, nodes: int, pods: int) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
@@ -284,6 +289,25 @@ def show(results: list[Figures]) -> None:
             f" {decision or 0:12.3f} {_part(of_peer or 0, decision)} {mine[-1].owners or '':>7}"
         )
         print(" " * 30, ", ".join(f"{n:.2f} {what}" for what, n in sorted(mine[0].writes.items())))
+        if who not in LIMITS and (limits := _limits_of(results, case)):
+            print(" " * 30, _shares_by_round(mine, limits))
+
+
+def _limits_of(results: list[Figures], case: str) -> list[Figures]:
+    """Return the runs of the limit program for a case, by round."""
+    return [r for r in results if (r.case, r.who) == (case, LIMITS[1])]
+
+
+def _shares_by_round(mine: list[Figures], limits: list[Figures]) -> str:
+    """Return the share of the limit in each round, and the means of rate and of CPU time.
+
+    Both cores are busy, so the share that CPU times leave is the same but for other load.
+    """
+    pairs = list(zip(mine, limits, strict=False))
+    rounds = ", ".join(f"{own.rate / limit.rate:.0%}" for own, limit in pairs)
+    rate = sum(own.rate for own, _ in pairs) / sum(limit.rate for _, limit in pairs)
+    cpu = sum(limit.all_cpu_ms for _, limit in pairs) / sum(own.all_cpu_ms for own, _ in pairs)
+    return f"of limit by round {rounds}; of their means {rate:.0%}, by CPU time {cpu:.0%}"
 
 
 def peer_of(case: str) -> str:
