@@ -18,9 +18,9 @@ from devices import CARDS, DRIVER, PROFILE, a_result, an_allocation
 from holdfast.cli import garbage_collection
 from holdfast.engine.decision import feasible
 from holdfast.engine.next_tier import run_post_filter_plugins_by_tier
+from holdfast.engine.preparation import prepare_in_steps
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
-from holdfast.scheduler.preparation import prepare_in_steps
 from holdfast.testing import a_claim, a_device_class, a_node, a_pod, a_slice, typed
 
 

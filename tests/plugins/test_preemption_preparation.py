@@ -8,11 +8,11 @@ import pytest
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS
 from holdfast.columns.ranked_pods import RankedPods
+from holdfast.engine.preparation import prepare_in_steps
 from holdfast.framework.plugin import Placement, PostFilterPlugin
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
-from holdfast.scheduler.preparation import prepare_in_steps
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.builders import an_object
 from scheduler.impatient_clock import prepare_and_count

@@ -86,15 +86,22 @@ class RowTable:
     @property
     def _few_have_changed(self) -> bool:
         """Whether everything is up to date but for the last few rows in the journal."""
+        return (
+            self._nodes.device_journal.seq - self._cursor <= _FEW
+            and self._only_rows_have_changed
+            and not self._stale_keys
+            and not np.count_nonzero(self._is_stale)
+        )
+
+    @property
+    def _only_rows_have_changed(self) -> bool:
+        """Whether nothing but rows in the journal has changed since stale rows were collected."""
         nodes = self._nodes
         return (
             self._cursor >= 0
-            and nodes.device_journal.seq - self._cursor <= _FEW
             and nodes.epochs["devices"] == self._devices
             and self._inventory.node_pools.slice_changes == self._slices
             and nodes.capacity == self._capacity
-            and not self._stale_keys
-            and not np.count_nonzero(self._is_stale)
         )
 
     def _take_changed_rows(self) -> list[int]:
@@ -158,9 +165,19 @@ class RowTable:
         self._stale_keys.pop(key, None)
 
     def _collect_stale_rows(self) -> None:
+        if not self._only_rows_have_changed:
+            self._collect_wider_changes()
         nodes = self._nodes
-        journal, devices = nodes.device_journal, nodes.epochs["devices"]
-        slices = self._inventory.node_pools.slice_changes
+        seq = nodes.device_journal.seq
+        if seq != self._cursor:
+            rows: StaleRows = nodes.device_journal.stale(self._cursor, nodes.size)
+            self._is_stale[slice(0, nodes.size) if isinstance(rows, slice) else rows] = True
+            self._cursor = seq
+
+    def _collect_wider_changes(self) -> None:
+        """Note all rows after a change of slices, all keys after one of devices that rows share."""
+        nodes = self._nodes
+        slices, devices = self._inventory.node_pools.slice_changes, nodes.epochs["devices"]
         everything = self._cursor < 0 or slices != self._slices
         if nodes.capacity != self._capacity:
             self._capacity, everything = nodes.capacity, True
@@ -171,14 +188,11 @@ class RowTable:
             self._is_stale[: nodes.size] = True
             self._stale_keys.clear()
             self._keys.clear()
+            self._cursor = nodes.device_journal.seq
         else:
-            if devices != self._devices:
-                self._stale_keys.update(dict.fromkeys(np.unique(self._key_of).tolist()))
-                self._stale_keys.pop(-1, None)
-            if journal.seq != self._cursor:
-                rows: StaleRows = journal.stale(self._cursor, nodes.size)
-                self._is_stale[slice(0, nodes.size) if isinstance(rows, slice) else rows] = True
-        self._cursor, self._devices, self._slices = journal.seq, devices, slices
+            self._stale_keys.update(dict.fromkeys(np.unique(self._key_of).tolist()))
+            self._stale_keys.pop(-1, None)
+        self._slices, self._devices = slices, devices
 
     def _select_in_steps(
         self, matcher: Matcher, alternatives: Sequence[RequestAlternative], node: Node

@@ -1,7 +1,8 @@
 """Find out before a scheduling cycle whether the PostFilter plugins will run in it.
 
 That takes a run of the filters. Most pods fit, and those before them tell for how long: if n rows
-were feasible for a pod, an equal one fits until n rows have changed.
+were feasible for a pod, an equal one fits until n rows have changed, or an eighth of n where a
+filter reads more than its row.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 
 _MAX_KNOWN = 4096
-_SOONER = 8
+_ROWS_OF_A_CHANGE = 8
+"""How many rows one changed row may make infeasible, where a filter reads other rows: a guess."""
 
 
 class _Fit(NamedTuple):
@@ -54,8 +56,7 @@ def filters_for_post_filter(
         return () if found.error else found.filters
     if found.pod_class.may_have_tiers and wants_better_tiers(profile, found):
         return active_filters(found.outcomes)
-    # Where a change of one row may make others infeasible, the filters run again sooner.
-    count = found.count if _depends_on_rows_alone(found) else found.count // _SOONER
+    count = found.count if _depends_on_rows_alone(found) else found.count // _ROWS_OF_A_CHANGE
     if len(known) >= _MAX_KNOWN:
         known.clear()
     known[key] = _Fit(nodes.epochs.stamp, nodes.journal.seq + max(1, count))

@@ -1,0 +1,70 @@
+"""What plugins compute before the scheduling cycle of a pod, in short steps.
+
+Each ``yield`` is a pause in which the world may change. Where pauses are needed, and how long pods
+wait for one another, ``scheduler.preparation`` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from holdfast.columns.pod_info import PodInfo
+from holdfast.engine.decision import rows_to_filter
+from holdfast.engine.decision_cache import decision_cache
+from holdfast.engine.expected_rejection import filters_for_post_filter
+from holdfast.engine.profile import Profile
+from holdfast.framework.plugin import (
+    Plugin,
+    PostFilterPlugin,
+    PrepareFilterPlugin,
+    PreparePlugin,
+    PreparePostFilterPlugin,
+)
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+
+
+def prepare_in_steps(profile: Profile, pod: PodInfo, world: World, now: float) -> Iterator[None]:
+    """Compute what the cycle of a pod will read, with pauses in which the world may change."""
+    if pod.excess or not world.nodes.row_of:
+        return  # no plugin is called for it
+    view = View(world, pod, now)
+    for plugin in profile.plugins_at(PreparePlugin):
+        rows = partial(rows_to_filter, profile, pod, world, now, plugin.name)
+        yield from plugin.prepare(pod, view, rows)
+    needing = {
+        plugin.name: plugin
+        for plugin in profile.plugins_at(PrepareFilterPlugin)
+        if plugin.filter_needs_preparation(pod, view)
+    }
+    if needing:
+        yield from _prepare_filters(profile, needing, pod, world, now)
+    for last in profile.plugins_at(PreparePostFilterPlugin):
+        if last.post_filter_needs_preparation(pod, view) and _runs_post_filter(profile, last):
+            filters = filters_for_post_filter(profile, pod, world, now)
+            if filters:
+                # Another view: the world may have changed since.
+                yield from last.prepare_post_filter(filters, View(world, pod, now))
+
+
+def _runs_post_filter(profile: Profile, plugin: Plugin) -> bool:
+    """Return whether a plugin is enabled at PostFilter."""
+    return any(plugin is enabled for enabled in profile.plugins_at(PostFilterPlugin))
+
+
+def _prepare_filters(
+    profile: Profile,
+    plugins: Mapping[str, PrepareFilterPlugin],
+    pod: PodInfo,
+    world: World,
+    now: float,
+) -> Iterator[None]:
+    """Prepare the states that the pod's class has for these plugins."""
+    cache = decision_cache(profile, world)
+    # Another view than that of the plugins before, after which the world may have changed.
+    view = View(world, pod, now, reservations=cache.allocates_reservations)
+    for outcome in cache.pod_class(pod, view).outcomes:
+        plugin = plugins.get(outcome.plugin.name)
+        if plugin is not None and not outcome.skip and outcome.reject is None:
+            yield from plugin.prepare_filter(outcome.state)
