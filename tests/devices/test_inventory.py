@@ -3,14 +3,19 @@
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from devices.device_cluster import DRIVER, Cluster
+from holdfast.api.devices import EXTENDED_CLAIM
+from holdfast.api.meta import OwnerReference
 from holdfast.cel import DeviceSelectors
 from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocation_cache import DOES_NOT_FIT, ERROR, FITS
 from holdfast.devices.allocator import Allocator
+from holdfast.devices.claims import Claims, in_flight_uid
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.world import World
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_slice, typed
@@ -73,6 +78,38 @@ def test_an_allocation_in_flight_counts_until_the_claim_is_stored():
     assert sum(inventory.allocated_devices.unshared.values()) == 1
     inventory.delete(promised)
     assert not inventory.allocated_devices.unshared
+
+
+def a_claim_of_extended_resources(device, uid):
+    """The claim of a pod for its extended resources: in flight it has a substitute uid."""
+    claim = allocated_claim("extended", device, "n")
+    owner = OwnerReference(api_version="v1", kind="Pod", name="p", uid="of-p", controller=True)
+    notes = {EXTENDED_CLAIM: "true"}
+    meta = replace(claim.metadata, uid=uid, annotations=notes, owner_references=(owner,))
+    return replace(claim, metadata=meta)
+
+
+@pytest.mark.parametrize(
+    "promised,stored,changes",
+    [
+        pytest.param("gpu-0", "gpu-0", 0, id="the same device"),
+        pytest.param("gpu-0", "gpu-1", 2, id="another device"),
+    ],
+)
+def test_a_stored_claim_of_extended_resources_takes_the_place_of_the_one_in_flight(
+    promised, stored, changes
+):
+    changed = []
+    claims = Claims(changed.append)
+    claims.add_in_flight(a_claim_of_extended_resources(promised, in_flight_uid("of-p")))
+    changed.clear()
+    claim = a_claim_of_extended_resources(stored, "its-own")
+    assert claims.upsert(claim)
+    assert len(changed) == changes
+    assert list(claims.allocated_devices.unshared.values()) == [1]
+    assert not claims.remove_in_flight(in_flight_uid("of-p"))
+    claims.delete(claim)
+    assert not claims.allocated_devices.unshared
 
 
 def test_a_fork_is_independent():

@@ -108,7 +108,8 @@ class Object(Struct, frozen=True):
     @property
     def key(self) -> str:
         """``namespace/name``, or the bare name for cluster-scoped kinds."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        meta = self.metadata
+        return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
 def controller_of(obj: Object) -> OwnerReference | None:

@@ -37,6 +37,7 @@ class ObjectInterner:
 
     def pod(self, pod: Pod) -> Pod:
         """Return the pod with interned parts, without volumes that have only a name here."""
+        self._limit_parts()
         return _replace(
             pod,
             api_version=self._interned(pod.api_version),
@@ -48,6 +49,7 @@ class ObjectInterner:
 
     def node(self, node: Node) -> Node:
         """Return the node with interned parts."""
+        self._limit_parts()
         status = node.status
         return _replace(
             node,
@@ -120,11 +122,13 @@ class ObjectInterner:
         return found
 
     def _interned(self, value: T) -> T:
-        return self._part(value, value) if value else value
+        shared: T = self._parts.setdefault(value, value)
+        return shared
 
     def _part(self, key: Any, value: T) -> T:
-        parts = self._parts
-        if len(parts) > _MAX_PARTS:
-            parts.clear()
-        shared: T = parts.setdefault(key, value)
+        shared: T = self._parts.setdefault(key, value)
         return shared
+
+    def _limit_parts(self) -> None:
+        if len(self._parts) > _MAX_PARTS:
+            self._parts.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from holdfast.client.informer_cache import ChangeType, ObjectChange, identity_of
@@ -40,16 +40,11 @@ class HandlerDispatcher(Generic[T]):
 
     def dispatch(self, change: ObjectChange[T]) -> None:
         """Call every handler, in the order in which they were added."""
-        for handler in self._handlers:
-            self.dispatch_to(handler, change)
+        self._call(self._handlers, change)
 
     def dispatch_to(self, handler: ResourceEventHandler[T], change: ObjectChange[T]) -> None:
         """Call one handler; its exceptions are logged and counted."""
-        try:
-            handler(*change)
-        except Exception as error:
-            _, old, new = change
-            self._report(identity_of(old if new is None else new)[0], error)
+        self._call((handler,), change)
 
     def call_safely(self, key: str, work: Callable[[], None]) -> None:
         """Call ``work`` for the object ``key``; its exceptions are logged and counted."""
@@ -57,6 +52,14 @@ class HandlerDispatcher(Generic[T]):
             work()
         except Exception as error:
             self._report(key, error)
+
+    def _call(self, handlers: Iterable[ResourceEventHandler[T]], change: ObjectChange[T]) -> None:
+        how, old, new = change
+        for handler in handlers:
+            try:
+                handler(how, old, new)
+            except Exception as error:
+                self._report(identity_of(old if new is None else new)[0], error)
 
     def _report(self, key: str, error: Exception) -> None:
         category = REFUSED if isinstance(error, HoldfastError) else FAILED

@@ -6,7 +6,7 @@ changes therefore reproduces the cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 from holdfast.api.meta import Object
@@ -36,29 +36,29 @@ def identity_of(obj: Any) -> tuple[str, str, str]:
 class InformerCache(Generic[T]):
     """The objects of a collection by key.
 
-    The methods are generators: a change is applied to ``objects`` before it is yielded.
+    The methods return changes to iterate over: each is applied to ``objects`` before it comes.
     """
 
     def __init__(self) -> None:
         self.objects: dict[str, T] = {}
 
-    def put(self, new: T) -> Iterator[ObjectChange[T]]:
+    def put(self, new: T) -> Iterable[ObjectChange[T]]:
         """Add or update an object; a version that is already cached changes nothing.
 
-        If the cached object has another uid, its deletion was missed and is yielded first.
+        If the cached object has another uid, its deletion was missed and comes first.
         """
         key, uid, version = identity_of(new)
         old = self.objects.get(key)
-        if old is not None:
-            _, old_uid, old_version = identity_of(old)
-            if old_uid == uid:
-                if old_version != version:
-                    self.objects[key] = new
-                    yield "modified", old, new
-                return
-            yield from self.remove(key)
+        if old is None:
+            self.objects[key] = new
+            return (("added", None, new),)
+        _, old_uid, old_version = identity_of(old)
+        if old_uid != uid:
+            return self._recreate(key, new)
+        if old_version == version:
+            return ()
         self.objects[key] = new
-        yield "added", None, new
+        return (("modified", old, new),)
 
     def remove(self, key: str, uid: str = "") -> Iterator[ObjectChange[T]]:
         """Remove a deleted object; with ``uid``, only if the cached object has that uid."""
@@ -67,6 +67,11 @@ class InformerCache(Generic[T]):
             return
         del self.objects[key]
         yield "deleted", old, None
+
+    def _recreate(self, key: str, new: T) -> Iterator[ObjectChange[T]]:
+        yield from self.remove(key)
+        self.objects[key] = new
+        yield "added", None, new
 
     def replace(
         self, now: Mapping[str, T], unreadable: Mapping[str, str]

@@ -297,6 +297,8 @@ class PolicyIndex:
 
     def put_pod(self, pod: Pod) -> list[PolicyEntry]:
         """Add or update a pod; return the policies that count differently now."""
+        if not self._namespaces and not self._selected:
+            return []
         policies = self._namespaces.get(pod.namespace)
         selecting = policies.selecting(pod) if policies else ()
         node, before = self._selected.get(pod.uid, ("", ()))

@@ -67,7 +67,8 @@ class Claims:
 
     def upsert(self, claim: ResourceClaim) -> bool:
         """Store a claim unless a newer version is known; return whether it was stored."""
-        known = self._by_key.get(claim.key)
+        key = claim.key
+        known = self._by_key.get(key)
         if claim.uid in self._deleted or (known is not None and not is_newer(claim, known)):
             return False
         if known is not None and _allocates_the_same(known, claim):
@@ -78,13 +79,27 @@ class Claims:
             self._drop(known)
         self._store(claim)
         if owner := _extended_claim_owner(claim):
-            self._extended.setdefault(owner, set()).add(claim.key)
-            if claim.status.allocation is not None:
-                # In flight it had a substitute uid; now it is stored under its own.
-                self.remove_in_flight(in_flight_uid(owner))
+            self._extended.setdefault(owner, set()).add(key)
+            if claim.status.allocation is not None and self._takes_over(claim, owner):
+                return True
         if claim.uid not in self._in_flight:
             self._hold(claim)
         return True
+
+    def _takes_over(self, claim: ResourceClaim, owner: str) -> bool:
+        """End the allocation in flight of a pod's extended resource claim, which is stored now.
+
+        Return whether the claim holds the same devices in its place: then nothing changes for them.
+        """
+        substitute_uid = in_flight_uid(owner)
+        in_flight = self._in_flight.get(substitute_uid)
+        if in_flight is None:
+            return False
+        if claim.uid not in self._in_flight and _held(in_flight) == _held(claim):
+            del self._in_flight[substitute_uid]
+            return True
+        self.remove_in_flight(substitute_uid)
+        return False
 
     def delete(self, claim: ResourceClaim) -> None:
         """Remove a claim; a late response to one of our own writes does not restore it."""

@@ -60,25 +60,30 @@ class FreeDeviceCounts(RowTable):
 
         Return whether all rows are up to date.
         """
-        self._count_few_changed()
-        return super().refresh(rows, first)
+        return self._count_few_changed() or super().refresh(rows, first)
 
     def refresh_in_steps(self, rows: Callable[[], Rows], first: int = NO_ROW) -> Iterator[None]:
         """Do the same, with pauses."""
-        self._count_few_changed()
-        return super().refresh_in_steps(rows, first)
+        return iter(()) if self._count_few_changed() else super().refresh_in_steps(rows, first)
 
-    def _count_few_changed(self) -> None:
-        """Count a few changed rows again, but for those whose selectors take steps to evaluate."""
+    def _count_few_changed(self) -> bool:
+        """Count a few changed rows again, but for those whose selectors take steps to evaluate.
+
+        Return whether all rows are up to date.
+        """
         if not self._few_have_changed:
-            return
+            return False
         changed = self._take_changed_rows()
-        self._is_stale[changed] = True
+        counted = 0
+        if changed:
+            self._is_stale[changed] = True
         for row in changed:
             node = self._nodes.nodes[row]
             if node is not None and self._is_selected(node):
                 self._count_row(row, node)
                 self._is_stale[row] = False
+                counted += 1
+        return counted == len(changed)
 
     def first_free(self, row: int, count: int) -> tuple[Choice, ...] | None:
         """Return the first free devices of a row, as a search would; None if a search is needed."""

@@ -143,6 +143,7 @@ class Metrics(Collector):
             "How long bindings waited for binding conditions.",
             exponential_buckets(0.1, 2, 14), ("profile", "driver", "status"),
         )  # fmt: skip
+        self._by_name: dict[str, CounterMetric | Histogram] = {}
         self._callbacks: list[CallbackMetric] = []
         self.registry.register(self)
 
@@ -152,7 +153,9 @@ class Metrics(Collector):
 
     def observe(self, name: str, value: float, *labels: str) -> None:
         """Add a value to a metric, for plugins; a counter counts the call."""
-        metric = next((metric for metric in self._own() if metric.name == name), None)
+        if not self._by_name:
+            self._by_name = {metric.name: metric for metric in self._own()}
+        metric = self._by_name.get(name)
         if metric is None:
             raise Refused(f'the scheduler has no metric "{name}"')
         if isinstance(metric, CounterMetric):

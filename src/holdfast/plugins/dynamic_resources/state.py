@@ -205,12 +205,7 @@ class DynamicResourcesState:
         """Search rows as ``codes`` would, with pauses in which the world may change."""
         if self.old_extended_claim is not None or self.pod.is_reserve_pod:
             return
-        everywhere = self._served_everywhere()
-        if everywhere is None:
-            served = [bits for bits, _ in self._by_device_served(self.nodes.rows)]
-        else:
-            served = [everywhere]
-        for bits in served:
+        for bits in [bits for bits, _ in self._by_device_served(self.nodes.rows)]:
             results = self.unallocated_for(bits).results
             if results is not None:
                 some = partial(self._rows_of, bits, rows)
