@@ -6,13 +6,13 @@ import pytest
 
 from holdfast.api.koordinator_names import GPU, GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED
 from holdfast.api.scheme import PODS
-from holdfast.engine.invariants import check_invariants
+from holdfast.engine.invariants import check_invariants, invariant_violations
 from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.testing import a_node, a_pod, a_reservation, typed
-from reservations.test_row_fit import check_rows, state_of
+from reservations.test_row_fit import check_rows, play, state_of
 from soak_size import SEED, rounds
 
 WHOLE = "nvidia.com/gpu"
@@ -64,23 +64,24 @@ async def test_a_gone_owner_gives_back_what_it_used(full):
     assert (await full.reservation("r")).status.allocated == {GPU: "100"}
 
 
-def a_gpu_world(random):
+def a_gpu_world(random, allocatable, *, overcommitted):
+    """Three nodes with reservations, which together may hold more than a node has if asked."""
     world = World()
     for i in range(3):
-        world.upsert(typed(a_node(f"n{i}", allocatable=all_names(400))))
+        world.upsert(typed(a_node(f"n{i}", allocatable=allocatable)))
     for i in range(8):
         status = {
             "phase": "Available", "nodeName": f"n{random.randint(0, 2)}",
             "allocatable": random.choice(FORMS)(random.randint(1, 3) * 50),
         }  # fmt: skip
-        world.upsert(
-            typed(
-                a_reservation(
-                    f"r{i}", owner_labels={"app": "web"}, allocate_once=random.random() < 0.3,
-                    allocate_policy=random.choice(("", "Aligned", "Restricted")), status=status,
-                )
-            )
+        reservation = a_reservation(
+            f"r{i}", owner_labels={"app": "web"}, allocate_once=random.random() < 0.3,
+            allocate_policy=random.choice(("", "Aligned", "Restricted")), status=status,
         )  # fmt: skip
+        with_it = world.fork()
+        with_it.upsert(typed(reservation))
+        if overcommitted or not invariant_violations(with_it):
+            world = with_it
     return world
 
 
@@ -92,12 +93,18 @@ FORMS = (
 )
 
 
+def a_random_gpu_owner(random, name):
+    return a_gpu_owner(name, random.choice(FORMS)(random.choice((20, 50, 100))))
+
+
 @pytest.mark.parametrize("seed", range(SEED, SEED + rounds(4)))
 def test_a_row_alone_equals_all_rows_and_changes_equal_the_world_after_them(seed):
+    """Other schedulers bind pods with any allocations, so nodes may be overcommitted here."""
     random = Random(seed)
-    world, plugin, standing = a_gpu_world(random), ReservationPlugin({}), []
+    world = a_gpu_world(random, all_names(400), overcommitted=True)
+    plugin, standing = ReservationPlugin({}), []
     for number in range(8):
-        pod = a_gpu_owner(f"p{number}", random.choice(FORMS)(random.choice((20, 50, 100))))
+        pod = a_random_gpu_owner(random, f"p{number}")
         state = state_of(world, pod)
         row = random.choice(state.match.rows.tolist())
         removed = {row: tuple(p for p in standing if world.nodes.pod(p.uid)[1] == row)}
@@ -116,6 +123,14 @@ def test_a_row_alone_equals_all_rows_and_changes_equal_the_world_after_them(seed
                 world.reservations.allocate(pod_info.uid, {info.uid: dict(pod_info.request)})
                 standing.append(pod_info)
                 break
+        assert not invariant_violations(world, ours=())
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + rounds(4)))
+def test_owners_in_any_names_never_exceed_a_node(seed):
+    random = Random(seed)
+    world = a_gpu_world(random, {**all_names(200), WHOLE: "2"}, overcommitted=False)
+    for _ in play(random, world, 50, an_owner=a_random_gpu_owner):
         check_invariants(world)
 
 

@@ -99,7 +99,7 @@ def check_rows(state, change):
             assert one.scores.get(info.slot) == (scores[i] if found.serves[i] else None)
 
 
-def play(random, world, steps, on_step=lambda _state, _placement: None):
+def play(random, world, steps, on_step=lambda _state, _placement: None, *, an_owner=an_owner):
     """Place owners and delete some of them again, and call ``on_step`` after each placement."""
     profile: Profile = default_profiles()["default-scheduler"]
     rng = np.random.default_rng(random.randint(0, 99))
