@@ -163,6 +163,18 @@ class ReservationCache:
         """Return the reservations a pod matches now, or None."""
         return self._matcher.match(pod_info) if self.by_uid or self.pending else None
 
+    def options_on(self, match: ReservationMatch | None, row: int) -> list[int]:
+        """Return the slots of a row's matched reservations in the order of nomination.
+
+        Slots themselves are in the order of arrival. A pod that ignores reservations uses none.
+        """
+        if match is None or match.ignores_reservations:
+            return []
+        slots: list[int] = match.slots[match.span(row)].tolist()
+        if len(slots) > 1:
+            slots.sort(key=lambda slot: self.at(slot).nomination_order)
+        return slots
+
     def reserved_for_pod(self, pod_info: PodInfo) -> ReservedForPod | None:
         """Return what the reservations of a pod hold; None if it matches none."""
         match = self.match(pod_info)

@@ -25,6 +25,8 @@ Amount = TypeVar("Amount", int, NDArray[np.int64])
 AllocationKey = tuple[str, str]
 """The uid of a reservation, and the node of the pods that allocate from it."""
 _NO_KEYS: tuple[AllocationKey, ...] = ()
+_NO_ORDER = 2**63
+"""Sorts after every order label."""
 
 
 class AllocatedAmounts:
@@ -167,6 +169,11 @@ class ReservationInfo:
         """Whether every owner is accepted: no taints, not unschedulable, not terminating."""
         spec, meta = self.reservation.spec, self.reservation.metadata
         return not (spec.taints or spec.unschedulable or meta.deletion_timestamp)
+
+    @property
+    def nomination_order(self) -> tuple[int, float, str, str]:
+        """Sorts reservations of equal scores as they are nominated: order label, age, name."""
+        return (self.order or _NO_ORDER, self.created, self.reservation.name, self.uid)
 
     def restricts(self, resource: int) -> bool:
         """Tell whether owners may allocate no more of a resource than what remains."""

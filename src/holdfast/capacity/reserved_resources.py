@@ -218,12 +218,11 @@ def expected_reservation(
     for info in here:
         requests[info.uid] |= reservations.converted(info, requests[info.uid])
 
-    def rank(info: ReservationInfo) -> tuple[bool, bool, bool, int, float, str]:
+    def rank(info: ReservationInfo) -> tuple[bool, bool, tuple[int, float, str, str]]:
         asked = {r: a for r, a in requests[info.uid].items() if r in info.reserved}
         full = bool(short_of(asked, {r: info.remaining(r) for r in asked}))
         small = bool(short_of(asked, {r: info.reserved[r] - info.inner.get(r, 0) for r in asked}))
-        by_label = (not info.order, info.order)
-        return (full, small, *by_label, info.created, info.reservation.name)
+        return full, small, info.nomination_order
 
     usable = [
         info

@@ -220,22 +220,17 @@ class DeviceState:
             return self.searches_for(_NONE_SERVED).of(signature, offer)
         return self._searches_on(row).of(signature, offer, self._numa_nodes(row, info.uid, removed))
 
-    def slots_on(self, row: int) -> list[int]:
-        """Return the slots of the reservations on a row that the pod may use."""
-        if self.match is None or self.match.ignores_reservations:
-            return []
-        slots: list[int] = self.match.slots[self.match.span(row)].tolist()
-        return slots
-
     def best(self, row: int, change: PodChange = NO_CHANGE) -> Found:
         """Return the result of the row's best option: a reservation, or none.
 
+        Of several that pass it is the reservation that is nominated first at equal scores.
         For a reservation that pre-allocates, it is that without any pod: they may have all that it
         takes over. The plugin that chooses these pods decides about the row.
         """
         if self.pre_allocates:
             return self.if_unused(row)
-        options = [self.of_reservation(slot, change) for slot in self.slots_on(row)]
+        slots = self.reservations.options_on(self.match, row)
+        options = [self.of_reservation(slot, change) for slot in slots]
         return min((*options, self.without_reservation(row, change)), key=_code)
 
     def if_unused(self, row: int) -> Found:

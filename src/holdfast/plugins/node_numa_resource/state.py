@@ -286,7 +286,10 @@ class NumaState:
         return self._code(self.trial(row, uid, change), row, uid, change)
 
     def best(self, row: int) -> Trial:
-        """Return the trial of the first option that passes, a reservation if possible."""
+        """Return the trial of the first option that passes, a reservation if possible.
+
+        Of several it is the one that is nominated first at equal scores.
+        """
         for slot in self.slots_on(row):
             trial = self.trial(row, self._place(slot)[1])
             if trial.allocation is not None:
@@ -308,10 +311,7 @@ class NumaState:
 
     def slots_on(self, row: int) -> list[int]:
         """Return the matched reservations on a row, by slot; none if the pod ignores them."""
-        if self.match is None or self.ignores_reservations:
-            return []
-        found: list[int] = self.match.slots[self.match.span(row)].tolist()
-        return found
+        return self.reservations.options_on(self.match, row)
 
     def pre_allocation_code(
         self, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE

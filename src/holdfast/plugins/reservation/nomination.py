@@ -16,8 +16,6 @@ from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.row_fit import RowFit, fit_row
 from holdfast.plugins.reservation.row_reasons import NO_MATCH, NONE_MEETS, none_matchable
 
-_NO_ORDER = 2**63
-"""Sorts after every order label."""
 TAKEN = "reservation has allocateOnce enabled and has already been allocated"
 Allocations = dict[str, dict[int, int]]
 _SAYING = (names.ALLOCATED, names.DRAWS)
@@ -61,19 +59,16 @@ def choose(
     if found is None or not serving:
         return None, []
 
-    def rank(info: ReservationInfo) -> tuple[int, float, tuple[float, str]]:
+    def rank(info: ReservationInfo) -> tuple[int, float, float, str, str]:
+        label, created, name, uid = info.nomination_order
         score = 0.0 if info.order else -found.rank(info.slot)
-        return (info.order or _NO_ORDER, score, _age(info))
+        return (label, score, created, name, uid)
 
     chosen = min(serving, key=rank) if len(serving) > 1 else serving[0]
     if chosen.policy != "":
         return chosen, []
     beside = [info for info in found.applying if info.policy == "" and info is not chosen]
-    return chosen, sorted(beside, key=lambda info: (info.order or _NO_ORDER, _age(info)))
-
-
-def _age(info: ReservationInfo) -> tuple[float, str]:
-    return info.created, info.reservation.name
+    return chosen, sorted(beside, key=lambda info: info.nomination_order)
 
 
 def why_none_nominated(state: OwnerState, row: int) -> str:
