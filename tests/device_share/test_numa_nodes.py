@@ -156,3 +156,20 @@ async def test_the_score_is_that_of_the_numa_node_with_the_gpu(cluster):
         return int(plugin.score(state, slice(row, row + 1))[0])
 
     assert score(a_gpu_pod("p", 50, cpu="2")) < score(a_pod("q", cpu="2"))
+
+
+async def test_a_pod_of_lower_priority_gives_back_the_gpu_beside_a_free_one(cluster):
+    """Two GPUs are free, but not on one NUMA node; no pod holds CPUs or parts of NUMA nodes."""
+    await with_two_numa_nodes(cluster, labels={})
+    await cluster.create(a_priority_class("low", 10), a_priority_class("high", 1000))
+    await cluster.create(a_gpu_pod("low", 100, cpu="100m", priority_class_name="low"))
+    for name in ("beside", "other"):
+        await cluster.create(a_gpu_pod(name, 100, cpu="100m", priority_class_name="high"))
+    assert await devices_of(cluster, "low") == [("gpu", 0, 100)]
+    assert await devices_of(cluster, "other") == [("gpu", 2, 100)]
+    await cluster.delete(PODS, "beside", "default")
+    one_numa_node = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
+    pod = a_gpu_pod("p", 200, cpu="1", annotations=one_numa_node, priority_class_name="high")
+    await cluster.create(pod)
+    await cluster.advance(60)
+    assert await devices_of(cluster, "p") == [("gpu", 0, 100), ("gpu", 1, 100)]

@@ -49,6 +49,10 @@ class HintProvider(Protocol):
         """Compute these numbers, with pauses in which the world may change."""
         ...
 
+    def rows_with_pods(self) -> Sequence[int]:
+        """Return the rows whose hints may change if pods leave."""
+        ...
+
     def hints(
         self,
         pod: PodInfo,

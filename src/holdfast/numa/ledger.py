@@ -200,6 +200,7 @@ class NumaLedger:
                 self._change_topology(obj.name, NO_TOPOLOGY)
             case Node():
                 self._set_shape(obj.name, None)
+                self._clear_unused_rows()
             case Reservation():
                 self._assumed.discard(obj.uid)
                 self._drop(obj.uid)
@@ -293,6 +294,11 @@ class NumaLedger:
         known = 0 if row is None or row >= len(self._signatures) else self._signature_at[row]
         if known or name in self._on_node:
             self._stale.add(name)
+
+    def _clear_unused_rows(self) -> None:
+        """Let rows without a node have no state: one row may be tried for all in its state."""
+        if len(self._signatures) == self._nodes.capacity:
+            self._signatures[~self._nodes.alive] = 0
 
     def _set_concerning(self, name: str, *, concerns: bool) -> None:
         before = bool(self._concerning)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.api import koordinator_names as names
 from holdfast.api.pod import Pod
+from holdfast.api.reservation_names import IGNORED
 from holdfast.capacity.matching import ReservationMatch
 from holdfast.capacity.reservation_cache import ReservationCache
 from holdfast.capacity.reserved_resources import expected_reservation
@@ -30,7 +31,7 @@ _GUIDING = (
     names.RESOURCE_SPEC, names.NUMA_TOPOLOGY_SPEC,
 )  # fmt: skip
 """Annotations that guide the choice of devices, or of NUMA nodes."""
-_LABELS = (names.GPU_ISOLATION_PROVIDER, names.QOS_CLASS, names.PRIORITY_CLASS)
+_LABELS = (names.GPU_ISOLATION_PROVIDER, names.QOS_CLASS, names.PRIORITY_CLASS, IGNORED)
 
 _SIGNATURE_BITS = 20
 """More than there are signatures of NUMA nodes."""

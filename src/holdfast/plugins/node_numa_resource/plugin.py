@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.koordinator_names import (
+    DEVICE_ALLOCATED,
     NUMA_TOPOLOGY_SPEC,
     PRIORITY_CLASS,
     QOS_CLASS,
@@ -52,6 +53,8 @@ from holdfast.plugins.node_numa_resource.state import NumaState
 NOT_WITHIN_RESERVATION = (
     "pod has a nominated reservation but cannot be allocated within its NUMA scope"
 )
+_HELD = (RESOURCE_STATUS, DEVICE_ALLOCATED)
+"""Annotations of pods that hold something of a NUMA node: CPUs, amounts, or devices near it."""
 _KEYS = (RESOURCE_SPEC, NUMA_TOPOLOGY_SPEC, RESOURCE_STATUS)
 
 
@@ -271,7 +274,7 @@ class NodeNUMAResource:
             return event.is_for_pod(pod)
         if event.resource == "AssignedPod" and not view.world.numa.concerns_all_pods:
             old = event.old
-            return old is not None and bool(old.metadata.annotations.get(RESOURCE_STATUS))
+            return old is not None and any(old.metadata.annotations.get(key) for key in _HELD)
         return is_registered_for(self, event)
 
 

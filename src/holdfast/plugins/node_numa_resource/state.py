@@ -278,6 +278,9 @@ class NumaState:
         found = self.ledger.rows_with_pods()
         rows = slice(0, self.nodes.size)
         found[rows] |= self._results(rows)["cost"] > 0
+        if self.trials.has_provided_hints:
+            for provider in self.ledger.hint_providers:
+                found[provider.rows_with_pods()] = True
         return found
 
     def slot_code(self, slot: int, change: PodChange = NO_CHANGE) -> int:
