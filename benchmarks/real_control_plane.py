@@ -46,7 +46,7 @@ from holdfast.client.http import HttpTransport  # noqa: E402
 from holdfast.client.kubeconfig import load  # noqa: E402
 from real.control_plane import ControlPlane, free_port, program  # noqa: E402
 from real_cores import CORE_CASES, NODE_COUNT  # noqa: E402
-from real_devices import DEVICE_CASES  # noqa: E402
+from real_devices import DEVICE_CASES, most_pods  # noqa: E402
 from real_load import (  # noqa: E402
     WORKLOADS,
     Observer,
@@ -353,6 +353,9 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if args.quick:
         args.nodes, args.pods, args.other_pods = 500, 1000, 500
+    for case in set(args.case) & set(DEVICE_CASES):
+        if args.other_pods > (most := most_pods(case, args.nodes)):
+            parser.error(f"--other-pods: {args.nodes} nodes have devices for {most} pods of {case}")
     return args
 
 

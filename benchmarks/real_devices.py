@@ -25,8 +25,15 @@ from holdfast.testing import a_claim, a_device_class
 DEVICE_CASES = ("counts", "constraints", "counters", "capacity", "resources")
 OLD_CLAIMS = 10_000
 """Claims that exist beside those of the pods; some of them are allocated."""
+_PODS_A_CARD = {"counts": 1, "resources": 1, "constraints": 0.5, "counters": 2, "capacity": 5}
 Write = tuple[str, str, bytes, str]
 """Method, path, body and content type of a request."""
+
+
+def most_pods(case: str, nodes: int) -> int:
+    """Return how many pods of a case get devices."""
+    free = nodes * devices.CARDS - cards_in_use(OLD_CLAIMS, nodes)
+    return int(free * _PODS_A_CARD[case])
 
 
 async def create_classes(client: Client) -> None:
