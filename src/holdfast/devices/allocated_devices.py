@@ -20,7 +20,8 @@ def device_id(result: DeviceResult) -> DeviceId:
 
 def allocated_results(claim: ResourceClaim) -> tuple[DeviceResult, ...]:
     """Return the devices allocated to a claim; admin access does not allocate a device."""
-    return tuple(r for r in claim.results if r.device and not r.admin_access)
+    results = claim.results
+    return results and tuple([r for r in results if r.device and not r.admin_access])
 
 
 @dataclass(slots=True)
@@ -50,9 +51,9 @@ class AllocatedDevices:
         """Add one allocated device."""
         device = device_id(result)
         if result.share_id is None or not self.sharing:
-            self.unshared[device] += 1
+            self.unshared[device] = self.unshared.get(device, 0) + 1
             return
-        self.shared[device] += 1
+        self.shared[device] = self.shared.get(device, 0) + 1
         self.consume(device, _parsed(result))
 
     def consume(self, device: DeviceId, amounts: ConsumedCapacity) -> None:

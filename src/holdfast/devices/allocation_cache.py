@@ -17,8 +17,13 @@ from numpy.typing import NDArray
 
 from holdfast.api.devices import ALL, EXACT_COUNT, MAX_DEVICES, DeviceClass, ResourceClaim
 from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.allocator import Allocator, Choice, Specs
 from holdfast.devices.device_counts import INEXACT, DeviceCounts, FreeDeviceCounts
+from holdfast.devices.extended_resources import (
+    RequestsAndMappings,
+    create_requests_and_mappings,
+)
 from holdfast.devices.node_pools import NodePools
 from holdfast.devices.requests import RequestAlternative
 from holdfast.devices.row_table import NO_ROW, Rows, RowTable
@@ -100,6 +105,21 @@ class AllocationCache:
         self._tables: dict[Hashable, RowTable] = {}
         self._allocators: dict[Specs, Allocator] = {}
         self._results: dict[tuple[Specs, int], AllocationResults] = {}
+        self._requests: dict[tuple[bytes, Sequence[str]], RequestsAndMappings] = {}
+        """By spec and names of extended resources: their requests depend on nothing else but the
+        classes."""
+
+    def requests_and_mappings(self, pod: PodInfo, names: Sequence[str]) -> RequestsAndMappings:
+        """Return the requests for these extended resources of a pod; do not modify them."""
+        key = (pod.spec_key, tuple(names))
+        found = self._requests.get(key)
+        if found is None:
+            if len(self._requests) >= _MAX_TABLES:
+                self._requests.clear()
+            class_for = self._inventory.device_class_for
+            found = create_requests_and_mappings(pod.pod, names, class_for)
+            self._requests[key] = found
+        return found
 
     def allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
         """Return an allocator; what it reads of specs and classes is shared by equal claims."""
@@ -164,6 +184,7 @@ class AllocationCache:
         self._tables.clear()
         self._allocators.clear()
         self._results.clear()
+        self._requests.clear()
 
     def _cached(self, kind: type[_T], key: Hashable, make: Callable[[], _T]) -> _T:
         found = self._tables.pop(key, None)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from holdfast.api.devices import Allocation, DeviceClass, ResourceClaim
 from holdfast.api.node import Node
@@ -34,8 +35,7 @@ Choice = tuple[int, int, ConsumedCapacity | None]
 """The index of an alternative, the position of a device in search order, what is consumed of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Solution:
+class Solution(msgspec.Struct, frozen=True):
     """The devices chosen for all claims, and the alternative chosen for each request."""
 
     chosen_devices: tuple[ChosenDevice, ...]
@@ -128,27 +128,22 @@ class Allocator:
     def solution(self, choices: Sequence[Choice], pools: Sequence[Pool]) -> Solution:
         """Return the solution of these choices on a node with these pools."""
         candidates = [candidate for pool in pools for candidate in pool.candidates]
-        chosen_devices = tuple(
+        chosen_devices = tuple([
             ChosenDevice(self.alternatives[index], candidates[position], consumed)
             for index, position, consumed in choices
-        )
+        ])  # fmt: skip
         return Solution(chosen_devices, self._chosen_alternatives(chosen_devices))
 
     def write(self, solution: Solution, node: str) -> tuple[Allocation, ...]:
         """Return one allocation a claim, in the order of the claims."""
+        devices, alternatives = solution.chosen_devices, solution.alternatives
+        if len(self.claims) == 1:
+            return (build_allocation(self.claims[0], devices, alternatives, node, self.features),)
         return tuple(
             build_allocation(
                 claim,
-                [
-                    chosen
-                    for chosen in solution.chosen_devices
-                    if chosen.alternative.claim == number
-                ],
-                [
-                    alternative
-                    for alternative in solution.alternatives
-                    if alternative.claim == number
-                ],
+                [chosen for chosen in devices if chosen.alternative.claim == number],
+                [alternative for alternative in alternatives if alternative.claim == number],
                 node,
                 self.features,
             )

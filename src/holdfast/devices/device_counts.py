@@ -60,11 +60,13 @@ class FreeDeviceCounts(RowTable):
 
         Return whether all rows are up to date.
         """
-        return self._count_few_changed() or super().refresh(rows, first)
+        return self._is_current or self._count_few_changed() or super().refresh(rows, first)
 
     def refresh_in_steps(self, rows: Callable[[], Rows], first: int = NO_ROW) -> Iterator[None]:
         """Do the same, with pauses."""
-        return iter(()) if self._count_few_changed() else super().refresh_in_steps(rows, first)
+        if self._is_current or self._count_few_changed():
+            return iter(())
+        return super().refresh_in_steps(rows, first)
 
     def _count_few_changed(self) -> bool:
         """Count a few changed rows again, but for those whose selectors take steps to evaluate.
@@ -73,21 +75,23 @@ class FreeDeviceCounts(RowTable):
         """
         if not self._few_have_changed:
             return False
-        changed = self._take_changed_rows()
-        counted = 0
-        if changed:
-            self._is_stale[changed] = True
-        for row in changed:
+        journal, all_counted = self._nodes.device_journal, True
+        for row in journal.latest(journal.seq - self._cursor):
             node = self._nodes.nodes[row]
             if node is not None and self._is_selected(node):
                 self._count_row(row, node)
-                self._is_stale[row] = False
-                counted += 1
-        return counted == len(changed)
+            else:
+                self._is_stale[row] = True
+                all_counted = False
+        self._cursor = journal.seq
+        if all_counted:
+            self._current_at = self._version
+        return all_counted
 
     def first_free(self, row: int, count: int) -> tuple[Choice, ...] | None:
         """Return the first free devices of a row, as a search would; None if a search is needed."""
-        self.refresh(np.array([row], np.intp))
+        if not self._is_current:
+            self.refresh(np.array([row], np.intp))
         node = self._nodes.nodes[row]
         if node is None or not 0 < count <= self.free[row]:
             return None
@@ -121,20 +125,22 @@ class FreeDeviceCounts(RowTable):
 
     def _count_row(self, row: int, node: Node) -> None:
         own, shared = self._inventory.node_pools.by_sharing(node)
-        local, common = self._sum(own, node), self._sum(shared, node)
-        inexact = INEXACT in (local, common)
-        if inexact or self.free[row] == INEXACT:
+        free = local = self._sum(own, node, self._count)  # for this row only: not worth caching
+        if shared:
+            common = self._sum(shared, node, self._by_pool.of)
+            free = INEXACT if INEXACT in (local, common) else local + common
+        if (free == INEXACT) != (self.free[row] == INEXACT):
             self._has_inexact = None
-        self.free[row] = INEXACT if inexact else local + common
+        self.free[row] = free
         self._set_key(row, key_of_counts(row, shared, local))
 
     def _copy(self, row: int, rows: NDArray[np.intp]) -> None:
         self.free[rows] = self.free[row]
         self._has_inexact = None
 
-    def _sum(self, pools: Sequence[Pool], node: Node) -> int:
+    def _sum(self, pools: Sequence[Pool], node: Node, count: Callable[[Pool, Node], int]) -> int:
         try:
-            counts = [self._by_pool.of(pool, node) for pool in pools]
+            counts = [count(pool, node) for pool in pools]
         except AllocationError:
             return INEXACT
         return INEXACT if INEXACT in counts else sum(counts)

@@ -45,8 +45,8 @@ class NodePools:
         self._slices: _Slices = {}
         self._of_node: dict[str, _Slices] = {}
         self._of_pool: dict[PoolId, _Slices] = {}
-        self._versions: dict[str, int] = {}
-        self._of: dict[str, tuple[Node, int, int, tuple[Pool, ...]]] = {}
+        self._of: dict[str, tuple[Node, tuple[Pool, ...]]] = {}
+        """By name, the pools of a node; ``_pool_changed`` removes those that have changed."""
         self._built: dict[PoolId, dict[tuple[str, ...], Pool | None]] = {}
         self._counters: dict[PoolId, CountersByGeneration] = {}
         self._overcommitted: dict[PoolId, dict[PoolCounters, frozenset[str]]] = {}
@@ -75,20 +75,17 @@ class NodePools:
 
     def of(self, node: Node) -> tuple[Pool, ...]:
         """Return the pools with devices for this node, in search order."""
-        name, versions = node.metadata.name, self._versions
-        of_all_nodes, own = versions.get(ALL_NODES, 0), versions.get(name, 0)
+        name = node.metadata.name
         known = self._of.get(name)
-        if known is not None:
-            for_node, of_all, of_own, pools = known
-            if for_node is node and of_all == of_all_nodes and of_own == own:
-                return pools
-        pools = self._gather(node)
-        self._of[name] = (node, of_all_nodes, own, pools)
-        return pools
+        if known is None or known[0] is not node:
+            known = self._of[name] = (node, self._gather(node))
+        return known[1]
 
     def by_sharing(self, node: Node) -> tuple[tuple[Pool, ...], tuple[Pool, ...]]:
         """Return the node's own pools, and those that other nodes have too."""
         pools = self.of(node)
+        if not self.has_shared:
+            return pools, ()
         shared = tuple(pool for pool in pools if pool.is_shared)
         return (tuple(p for p in pools if not p.is_shared), shared) if shared else (pools, ())
 
@@ -131,10 +128,6 @@ class NodePools:
             del self._of_node[node][name]
             if not self._of_node[node]:
                 del self._of_node[node]
-                if node != ALL_NODES:
-                    # Versions start at 0 again, so pools gathered under the old ones must go too.
-                    self._versions.pop(node, None)
-                    self._of.pop(node, None)
 
     def delete_node(self, name: str) -> None:
         """Remove what is cached for a node."""
@@ -152,7 +145,7 @@ class NodePools:
         if affected is None:
             affected = self._affected[pool] = _affected_nodes(self._of_pool[pool].values())
         nodes = affected.get(device[2], frozenset())
-        if self._overcommitment_changes(device):
+        if pool in self._overcommitted and self._overcommitment_changes(device):
             nodes = _node_names(self._of_pool[pool].values())
         if ALL_NODES in nodes:
             sharing = self._nodes_with.get(pool, set())
@@ -197,7 +190,7 @@ class NodePools:
         copy._slices = dict(self._slices)
         copy._of_node = {name: dict(slices) for name, slices in self._of_node.items()}
         copy._of_pool = {pool: dict(slices) for pool, slices in self._of_pool.items()}
-        copy._versions, copy._of = dict(self._versions), dict(self._of)
+        copy._of = dict(self._of)
         copy._built = {pool: dict(built) for pool, built in self._built.items()}
         copy._nodes_with = {pool: set(nodes) for pool, nodes in self._nodes_with.items()}
         copy._counters = {pool: dict(known) for pool, known in self._counters.items()}
@@ -241,9 +234,11 @@ class NodePools:
         names, elsewhere = _node_names(slices), pool_without_devices(slices, self._features)
         if elsewhere is not None and elsewhere.is_faulty and ALL_NODES not in names:
             self._faulty[pool_id] = (elsewhere, names)
-        self.slice_changes += ALL_NODES in before | names
+        if ALL_NODES in before | names:
+            self.slice_changes += 1
+            self._of.clear()
         for node in before | names:
-            self._versions[node] = self._versions.get(node, 0) + 1
+            self._of.pop(node, None)
             self._invalidate(node)
 
 

@@ -32,9 +32,9 @@ def build_allocation(
     features: Features,
 ) -> Allocation:
     """Build a claim's allocation from its chosen devices and alternatives."""
-    results = tuple(_result(claim, i, chosen, features) for i, chosen in enumerate(chosen_devices))
+    results = [_result(claim, i, chosen, features) for i, chosen in enumerate(chosen_devices)]
     return Allocation(
-        devices=DeviceAllocation(results=results, config=_config(claim, alternatives)),
+        devices=DeviceAllocation(results=tuple(results), config=_config(claim, alternatives)),
         node_selector=_node_selector(chosen_devices, node),
     )
 
@@ -73,13 +73,13 @@ def _config(
     """Return the configuration of each class once, then the claim's own for its chosen requests."""
     config: list[dict[str, Any]] = []
     users: dict[str, list[str]] = {}
-    for alternative in alternatives:
-        users.setdefault(alternative.device_class.name, []).append(alternative.label)
     classes = {
-        alternative.device_class.name: alternative.device_class for alternative in alternatives
+        a.device_class.name: a.device_class for a in alternatives if a.device_class.spec.config
     }
-    for name, requests in users.items():
-        config += (_entry("FromClass", requests, c) for c in classes[name].spec.config)
+    for alternative in alternatives if classes else ():
+        users.setdefault(alternative.device_class.name, []).append(alternative.label)
+    for name, device_class in classes.items():
+        config += (_entry("FromClass", users[name], c) for c in device_class.spec.config)
     for own in claim.spec.devices.config:
         if not own.requests:
             config.append(_entry("FromClaim", [], own))

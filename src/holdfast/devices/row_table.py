@@ -43,6 +43,8 @@ class RowTable:
         self._devices = -1
         self._slices = -1
         self._capacity = 0
+        self._current_at = (-1, -1)
+        """The last version at which all rows were up to date; see ``_is_current``."""
         self._is_stale: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """Whether a row has changed; it stays so until its value is written."""
         self._failed: set[int] = set()
@@ -61,8 +63,11 @@ class RowTable:
         The first row that fails is the last one, since the pod fails with it. Return whether all
         rows are up to date; ``is_outdated`` says which are.
         """
+        if self._is_current:
+            return True
         self._collect_stale_rows()
         if not self._stale_keys and not np.count_nonzero(self._is_stale):
+            self._current_at = self._version
             return True
         for _ in self._refresh_in_steps(lambda: rows, first):
             pass
@@ -84,6 +89,19 @@ class RowTable:
             yield
 
     @property
+    def _version(self) -> tuple[int, int]:
+        """Moves with all that makes rows stale: wider changes have an epoch, others a row."""
+        return self._nodes.device_journal.seq, self._nodes.epochs.stamp
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether all rows were up to date and nothing has changed since, not even an epoch.
+
+        This is sufficient, not necessary: an epoch may concern other tables only.
+        """
+        return self._current_at == self._version
+
+    @property
     def _few_have_changed(self) -> bool:
         """Whether everything is up to date but for the last few rows in the journal."""
         return (
@@ -103,13 +121,6 @@ class RowTable:
             and self._inventory.node_pools.slice_changes == self._slices
             and nodes.capacity == self._capacity
         )
-
-    def _take_changed_rows(self) -> list[int]:
-        """Return the few rows that have changed; the caller evaluates them."""
-        journal = self._nodes.device_journal
-        changed = journal.latest(journal.seq - self._cursor)
-        self._cursor = journal.seq
-        return changed
 
     def is_outdated(self, rows: Rows) -> NDArray[np.bool_]:
         """Return for each row whether it has changed since it was evaluated."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
+
+import msgspec
 
 from holdfast.api.devices import ALL, MAX_DEVICES, ResourceClaim
 from holdfast.api.node import Node
@@ -43,8 +44,7 @@ class SearchOutcome(Enum):
     """The claim has too many devices: other devices do not help, alternatives with fewer may."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenDevice:
+class ChosenDevice(msgspec.Struct, frozen=True):
     """One device chosen for one request or subrequest."""
 
     alternative: RequestAlternative

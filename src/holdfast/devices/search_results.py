@@ -112,7 +112,7 @@ class SearchResults(RowTable):
             )
             result = self._by_signature.get(signature)
             if result is not None:
-                self._write(np.array([row], np.intp), result)
+                self._write(row, result)
                 self._set_key(row, key)
                 return
             # The devices may change in a pause of the search: its result is that of a signature,
@@ -123,13 +123,13 @@ class SearchResults(RowTable):
     def _copy(self, row: int, rows: Rows) -> None:
         self._write(rows, self._results[row])
 
-    def _write(self, rows: Rows, result: _Result) -> None:
+    def _write(self, rows: int | Rows, result: _Result) -> None:
         self._codes[rows], self._scores[rows] = result.code, result.score
         self._results[rows] = result
         if result.code == ERROR:
-            self._failed.update(rows.tolist())
+            self._failed.update(np.atleast_1d(rows).tolist())
         elif self._failed:
-            self._failed.difference_update(rows.tolist())
+            self._failed.difference_update(np.atleast_1d(rows).tolist())
 
     def _search(self, signature: Hashable, node: Node, pools: Sequence[Pool]) -> Iterator[None]:
         devices = {c.id for pool in pools for c in pool.candidates}

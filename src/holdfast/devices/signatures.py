@@ -236,11 +236,14 @@ class SignatureBuilder:
 
 def _usage(pool: Pool, positions: Iterable[int], allocated_devices: AllocatedDevices) -> Hashable:
     """Return what is allocated of those of these devices that are not free."""
+    sharing, consuming = allocated_devices.shared, allocated_devices.consumed
     used: list[Hashable] = []
     for index in positions:
         device = pool.candidates[index].id
-        consumed = allocated_devices.consumed.get(device)
-        unshared, shared = device in allocated_devices.unshared, device in allocated_devices.shared
+        unshared = device in allocated_devices.unshared
+        # Usually both are empty, and hashing the device is all that a lookup costs.
+        shared = bool(sharing) and device in sharing
+        consumed = consuming.get(device) if consuming else None
         if unshared or shared or consumed:
             amounts = frozenset(consumed.items()) if consumed else None
             used.append((index, unshared, shared, amounts))

@@ -107,15 +107,13 @@ def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasib
     if pod.excess or not world.nodes.row_of:
         return _reject_without_plugins(view)
     pod_class = cache.pod_class(pod, view)
-    found = Feasible(pod, view, pod_class, pod_class.outcomes)
-    if pod_class.per_pod_places or not pod_class.pre_filter_passed:
-        found.outcomes = cache.pre_filter_per_pod(pod_class, pod, view)
-        if not pod_class.pre_filter_passed or any(
-            [p.reject is not None or p.allowed_rows is not None for p in found.per_pod_outcomes]
-        ):
-            rejected = _pre_filter_reject(found.outcomes)
-            if rejected is not None:
-                return pre_filter_rejection(view, found.outcomes, *rejected)
+    found = Feasible(pod, view, pod_class, cache.pre_filter_per_pod(pod_class, pod, view))
+    if not pod_class.pre_filter_passed or any(
+        [p.reject is not None or p.allowed_rows is not None for p in found.per_pod_outcomes]
+    ):
+        rejected = _pre_filter_reject(found.outcomes)
+        if rejected is not None:
+            return pre_filter_rejection(view, found.outcomes, *rejected)
     if pod_class.tiered is not None and _find_best_tier(found):
         return found
     pod_class.refresh()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,11 @@ class Feasible:
     """The rows on which a pod can run.
 
     ``outcomes`` is the list ``pod_class.outcomes`` itself, unless a plugin that is called for every
-    pod takes part. ``mask`` is None while it equals ``pod_class.feasible_mask``.
-    ``preselected_row`` is the row of the node that the pod is nominated to, if that is feasible: it
-    is chosen without scoring. ``best_tier`` has the feasible rows of the best tier, if they were
-    found without the others: then all ``rows`` are computed when they are read.
+    pod takes part; ``per_pod_outcomes`` are those of these plugins. ``mask`` is None while it
+    equals ``pod_class.feasible_mask``. ``preselected_row`` is the row of the node that the pod is
+    nominated to, if that is feasible: it is chosen without scoring. ``best_tier`` has the feasible
+    rows of the best tier, if they were found without the others: then all ``rows`` are computed
+    when they are read.
     """
 
     pod: PodInfo
@@ -39,12 +40,11 @@ class Feasible:
     statuses: RowStatuses = NO_STATUSES
     remaining: RemainingRows | None = None
     best_tier: Feasible | None = None
+    per_pod_outcomes: list[PreFilterOutcome] = field(init=False)
 
-    @property
-    def per_pod_outcomes(self) -> list[PreFilterOutcome]:
-        """The outcomes of the plugins that are called for every pod."""
+    def __post_init__(self) -> None:
         outcomes = self.outcomes
-        return [outcomes[place] for place, _ in self.pod_class.per_pod_places]
+        self.per_pod_outcomes = [outcomes[place] for place, _ in self.pod_class.per_pod_places]
 
     @property
     def rows(self) -> Rows:
@@ -124,8 +124,11 @@ def _run_filters_in_order(found: Feasible) -> str:
         verdicts = only.plugin.filter(only.state, rows)
         if not np.count_nonzero(verdicts):
             return ""  # the feasible rows of the class are those of the pod
-        found.mask = np.zeros(found.view.nodes.size, np.bool_)
-        found.mask[rows] = verdicts == 0
+        passed: NDArray[np.bool_] = verdicts == 0
+        found.mask = passed
+        if len(rows) < found.view.nodes.size:
+            found.mask = np.zeros(found.view.nodes.size, np.bool_)
+            found.mask[rows] = passed
         return _first_error(only, rows, verdicts)
     size, error = found.view.nodes.size, ""
     passed = np.ones(size, np.bool_)

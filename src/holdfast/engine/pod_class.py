@@ -149,12 +149,9 @@ class PodClass(SortedOutcomes):
     @property
     def uniform(self) -> bool:
         """Whether the totals are also right for a subset of the feasible rows."""
-        parts = (
-            self.normalized_scores
-            if self.dominant_score is None
-            else (*self.normalized_scores, self.dominant_score)
-        )
-        return all(part.uniform for part in parts)
+        if self.dominant_score is not None and not self.dominant_score.uniform:
+            return False
+        return self._constant_scores or all([part.uniform for part in self.normalized_scores])
 
     def rows(self) -> Rows:
         """Return the feasible rows, ascending; a shared array, do not modify it."""

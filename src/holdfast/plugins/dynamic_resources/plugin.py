@@ -153,8 +153,9 @@ class DynamicResources:
             return Reject(Code.UNRESOLVABLE, (not_ready.message,))
         if not claims and not extended:
             return Skip()
-        if reason := next(filter(None, (_claim_error(c, inventory) for c in claims)), ""):
-            return Reject(Code.UNRESOLVABLE, (reason,))
+        for claim in claims:
+            if reason := _claim_error(claim, inventory):
+                return Reject(Code.UNRESOLVABLE, (reason,))
         old_claim = inventory.claims.extended_claim_of(pod.pod) if extended else None
         limits = self._limits
         if not inventory.features.filter_timeout:
@@ -163,7 +164,7 @@ class DynamicResources:
         state = DynamicResourcesState(
             pod, inventory, view.nodes, view.now, limits, claims, extended, old_claim, row
         )
-        alternatives = any(r.first_available for c in claims for r in c.spec.devices.requests)
+        alternatives = any([r.first_available for c in claims for r in c.spec.devices.requests])
         return state if alternatives else PreFilterState(state, scores=False)
 
     def filter(

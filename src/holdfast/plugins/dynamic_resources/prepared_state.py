@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.row_table import NO_ROW
@@ -11,8 +11,7 @@ from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources.state import DynamicResourcesState
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedState:
+class PreparedState(msgspec.Struct, frozen=True):
     """The result of ``pre_filter`` for a pod, valid until the world changes.
 
     Changes of claims are counted, classes have an epoch. An allocation in flight also changes the

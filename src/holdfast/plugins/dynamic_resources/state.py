@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,6 @@ from holdfast.devices.claims import in_flight_uid
 from holdfast.devices.errors import TIMED_OUT, AllocationError
 from holdfast.devices.extended_resources import (
     RequestsAndMappings,
-    create_requests_and_mappings,
     extended_resource_claim,
 )
 from holdfast.devices.inventory import Inventory
@@ -69,8 +68,7 @@ class Limits:
     binding_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class UnallocatedClaims:
+class UnallocatedClaims(msgspec.Struct, frozen=True):
     """Claims to allocate on those nodes where devices serve the same extended resources."""
 
     claims: tuple[ResourceClaim, ...]
@@ -102,18 +100,16 @@ class UnallocatedClaims:
         return self.allocator.solve(node, pools, allocated_devices, steps)
 
 
-@dataclass(slots=True)
-class CompletedWrites:
+class CompletedWrites(msgspec.Struct):
     """Allocations in flight and completed writes of this attempt, to undo them."""
 
-    in_flight: list[ResourceClaim] = field(default_factory=list)
+    in_flight: list[ResourceClaim] = []
     extended_claim: ResourceClaim | None = None
     pod_status_before: dict[str, Any] | None = None
     """The patch that restores the pod's status."""
 
 
-@dataclass(slots=True)
-class DynamicResourcesState:
+class DynamicResourcesState(msgspec.Struct):
     """The claims of a pod in one attempt.
 
     ``claims`` are those of the pod's spec, ``extended`` its extended resources that a device class
@@ -131,15 +127,15 @@ class DynamicResourcesState:
     old_extended_claim: ResourceClaim | None = None
     nominated_row: int = NO_ROW
     """The row that is searched first: if the pod fits there, errors on others do not matter."""
-    unavailable: set[int] = field(default_factory=set)
-    written: CompletedWrites = field(default_factory=CompletedWrites)
+    unavailable: set[int] = set()
+    written: CompletedWrites = msgspec.field(default_factory=CompletedWrites)
     reserved: UnallocatedClaims | None = None
     """The claims to allocate on the chosen node, whatever the node has later."""
     _failed_row: int = NO_ROW
     _not_searched: frozenset[int] = frozenset()
     """Rows that fail because the search on ``_failed_row`` failed."""
-    _masks: dict[int, Bools] = field(default_factory=dict)
-    _unallocated: dict[int, UnallocatedClaims] = field(default_factory=dict)
+    _masks: dict[int, Bools] = {}
+    _unallocated: dict[int, UnallocatedClaims] = {}
 
     @property
     def extended_claim_uid(self) -> str:
@@ -149,7 +145,7 @@ class DynamicResourcesState:
     @property
     def pending(self) -> tuple[ResourceClaim, ...]:
         """Claims of the pod's spec that are not allocated."""
-        return tuple(c for c in self.claims if c.status.allocation is None)
+        return tuple([c for c in self.claims if c.status.allocation is None])
 
     def codes(self, rows: Rows) -> NDArray[np.int8]:
         """Return a code for each row; collect claims that are not usable there in ``unavailable``.
@@ -205,7 +201,12 @@ class DynamicResourcesState:
         """Search rows as ``codes`` would, with pauses in which the world may change."""
         if self.old_extended_claim is not None or self.pod.is_reserve_pod:
             return
-        for bits in [bits for bits, _ in self._by_device_served(self.nodes.rows)]:
+        everywhere = self._served_everywhere()
+        if everywhere is None:
+            bit_sets = np.unique(self._device_served(self.nodes.rows)).tolist()
+        else:
+            bit_sets = [everywhere]
+        for bits in bit_sets:
             results = self.unallocated_for(bits).results
             if results is not None:
                 some = partial(self._rows_of, bits, rows)
@@ -232,7 +233,7 @@ class DynamicResourcesState:
         if np.count_nonzero(is_error):
             self._failed_row = int(rows[is_error][0])
             self._not_searched = frozenset(rows[codes == NOT_SEARCHED].tolist())
-        verdicts: Verdicts = _VERDICTS[codes]
+        verdicts: Verdicts = _VERDICTS.take(codes)
         return verdicts
 
     def reason(self, row: int) -> str:
@@ -297,9 +298,7 @@ class DynamicResourcesState:
         return unallocated
 
     def _make(self, names: list[str]) -> UnallocatedClaims:
-        requests = create_requests_and_mappings(
-            self.pod.pod, names, self.inventory.device_class_for
-        )
+        requests = self.inventory.allocation_cache.requests_and_mappings(self.pod, names)
         extended_claim = None
         claims = self.pending
         if requests.requests:
@@ -355,8 +354,11 @@ class DynamicResourcesState:
 
     def _served_on(self, row: int) -> int:
         """Return the bit set of one row."""
-        served = (not self.has_allocatable(name, row) for name in self.extended)
-        return sum(1 << i for i, is_served in enumerate(served) if is_served)
+        bits = 0
+        for i, name in enumerate(self.extended):
+            if not self.has_allocatable(name, row):
+                bits |= 1 << i
+        return bits
 
     def _device_served(self, rows: Rows) -> NDArray[Any]:
         """Return a bit set a row: the extended resources that its devices must serve."""
