@@ -6,8 +6,8 @@ and a node a sixth of the memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -15,7 +15,6 @@ from holdfast.api.meta import Condition, ObjectMeta
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod, PodSpec, PodStatus, Volume
 
-T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode
 _replace = msgspec.structs.replace
 _MAX_PARTS = 100_000
@@ -34,14 +33,17 @@ class ObjectInterner:
 
     def __init__(self) -> None:
         self._parts: dict[Any, Any] = {}
+        self._share: Callable[[Any, Any], Any] = self._parts.setdefault
+        """Returns the part that is known under a key; an unknown one is stored. Parts are cleared,
+        never replaced by another dictionary."""
 
     def pod(self, pod: Pod) -> Pod:
         """Return the pod with interned parts, without volumes that have only a name here."""
         self._limit_parts()
         return _replace(
             pod,
-            api_version=self._interned(pod.api_version),
-            kind=self._interned(pod.kind),
+            api_version=self._share(pod.api_version, pod.api_version),
+            kind=self._share(pod.kind, pod.kind),
             metadata=self._metadata(pod.metadata),
             spec=self._spec(pod.spec),
             status=self._status(pod.status, bound=bool(pod.spec.node_name)),
@@ -53,14 +55,14 @@ class ObjectInterner:
         status = node.status
         return _replace(
             node,
-            api_version=self._interned(node.api_version),
-            kind=self._interned(node.kind),
+            api_version=self._share(node.api_version, node.api_version),
+            kind=self._share(node.kind, node.kind),
             metadata=self._metadata(node.metadata),
             status=_replace(
                 status,
                 capacity=self._mapping(status.capacity),
                 allocatable=self._mapping(status.allocatable),
-                images=tuple([self._part(image, image) for image in status.images]),
+                images=tuple([self._share(image, image) for image in status.images]),
                 conditions=tuple([self._condition(c) for c in status.conditions]),
             ),
         )
@@ -68,20 +70,22 @@ class ObjectInterner:
     def _metadata(self, meta: ObjectMeta) -> ObjectMeta:
         return _replace(
             meta,
-            generate_name=self._interned(meta.generate_name),
-            namespace=self._interned(meta.namespace),
+            generate_name=self._share(meta.generate_name, meta.generate_name),
+            namespace=self._share(meta.namespace, meta.namespace),
             labels=self._mapping(meta.labels),
             annotations=self._mapping(meta.annotations),
-            owner_references=self._part(meta.owner_references, meta.owner_references),
+            owner_references=self._share(meta.owner_references, meta.owner_references),
         )
 
     def _spec(self, spec: PodSpec) -> PodSpec:
-        volumes = tuple([volume for volume in spec.volumes if volume != Volume(name=volume.name)])
-        without_node = _replace(spec, node_name="", volumes=volumes)
-        shared = self._part(_encode(without_node), without_node)
-        return (
-            _replace(shared, node_name=self._interned(spec.node_name)) if spec.node_name else shared
-        )
+        node_name, volumes = spec.node_name, spec.volumes
+        if node_name or volumes:
+            read = tuple([volume for volume in volumes if volume != Volume(name=volume.name)])
+            spec = _replace(spec, node_name="", volumes=read)
+        shared: PodSpec = self._share(_encode(spec), spec)
+        if not node_name:
+            return shared
+        return _replace(shared, node_name=self._share(node_name, node_name))
 
     def _status(self, status: PodStatus, *, bound: bool) -> PodStatus:
         conditions = status.conditions
@@ -93,22 +97,22 @@ class ObjectInterner:
                     if c.type not in _KUBELET_CONDITIONS
                 ]
             )
-            conditions = self._part(kept, kept) if kept else ()
+            conditions = self._share(kept, kept) if kept else ()
         statuses = status.container_statuses
         return _replace(
             status,
-            phase=self._interned(status.phase),
+            phase=self._share(status.phase, status.phase),
             conditions=conditions,
-            container_statuses=self._part(_encode(statuses), statuses) if statuses else (),
+            container_statuses=self._share(_encode(statuses), statuses) if statuses else (),
         )
 
     def _condition(self, condition: Condition) -> Condition:
         return _replace(
             condition,
-            type=self._interned(condition.type),
-            status=self._interned(condition.status),
-            reason=self._interned(condition.reason),
-            message=self._interned(condition.message),
+            type=self._share(condition.type, condition.type),
+            status=self._share(condition.status, condition.status),
+            reason=self._share(condition.reason, condition.reason),
+            message=self._share(condition.message, condition.message),
         )
 
     def _mapping(self, pairs: Mapping[str, Any]) -> Any:
@@ -117,17 +121,9 @@ class ObjectInterner:
         key = tuple(pairs.items())
         found = self._parts.get(key)
         if found is None:
-            mine = {self._interned(k): self._interned(v) for k, v in key}
-            found = self._part(key, mine)
+            mine = {self._share(k, k): self._share(v, v) for k, v in key}
+            found = self._share(key, mine)
         return found
-
-    def _interned(self, value: T) -> T:
-        shared: T = self._parts.setdefault(value, value)
-        return shared
-
-    def _part(self, key: Any, value: T) -> T:
-        shared: T = self._parts.setdefault(key, value)
-        return shared
 
     def _limit_parts(self) -> None:
         if len(self._parts) > _MAX_PARTS:

@@ -204,32 +204,25 @@ class _HttpStream:
         self._url = url
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        # The parts of a long line are joined only once, when its end has arrived.
+        parts: list[bytes] = []
         try:
-            if self.status != 200:
-                yield b"".join([part async for part in self.connection.parts()])
-                return
-            async for line in self._lines():
-                yield line
+            async for chunk in self.connection.parts():
+                lines = [chunk] if self.status != 200 else chunk.split(b"\n")
+                if len(lines) == 1:
+                    parts.append(chunk)
+                    continue
+                if parts:
+                    parts.append(lines[0])
+                    lines[0] = b"".join(parts)
+                parts = [lines.pop()]
+                for line in lines:
+                    yield line
+            if rest := b"".join(parts):
+                yield rest
         except _FAILURES as failure:
             what = str(failure) or type(failure).__name__
             raise Unavailable(f"the stream from {self._url} was interrupted: {what}") from failure
-
-    async def _lines(self) -> AsyncIterator[bytes]:
-        # The parts of a long line are joined only once, when its end has arrived.
-        parts: list[bytes] = []
-        async for chunk in self.connection.parts():
-            lines = chunk.split(b"\n")
-            if len(lines) == 1:
-                parts.append(chunk)
-                continue
-            if parts:
-                parts.append(lines[0])
-                lines[0] = b"".join(parts)
-            parts = [lines.pop()]
-            for line in lines:
-                yield line
-        if rest := b"".join(parts):
-            yield rest
 
 
 def _keep_alive(made: Any) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from functools import partial
 from types import MappingProxyType
@@ -24,7 +24,7 @@ from holdfast.api.resource import Resource
 from holdfast.client.backoff import ReconnectBackoff
 from holdfast.client.client import Client, UnreadableObject, WatchEvent
 from holdfast.client.handler_dispatcher import UNREADABLE, HandlerDispatcher, ResourceEventHandler
-from holdfast.client.informer_cache import InformerCache, ObjectChange, identity_of
+from holdfast.client.informer_cache import InformerCache, identity_of
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest, Expired, HoldfastError, Invalid, Unavailable
 from holdfast.repeated_log import Repeats
@@ -236,11 +236,11 @@ class Informer(Generic[T]):
         if event.type == "DELETED":
             key, uid, _ = identity_of(event.object)
             self._reported.pop(key, None)
-            self._dispatch(self._objects.remove(key, uid))
+            self._dispatcher.dispatch(self._objects.remove(key, uid))
         elif event.type != "BOOKMARK":
             if self._reported:
                 self._reported.pop(identity_of(event.object)[0], None)
-            self._dispatch(self._objects.put(self._transformed(event.object)))
+            self._dispatcher.dispatch(self._objects.put(self._transformed(event.object)))
         self._resource_version = event.resource_version
         self._reconnect.attempt_progressed()
 
@@ -267,7 +267,7 @@ class Informer(Generic[T]):
         time = asyncio.get_running_loop().time
         yield_at = time() + YIELD_AFTER_SECONDS
         for change in self._objects.replace(self._relisted, self._unreadable_uids):
-            self._dispatch((change,))
+            self._dispatcher.dispatch((change,))
             if time() > yield_at:
                 await asyncio.sleep(0)
                 yield_at = time() + YIELD_AFTER_SECONDS
@@ -295,10 +295,6 @@ class Informer(Generic[T]):
             return
         known = self.cache.get(broken.key)
         if known is not None and (gone or identity_of(known)[1] != broken.uid):
-            self._dispatch(self._objects.remove(broken.key))
+            self._dispatcher.dispatch(self._objects.remove(broken.key))
         self._resource_version = broken.resource_version
         self._reconnect.attempt_progressed()
-
-    def _dispatch(self, changes: Iterable[ObjectChange[T]]) -> None:
-        for change in changes:
-            self._dispatcher.dispatch(change)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
-from holdfast.api.meta import Object
-
 T = TypeVar("T")
 ChangeType = Literal["added", "modified", "deleted"]
 ObjectChange = tuple[ChangeType, T | None, T | None]
@@ -22,14 +20,14 @@ def identity_of(obj: Any) -> tuple[str, str, str]:
     >>> identity_of({"metadata": {"name": "n", "uid": "u", "resourceVersion": "7"}})
     ('n', 'u', '7')
     """
-    if isinstance(obj, Object):
-        meta = obj.metadata
-        namespace, name = meta.namespace, meta.name
-        uid, version = meta.uid, meta.resource_version
-    else:
+    if isinstance(obj, dict):
         raw = obj["metadata"]
         namespace, name = raw.get("namespace", ""), raw["name"]
         uid, version = raw.get("uid", ""), raw.get("resourceVersion", "")
+    else:
+        meta = obj.metadata
+        namespace, name = meta.namespace, meta.name
+        uid, version = meta.uid, meta.resource_version
     return f"{namespace}/{name}" if namespace else name, uid, version
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -98,7 +99,6 @@ class _RawList(msgspec.Struct):
 _envelope = msgspec.json.Decoder(_Envelope)
 _raw_list = msgspec.json.Decoder(_RawList)
 _object = msgspec.json.Decoder(Object)
-_event_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def decode_typed(data: bytes | msgspec.Raw, res: Resource[T], event_type: str = "") -> T:
@@ -170,18 +170,26 @@ def decode_event(line: bytes, res: Resource[T]) -> WatchEvent[T]:
 
 def _decode_object_event(line: bytes, res: Resource[T]) -> WatchEvent[T] | None:
     """Decode an event with an object of the resource's type; None: decode it in two passes."""
-    decoder = _event_decoders.get(res.type)
+    kind: Any = res.type
+    decoder = _event_decoder(kind)
     if decoder is None:
-        envelope = msgspec.defstruct("Envelope", [("type", str), ("object", res.type)], gc=False)
-        decoder = _event_decoders[res.type] = msgspec.json.Decoder(envelope)
+        return None
     try:
         found = decoder.decode(line)
     except msgspec.DecodeError:
         return None
-    obj = found.object
-    if found.type in ("BOOKMARK", "ERROR") or not isinstance(obj, Object):
+    if found.type in ("BOOKMARK", "ERROR"):
         return None
-    return WatchEvent(found.type, cast("T", obj), obj.metadata.resource_version)
+    return WatchEvent(found.type, found.object, found.object.metadata.resource_version)
+
+
+@cache
+def _event_decoder(kind: Any) -> msgspec.json.Decoder[Any] | None:
+    """Return the decoder of events with objects of a type, or None if that is not an Object."""
+    if not (isinstance(kind, type) and issubclass(kind, Object)):
+        return None
+    envelope = msgspec.defstruct("Envelope", [("type", str), ("object", kind)], gc=False)
+    return msgspec.json.Decoder(envelope)
 
 
 def error_from_response(response: Response) -> HoldfastError:
