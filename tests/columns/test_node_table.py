@@ -1,5 +1,6 @@
 """The node table, event by event."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -41,6 +42,54 @@ def test_rows_of_deleted_nodes_are_reused():
     assert not node_table.alive[0]
     assert node_table.upsert_node(typed(a_node("n9"))) == 0
     assert node_table.row_of == {"n1": 1, "n9": 0}
+
+
+SPREAD = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}
+TERMS = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [SPREAD]}}
+RUNNING = {"phase": "Running", "startTime": "2030-01-01T00:00:00Z"}
+
+
+def resized(cpu):
+    statuses = [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]
+    return {"phase": "Running", "containerStatuses": statuses}
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        {},
+        {"node": "n0"},
+        {"node": "n1"},
+        {"node": "n0", "status": RUNNING},
+        {"node": "n0", "status": resized("1")},
+        {"node": "n0", "status": resized("3")},
+        {"node": "n0", "labels": {"a": "b"}},
+        {"node": "n0", "labels": {"a": "c"}, "annotations": {"x": "y"}},
+        {"node": "n0", "metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}},
+        {"node": "n0", "cpu": "3"},
+        {"node": "n0", "priority": 7},
+        {"node": "n0", "affinity": None},
+        {"node": "n0", "scheduler_name": "other"},
+        {"node": "n0", "tolerations": [{"operator": "Exists"}]},
+    ],
+)
+@pytest.mark.parametrize("known", [{}, {"node": "n0"}, {"node": "n0", "status": resized("3")}])
+def test_another_version_of_a_placed_pod_is_read_like_a_new_pod(known, version):
+    node_table, spec = a_node_table(2), {"labels": {"a": "b"}, "affinity": TERMS}
+    node_table.assume(pod_info(node_table, **spec | known), 0)
+    pod = typed(a_pod(**spec | version))
+    found, expected = node_table.pod_info(pod), PodInfo.of(pod, node_table.resources)
+    assert found.pod is pod
+    assert msgspec.structs.asdict(found) == msgspec.structs.asdict(expected)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_reserve_pod_is_not_read_as_a_version_of_a_placed_pod(known):
+    node_table = a_node_table(1)
+    pod = typed(a_pod("p", requests={"pods": 3}))
+    node_table.assume(node_table.pod_info(pod, is_reserve_pod=known), 0)
+    assert not node_table.pod_info(pod).is_reserve_pod
+    assert node_table.pod_info(pod, is_reserve_pod=True).is_reserve_pod
 
 
 def test_pods_of_an_unknown_node_are_placed_when_it_is_added():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.api.labels import from_labels
 from holdfast.api.scheme import EVENTS, NODES, PODS, RESERVATIONS
 from holdfast.columns.interner import CPU
 from holdfast.framework.events import QueueingStrategy
@@ -180,6 +181,54 @@ def test_an_update_of_an_assumed_pod_does_not_queue_it(scene):
     scene.world.assume(scene.world.pod_info(old), scene.world.nodes.row_of["n"])
     scene.handlers.on_pod("modified", old, new)
     assert scene.queue.pop(0.0) is None
+
+
+def assumed(scene, pod):
+    """Add a pod and assume it on the node n, as its attempt does."""
+    scene.handlers.on_pod("added", None, pod)
+    attempt = scene.queue.pop(0.0)
+    scene.world.assume(attempt.pod_info, scene.world.nodes.row_of["n"])
+    scene.new_events()
+    return pod
+
+
+def test_an_assumed_pod_that_another_scheduler_bound_elsewhere_counts_there(scene):
+    scene.handlers.on_node("added", None, typed(a_node("m", cpu="8")))
+    old = assumed(scene, typed(a_pod("p", cpu="3")))
+    scene.handlers.on_pod("modified", old, typed(a_pod("p", cpu="3", node="m")))
+    assert (scene.requested_cpu("n"), scene.requested_cpu("m")) == (0, 3000)
+    assert not scene.world.nodes.is_assumed(old.uid)
+    assert scene.new_events() == [("AssignedPod", "Add")]
+
+
+def test_a_pod_that_was_changed_while_it_was_bound_counts_by_its_new_version(scene):
+    selector = from_labels({"app": "web"})
+    old = assumed(scene, typed(a_pod("p", cpu="3", labels={"app": "db"})))
+    web = scene.world.nodes.counter("default", selector)
+    assert web.all.sum() == 0
+    bound = typed(a_pod("p", cpu="2", labels={"app": "web"}, node="n"))
+    scene.handlers.on_pod("modified", old, bound)
+    assert scene.requested_cpu() == 2000
+    assert scene.world.nodes.counter("default", selector).all.sum() == 1
+    assert scene.world.nodes.pod(bound.uid)[0].pod is bound
+
+
+def test_a_pod_recreated_under_its_name_while_it_was_assumed_is_scheduled_anew(scene):
+    old = assumed(scene, typed(a_pod("p", cpu="3"), uid="first"))
+    scene.handlers.on_pod("modified", old, typed(a_pod("p", cpu="2"), uid="second"))
+    assert scene.requested_cpu() == 0
+    found = scene.queue.pop(0.0)
+    assert (found.uid, dict(found.pod_info.request)[CPU]) == ("second", 2000)
+
+
+def test_events_are_kept_for_a_pod_in_flight_when_no_other_pod_waits():
+    scene = Scene()
+    scene.handlers.on_node("added", None, typed(a_node("n", cpu="8")))
+    scene.handlers.on_pod("added", None, typed(a_pod("p")))
+    attempt = scene.queue.pop(0.0)
+    scene.handlers.on_pod("added", None, typed(a_pod("other", node="n")))
+    scene.queue.requeue_unschedulable(attempt, {"Fit"}, (), 0.0)
+    assert scene.new_events() == [("AssignedPod", "Add")]
 
 
 def test_a_heartbeat_makes_no_event(scene):

@@ -126,7 +126,8 @@ class ReservationCache:
 
     def pod_set(self, pod_info: PodInfo, node: str) -> None:
         """Read what a bound pod allocates from its annotations."""
-        allocations = read_allocations(pod_info, self._node_table.resources)
+        annotated = pod_info.pod.metadata.annotations
+        allocations = read_allocations(pod_info, self._node_table.resources) if annotated else {}
         if not allocations and pod_info.uid in self._unconfirmed:
             return
         self._unconfirmed.pop(pod_info.uid, None)

@@ -91,6 +91,8 @@ class AllocationLedger:
     ) -> list[AllocationKey]:
         """Replace what a pod allocates under which keys; return the keys that changed."""
         old = self._keys_of.pop(pod_uid, _NO_KEYS)
+        if not old and not allocations:
+            return []
         if allocations:
             self._keys_of[pod_uid] = tuple(allocations)
         moved = [k for k in old if k not in allocations and self._at[k].set(pod_uid, None)]

@@ -114,6 +114,9 @@ class NodeTable(NodeRows):
 
     def pod_info(self, pod: Pod, *, is_reserve_pod: bool = False) -> PodInfo:
         """Read a pod in this table's resource ids, and make columns for new resources."""
+        placed = None if is_reserve_pod else self._placements.by_uid.get(pod.uid)
+        if placed is not None and (newer := placed.pod_info.newer(pod)) is not None:
+            return newer
         pod_info = PodInfo.of(pod, self.resources, is_reserve_pod=is_reserve_pod)
         if pod_info.request:
             self._widen_to(pod_info.request[-1][0])

@@ -98,6 +98,20 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, gc=False):
             excess=spec_info.excess,
         )  # fmt: skip
 
+    def newer(self, pod: Pod) -> PodInfo | None:
+        """Return the same for another version of the pod, or None if it must be read again.
+
+        Most versions, above all the one that is bound, differ in status and metadata only. What a
+        pod needs is read from its spec, and from its status if it was resized.
+        """
+        meta, spec, known = pod.metadata, pod.spec, self.pod.spec
+        if spec.node_name != known.node_name:
+            spec = msgspec.structs.replace(spec, node_name=known.node_name)
+        if spec != known or self.is_reserve_pod or _was_resized(pod) or _was_resized(self.pod):
+            return None
+        terminating = meta.deletion_timestamp is not None
+        return msgspec.structs.replace(self, pod=pod, labels=meta.labels, terminating=terminating)
+
     @property
     def key(self) -> str:
         """``namespace/name``."""
@@ -239,9 +253,9 @@ def _was_resized(pod: Pod) -> bool:
         (status.container_statuses, spec.containers),
         (status.init_container_statuses, spec.init_containers),
     ):
-        requests_by_name = (
-            {c.name: c.resources.requests for c in reversed(containers)} if statuses else {}
-        )
+        if not statuses:
+            continue
+        requests_by_name = {c.name: c.resources.requests for c in reversed(containers)}
         for status_of_container in statuses:
             if status_of_container.resources is None:
                 continue

@@ -146,7 +146,8 @@ class ResourcePolicyController(Reconciler):
             self._queue_cost(pod)
 
     def _put_pod(self, pod: Pod) -> None:
-        self._queue_statuses(self._index.put_pod(pod))
+        if changed := self._index.put_pod(pod):
+            self._queue_statuses(changed)
         self._queue_cost(pod)
 
     def _queue_cost(self, pod: Pod) -> None:

@@ -348,11 +348,11 @@ class PolicyIndex:
 
     def may_change(self, pod: Pod) -> bool:
         """Return whether a pod has policies in its namespace, or annotations of a policy."""
-        found = pod.metadata.annotations
+        meta = pod.metadata
         return (
-            pod.namespace in self._namespaces
-            or MANAGED_DELETION_COST in found
-            or (POLICY_UID in found)
+            meta.namespace in self._namespaces
+            or MANAGED_DELETION_COST in meta.annotations
+            or POLICY_UID in meta.annotations
         )
 
     def plan(self, pod: Pod) -> Plan:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     from holdfast.columns.pod_info import PodInfo
@@ -24,8 +25,7 @@ class QueueingStrategy(Enum):
         return self is not QueueingStrategy.SKIP
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterEvent:
+class ClusterEvent(msgspec.Struct, frozen=True):
     """A change of the cluster: a resource, an action, and the object before and after.
 
     The resource is a kind; for pods it is ``AssignedPod`` or ``UnschedulablePod`` (without a node).

@@ -160,6 +160,8 @@ class World:
         """The ledgers that store objects of a type."""
         self._gives_amounts: dict[type[Object], bool] = {}
         """Whether one of them gives nodes additional amounts, by type."""
+        self._stores_of: dict[type[Object], tuple[Callable[[Any], object], ...]] = {}
+        """What is called with a new or changed object of a type, in this order."""
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
         self.nominated_owner_rows = NominatedOwnerRows(self)
@@ -214,22 +216,8 @@ class World:
 
     def upsert(self, obj: Object) -> None:
         """Add or update an object; kinds that nothing here reads are ignored."""
-        match obj:
-            case Pod():
-                self._upsert_pod(obj)
-            case Node():
-                self.nodes.upsert_node(obj)
-            case Namespace():
-                self.nodes.set_namespace_labels(obj.name, obj.metadata.labels)
-            case PodDisruptionBudget():
-                self.budgets[obj.key] = obj
-                self.nodes.epochs.bump("budgets")
-                if (selector := obj.spec.selector) is not None:
-                    keys = (term.key for term in selector.match_expressions)
-                    self.nodes.add_selector_keys(frozenset((*selector.match_labels, *keys)))
-        for ledger in self._ledgers_for(obj):
-            ledger.upsert(obj)
-        self._set_additional_amounts(obj)
+        for store in self._stores_for(obj):
+            store(obj)
 
     def delete(self, obj: Object) -> None:
         """Remove an object, if it is there."""
@@ -245,7 +233,8 @@ class World:
                 self.nodes.epochs.bump("budgets")
         for ledger in self._ledgers_for(obj):
             ledger.delete(obj)
-        self._set_additional_amounts(obj)
+        if self._changes_amounts(type(obj)):
+            self._set_additional_amounts(obj)
 
     def node_given_amounts(self, obj: Object) -> Node | None:
         """Return the node that an object gives additional amounts, listing them; None if none."""
@@ -301,6 +290,33 @@ class World:
             self._ledgers_of[kind] = found
         return found
 
+    def _stores_for(self, obj: Object) -> tuple[Callable[[Any], object], ...]:
+        kind = type(obj)
+        found = self._stores_of.get(kind)
+        if found is None:
+            own: dict[type[Object], Callable[[Any], object]] = {
+                Pod: self._upsert_pod,
+                Node: self.nodes.upsert_node,
+                Namespace: self._upsert_namespace,
+                PodDisruptionBudget: self._upsert_budget,
+            }
+            stores = [store for type_, store in own.items() if issubclass(kind, type_)]
+            stores += [ledger.upsert for ledger in self._ledgers_for(obj)]
+            if self._changes_amounts(kind):
+                stores.append(self._set_additional_amounts)
+            found = self._stores_of[kind] = tuple(stores)
+        return found
+
+    def _upsert_namespace(self, namespace: Namespace) -> None:
+        self.nodes.set_namespace_labels(namespace.name, namespace.metadata.labels)
+
+    def _upsert_budget(self, budget: PodDisruptionBudget) -> None:
+        self.budgets[budget.key] = budget
+        self.nodes.epochs.bump("budgets")
+        if (selector := budget.spec.selector) is not None:
+            keys = (term.key for term in selector.match_expressions)
+            self.nodes.add_selector_keys(frozenset((*selector.match_labels, *keys)))
+
     def _may_give_amounts(self, kind: type[Object]) -> bool:
         found = self._gives_amounts.get(kind)
         if found is None:
@@ -308,13 +324,18 @@ class World:
             found = self._gives_amounts[kind] = any(issubclass(kind, types) for types in takes)
         return found
 
+    def _changes_amounts(self, kind: type[Object]) -> bool:
+        """Return whether the additional amounts of a node depend on objects of a type."""
+        return bool(self._amount_ledgers) and (
+            issubclass(kind, Node) or self._may_give_amounts(kind)
+        )
+
     def _set_additional_amounts(self, obj: Object) -> None:
         """Set the amounts of a node after it, or an object that gives it amounts, changed."""
-        if self._amount_ledgers and (isinstance(obj, Node) or self._may_give_amounts(type(obj))):
-            amounts: dict[str, int] = {}
-            for ledger in self._amount_ledgers:
-                amounts.update(ledger.additional_amounts(obj.name))
-            self.nodes.set_additional_amounts(obj.name, amounts)
+        amounts: dict[str, int] = {}
+        for ledger in self._amount_ledgers:
+            amounts.update(ledger.additional_amounts(obj.name))
+        self.nodes.set_additional_amounts(obj.name, amounts)
 
     def _upsert_pod(self, pod: Pod) -> None:
         uid, node = self._uid(pod), pod.spec.node_name

@@ -27,7 +27,6 @@ from itertools import count
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import WILDCARD, ClusterEvent, QueueingStrategy
 from holdfast.scheduler.queued_pods import (
-    NO_KEYS,
     BackoffQueue,
     EquivalenceEpoch,
     EquivalenceKey,
@@ -231,18 +230,19 @@ class SchedulingQueue:
         interested_plugins = self.interested_plugins(event)
         if interested_plugins is not None and not interested_plugins:
             return
-        keys = self.event_keys(event) if len(self._unschedulable) else NO_KEYS
-        for group in self._unschedulable.groups_rejected_by(interested_plugins, keys):
-            # The group is a view: requeueing another group may have emptied it.
-            first = next(iter(group), None)
-            if (
-                first is None
-                or (strategy := self._strategy_for(first, event)) is QueueingStrategy.SKIP
-            ):
-                continue
-            for pod in list(group):
-                if only(pod):
-                    self._move_by_strategy(pod, strategy, event.label, now)
+        if len(self._unschedulable):
+            keys = self.event_keys(event)
+            for group in self._unschedulable.groups_rejected_by(interested_plugins, keys):
+                # The group is a view: requeueing another group may have emptied it.
+                first = next(iter(group), None)
+                if (
+                    first is None
+                    or (strategy := self._strategy_for(first, event)) is QueueingStrategy.SKIP
+                ):
+                    continue
+                for pod in list(group):
+                    if only(pod):
+                        self._move_by_strategy(pod, strategy, event.label, now)
         self._in_flight.add_events((event,))
 
     def activate(self, uids: Iterable[str]) -> None:
