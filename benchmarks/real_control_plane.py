@@ -299,9 +299,9 @@ def _limits_of(results: list[Figures], case: str) -> list[Figures]:
 
 
 def _shares_by_round(mine: list[Figures], limits: list[Figures]) -> str:
-    """Return the share of the limit in each round, and the means of rate and of CPU time.
+    """Return the share of the limit in each round, by the mean rates, and by CPU time.
 
-    Both cores are busy, so the share that CPU times leave is the same but for other load.
+    Other load on the machine changes rates more than CPU times: both cores are busy throughout.
     """
     pairs = list(zip(mine, limits, strict=False))
     rounds = ", ".join(f"{own.rate / limit.rate:.0%}" for own, limit in pairs)

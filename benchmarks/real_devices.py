@@ -22,10 +22,11 @@ from holdfast.client.client import Client
 from holdfast.framework.plugin import MERGE_PATCH
 from holdfast.testing import a_claim, a_device_class
 
-DEVICE_CASES = ("counts", "constraints", "counters", "capacity", "resources")
+_PODS_A_CARD = {"counts": 1, "constraints": 0.5, "counters": 2, "capacity": 5, "resources": 1}
+"""How many pods of a case get devices from one card."""
+DEVICE_CASES = tuple(_PODS_A_CARD)
 OLD_CLAIMS = 10_000
 """Claims that exist beside those of the pods; some of them are allocated."""
-_PODS_A_CARD = {"counts": 1, "resources": 1, "constraints": 0.5, "counters": 2, "capacity": 5}
 Write = tuple[str, str, bytes, str]
 """Method, path, body and content type of a request."""
 

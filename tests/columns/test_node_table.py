@@ -44,8 +44,8 @@ def test_rows_of_deleted_nodes_are_reused():
     assert node_table.row_of == {"n1": 1, "n9": 0}
 
 
-SPREAD = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}
-TERMS = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [SPREAD]}}
+TERM = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}
+ANTI_AFFINITY = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
 RUNNING = {"phase": "Running", "startTime": "2030-01-01T00:00:00Z"}
 
 
@@ -75,7 +75,7 @@ def resized(cpu):
 )
 @pytest.mark.parametrize("known", [{}, {"node": "n0"}, {"node": "n0", "status": resized("3")}])
 def test_another_version_of_a_placed_pod_is_read_like_a_new_pod(known, version):
-    node_table, spec = a_node_table(2), {"labels": {"a": "b"}, "affinity": TERMS}
+    node_table, spec = a_node_table(2), {"labels": {"a": "b"}, "affinity": ANTI_AFFINITY}
     node_table.assume(pod_info(node_table, **spec | known), 0)
     pod = typed(a_pod(**spec | version))
     found, expected = node_table.pod_info(pod), PodInfo.of(pod, node_table.resources)

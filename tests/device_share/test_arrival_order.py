@@ -32,7 +32,7 @@ HOLDING = {
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
 
-def a_held(name, annotations, created=EARLY, order=None, app="web"):
+def a_gpu_reservation(name, annotations, created=EARLY, order=None, app="web"):
     """An Available reservation with the annotations of what it holds."""
     status = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "4", GPU: "100"}}
     metadata = {
@@ -56,8 +56,8 @@ def score(plugin, reservations):
 @pytest.mark.parametrize("plugin", [DeviceShare({}), NodeNUMAResource({})], ids=lambda p: p.name)
 def test_of_several_reservations_the_first_in_order_of_nomination_decides(plugin):
     """By order label, then age, then name; ``z`` has a GPU and amounts of NUMA nodes."""
-    of_a = score(plugin, [a_held("a", {}), a_held("z", HOLDING, app="other")])
-    of_z = score(plugin, [a_held("a", {}, app="other"), a_held("z", HOLDING)])
+    of_a = score(plugin, [a_gpu_reservation("a", {}), a_gpu_reservation("z", HOLDING, app="other")])
+    of_z = score(plugin, [a_gpu_reservation("a", {}, app="other"), a_gpu_reservation("z", HOLDING)])
     assert of_a != of_z
     for a, z, expected in (
         ({}, {}, of_a),
@@ -67,6 +67,6 @@ def test_of_several_reservations_the_first_in_order_of_nomination_decides(plugin
         ({"order": 1}, {"created": LATE, "order": 2}, of_a),
         ({"order": 2}, {"created": LATE, "order": 1}, of_z),
     ):
-        both = a_held("a", {}, **a), a_held("z", HOLDING, **z)
+        both = a_gpu_reservation("a", {}, **a), a_gpu_reservation("z", HOLDING, **z)
         found = [score(plugin, order) for order in permutations(both)]
         assert found == [expected] * 2, (a, z)

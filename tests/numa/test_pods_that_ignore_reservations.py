@@ -16,7 +16,7 @@ async def add_node(cluster, name):
     await cluster.create(topology, a_node(name, cpu="64", allocatable={X: "9"}))
 
 
-def asking(name, cpu):
+def a_pod_ignoring_reservations(name, cpu):
     return a_pod(name, cpu=cpu, requests={X: "1"}, labels=IGNORING)
 
 
@@ -26,8 +26,8 @@ async def test_a_deleted_node_does_not_decide_about_those_in_its_state(cluster):
     await add_node(cluster, "left")
     reservation = a_reservation("r", cpu="4", template={"node": "other"})
     await cluster.create(a_node("other", cpu="4"), reservation)
-    await cluster.create(asking("before", "12"))
+    await cluster.create(a_pod_ignoring_reservations("before", "12"))
     assert "2 Unaligned NUMA Hint cause cpu prefer [11]" in await cluster.why("before")
     await cluster.delete(NODES, "deleted")
-    await cluster.create(asking("after", "12"))
+    await cluster.create(a_pod_ignoring_reservations("after", "12"))
     assert "1 Unaligned NUMA Hint cause cpu prefer [11]" in await cluster.why("after")

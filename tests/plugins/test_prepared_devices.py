@@ -49,6 +49,7 @@ class Cluster:
         self.world.delete(typed(self.objects.pop((kind, name))))
 
     def prepare(self, raw):
+        self.prepared = raw
         pod = self.world.pod_info(typed(raw))
         for _ in prepare_in_steps(PROFILE, pod, self.world, NOW):
             pass
@@ -68,16 +69,20 @@ def nodes_in_a_new_world(cluster, raw):
     return feasible_nodes(world, world.pod_info(typed(raw)))
 
 
-def take(cluster, node, device):
-    result = {"request": "r", "driver": "gpu.example.com", "pool": node, "device": device}
-    cluster.put(a_claim("other", status={"allocation": {"devices": {"results": [result]}}}))
+def take(cluster, *nodes):
+    """Allocate the first device of each of these nodes to another claim."""
+    results = [
+        {"request": "r", "driver": "gpu.example.com", "pool": node, "device": "gpu-0"}
+        for node in nodes
+    ]
+    cluster.put(a_claim("other", status={"allocation": {"devices": {"results": results}}}))
 
 
-def reserve(cluster):
-    """Let another pod take the only device of n1, not stored yet."""
+def schedule_other(cluster, node):
+    """Let another pod take a device of a node, not stored yet."""
     cluster.put(a_claim("other"))
     other = a_pod(
-        "other", node_selector={"kubernetes.io/hostname": "n1"}, resourceClaims=using("other")
+        "other", node_selector={"kubernetes.io/hostname": node}, resourceClaims=using("other")
     )
     pod = cluster.world.pod_info(typed(other))
     placement = schedule_pod(PROFILE, pod, cluster.world, NOW, np.random.default_rng(0))
@@ -85,12 +90,16 @@ def reserve(cluster):
     return placement
 
 
-def reserve_and_undo(cluster):
-    unreserve_and_forget(PROFILE, cluster.world, reserve(cluster))
+def schedule_other_and_undo(cluster):
+    for node in ("n1", "n2"):
+        placement = schedule_other(cluster, node)
+        cluster.prepare(cluster.prepared)  # reads the state in between
+        unreserve_and_forget(PROFILE, cluster.world, placement)
 
 
 def free_again(cluster):
-    take(cluster, "n1", "gpu-0")
+    take(cluster, "n1", "n2")
+    cluster.prepare(cluster.prepared)
     cluster.remove("ResourceClaim", "other")
 
 
@@ -106,17 +115,17 @@ def publish_for_all(cluster):
 
 CHANGES = {
     "nothing": lambda cluster: None,
-    "a device is allocated": lambda cluster: take(cluster, "n1", "gpu-0"),
-    "a device is allocated and free again": free_again,
-    "a reservation of a device is undone": reserve_and_undo,
-    "a slice grows": lambda cluster: cluster.put(gpus("n0", 1, generation=2)),
+    "devices are allocated": lambda cluster: take(cluster, "n1", "n2"),
+    "devices are allocated and free again": free_again,
+    "another pod is scheduled and undone": schedule_other_and_undo,
+    "a slice grows": lambda cluster: cluster.put(gpus("n0", 2, generation=2)),
     "a slice is deleted": lambda cluster: cluster.remove("ResourceSlice", "n2-gpus"),
     "a slice for all nodes is published": publish_for_all,
     "a node is deleted": lambda cluster: cluster.remove("Node", "n2"),
     "a node is created again": recreate_node,
     "the class is deleted": lambda cluster: cluster.remove("DeviceClass", "gpu"),
     "the claim is deleted": lambda cluster: cluster.remove("ResourceClaim", "c"),
-    "a node is added": lambda cluster: (cluster.put(a_node("n3")), cluster.put(gpus("n3", 1))),
+    "a node is added": lambda cluster: (cluster.put(a_node("n3")), cluster.put(gpus("n3", 2))),
 }
 TWO_REQUESTS = [
     {"name": name, "exactly": {"deviceClassName": "gpu", "count": 1}} for name in ("a", "b")
@@ -138,13 +147,13 @@ def test_a_change_after_the_preparation_counts(kind, change):
     assert feasible_nodes(cluster.world, pod) == nodes_in_a_new_world(cluster, raw)
 
 
-@pytest.mark.parametrize("kind", CLAIMS)
-def test_a_device_in_flight_after_the_preparation_is_not_free(kind):
+@pytest.mark.parametrize("kind,node,left", [("counted", "n1", ["n2"]), ("searched", "n2", [])])
+def test_a_device_in_flight_after_the_preparation_is_not_free(kind, node, left):
     cluster = Cluster()
     cluster.put(CLAIMS[kind])
     pod = cluster.prepare(a_pod("p", resourceClaims=using("c")))
-    reserve(cluster)
-    assert feasible_nodes(cluster.world, pod) == ["n2"]
+    schedule_other(cluster, node)
+    assert feasible_nodes(cluster.world, pod) == left
 
 
 def test_a_pod_of_the_same_spec_requests_the_class_that_serves_its_resource_now():

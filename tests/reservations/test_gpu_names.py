@@ -65,7 +65,7 @@ async def test_a_gone_owner_gives_back_what_it_used(full):
 
 
 def a_gpu_world(random, allocatable, *, overcommitted):
-    """Three nodes with reservations, which together may hold more than a node has if asked."""
+    """Three nodes with reservations; only with ``overcommitted`` may these exceed their node."""
     world = World()
     for i in range(3):
         world.upsert(typed(a_node(f"n{i}", allocatable=allocatable)))

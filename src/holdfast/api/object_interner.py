@@ -34,8 +34,8 @@ class ObjectInterner:
     def __init__(self) -> None:
         self._parts: dict[Any, Any] = {}
         self._share: Callable[[Any, Any], Any] = self._parts.setdefault
-        """Returns the part that is known under a key; an unknown one is stored. Parts are cleared,
-        never replaced by another dictionary."""
+        """Returns what is stored under a key; if nothing is, stores the second argument. It is a
+        method of ``_parts``, which is cleared and never replaced."""
 
     def pod(self, pod: Pod) -> Pod:
         """Return the pod with interned parts, without volumes that have only a name here."""
@@ -80,8 +80,8 @@ class ObjectInterner:
     def _spec(self, spec: PodSpec) -> PodSpec:
         node_name, volumes = spec.node_name, spec.volumes
         if node_name or volumes:
-            read = tuple([volume for volume in volumes if volume != Volume(name=volume.name)])
-            spec = _replace(spec, node_name="", volumes=read)
+            volumes = tuple([volume for volume in volumes if volume != Volume(name=volume.name)])
+            spec = _replace(spec, node_name="", volumes=volumes)
         shared: PodSpec = self._share(_encode(spec), spec)
         if not node_name:
             return shared

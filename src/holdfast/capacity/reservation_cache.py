@@ -126,8 +126,7 @@ class ReservationCache:
 
     def pod_set(self, pod_info: PodInfo, node: str) -> None:
         """Read what a bound pod allocates from its annotations."""
-        annotated = pod_info.pod.metadata.annotations
-        allocations = read_allocations(pod_info, self._node_table.resources) if annotated else {}
+        allocations = read_allocations(pod_info, self._node_table.resources)
         if not allocations and pod_info.uid in self._unconfirmed:
             return
         self._unconfirmed.pop(pod_info.uid, None)
@@ -164,10 +163,10 @@ class ReservationCache:
         """Return the reservations a pod matches now, or None."""
         return self._matcher.match(pod_info) if self.by_uid or self.pending else None
 
-    def options_on(self, match: ReservationMatch | None, row: int) -> list[int]:
-        """Return the slots of a row's matched reservations in the order of nomination.
+    def slots_on(self, match: ReservationMatch | None, row: int) -> list[int]:
+        """Return the slots of the reservations that a pod may use on a row, as they are nominated.
 
-        Slots themselves are in the order of arrival. A pod that ignores reservations uses none.
+        A pod that ignores reservations uses none. Slots have no order: they are used again.
         """
         if match is None or match.ignores_reservations:
             return []

@@ -174,7 +174,7 @@ class ReservationInfo:
 
     @property
     def nomination_order(self) -> tuple[int, float, str, str]:
-        """Sorts reservations of equal scores as they are nominated: order label, age, name."""
+        """The sort key of nomination at equal scores: order label, creation time, name, uid."""
         return (self.order or _NO_ORDER, self.created, self.reservation.name, self.uid)
 
     def restricts(self, resource: int) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Generic, TypeVar
 
 from holdfast.client.informer_cache import ChangeType, ObjectChange, identity_of
@@ -40,19 +39,12 @@ class HandlerDispatcher(Generic[T]):
         self._handlers.append(handler)
 
     def dispatch(self, changes: Iterable[ObjectChange[T]]) -> None:
-        """Call every handler for each change, in the order in which they were added."""
-        for how, old, new in changes:
-            for handler in self._handlers:
-                try:
-                    handler(how, old, new)
-                except Exception as error:
-                    self._report(identity_of(old if new is None else new)[0], error)
+        """Call all handlers with each change, in the order in which the handlers were added."""
+        self._call(self._handlers, changes)
 
     def dispatch_to(self, handler: ResourceEventHandler[T], change: ObjectChange[T]) -> None:
-        """Call one handler; its exceptions are logged and counted."""
-        how, old, new = change
-        key = identity_of(old if new is None else new)[0]
-        self.call_safely(key, partial(handler, how, old, new))
+        """Call one handler with a change."""
+        self._call((handler,), (change,))
 
     def call_safely(self, key: str, work: Callable[[], None]) -> None:
         """Call ``work`` for the object ``key``; its exceptions are logged and counted."""
@@ -60,6 +52,17 @@ class HandlerDispatcher(Generic[T]):
             work()
         except Exception as error:
             self._report(key, error)
+
+    def _call(
+        self, handlers: Iterable[ResourceEventHandler[T]], changes: Iterable[ObjectChange[T]]
+    ) -> None:
+        """Call handlers; their exceptions are logged and counted."""
+        for how, old, new in changes:
+            for handler in handlers:
+                try:
+                    handler(how, old, new)
+                except Exception as error:
+                    self._report(identity_of(old if new is None else new)[0], error)
 
     def _report(self, key: str, error: Exception) -> None:
         category = REFUSED if isinstance(error, HoldfastError) else FAILED

@@ -208,6 +208,7 @@ class _HttpStream:
         parts: list[bytes] = []
         try:
             async for chunk in self.connection.parts():
+                # The body of an error is not split: it is one item.
                 lines = [chunk] if self.status != 200 else chunk.split(b"\n")
                 if len(lines) == 1:
                     parts.append(chunk)

@@ -1,6 +1,6 @@
 """The cache of an informer. Without I/O: objects go in, changes come out.
 
-Each change is applied to the cache before it is yielded, one at a time. Replaying the yielded
+A handler that gets a change finds it applied and the changes after it not yet. Replaying the
 changes therefore reproduces the cache.
 """
 
@@ -34,7 +34,8 @@ def identity_of(obj: Any) -> tuple[str, str, str]:
 class InformerCache(Generic[T]):
     """The objects of a collection by key.
 
-    The methods return changes to iterate over: each is applied to ``objects`` before it comes.
+    Methods return their changes in order. The caller iterates over all of them: a change may be
+    applied to ``objects`` only when it is reached.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class InformerCache(Generic[T]):
     def put(self, new: T) -> Iterable[ObjectChange[T]]:
         """Add or update an object; a version that is already cached changes nothing.
 
-        If the cached object has another uid, its deletion was missed and comes first.
+        If the cached object has another uid, its deletion was missed and is the first change.
         """
         key, uid, version = identity_of(new)
         old = self.objects.get(key)
@@ -66,11 +67,6 @@ class InformerCache(Generic[T]):
         del self.objects[key]
         yield "deleted", old, None
 
-    def _recreate(self, key: str, new: T) -> Iterator[ObjectChange[T]]:
-        yield from self.remove(key)
-        self.objects[key] = new
-        yield "added", None, new
-
     def replace(
         self, now: Mapping[str, T], unreadable: Mapping[str, str]
     ) -> Iterator[ObjectChange[T]]:
@@ -84,3 +80,9 @@ class InformerCache(Generic[T]):
                 yield from self.remove(key)
         for obj in now.values():
             yield from self.put(obj)
+
+    def _recreate(self, key: str, new: T) -> Iterator[ObjectChange[T]]:
+        """Replace an object by one of the same name and another uid."""
+        yield from self.remove(key)
+        self.objects[key] = new
+        yield "added", None, new

@@ -113,10 +113,13 @@ class NodeTable(NodeRows):
         return self._unknown_node_pods.is_assumed(uid) if placed is None else placed.assumed
 
     def pod_info(self, pod: Pod, *, is_reserve_pod: bool = False) -> PodInfo:
-        """Read a pod in this table's resource ids, and make columns for new resources."""
+        """Return a pod's information in this table's resource ids; new resources get columns.
+
+        For a pod that is on a row, it is taken over from its known version if possible.
+        """
         placed = None if is_reserve_pod else self._placements.by_uid.get(pod.uid)
-        if placed is not None and (newer := placed.pod_info.newer(pod)) is not None:
-            return newer
+        if placed is not None and (known := placed.pod_info.for_version(pod)) is not None:
+            return known
         pod_info = PodInfo.of(pod, self.resources, is_reserve_pod=is_reserve_pod)
         if pod_info.request:
             self._widen_to(pod_info.request[-1][0])

@@ -1,4 +1,4 @@
-"""What the scheduler reads of a pod, worked out once per version of the pod."""
+"""What the scheduler reads of a pod; versions of a placed pod with equal specs share it."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, gc=False):
             excess=spec_info.excess,
         )  # fmt: skip
 
-    def newer(self, pod: Pod) -> PodInfo | None:
-        """Return the same for another version of the pod, or None if it must be read again.
+    def for_version(self, pod: Pod) -> PodInfo | None:
+        """Return the information for another version of this pod, or None if it must be read again.
 
-        Most versions, above all the one that is bound, differ in status and metadata only. What a
-        pod needs is read from its spec, and from its status if it was resized.
+        Only labels and termination are taken from that version. So the specs must be equal but for
+        the node's name, and neither version may be resized.
         """
         meta, spec, known = pod.metadata, pod.spec, self.pod.spec
         if spec.node_name != known.node_name:

@@ -146,8 +146,7 @@ class ResourcePolicyController(Reconciler):
             self._queue_cost(pod)
 
     def _put_pod(self, pod: Pod) -> None:
-        if changed := self._index.put_pod(pod):
-            self._queue_statuses(changed)
+        self._queue_statuses(self._index.put_pod(pod))
         self._queue_cost(pod)
 
     def _queue_cost(self, pod: Pod) -> None:

@@ -82,8 +82,8 @@ class DeviceHints:
         """Compute these numbers, with pauses in which the world may change."""
         return self._ledger.number_in_steps()
 
-    def rows_with_pods(self) -> list[int]:
-        """Return the rows whose hints may change if pods leave."""
+    def rows_in_use(self) -> list[int]:
+        """Return the numbers of the rows whose hints may change if pods leave."""
         return self._ledger.rows_with_pods()
 
     def hints(

@@ -20,8 +20,7 @@ def device_id(result: DeviceResult) -> DeviceId:
 
 def allocated_results(claim: ResourceClaim) -> tuple[DeviceResult, ...]:
     """Return the devices allocated to a claim; admin access does not allocate a device."""
-    results = claim.results
-    return results and tuple([r for r in results if r.device and not r.admin_access])
+    return tuple([r for r in claim.results if r.device and not r.admin_access])
 
 
 @dataclass(slots=True)
@@ -51,6 +50,7 @@ class AllocatedDevices:
         """Add one allocated device."""
         device = device_id(result)
         if result.share_id is None or not self.sharing:
+            # += would call a function of Counter in Python for a missing key.
             self.unshared[device] = self.unshared.get(device, 0) + 1
             return
         self.shared[device] = self.shared.get(device, 0) + 1

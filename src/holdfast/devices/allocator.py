@@ -137,8 +137,6 @@ class Allocator:
     def write(self, solution: Solution, node: str) -> tuple[Allocation, ...]:
         """Return one allocation a claim, in the order of the claims."""
         devices, alternatives = solution.chosen_devices, solution.alternatives
-        if len(self.claims) == 1:
-            return (build_allocation(self.claims[0], devices, alternatives, node, self.features),)
         return tuple(
             build_allocation(
                 claim,

@@ -80,16 +80,16 @@ class Claims:
         self._store(claim)
         if owner := _extended_claim_owner(claim):
             self._extended.setdefault(owner, set()).add(key)
-            if claim.status.allocation is not None and self._takes_over(claim, owner):
+            if claim.status.allocation is not None and self._replace_in_flight(claim, owner):
                 return True
         if claim.uid not in self._in_flight:
             self._hold(claim)
         return True
 
-    def _takes_over(self, claim: ResourceClaim, owner: str) -> bool:
-        """End the allocation in flight of a pod's extended resource claim, which is stored now.
+    def _replace_in_flight(self, claim: ResourceClaim, owner: str) -> bool:
+        """End the allocation in flight of a pod's extended resource claim that is stored now.
 
-        Return whether the claim holds the same devices in its place: then nothing changes for them.
+        Return whether both hold the same devices: then nothing changes for them.
         """
         substitute_uid = in_flight_uid(owner)
         in_flight = self._in_flight.get(substitute_uid)

@@ -72,11 +72,10 @@ def _config(
 ) -> tuple[dict[str, Any], ...]:
     """Return the configuration of each class once, then the claim's own for its chosen requests."""
     config: list[dict[str, Any]] = []
+    configured = [a for a in alternatives if a.device_class.spec.config]
+    classes = {a.device_class.name: a.device_class for a in configured}
     users: dict[str, list[str]] = {}
-    classes = {
-        a.device_class.name: a.device_class for a in alternatives if a.device_class.spec.config
-    }
-    for alternative in alternatives if classes else ():
+    for alternative in configured:
         users.setdefault(alternative.device_class.name, []).append(alternative.label)
     for name, device_class in classes.items():
         config += (_entry("FromClass", users[name], c) for c in device_class.spec.config)

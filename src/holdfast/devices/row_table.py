@@ -44,7 +44,7 @@ class RowTable:
         self._slices = -1
         self._capacity = 0
         self._current_at = (-1, -1)
-        """The last version at which all rows were up to date; see ``_is_current``."""
+        """The version at which all rows were last found up to date."""
         self._is_stale: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """Whether a row has changed; it stays so until its value is written."""
         self._failed: set[int] = set()
@@ -90,14 +90,14 @@ class RowTable:
 
     @property
     def _version(self) -> tuple[int, int]:
-        """Moves with all that makes rows stale: wider changes have an epoch, others a row."""
+        """The positions of device journal and epochs: what makes a row stale moves one of them."""
         return self._nodes.device_journal.seq, self._nodes.epochs.stamp
 
     @property
     def _is_current(self) -> bool:
-        """Whether all rows were up to date and nothing has changed since, not even an epoch.
+        """Whether all rows were found up to date and nothing has moved since.
 
-        This is sufficient, not necessary: an epoch may concern other tables only.
+        False does not mean outdated: the epoch of something else may have moved.
         """
         return self._current_at == self._version
 
@@ -186,7 +186,10 @@ class RowTable:
             self._cursor = seq
 
     def _collect_wider_changes(self) -> None:
-        """Note all rows after a change of slices, all keys after one of devices that rows share."""
+        """Mark all rows as stale after a change of slices or capacity, else all keys.
+
+        Then devices of pools that nodes share have changed.
+        """
         nodes = self._nodes
         slices, devices = self._inventory.node_pools.slice_changes, nodes.epochs["devices"]
         everything = self._cursor < 0 or slices != self._slices

@@ -125,8 +125,9 @@ def _run_filters_in_order(found: Feasible) -> str:
         if not np.count_nonzero(verdicts):
             return ""  # the feasible rows of the class are those of the pod
         passed: NDArray[np.bool_] = verdicts == 0
-        found.mask = passed
-        if len(rows) < found.view.nodes.size:
+        if len(rows) == found.view.nodes.size:
+            found.mask = passed
+        else:
             found.mask = np.zeros(found.view.nodes.size, np.bool_)
             found.mask[rows] = passed
         return _first_error(only, rows, verdicts)

@@ -1,7 +1,7 @@
 """What plugins compute before the scheduling cycle of a pod, in short steps.
 
-Each ``yield`` is a pause in which the world may change. Where pauses are needed, and how long pods
-wait for one another, ``scheduler.preparation`` decides.
+Each ``yield`` is a pause in which the world may change. ``scheduler.preparation`` decides which
+pauses are used, and how long other pods wait.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ not part of it, except for nominated ones; finished pods are ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
@@ -26,89 +26,20 @@ from holdfast.device_share.ledger import DeviceShareLedger
 from holdfast.device_share.numa_hints import DeviceHints
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.evictions import Evictions
+from holdfast.framework.ledgers import (
+    AdditionalAmounts,
+    AttemptAuditor,
+    IdentifiesResources,
+    Ledger,
+    PodEventHandler,
+)
 from holdfast.framework.nominations import NominatedOwnerRows, Nominations
-from holdfast.framework.values import Placement
 from holdfast.framework.waiting_pods import WaitingPods
 from holdfast.framework.workload_selectors import WorkloadSelectors
 from holdfast.numa.ledger import NumaLedger
 
 if TYPE_CHECKING:
     from holdfast.framework.view import MatchedReservations
-
-
-class Ledger(Protocol):
-    """A store of what objects of some kinds use or reserve."""
-
-    @property
-    def takes(self) -> tuple[type[Object], ...]:
-        """The types of the objects that it stores."""
-        ...
-
-    def upsert(self, obj: Any) -> None:
-        """Add or update an object."""
-        ...
-
-    def delete(self, obj: Any) -> None:
-        """Remove an object, if it is there."""
-        ...
-
-    def fork(self, nodes: NodeTable) -> Any:
-        """Return an independent copy over a forked node table."""
-        ...
-
-
-@runtime_checkable
-class PodEventHandler(Protocol):
-    """A ledger that also follows the pods on nodes; called after the node table is updated."""
-
-    def pod_set(self, pod_info: PodInfo, node: str) -> None:
-        """Handle a bound pod that is new or changed; the ledger may know it as assumed."""
-        ...
-
-    def pod_removed(self, uid: str) -> None:
-        """Handle the removal of a bound or assumed pod; the ledger may not know it."""
-        ...
-
-
-@runtime_checkable
-class AdditionalAmounts(Protocol):
-    """A ledger of objects that give a node amounts besides those that the Node lists.
-
-    Each of its objects has the name of its node.
-    """
-
-    def additional_amounts(self, node: str) -> Mapping[str, int]:
-        """Return amounts by resource name, cpu in millicores; what the Node lists wins."""
-        ...
-
-
-@runtime_checkable
-class IdentifiesResources(Protocol):
-    """A ledger of resources with identities, such as the CPUs of a bound pod or shared devices."""
-
-    def identified_resources(self, pod: PodInfo, row: int) -> frozenset[int]:
-        """Return the ids of the resources of which the pod gets certain ones on a row."""
-        ...
-
-
-class AttemptAuditor(Protocol):
-    """Compares the world before and after every attempt, under ``--check-invariants``."""
-
-    def note_faults(self, faults: Iterable[str]) -> None:
-        """Store what is wrong with a decision; ``faults`` are computed only if they are read."""
-        ...
-
-    def before_attempt(self) -> None:
-        """Store the state of the ledgers."""
-        ...
-
-    def after_attempt(self, placement: Placement | None) -> None:
-        """Compare the ledgers with the state before; ``placement`` is None if no node was found."""
-        ...
-
-    def raise_faults(self) -> None:
-        """Raise an AssertionError if there are faults."""
-        ...
 
 
 class World:
@@ -160,8 +91,8 @@ class World:
         """The ledgers that store objects of a type."""
         self._gives_amounts: dict[type[Object], bool] = {}
         """Whether one of them gives nodes additional amounts, by type."""
-        self._stores_of: dict[type[Object], tuple[Callable[[Any], object], ...]] = {}
-        """What is called with a new or changed object of a type, in this order."""
+        self._upserts_of: dict[type[Object], tuple[Callable[[Any], object], ...]] = {}
+        """The functions that store an object of a type, in the order in which they are called."""
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
         self.nominated_owner_rows = NominatedOwnerRows(self)
@@ -216,8 +147,8 @@ class World:
 
     def upsert(self, obj: Object) -> None:
         """Add or update an object; kinds that nothing here reads are ignored."""
-        for store in self._stores_for(obj):
-            store(obj)
+        for upsert in self._upserts_for(obj):
+            upsert(obj)
 
     def delete(self, obj: Object) -> None:
         """Remove an object, if it is there."""
@@ -233,7 +164,7 @@ class World:
                 self.nodes.epochs.bump("budgets")
         for ledger in self._ledgers_for(obj):
             ledger.delete(obj)
-        if self._changes_amounts(type(obj)):
+        if self._affects_amounts(type(obj)):
             self._set_additional_amounts(obj)
 
     def node_given_amounts(self, obj: Object) -> Node | None:
@@ -290,9 +221,9 @@ class World:
             self._ledgers_of[kind] = found
         return found
 
-    def _stores_for(self, obj: Object) -> tuple[Callable[[Any], object], ...]:
+    def _upserts_for(self, obj: Object) -> tuple[Callable[[Any], object], ...]:
         kind = type(obj)
-        found = self._stores_of.get(kind)
+        found = self._upserts_of.get(kind)
         if found is None:
             own: dict[type[Object], Callable[[Any], object]] = {
                 Pod: self._upsert_pod,
@@ -300,11 +231,11 @@ class World:
                 Namespace: self._upsert_namespace,
                 PodDisruptionBudget: self._upsert_budget,
             }
-            stores = [store for type_, store in own.items() if issubclass(kind, type_)]
-            stores += [ledger.upsert for ledger in self._ledgers_for(obj)]
-            if self._changes_amounts(kind):
-                stores.append(self._set_additional_amounts)
-            found = self._stores_of[kind] = tuple(stores)
+            upserts = [upsert for type_, upsert in own.items() if issubclass(kind, type_)]
+            upserts += [ledger.upsert for ledger in self._ledgers_for(obj)]
+            if self._affects_amounts(kind):
+                upserts.append(self._set_additional_amounts)
+            found = self._upserts_of[kind] = tuple(upserts)
         return found
 
     def _upsert_namespace(self, namespace: Namespace) -> None:
@@ -324,11 +255,9 @@ class World:
             found = self._gives_amounts[kind] = any(issubclass(kind, types) for types in takes)
         return found
 
-    def _changes_amounts(self, kind: type[Object]) -> bool:
-        """Return whether the additional amounts of a node depend on objects of a type."""
-        return bool(self._amount_ledgers) and (
-            issubclass(kind, Node) or self._may_give_amounts(kind)
-        )
+    def _affects_amounts(self, kind: type[Object]) -> bool:
+        """Return whether additional amounts of nodes depend on objects of a type."""
+        return issubclass(kind, Node) or self._may_give_amounts(kind)
 
     def _set_additional_amounts(self, obj: Object) -> None:
         """Set the amounts of a node after it, or an object that gives it amounts, changed."""

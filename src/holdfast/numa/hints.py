@@ -49,8 +49,8 @@ class HintProvider(Protocol):
         """Compute these numbers, with pauses in which the world may change."""
         ...
 
-    def rows_with_pods(self) -> Sequence[int]:
-        """Return the rows whose hints may change if pods leave."""
+    def rows_in_use(self) -> Sequence[int]:
+        """Return the numbers of the rows whose hints may change if pods leave."""
         ...
 
     def hints(

@@ -296,7 +296,8 @@ class NumaLedger:
             self._stale.add(name)
 
     def _clear_unused_rows(self) -> None:
-        """Let rows without a node have no state: one row may be tried for all in its state."""
+        """Set the signature of rows without a node to 0: of equal rows one is tried for all."""
+        # A table that has grown is numbered anew anyway.
         if len(self._signatures) == self._nodes.capacity:
             self._signatures[~self._nodes.alive] = 0
 

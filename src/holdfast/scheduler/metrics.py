@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -143,7 +144,6 @@ class Metrics(Collector):
             "How long bindings waited for binding conditions.",
             exponential_buckets(0.1, 2, 14), ("profile", "driver", "status"),
         )  # fmt: skip
-        self._by_name: dict[str, CounterMetric | Histogram] = {}
         self._callbacks: list[CallbackMetric] = []
         self.registry.register(self)
 
@@ -153,8 +153,6 @@ class Metrics(Collector):
 
     def observe(self, name: str, value: float, *labels: str) -> None:
         """Add a value to a metric, for plugins; a counter counts the call."""
-        if not self._by_name:
-            self._by_name = {metric.name: metric for metric in self._own()}
         metric = self._by_name.get(name)
         if metric is None:
             raise Refused(f'the scheduler has no metric "{name}"')
@@ -189,6 +187,10 @@ class Metrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the metric families of all metrics."""
         return collect_all([*self._own(), *self._callbacks])
+
+    @cached_property
+    def _by_name(self) -> dict[str, CounterMetric | Histogram]:
+        return {metric.name: metric for metric in self._own()}
 
     def _own(self) -> list[CounterMetric | Histogram]:
         return [m for m in vars(self).values() if isinstance(m, CounterMetric | Histogram)]

@@ -183,9 +183,6 @@ EventKeys = Mapping[str, Collection[Hashable]]
 PodsByKey = dict[Hashable, dict[str, QueuedPodInfo]]
 
 
-NO_KEYS: EventKeys = {}
-
-
 class UnschedulablePods:
     """Pods that wait for an event: rejected and gated ones.
 
@@ -258,7 +255,7 @@ class UnschedulablePods:
                     del self._by_key[place]
 
     def groups_rejected_by(
-        self, plugins: Collection[str] | None, event_keys: EventKeys = NO_KEYS
+        self, plugins: Collection[str] | None, event_keys: EventKeys
     ) -> list[Collection[QueuedPodInfo]]:
         """Return the groups of pods that one of the plugins rejected; None: every pod singly.
 

@@ -231,19 +231,28 @@ class SchedulingQueue:
         if interested_plugins is not None and not interested_plugins:
             return
         if len(self._unschedulable):
-            keys = self.event_keys(event)
-            for group in self._unschedulable.groups_rejected_by(interested_plugins, keys):
-                # The group is a view: requeueing another group may have emptied it.
-                first = next(iter(group), None)
-                if (
-                    first is None
-                    or (strategy := self._strategy_for(first, event)) is QueueingStrategy.SKIP
-                ):
-                    continue
-                for pod in list(group):
-                    if only(pod):
-                        self._move_by_strategy(pod, strategy, event.label, now)
+            self._move_rejected(event, interested_plugins, now, only)
         self._in_flight.add_events((event,))
+
+    def _move_rejected(
+        self,
+        event: ClusterEvent,
+        plugins: Collection[str] | None,
+        now: float,
+        only: Callable[[QueuedPodInfo], bool],
+    ) -> None:
+        """Move the pods that these plugins rejected and the event may help; None: all plugins."""
+        for group in self._unschedulable.groups_rejected_by(plugins, self.event_keys(event)):
+            # The group is a view: requeueing another group may have emptied it.
+            first = next(iter(group), None)
+            if (
+                first is None
+                or (strategy := self._strategy_for(first, event)) is QueueingStrategy.SKIP
+            ):
+                continue
+            for pod in list(group):
+                if only(pod):
+                    self._move_by_strategy(pod, strategy, event.label, now)
 
     def activate(self, uids: Iterable[str]) -> None:
         """Move these pods to activeQ at once unless they are gated."""

@@ -115,8 +115,6 @@ class PodMigrationController(Reconciler):
             self.queue.add(job)
 
     def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
-        if not self._jobs.cache:
-            return
         either = new or old
         assert either is not None
         for job in self._index.of_pod(either.key):

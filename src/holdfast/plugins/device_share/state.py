@@ -32,6 +32,7 @@ _GUIDING = (
 )  # fmt: skip
 """Annotations that guide the choice of devices, or of NUMA nodes."""
 _LABELS = (names.GPU_ISOLATION_PROVIDER, names.QOS_CLASS, names.PRIORITY_CLASS, IGNORED)
+"""Labels that decide which devices a pod gets."""
 
 _SIGNATURE_BITS = 20
 """More than there are signatures of NUMA nodes."""
@@ -40,11 +41,11 @@ _A_STEP = 32
 _NONE_SERVED: frozenset[int] = frozenset()
 
 
-def guiding_metadata(pod: Pod) -> tuple[str | None, ...]:
+def guiding_metadata(pod: Pod) -> tuple[tuple[str | None, ...], ...]:
     """Return the annotations and labels that decide which devices a pod gets."""
     annotations, labels = pod.metadata.annotations, pod.metadata.labels
-    found = [labels.get(key) for key in _LABELS] if labels else []
-    return (*found, *[annotations.get(key) for key in _GUIDING]) if annotations else tuple(found)
+    of_labels = tuple([labels.get(key) for key in _LABELS]) if labels else ()
+    return of_labels, tuple([annotations.get(key) for key in _GUIDING]) if annotations else ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,7 +231,7 @@ class DeviceState:
         """
         if self.pre_allocates:
             return self.if_unused(row)
-        slots = self.reservations.options_on(self.match, row)
+        slots = self.reservations.slots_on(self.match, row)
         options = [self.of_reservation(slot, change) for slot in slots]
         return min((*options, self.without_reservation(row, change)), key=_code)
 

@@ -53,8 +53,8 @@ from holdfast.plugins.node_numa_resource.state import NumaState
 NOT_WITHIN_RESERVATION = (
     "pod has a nominated reservation but cannot be allocated within its NUMA scope"
 )
-_HELD = (RESOURCE_STATUS, DEVICE_ALLOCATED)
-"""Annotations of pods that hold something of a NUMA node: CPUs, amounts, or devices near it."""
+_ALLOCATION_KEYS = (RESOURCE_STATUS, DEVICE_ALLOCATED)
+"""Annotations that say what a pod is allocated of NUMA nodes: CPUs and amounts, or devices."""
 _KEYS = (RESOURCE_SPEC, NUMA_TOPOLOGY_SPEC, RESOURCE_STATUS)
 
 
@@ -269,12 +269,13 @@ class NodeNUMAResource:
             state.ledger.unreserve(uid)
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
-        """Requeue if CPUs may be free, or the pod, a topology, a node or a reservation changes."""
+        """Requeue if CPUs or devices may be free, or the pod or another object here changes."""
         if event.resource == "UnschedulablePod":
             return event.is_for_pod(pod)
         if event.resource == "AssignedPod" and not view.world.numa.concerns_all_pods:
             old = event.old
-            return old is not None and any(old.metadata.annotations.get(key) for key in _HELD)
+            notes = {} if old is None else old.metadata.annotations
+            return any(notes.get(key) for key in _ALLOCATION_KEYS)
         return is_registered_for(self, event)
 
 

@@ -280,7 +280,7 @@ class NumaState:
         found[rows] |= self._results(rows)["cost"] > 0
         if self.trials.has_provided_hints:
             for provider in self.ledger.hint_providers:
-                found[provider.rows_with_pods()] = True
+                found[provider.rows_in_use()] = True
         return found
 
     def slot_code(self, slot: int, change: PodChange = NO_CHANGE) -> int:
@@ -313,8 +313,8 @@ class NumaState:
         return self.reasons(*self._place(slot), change)
 
     def slots_on(self, row: int) -> list[int]:
-        """Return the matched reservations on a row, by slot; none if the pod ignores them."""
-        return self.reservations.options_on(self.match, row)
+        """Return the slots of the reservations that the pod may use on a row, as nominated."""
+        return self.reservations.slots_on(self.match, row)
 
     def pre_allocation_code(
         self, row: int, pods: Sequence[PodInfo], change: PodChange = NO_CHANGE
