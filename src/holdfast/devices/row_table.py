@@ -85,7 +85,8 @@ class RowTable:
             yield from self._refresh_in_steps(rows, first)
             return
         for row in changed.tolist():
-            yield from self._refresh_row(row)
+            if self._is_stale[row]:  # unless it was evaluated in a pause
+                yield from self._refresh_row(row)
             yield
 
     @property
@@ -140,7 +141,8 @@ class RowTable:
         if self._has_failed(wanted):
             return
         for row in wanted[self._is_stale[wanted]].tolist():
-            yield from self._refresh_row(row)
+            if self._is_stale[row]:  # unless it was evaluated in a pause
+                yield from self._refresh_row(row)
             yield
             if row in self._failed:
                 return
