@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.koordinator_names import (
-    DEVICE_ALLOCATED,
     NUMA_TOPOLOGY_SPEC,
     PRIORITY_CLASS,
     QOS_CLASS,
@@ -47,14 +46,13 @@ from holdfast.numa.resource_status import Allocation, completed_spec, format_sta
 from holdfast.numa.trial import Situation, TrialOptions
 from holdfast.plugins.node_numa_resource.arguments import NodeNUMAResourceArgs, read_args
 from holdfast.plugins.node_numa_resource.explanation import explain_rows
+from holdfast.plugins.node_numa_resource.queueing_hints import may_have_held
 from holdfast.plugins.node_numa_resource.scoring import NodeScorer
 from holdfast.plugins.node_numa_resource.state import NumaState
 
 NOT_WITHIN_RESERVATION = (
     "pod has a nominated reservation but cannot be allocated within its NUMA scope"
 )
-_ALLOCATION_KEYS = (RESOURCE_STATUS, DEVICE_ALLOCATED)
-"""Annotations that say what a pod is allocated of NUMA nodes: CPUs and amounts, or devices."""
 _KEYS = (RESOURCE_SPEC, NUMA_TOPOLOGY_SPEC, RESOURCE_STATUS)
 
 
@@ -273,9 +271,7 @@ class NodeNUMAResource:
         if event.resource == "UnschedulablePod":
             return event.is_for_pod(pod)
         if event.resource == "AssignedPod" and not view.world.numa.concerns_all_pods:
-            old = event.old
-            notes = {} if old is None else old.metadata.annotations
-            return any(notes.get(key) for key in _ALLOCATION_KEYS)
+            return event.old is not None and may_have_held(event.old)
         return is_registered_for(self, event)
 
 
