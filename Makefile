@@ -29,10 +29,14 @@ help:
 	  { echo "Holdfast needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -m venv .venv || { echo "python3 cannot make virtual environments: install python3-venv"; exit 1; }
 
+# The distribution had this name before; uninstalled after the new one it would take bin/holdfast with it.
+FORMER_NAME := holdfast
+
 # What `up` needs: the runtime dependencies, pinned by hash, and Holdfast itself.
 .venv/.runtime: .venv/bin/python requirements.lock pyproject.toml
 	@echo "Installing Holdfast into .venv ..."
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip uninstall -q -y --disable-pip-version-check $(FORMER_NAME) 2>/dev/null || true
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 

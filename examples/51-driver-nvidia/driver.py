@@ -1,6 +1,6 @@
 """A DRA driver for NVIDIA GPUs and their MIG partitions.
 
-pip install 'holdfast[nvidia]'
+pip install nvidia-ml-py
 python driver.py --kubelet-dir NODE_DIRECTORY
 """
 

@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of a machine, through NVML (``pip install 'holdfast[nvidia]'``)."""
+"""The NVIDIA GPUs of a machine, through NVML (``pip install nvidia-ml-py``)."""
 
 import ctypes
 import re
@@ -20,7 +20,7 @@ def open_nvml():
         import pynvml  # noqa: PLC0415 - an optional dependency
     except ImportError:
         raise DriverError(
-            "no NVML for Python: install it with `pip install 'holdfast[nvidia]'`"
+            "no NVML for Python: install it with `pip install nvidia-ml-py`"
         ) from None
     try:
         pynvml.nvmlInit()

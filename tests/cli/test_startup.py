@@ -68,7 +68,7 @@ def test_numpy_will_start_no_threads_unless_the_user_wants_some(holdfast, monkey
 
 def test_version_prints_the_version(holdfast):
     done = holdfast("--version")
-    assert (done.code, done.out) == (0, f"holdfast {version('holdfast')}\n")
+    assert (done.code, done.out) == (0, f"holdfast {version('holdfast-scheduler')}\n")
 
 
 def test_help_names_every_command(holdfast):

@@ -37,7 +37,7 @@ def _print_version(requested: bool) -> None:
     if requested:
         from importlib.metadata import version  # noqa: PLC0415 - rarely needed
 
-        print(f"holdfast {version('holdfast')}")
+        print(f"holdfast {version('holdfast-scheduler')}")
         raise typer.Exit
 
 

@@ -77,7 +77,7 @@ class ProcessState:
             f"Started: {rfc3339(self.started)}",
             f"Up: {up // 3600} hr {up // 60 % 60:02} min {up % 60:02} sec",
             f"Python version: {platform.python_version()}",
-            f"Binary version: {version('holdfast')}",
+            f"Binary version: {version('holdfast-scheduler')}",
             f"Emulation version: {EMULATED_VERSION}",
             f"Leading: {'yes' if self.leads() else 'no'}", "",
         ]  # fmt: skip
