@@ -7,24 +7,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.api.allocation_keys import ALLOCATION_ANNOTATIONS
 from holdfast.api.decode import decode_object
-from holdfast.api.koordinator_names import DEVICE_ALLOCATED, RESOURCE_STATUS
 from holdfast.api.meta import Struct
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
-from holdfast.api.reservation_names import ALLOCATED, DRAWS, RESTRICTED_OPTIONS
+from holdfast.api.reservation_names import ALLOCATED, RESTRICTED_OPTIONS
 from holdfast.errors import BadRequest
 
 T = TypeVar("T")
 
 OF_ALLOCATIONS = frozenset(
-    (
-        RESOURCE_STATUS,
-        DEVICE_ALLOCATED,
-        ALLOCATED,
-        DRAWS,
-        "kubectl.kubernetes.io/last-applied-configuration",
-    )
+    (*ALLOCATION_ANNOTATIONS, "kubectl.kubernetes.io/last-applied-configuration")
 )
 """Annotations about what a pod has on its node, which a reservation made from it has not."""
 
