@@ -87,7 +87,7 @@ def check_rows(state, change):
     back = freed_capacity(state.reservations, change) if change else NOTHING_FREED
     found = fit_owner(state, back)
     named = nominable(state, found)
-    scores, match = reservation_scores(state), state.match
+    scores, match = reservation_scores(state, found), state.match
     for here, row in enumerate(match.rows.tolist()):
         one = fit_row(state, row, back)
         assert one.passes == found.passes[here]
@@ -95,7 +95,7 @@ def check_rows(state, change):
             assert info.slot == match.slots[i]
             assert fit._asdict() == {name: getattr(found, name)[i] for name in fit._fields}
             assert (info in one.nominable) == named[i]
-            assert reservation_score(info, state.compared_with(info.slot)) == scores[i]
+            assert reservation_score(info, state.compared_with(info.slot), fit) == scores[i]
             assert one.scores.get(info.slot) == (scores[i] if found.serves[i] else None)
 
 

@@ -23,6 +23,7 @@ _FLAT = (
     "shape",
     "created",
     "default_policy",
+    "restricted_policy",
     "has_owner",
     "has_ports_or_volumes",
     "matchable",
@@ -62,6 +63,7 @@ class ReservationColumns:
         self.accepts_any_owner: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
         self.has_owner: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
         self.default_policy: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
+        self.restricted_policy: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
         self.has_ports_or_volumes: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
         self.shape: NDArray[np.int32] = np.zeros(_FIRST_SLOTS, np.int32)
         self.order: Ints = np.zeros(_FIRST_SLOTS, np.int64)
@@ -108,6 +110,7 @@ class ReservationColumns:
             self.restricts[list(info.restricted), slot] = True
         self.accepts_any_owner[slot] = info.accepts_any_owner
         self.default_policy[slot] = info.policy == ""
+        self.restricted_policy[slot] = info.policy == "Restricted"
         self.order[slot] = info.order
         self.created[slot] = info.created
         self.has_ports_or_volumes[slot] = bool(info.pod_info.host_ports or info.pod_info.mounts)

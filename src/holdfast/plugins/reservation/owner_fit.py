@@ -47,6 +47,8 @@ class ReservationFit(NamedTuple):
     """The reservation has what its policy requires."""
     contributes: Flags
     """It has some of the request left."""
+    covers: Flags
+    """It has all that it reserves of the request left, with those it adds up with."""
     serves: Flags
     """It can be used for the pod."""
 
@@ -71,16 +73,19 @@ def fit_reservation(
     """
     by_node: Flags = True
     short: Flags = False
-    concerned, contributes = ports | state.required, ports
+    covers: Flags
+    concerned, contributes, covers = ports | state.required, ports, True
     needs = zip(state.needs, spare, added, left, restricts, asked, strict=True)
     for (_, wanted), has, more, own, limited, compared in needs:
         by_node = by_node & (has + more >= 0)
         short = short | (limited & (own < wanted))
         concerned = concerned | compared
         contributes = contributes | (compared & (own > 0))
+        covers = covers & ((compared ^ True) | (more >= wanted))
     applies = matchable & concerned & (contributes | short | state.required)
     inside = short ^ True
-    return ReservationFit(applies, by_node, inside, contributes, applies & by_node & inside)
+    serves = applies & by_node & inside
+    return ReservationFit(applies, by_node, inside, contributes, covers, serves)
 
 
 def passes(state: OwnerState, served: Flags, shared: Flags, fits: Flags) -> Flags:
@@ -114,6 +119,7 @@ class OwnerFit:
     by_node: Bools
     inside: Bools
     contributes: Bools
+    covers: Bools
     passes: Bools
     excluded: Bools
     allowed_without: Bools
@@ -152,8 +158,8 @@ def fit_owner(
     ]
     return OwnerFit(
         spare, reach, left, lacks, applies, serves, np.asarray(fit.by_node),
-        np.asarray(fit.inside), np.asarray(fit.contributes), np.asarray(passing),
-        excluded, allowed_without, unresolvable,
+        np.asarray(fit.inside), np.asarray(fit.contributes), np.asarray(fit.covers),
+        np.asarray(passing), excluded, allowed_without, unresolvable,
     )  # fmt: skip
 
 
@@ -283,27 +289,35 @@ def _has_ports(state: OwnerState) -> Bools:
     return found
 
 
-def reservation_scores(state: OwnerState) -> Ints:
-    """Score each matched reservation 0..100: how full it would be, the mean of what it reserves."""
+def reservation_scores(state: OwnerState, found: OwnerFit) -> Ints:
+    """Score each matched reservation 0..100: how full it would be, the mean of what it reserves.
+
+    0 if it has nothing left for the pod, else 1 or more. Where the pod must take the rest from the
+    node, the score is one less, so a reservation that covers the request wins a tie.
+    """
     columns, slots = state.reservations.columns, state.match.slots
-    request = state.compared
+    request, restricted = state.compared, columns.restricted_policy[slots]
     total, counted = np.zeros(len(slots), np.int64), np.zeros(len(slots), np.int64)
     for resource in columns.resources:
         reserved = columns.reserved[resource, slots]
         held = reserved > 0
-        then = columns.allocated[resource, slots] + request.get(resource, 0)
-        for other, wanted in state.needs[len(state.node_needs) :]:
+        wanted: Ints = np.full(len(slots), request.get(resource, 0), np.int64)
+        for other, amount in state.needs[len(state.node_needs) :]:
             if other == resource:
-                then = then + np.where(state.converts(resource), wanted, 0)
-        total += np.where(held, percent_filled(then, np.maximum(reserved, 1)), 0)
+                wanted += np.where(state.converts(resource), amount, 0)
+        then = columns.allocated[resource, slots] + wanted
+        used_up = ~restricted & (wanted >= columns.remaining[resource, slots])
+        percent = np.where(used_up, 100, percent_filled(then, np.maximum(reserved, 1)))
+        total += np.where(held, percent, 0)
         counted += held
-    scores: Ints = total // np.maximum(counted, 1)
-    return scores
+    scores = total // np.maximum(counted, 1) - (~found.covers & ~restricted)
+    drawn: Ints = np.where(found.contributes, np.maximum(scores, 1), 0)
+    return drawn
 
 
 def row_scores(state: OwnerState, found: OwnerFit) -> Ints:
     """Score each matched row by its best reservation, with what other plugins add; 0 without."""
-    first, own = state.match.first, np.where(found.serves, reservation_scores(state), 0)
+    first, own = state.match.first, np.where(found.serves, reservation_scores(state, found), 0)
     if state.options is not None and state.options.scored:
         ranks = np.where(found.serves, own + state.options.scores(state.match.slots), -np.inf)
         own = np.where(ranks == np.maximum.reduceat(ranks, first)[state.match.at], own, 0)

@@ -147,7 +147,7 @@ def fit_row(
             shared = True
         if fit.serves:
             scores[matched.slot] = reservation_score(
-                matched.info, state.compared_with(matched.slot)
+                matched.info, state.compared_with(matched.slot), fit
             )
     fits_without = min(spare) >= 0
     if state.options is not None:
@@ -195,15 +195,21 @@ def _consider_options(
     )
 
 
-def reservation_score(info: ReservationInfo, request: Mapping[int, int]) -> int:
+def reservation_score(
+    info: ReservationInfo, request: Mapping[int, int], fit: ReservationFit
+) -> int:
     """Score one reservation as ``reservation_scores`` does."""
-    used, total = info.allocations.sums, 0
+    if not fit.contributes:
+        return 0
+    restricted, total = info.policy == "Restricted", 0
     for resource, reserved in info.reserved.items():
-        amount = used.get(resource, 0) + request.get(resource, 0)
-        if info.converted:
-            amount += info.converted.get(resource, 0)
-        total += percent_filled(amount, reserved)
-    return total // len(info.reserved) if total else 0
+        wanted = request.get(resource, 0)
+        if not restricted and wanted >= info.remaining(resource):
+            total += 100
+        else:
+            total += percent_filled(info.allocated(resource) + wanted, reserved)
+    score = total // len(info.reserved) if total else 0
+    return max(score - (not (fit.covers or restricted)), 1)
 
 
 def _matched_row(state: OwnerState, row: int) -> MatchedRow:
