@@ -1,15 +1,17 @@
-"""Feature gates: names and defaults of Kubernetes v1.36, and the parser of ``--feature-gates``.
+"""Feature gates: names and defaults of Kubernetes, and the parser of ``--feature-gates``.
 
 Gates of features that Holdfast does not have are unknown, so that no gate is set without effect.
+Defaults are those of v1.36, but for features that ``Gate.ga_since`` says otherwise of.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 
-from holdfast.errors import Refused
+from holdfast.errors import BadRequest, Refused
 
 
 class Feature(StrEnum):
@@ -32,6 +34,13 @@ class Feature(StrEnum):
     POD_DEVICE_RESOURCE = "ValidatePodDeviceResource"
 
 
+Release = tuple[int, int]
+"""A minor release of Kubernetes: ``(1, 36)`` is v1.36."""
+OLDEST: Release = (1, 36)
+NEWEST: Release = (1, 37)
+"""The releases whose defaults are known; later ones are taken to have those of the newest."""
+
+
 class Stage(Enum):
     """The maturity of a feature; alpha features are off unless a gate says otherwise."""
 
@@ -49,6 +58,14 @@ class Gate:
     requires: tuple[Feature, ...] = (Feature.DYNAMIC_RESOURCE_ALLOCATION,)
     locked: bool = False
     """Whether the feature cannot be set: here it is always on, or not built."""
+    ga_since: Release | None = None
+    """The release from which on the feature is GA and on; None: none that is known."""
+
+    def in_release(self, release: Release) -> tuple[Stage, bool]:
+        """Return stage and default in a release."""
+        if self.ga_since is not None and release >= self.ga_since:
+            return Stage.GA, True
+        return self.stage, self.default
 
 
 GATES: Mapping[Feature, Gate] = {
@@ -59,7 +76,7 @@ GATES: Mapping[Feature, Gate] = {
     Feature.BINDING_CONDITIONS: Gate(
         Stage.BETA, requires=(Feature.DYNAMIC_RESOURCE_ALLOCATION, Feature.DEVICE_STATUS)
     ),
-    Feature.DEVICE_TAINT_RULES: Gate(Stage.BETA, False, (Feature.DEVICE_TAINTS,)),
+    Feature.DEVICE_TAINT_RULES: Gate(Stage.BETA, False, (Feature.DEVICE_TAINTS,), ga_since=(1, 37)),
     Feature.DEVICE_TAINTS: Gate(Stage.BETA),
     Feature.EXTENDED_RESOURCE: Gate(Stage.BETA),
     Feature.LIST_ATTRIBUTES: Gate(Stage.ALPHA, False),
@@ -75,6 +92,7 @@ GATES: Mapping[Feature, Gate] = {
     # A gate of Koordinator's webhook.
     Feature.POD_DEVICE_RESOURCE: Gate(Stage.ALPHA, False, ()),
 }
+_VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:[.+-].*)?")
 _STAGES = {stage.value: stage for stage in (Stage.ALPHA, Stage.BETA)}
 _BOOLS = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
@@ -89,6 +107,12 @@ class FeatureGates:
 
     chosen: Mapping[str, bool] = field(default_factory=dict)
     """The gates that were set, by name; also ``AllAlpha`` and ``AllBeta``."""
+    release: Release | None = None
+    """The release of Kubernetes whose defaults the others have; None: unknown, as ``OLDEST``."""
+
+    def of_release(self, release: Release) -> FeatureGates:
+        """Return the gates of a cluster that runs another release."""
+        return replace(self, release=release)
 
     def enabled(self, feature: Feature) -> bool:
         """Return whether a feature is on; it is off if one that it requires is off."""
@@ -96,10 +120,11 @@ class FeatureGates:
 
     def _set_on(self, feature: Feature) -> bool:
         gate = GATES[feature]
-        for name in (feature.value, gate.stage.value):
+        stage, default = gate.in_release(self.release or OLDEST)
+        for name in (feature.value, stage.value):
             if name in self.chosen and not gate.locked:
                 return self.chosen[name]
-        return gate.default
+        return default
 
     def _disabled_requirements(self, feature: Feature) -> Iterator[Feature]:
         return (other for other in GATES[feature].requires if not self.enabled(other))
@@ -139,6 +164,18 @@ class FeatureGates:
 
     def __str__(self) -> str:
         return ",".join(f"{name}={str(on).lower()}" for name, on in sorted(self.chosen.items()))
+
+
+def parse_release(text: str) -> Release:
+    """Return the release in a version; raise BadRequest if it is none.
+
+    >>> parse_release("1.37"), parse_release("v1.36.2+k3s1")
+    ((1, 37), (1, 36))
+    """
+    found = _VERSION.fullmatch(text.strip())
+    if found is None:
+        raise BadRequest(f"{text[:40]!r} is no release of Kubernetes: write it as 1.37")
+    return int(found[1]), int(found[2])
 
 
 def _problem(name: str, value: str, *, has_value: bool) -> str:

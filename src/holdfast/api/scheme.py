@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from holdfast.api.devices import (
     DeviceClass,
     DeviceTaintRule,
@@ -108,6 +110,10 @@ DEVICE_TAINT_RULES = Resource(
     namespaced=False,
     subresources=("status",),
 )
+TAINT_RULE_VERSIONS: tuple[Resource[DeviceTaintRule], ...] = (
+    replace(DEVICE_TAINT_RULES, version="v1"), DEVICE_TAINT_RULES,
+)  # fmt: skip
+"""DeviceTaintRules as Kubernetes 1.37 and 1.36 serve them; they differ in ``apiVersion`` only."""
 PERSISTENT_VOLUMES = Resource(
     "", "v1", "persistentvolumes", "PersistentVolume", PersistentVolume, namespaced=False,
     short_names=("pv",), subresources=("status",),

@@ -19,6 +19,7 @@ from holdfast.cli.flags import (
     HealthPort,
     Host,
     Kubeconfig,
+    KubernetesVersion,
     LeaderElect,
     NamespaceOption,
     NodeShapeOption,
@@ -355,6 +356,7 @@ def explain(
         ),
     ] = "",
     feature_gates: Gates = "",
+    kubernetes_version: KubernetesVersion = "",
     output: OutputOption = Output.text,
     batch: Annotated[
         bool,
@@ -367,7 +369,8 @@ def explain(
     ] = False,
 ) -> None:
     """Explain a scheduling decision from a file of API objects; no cluster is needed."""
-    if batch and (snapshot or pod or config or preempt or now or feature_gates):
+    flags = (snapshot, pod, config, preempt, now, feature_gates, kubernetes_version)
+    if batch and any(flags):
         raise typer.BadParameter("--batch takes no other flag: each line has its own fields.")
     if not batch and not (snapshot and pod):
         raise typer.BadParameter("Give --snapshot FILE and --pod NAMESPACE/NAME, or --batch.")
@@ -377,6 +380,7 @@ def explain(
         explain_lines(sys.stdin.buffer, sys.stdout.buffer)
         return
     code = explain_file(
-        snapshot, pod, config, feature_gates, preempt=preempt, now=now, output=output.value
-    )
+        snapshot, pod, config, feature_gates, kubernetes_version,
+        preempt=preempt, now=now, output=output.value,
+    )  # fmt: skip
     raise typer.Exit(code)

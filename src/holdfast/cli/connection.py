@@ -36,13 +36,14 @@ SCHEDULING_RESOURCES: tuple[Resource[Any], ...] = (
     scheme.RESERVATIONS, scheme.RESOURCE_POLICIES, scheme.NODE_RESOURCE_TOPOLOGIES,
     scheme.SHARED_DEVICES,
     scheme.DEVICE_CLASSES, scheme.RESOURCE_SLICES,
-    scheme.DEVICE_TAINT_RULES, scheme.RESOURCE_CLAIMS, scheme.DISRUPTION_BUDGETS,
+    *scheme.TAINT_RULE_VERSIONS, scheme.RESOURCE_CLAIMS, scheme.DISRUPTION_BUDGETS,
     scheme.STORAGE_CLASSES,
     scheme.PERSISTENT_VOLUMES, scheme.PERSISTENT_VOLUME_CLAIMS, scheme.CSI_NODES,
     scheme.CSI_DRIVERS, scheme.CSI_STORAGE_CAPACITIES, scheme.VOLUME_ATTACHMENTS,
     scheme.SERVICES, scheme.REPLICATION_CONTROLLERS, scheme.REPLICASETS, scheme.STATEFULSETS,
 )  # fmt: skip
-"""Every resource that a scheduling decision depends on."""
+"""Every resource that a scheduling decision depends on; rules in each version: a server may serve
+either."""
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from holdfast.clock import SystemClock
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.reading import Configuration, read
 from holdfast.errors import BadRequest, HoldfastError
-from holdfast.feature_gates import FeatureGates
+from holdfast.feature_gates import FeatureGates, parse_release
 
 log = logging.getLogger(__name__)
 Explanation = dict[str, Any]
@@ -38,6 +38,7 @@ class ExplainRequest(msgspec.Struct, frozen=True, rename="camel"):
     preempt: bool | None = None
     now: str | None = None
     feature_gates: str = ""
+    kubernetes_version: str = ""
 
 
 _question = msgspec.json.Decoder(ExplainRequest)
@@ -49,6 +50,7 @@ def explain_file(
     pod: str,
     config: Path | None,
     gates: str,
+    release: str,
     *,
     preempt: bool,
     now: str | None,
@@ -58,7 +60,7 @@ def explain_file(
     try:
         documents = parse_documents(_text_of(snapshot))
         chosen = load_configuration(config)
-        answer = read_snapshot(documents, pod, FeatureGates.parse(gates)).explain(
+        answer = read_snapshot(documents, pod, _gates(gates, release)).explain(
             chosen.profiles, _time(now), preempt=preempt, extenders=chosen.extenders
         )
     except HoldfastError as error:
@@ -92,7 +94,7 @@ def _answer(line: bytes) -> Explanation:
         pod = question.pod
         if not pod:
             raise BadRequest("pod: Required value")
-        gates = FeatureGates.parse(question.feature_gates)
+        gates = _gates(question.feature_gates, question.kubernetes_version)
         snapshot = read_snapshot(_objects(question), pod, gates)
         chosen = _configuration(bytes(question.config))
         return snapshot.explain(
@@ -134,6 +136,17 @@ def _text_of(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise BadRequest(f"cannot read {path}: {why}") from error
+
+
+def _gates(text: str, release: str) -> FeatureGates:
+    """Return feature gates, with the defaults of a release if one is given."""
+    gates = FeatureGates.parse(text)
+    if not release:
+        return gates
+    try:
+        return gates.of_release(parse_release(release))
+    except BadRequest as error:
+        raise BadRequest(f"Kubernetes version: {error}") from error
 
 
 def _time(now: str | None) -> float:

@@ -100,6 +100,14 @@ Gates = Annotated[
         help="Turn features on or off, by Kubernetes' names, such as DRADeviceTaintRules=true.",
     ),
 ]
+KubernetesVersion = Annotated[
+    str,
+    typer.Option(
+        metavar="1.N",
+        help="Release of Kubernetes whose defaults the gates have; default: 1.36, or 1.37 if the "
+        "file has a DeviceTaintRule of resource.k8s.io/v1.",
+    ),
+]
 SchedulerGates = Annotated[
     str,
     typer.Option(

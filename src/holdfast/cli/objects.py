@@ -38,6 +38,7 @@ _TYPED: dict[tuple[str, str], Resource[Any]] = {
 }
 _OTHER_VERSIONS = {
     ("core.k8s.io", "v1"),
+    ("resource.k8s.io", "v1"),
     ("resource.k8s.io", "v1beta1"),
     ("resource.k8s.io", "v1beta2"),
 }

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from holdfast.cli import running_cluster
 from holdfast.cli.snapshot import built_in_profiles
+from holdfast.client.client import Client
+from holdfast.client.server_release import read_server_release
 from holdfast.configuration.file import load
 from holdfast.configuration.reading import Configuration
 from holdfast.feature_gates import FeatureGates
@@ -35,10 +37,14 @@ def load_configuration_of_cluster(
     return load_configuration(Path(recorded) if recorded else path)
 
 
-def feature_gates_of_cluster(url: str, kubeconfig: Path | None, chosen: str = "") -> FeatureGates:
+async def feature_gates_of_cluster(
+    client: Client, url: str, kubeconfig: Path | None, chosen: str = ""
+) -> FeatureGates:
     """Return the gates that the scheduler of the cluster at a URL probably has.
 
-    ``chosen`` comes first, then those of this user's embedded cluster, then the defaults.
+    ``chosen`` comes first, then those of this user's embedded cluster, then the defaults of the
+    server's release.
     """
     cluster = None if chosen else running_cluster.find_by_url(url, kubeconfig)
-    return FeatureGates.parse(cluster.feature_gates if cluster else chosen)
+    gates = FeatureGates.parse(cluster.feature_gates if cluster else chosen)
+    return gates.of_release(await read_server_release(client))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from holdfast.api.devices import DeviceTaintRule
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.capacity.policy_usage import usage_of
@@ -17,7 +18,7 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.explanation import explain
 from holdfast.engine.profile import Profile
 from holdfast.errors import BadRequest
-from holdfast.feature_gates import FeatureGates
+from holdfast.feature_gates import NEWEST, FeatureGates
 from holdfast.framework.extender import ExtenderConfig
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -101,7 +102,14 @@ def read_snapshot(
         obj = read_object(document)
         if obj is not None:
             known[type(obj), obj.key] = (obj, document)  # the last of several versions counts
+    if gates.release is None and any(_is_rule_in_v1(obj) for obj, _ in known.values()):
+        # Only these releases serve rules in v1; without this their taints were left out silently.
+        gates = gates.of_release(NEWEST)
     return _assemble(known.values(), pod, gates)
+
+
+def _is_rule_in_v1(obj: Object) -> bool:
+    return isinstance(obj, DeviceTaintRule) and obj.api_version.endswith("/v1")
 
 
 def snapshot_from_objects(

@@ -36,7 +36,7 @@ async def _explain(
     namespace, _, name = key.partition("/")
     async with connect(kubeconfig, "holdfast-why") as (client, endpoint):
         configuration = load_configuration_of_cluster(endpoint.url, kubeconfig, config)
-        gates = feature_gates_of_cluster(endpoint.url, kubeconfig, chosen)
+        gates = await feature_gates_of_cluster(client, endpoint.url, kubeconfig, chosen)
         try:
             found = await client.get(scheme.PODS, name, namespace)
         except NotFound as missing:

@@ -19,11 +19,12 @@ from holdfast.api.meta import Condition, Object, version_guard
 from holdfast.api.node import Taint
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
-from holdfast.api.scheme import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from holdfast.api.scheme import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from holdfast.api.timestamps import seconds_of
 from holdfast.api.tolerations import NO_EXECUTE
 from holdfast.client.informer import Informer
 from holdfast.client.informer_cache import ChangeType
+from holdfast.client.taint_rules import find_taint_rules
 from holdfast.controllers.conditions import find, with_condition
 from holdfast.controllers.device_taint_index import AllocatedClaims, PublishedTaints
 from holdfast.controllers.device_taint_plan import (
@@ -88,13 +89,19 @@ class DeviceTaintEvictionController(Reconciler):
         self._pods = context.informers.get(PODS)
         self._claims = context.informers.get(RESOURCE_CLAIMS)
         self._rules: Informer[DeviceTaintRule] | None = None
-        if context.settings.feature_gates.enabled(Feature.DEVICE_TAINT_RULES):
-            self.required_resources = (*self.required_resources, DEVICE_TAINT_RULES)
-            self._rules = context.informers.get(DEVICE_TAINT_RULES)
-            self._rules.add_handler(self._on_rule)
+        self._gates = context.settings.feature_gates
         context.informers.get(RESOURCE_SLICES).add_handler(self._on_slice)
         self._claims.add_handler(self._on_claim)
         self._pods.add_handler(self._on_pod)
+
+    async def wait_for_sync(self) -> None:
+        """Wait for the informers, and for that of rules if the server serves them."""
+        found = await find_taint_rules(self.client, self.clock, self._gates)
+        if found is not None:
+            self._rules = self.informers.get(found)
+            self._rules.add_handler(self._on_rule)
+            await self.informers.start()
+        await super().wait_for_sync()
 
     def _on_slice(
         self, kind: ChangeType, old: ResourceSlice | None, new: ResourceSlice | None
@@ -231,7 +238,8 @@ class DeviceTaintEvictionController(Reconciler):
         if known is None or _differs(known, wanted):
             entries = with_condition(rule.status.conditions, wanted)
             patch = {"metadata": version_guard(rule), "status": {"conditions": entries}}
-            await self.client.patch(DEVICE_TAINT_RULES, rule.name, patch, subresource="status")
+            assert self._rules is not None, "rules come from their informer"
+            await self.client.patch(self._rules.resource, rule.name, patch, subresource="status")
 
     async def _progress(self, rule: DeviceTaintRule) -> RuleProgress:
         evicted = self._evicted[rule.uid]

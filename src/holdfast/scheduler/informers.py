@@ -17,6 +17,7 @@ from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.served_resources import SERVED_CHECK_BACKOFF, is_served
+from holdfast.client.taint_rules import find_taint_rules
 from holdfast.clock import Clock
 from holdfast.devices.features import without_claims
 from holdfast.errors import HoldfastError
@@ -31,7 +32,6 @@ OPTIONAL_RESOURCES: Mapping[Resource[Any], str] = {
     scheme.RESOURCE_POLICIES: "install deploy/crds",
     scheme.NODE_RESOURCE_TOPOLOGIES: "install deploy/crds",
     scheme.SHARED_DEVICES: "install deploy/crds",
-    scheme.DEVICE_TAINT_RULES: "enable resource.k8s.io/v1beta2 and the feature gate there",
 }
 """Resources that a cluster may not serve, with what to do to use them."""
 
@@ -43,10 +43,11 @@ STORAGE: tuple[Resource[Any], ...] = (
 FEATURES: Mapping[Resource[Any], Feature] = {
     scheme.DEVICE_CLASSES: Feature.DYNAMIC_RESOURCE_ALLOCATION,
     scheme.RESOURCE_SLICES: Feature.DYNAMIC_RESOURCE_ALLOCATION,
-    scheme.DEVICE_TAINT_RULES: Feature.DEVICE_TAINT_RULES,
+    scheme.DEVICE_TAINT_RULES: Feature.DEVICE_TAINTS,
     scheme.RESOURCE_CLAIMS: Feature.DYNAMIC_RESOURCE_ALLOCATION,
 }
-"""Resources that are watched only if their feature is on."""
+"""Resources that are watched only if their feature is on; rules have one more gate, whose default
+depends on the server."""
 
 
 class SchedulerInformers:
@@ -66,6 +67,7 @@ class SchedulerInformers:
     ) -> None:
         self._client = client
         self._clock = clock
+        self._gates = gates
         # The transforms also apply for controllers that share these informers.
         parts = ObjectInterner()
         devices = gates.enabled(Feature.DYNAMIC_RESOURCE_ALLOCATION)
@@ -120,21 +122,25 @@ class SchedulerInformers:
     async def start(self) -> None:
         """Start the informers one after the other, each after the one before has synced."""
         *first, pods = self._handlers
-        for resource, handler in (*first, *await self._find_classic(), pods):
-            if resource in OPTIONAL_RESOURCES and not await is_served(
-                self._client, resource, self._clock
-            ):
-                log.warning(
-                    "%s are not served here: %s and restart to use them",
-                    resource.plural,
-                    OPTIONAL_RESOURCES[resource],
-                )
+        for wanted, handler in (*first, *await self._find_classic(), pods):
+            resource = await self._served_form(wanted)
+            if resource is None:
                 continue
             informer = self.informer_set.get(resource)
             informer.add_handler(handler)
             if resource == scheme.RESERVATIONS:
                 self._reservations = informer
             await self.informer_set.start()
+
+    async def _served_form(self, resource: Resource[Any]) -> Resource[Any] | None:
+        """Return a resource in the version that is served; None if it is not to be watched."""
+        if resource == scheme.DEVICE_TAINT_RULES:
+            return await find_taint_rules(self._client, self._clock, self._gates)
+        if resource not in OPTIONAL_RESOURCES or await self._served(resource):
+            return resource
+        advice = OPTIONAL_RESOURCES[resource]
+        log.warning("%s are not served here: %s and restart to use them", resource.plural, advice)
+        return None
 
     async def wait_for_failure(self) -> None:
         """Wait until an informer fails, and raise its error."""

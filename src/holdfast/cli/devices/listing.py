@@ -74,7 +74,7 @@ def run(which: Filter, kubeconfig: Path | None, feature_gates: str, output: str)
 
 async def _read(kubeconfig: Path | None, chosen: str) -> _Found:
     async with connect(kubeconfig, "holdfast-devices") as (client, endpoint):
-        gates = feature_gates_of_cluster(endpoint.url, kubeconfig, chosen)
+        gates = await feature_gates_of_cluster(client, endpoint.url, kubeconfig, chosen)
         rules = await _rules(client) if gates.enabled(Feature.DEVICE_TAINT_RULES) else ()
         objects = [*await list_all(client, READ), *rules]
         return _Found(
@@ -91,8 +91,10 @@ async def _shared(client: Client) -> list[Object]:
 async def _rules(client: Client) -> Sequence[DeviceTaintRule]:
     """List DeviceTaintRules; a cluster may not serve them, a reader may have no rights to them."""
     try:
-        return await list_objects(client, scheme.DEVICE_TAINT_RULES)
+        for resource in scheme.TAINT_RULE_VERSIONS:
+            if rules := await list_objects(client, resource):
+                return rules
     except Forbidden:
         words = "taints of DeviceTaintRules are not shown: you have no right to list them"
         print(f"holdfast: {words}", file=sys.stderr)
-        return ()
+    return ()

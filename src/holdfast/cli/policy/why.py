@@ -73,7 +73,7 @@ async def _explain(
 ) -> Json:
     async with connect(kubeconfig, "holdfast-policy") as (client, endpoint):
         configuration = load_configuration_of_cluster(endpoint.url, kubeconfig, config)
-        features = feature_gates_of_cluster(endpoint.url, kubeconfig, gates)
+        features = await feature_gates_of_cluster(client, endpoint.url, kubeconfig, gates)
         objects = await list_all(client)
         policy = require_usage(compile_one(objects, namespace, name, endpoint.url)).policy
         if pod:

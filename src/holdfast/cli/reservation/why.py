@@ -54,7 +54,7 @@ async def _explain(
 ) -> dict[str, Any]:
     async with connect(kubeconfig, "holdfast-reservation") as (client, endpoint):
         profiles = load_configuration_of_cluster(endpoint.url, kubeconfig, config).profiles
-        gates = feature_gates_of_cluster(endpoint.url, kubeconfig, chosen)
+        gates = await feature_gates_of_cluster(client, endpoint.url, kubeconfig, chosen)
         try:
             found = await client.get(scheme.RESERVATIONS, name)
         except NotFound as missing:
