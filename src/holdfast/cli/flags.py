@@ -104,7 +104,7 @@ KubernetesVersion = Annotated[
     str,
     typer.Option(
         metavar="1.N",
-        help="Release of Kubernetes whose defaults the gates have; default: 1.36, or 1.37 if the "
+        help="Release of Kubernetes for the defaults of gates; default: 1.36, or 1.37 if the "
         "file has a DeviceTaintRule of resource.k8s.io/v1.",
     ),
 ]

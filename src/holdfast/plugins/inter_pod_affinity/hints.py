@@ -6,17 +6,22 @@ from collections.abc import Sequence
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.columns.affinity_terms import AffinityTerm, AffinityTerms, read_affinity_terms
-from holdfast.columns.node_table import NodeTable
+from holdfast.columns.affinity_terms import AffinityTerm, read_affinity_terms
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import ClusterEvent
+from holdfast.framework.view import View
+from holdfast.plugins.inter_pod_affinity.state import (
+    existing_anti_affinity_keys,
+    no_pod_matches_affinity,
+    own_terms,
+)
 
 
-def event_helps(event: ClusterEvent, pod: PodInfo, nodes: NodeTable) -> bool:
+def event_helps(event: ClusterEvent, pod: PodInfo, view: View) -> bool:
     """Return whether to requeue a pod that this plugin rejected."""
     if event.resource == "Node":
         relevant = event.action in ("Add", "UpdateNodeLabel")
-        return relevant and _node_helps(pod.affinity_terms, event.old, event.new)
+        return relevant and _node_helps(view, event.old, event.new)
     if not event.is_pod_event or event.action not in ("Add", "UpdatePodLabel", "Delete"):
         return False
     if event.old is not None and event.is_for_pod(pod):
@@ -24,61 +29,59 @@ def event_helps(event: ClusterEvent, pod: PodInfo, nodes: NodeTable) -> bool:
     there = [p for p in (event.old, event.new) if p is not None]
     if any(not (p.spec.node_name or p.status.nominated_node_name) for p in there):
         return False
-    return _pod_helps(pod, event.old, event.new, nodes)
+    return _pod_helps(view, event.old, event.new)
 
 
-def _pod_helps(pod: PodInfo, old: Pod | None, new: Pod | None, nodes: NodeTable) -> bool:
-    terms = pod.affinity_terms
+def _pod_helps(view: View, old: Pod | None, new: Pod | None) -> bool:
+    """Return whether another pod now matches the affinity terms, or no longer blocks a domain.
 
-    def satisfies_affinity(other: Pod) -> bool:
-        return _all_match(terms.required_affinity, other, nodes)
-
-    def violates_anti_affinity(other: Pod) -> bool:
-        return _all_match(terms.required_anti_affinity, other, nodes)
-
-    if old is not None and new is not None:
-        return (not satisfies_affinity(old) and satisfies_affinity(new)) or (
-            violates_anti_affinity(old) and not violates_anti_affinity(new)
-        )
-    if new is not None:
-        return satisfies_affinity(new)
-    if old is None:
+    One pod has to match all affinity terms; each anti-affinity term blocks its domain alone.
+    """
+    terms = own_terms(view.pod.affinity_terms)
+    matched, matches = (_all_match(terms.required_affinity, p, view) for p in (old, new))
+    if matched != matches:
+        return matches or no_pod_matches_affinity(view)
+    blocked, blocks = (_matching(terms.required_anti_affinity, p, view) for p in (old, new))
+    if blocked - blocks:
+        return True
+    if old is None or new is not None:
         return False
     theirs = read_affinity_terms(old.spec.affinity, old.metadata.namespace).required_anti_affinity
-    return violates_anti_affinity(old) or _all_match(theirs, pod.pod, nodes)
+    return bool(_matching(theirs, view.pod.pod, view))
 
 
-def _all_match(terms: Sequence[AffinityTerm], pod: Pod, nodes: NodeTable) -> bool:
-    """Return whether every term matches the pod; False without terms."""
+def _all_match(terms: Sequence[AffinityTerm], pod: Pod | None, view: View) -> bool:
+    """Return whether every term matches the pod; False without terms or pod."""
+    return pod is not None and bool(terms) and len(_matching(terms, pod, view)) == len(set(terms))
+
+
+def _matching(terms: Sequence[AffinityTerm], pod: Pod | None, view: View) -> set[AffinityTerm]:
+    """Return the terms that match a pod; none without it."""
+    if pod is None:
+        return set()
     meta = pod.metadata
-    namespace_labels = nodes.namespaces.get(meta.namespace, {})
-    return bool(terms) and all(
-        term.pod_selector.matches(meta.namespace, namespace_labels, meta.labels) for term in terms
-    )
+    namespace_labels = view.nodes.namespaces.get(meta.namespace, {})
+    return {
+        term
+        for term in terms
+        if term.pod_selector.matches(meta.namespace, namespace_labels, meta.labels)
+    }
 
 
-def _node_helps(terms: AffinityTerms, old: Node | None, new: Node | None) -> bool:
+def _node_helps(view: View, old: Node | None, new: Node | None) -> bool:
     if new is None:
         return False
+    terms = view.pod.affinity_terms
+    near = {term.topology_key for term in terms.required_affinity}
+    away = {term.topology_key for term in terms.required_anti_affinity}
     after = new.metadata.labels
     if old is None:
-        return bool(terms.required_anti_affinity) or any(
-            term.topology_key in after for term in terms.required_affinity
-        )
+        # A pod without terms was rejected by those of existing pods.
+        return bool(away) or not near or any(key in after for key in near)
     before = old.metadata.labels
-    moved = {
-        term.topology_key
-        for term in (*terms.required_affinity, *terms.required_anti_affinity)
-        if term.topology_key in before
-        and term.topology_key in after
-        and before[term.topology_key] != after[term.topology_key]
-    }
-    added = any(
-        term.topology_key not in before and term.topology_key in after
-        for term in terms.required_affinity
+    away |= existing_anti_affinity_keys(view)
+    return (
+        any(before[key] != after[key] for key in near | away if key in before and key in after)
+        or any(key not in before and key in after for key in near)
+        or any(key in before and key not in after for key in away)
     )
-    removed = any(
-        term.topology_key in before and term.topology_key not in after
-        for term in terms.required_anti_affinity
-    )
-    return bool(moved) or added or removed

@@ -187,7 +187,7 @@ class InterPodAffinity:
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Requeue when pods start or stop matching, or topology labels of nodes change."""
-        return event_helps(event, pod, view.nodes)
+        return event_helps(event, pod, view)
 
 
 def _tables(state: AffinityState) -> dict[LabelColumn, Verdicts]:

@@ -12,7 +12,7 @@ from holdfast.columns.hidden_reserve_pods import AnyCount, AnyDomains, AnyTerm
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.plugin import PodChange
+from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.view import View
 
 PodSelectors = tuple[PodSelector, ...]
@@ -134,7 +134,7 @@ def affinity_state(
 ) -> AffinityState:
     """Find the counters of a pod's terms and the existing pods' terms that match it."""
     pod, nodes = view.pod, view.nodes
-    terms = _own(pod.affinity_terms)
+    terms = own_terms(pod.affinity_terms)
     # New selector keys regroup all pods: add them at once, and look up existing terms last.
     nodes.add_selector_keys(terms.label_keys)
     affinity, anti_affinity = (
@@ -163,7 +163,26 @@ def affinity_state(
     )
 
 
-def _own(terms: AffinityTerms) -> AffinityTerms:
+def no_pod_matches_affinity(view: View) -> bool:
+    """Return whether the pod matches its own terms and no other pod does: it may go anywhere."""
+    terms = own_terms(view.pod.affinity_terms)
+    view.nodes.add_selector_keys(terms.label_keys)
+    affinity = _affinity(terms, view)
+    if not affinity or not matches_all(view.nodes, affinity[0].pod_selectors, view.pod):
+        return False
+    return not any(counted.in_any_domain(view.nodes, NO_CHANGE) for counted in affinity)
+
+
+def existing_anti_affinity_keys(view: View) -> set[str]:
+    """Return the topology keys of existing pods' anti-affinity terms that match the pod."""
+    return {
+        existing.term.topology_key
+        for existing in view.existing_terms_for()
+        if existing.role is TermRole.REQUIRED_ANTI_AFFINITY
+    }
+
+
+def own_terms(terms: AffinityTerms) -> AffinityTerms:
     """Return a pod's terms as they apply to existing pods.
 
     As in kube-scheduler, a namespace selector that matches a namespace without labels ("has no such

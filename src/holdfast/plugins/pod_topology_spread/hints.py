@@ -26,7 +26,7 @@ def event_helps(event: ClusterEvent, pod: PodInfo, hard: Hard) -> bool:
         return False
     if len(pods) == 2:
         return _pod_changed(event, pod, hard)
-    return any(all(c.selector.matches(p.metadata.labels) for c in hard) for p in pods)
+    return any(c.selector.matches(p.metadata.labels) for c in hard for p in pods)
 
 
 def _concerns(other: Pod, pod: PodInfo) -> bool:
