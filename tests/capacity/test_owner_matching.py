@@ -209,9 +209,7 @@ def test_a_pod_that_ignores_reservations_owns_none():
 
 @pytest.mark.parametrize("part", ["object", "controller"])
 def test_pods_of_another_namespace_cannot_be_owners(part):
-    (rule,) = compile_owners(
-        reservation(owners=[{part: {"name": "p", "namespace": "a"}}]).spec.owners
-    )
+    (rule,) = compile_owners(reservation(owners=[{part: {"name": "p", "namespace": "a"}}]))
     assert rule.may_own(SimpleNamespace(namespace="a", labels={}))
     assert not rule.may_own(SimpleNamespace(namespace="b", labels={}))
 

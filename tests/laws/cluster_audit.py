@@ -123,7 +123,7 @@ def free_on(node, census):
 
 def owns(pod, reservation):
     """Return whether a pod is an owner of a reservation."""
-    return any(rule.owns(pod) for rule in compile_owners(reservation.spec.owners) or ())
+    return any(rule.owns(pod) for rule in compile_owners(reservation) or ())
 
 
 def owned_once(pod, reservation):

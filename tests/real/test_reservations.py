@@ -22,6 +22,7 @@ pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
 HERE = {"pool": "reservations"}
 ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
+OWNER_NAMESPACES = "scheduling.holdfast.dev/owner-namespaces"
 NODES = ("rsv-0", "rsv-1", "rsv-2")
 
 
@@ -339,6 +340,12 @@ def test_the_admission_policies_refuse_invalid_templates_and_false_reserve_pods(
         until(lambda: "must be quantities" in try_out(plane, held("bad", "-1")))
         pretender = pod("pretender", annotations={"scheduling.koordinator.sh/reserve-pod": "true"})
         until(lambda: "cannot set in annotations" in try_out(plane, pretender))
+        shared = held("shared", owners=[{"labelSelector": {}}])
+        until(lambda: "matches pods of every namespace" in try_out(plane, shared))
+        shared["metadata"]["annotations"] = {OWNER_NAMESPACES: "team-a, team-b"}
+        assert try_out(plane, shared) == ""
+        shared["metadata"]["annotations"] = {OWNER_NAMESPACES: "team-a,*"}
+        assert "cannot be read, so that no pod is an owner" in try_out(plane, shared)
         sound = held("sound", None, requests={"cpu": 0.5})
         plane.kubectl("create", "--dry-run=server", "-f", "-", text=json.dumps(sound))
     finally:

@@ -9,9 +9,12 @@ ORDER, PRIORITY = "scheduling.koordinator.sh/reservation-order", "koordinator.sh
 HELD = {"phase": "Available", "nodeName": "n1"}
 
 
+OWNERS = [{"object": {"namespace": "default"}}]
+
+
 def warnings_of(old=None, **new):
-    before = None if old is None else typed(a_reservation(**old))
-    return list(find_warnings(typed(a_reservation(**new)), before))
+    before = None if old is None else typed(a_reservation(owners=OWNERS, **old))
+    return list(find_warnings(typed(a_reservation(owners=OWNERS, **new)), before))
 
 
 def test_an_ordinary_reservation_has_no_warnings():

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from holdfast.api.labels import Selector, from_selector
 from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
-from holdfast.api.reservation import ControllerOwner, ReservationOwner
-from holdfast.errors import HoldfastError
+from holdfast.api.reservation import ControllerOwner, Reservation
+from holdfast.errors import BadRequest, HoldfastError
+from holdfast.validation.owner_namespaces import owner_namespaces
 
 if TYPE_CHECKING:
     from holdfast.columns.label_groups import LabelGroup
@@ -25,11 +26,14 @@ class OwnerRule:
     object: ObjectReference | None
     controller: ControllerOwner | None
     selector: Selector | None
+    namespaces: frozenset[str] | None = None
+    """The namespaces of its pods; None for all."""
 
     def owns(self, pod: Pod) -> bool:
         """Tell whether all given parts match the pod."""
         return (
-            (self.object is None or _is_object(pod, self.object))
+            (self.namespaces is None or pod.namespace in self.namespaces)
+            and (self.object is None or _is_object(pod, self.object))
             and (self.controller is None or _is_controlled_by(pod, self.controller))
             and (self.selector is None or self.selector.matches(pod.metadata.labels))
         )
@@ -41,6 +45,8 @@ class OwnerRule:
 
     def may_own(self, kind: LabelGroup) -> bool:
         """Tell whether pods of a kind may be owners; the selector's keys must be visible."""
+        if self.namespaces is not None and kind.namespace not in self.namespaces:
+            return False
         namespaces = [part.namespace for part in (self.object, self.controller) if part is not None]
         if any(namespace and namespace != kind.namespace for namespace in namespaces):
             return False
@@ -55,15 +61,22 @@ class OwnerRule:
         return None
 
 
-def compile_owners(owners: tuple[ReservationOwner, ...]) -> tuple[OwnerRule, ...] | None:
-    """Compile owner rules; return None if a selector is malformed, which means no owners."""
+def compile_owners(reservation: Reservation) -> tuple[OwnerRule, ...] | None:
+    """Compile the owner rules of a reservation.
+
+    None, which means no owners, if a selector or the list of namespaces is malformed.
+    """
     rules = []
-    for owner in owners:
+    try:
+        namespaces = owner_namespaces(reservation)
+    except BadRequest:
+        return None
+    for owner in reservation.spec.owners:
         try:
             selector = None if owner.label_selector is None else from_selector(owner.label_selector)
         except HoldfastError:
             return None
-        rules.append(OwnerRule(owner.object, owner.controller, selector))
+        rules.append(OwnerRule(owner.object, owner.controller, selector, namespaces))
     return tuple(rules)
 
 

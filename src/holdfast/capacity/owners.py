@@ -1,6 +1,6 @@
 """An index of reservations by their owners.
 
-Reservations with equal ``spec.owners`` form a group, which is matched once. A group is indexed by
+Reservations with the same owners form a group, which is matched once. A group is indexed by
 one thing every owner must have (a label pair, a uid, a name), so that most pods match no group.
 """
 
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.pod import Pod
-from holdfast.api.reservation import ReservationOwner
+from holdfast.api.reservation import Reservation
+from holdfast.api.reservation_names import OWNER_NAMESPACES
 from holdfast.capacity.owner_rules import OwnerRule, compile_owners
 
 LABEL = "label"
@@ -24,7 +25,7 @@ _NONE: tuple[OwnerGroup, ...] = ()
 
 @dataclass(slots=True, eq=False)
 class OwnerGroup:
-    """Reservations with the same owners; ``rules`` is None if a selector is malformed."""
+    """Reservations with the same owners; ``rules`` is None if they are malformed."""
 
     number: int
     text: bytes
@@ -59,12 +60,13 @@ class OwnerIndex:
         """Groups by the kind of their index key, then by the key."""
         self._next = 0
 
-    def add(self, slot: int, owners: tuple[ReservationOwner, ...]) -> OwnerGroup:
+    def add(self, slot: int, reservation: Reservation) -> OwnerGroup:
         """Add a reservation to the group of its owners."""
-        text = msgspec.json.encode(owners)
+        namespaces = reservation.metadata.annotations.get(OWNER_NAMESPACES)
+        text = msgspec.json.encode((reservation.spec.owners, namespaces))
         group = self._groups.get(text)
         if group is None:
-            group = OwnerGroup(self._next, text, compile_owners(owners))
+            group = OwnerGroup(self._next, text, compile_owners(reservation))
             self._next += 1
             self._groups[text] = group
             for sort, thing in map(_filed_under, group.rules or ()):

@@ -227,7 +227,7 @@ class PreAllocatablePods:
         if uses_cluster_mode(reservation):
             chosen = from_selector(LabelSelector(match_labels={cluster.label: "true"}))
             return cls(reservation, cluster, (OwnerRule(None, None, chosen),))
-        return cls(reservation, cluster, compile_owners(reservation.spec.owners) or ())
+        return cls(reservation, cluster, compile_owners(reservation) or ())
 
     @property
     def label_keys(self) -> frozenset[str]:

@@ -285,7 +285,7 @@ class ReservationCache:
         copy.pending, copy.being_bound = dict(self.pending), dict(self.being_bound)
         copy._unconfirmed, copy.awaiting_binds = dict(self._unconfirmed), dict(self.awaiting_binds)
         for info in copy.by_uid.values():
-            info.group = copy.index.add(info.slot, info.reservation.spec.owners)
+            info.group = copy.index.add(info.slot, info.reservation)
             copy._on_node.setdefault(info.node, {})[info.uid] = None
             copy.waiting.add(info)
         copy._holds = self._holds.fork(node_table)
@@ -327,7 +327,7 @@ class ReservationCache:
         return ReservationInfo(
             reservation,
             slot=slot,
-            group=self.index.add(slot, reservation.spec.owners),
+            group=self.index.add(slot, reservation),
             allocations=self._ledger.entries((reservation.uid, reservation.status.node_name)),
             **content._asdict(),
         )

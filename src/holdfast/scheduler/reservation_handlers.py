@@ -160,7 +160,7 @@ class ReservationEventHandlers:
 
     def _notify_of_reserve_pod(self, reservation: Reservation) -> None:
         """Notify the queue of a reserve pod: as a new pod, and for its owners as a deleted one."""
-        pod, rules = reserve_pod(reservation), compile_owners(reservation.spec.owners) or ()
+        pod, rules = reserve_pod(reservation), compile_owners(reservation) or ()
         self._handlers.notify_queue("AssignedPod", "Add", None, pod)
         self._handlers.queue.requeue_for_event(
             ClusterEvent("AssignedPod", "Delete", pod, None), self._handlers.now(),

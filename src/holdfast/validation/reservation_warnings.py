@@ -8,6 +8,7 @@ from holdfast.api.names import parse_integer
 from holdfast.api.pod import PodSpec
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import ORDER, PRIORITY, RESIZE
+from holdfast.validation.owner_namespaces import owner_warnings
 
 _MOST = 2**31
 _AT = "spec.template.spec"
@@ -18,6 +19,7 @@ def find_warnings(new: Reservation, old: Reservation | None = None) -> Iterator[
     yield from _labels(new, old)
     yield from _policy(new, old)
     yield from _emptiness(new, old)
+    yield from owner_warnings(new, old)
     if old is not None and old.status.node_name and new.status.node_name:
         yield from _moves(new, old)
 

@@ -61,7 +61,7 @@ def reservation_warnings(new: JsonObject, old: JsonObject | None = None) -> list
 
     Unknown fields of its template are stored, so they are only warned of.
     """
-    if old is not None and _spec_and_labels(old) == _spec_and_labels(new):
+    if old is not None and _warned_of(old) == _warned_of(new):
         return []
     new_reservation = _read(new)
     if new_reservation is None:
@@ -81,8 +81,10 @@ def _read(obj: JsonObject) -> Reservation | None:
         return None
 
 
-def _spec_and_labels(obj: JsonObject) -> tuple[Any, Any]:
-    return obj.get("spec"), obj["metadata"].get("labels")
+def _warned_of(obj: JsonObject) -> tuple[Any, Any, Any]:
+    """Return the parts of a Reservation that warnings are about."""
+    metadata = obj["metadata"]
+    return obj.get("spec"), metadata.get("labels"), metadata.get("annotations")
 
 
 KINDS = (

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.api import scheme
 from holdfast.api.reservation import FINAL, PENDING, Reservation, ReservationOwner
+from holdfast.api.reservation_names import OWNER_NAMESPACES
 from holdfast.cli.connection import connect, list_objects
 from holdfast.cli.table import format_duration, format_table, list_amounts
 from holdfast.clock import SystemClock
@@ -66,7 +67,9 @@ def as_data(reservation: Reservation, now: float) -> dict[str, Any]:
 
 def owners_of(reservation: Reservation) -> str:
     """Describe the owners in a few words."""
-    return " or ".join(map(_owner, reservation.spec.owners)) or "no pod"
+    owners = " or ".join(map(_owner, reservation.spec.owners)) or "no pod"
+    namespaces = reservation.metadata.annotations.get(OWNER_NAMESPACES)
+    return owners if namespaces is None else f"{owners} in namespaces {namespaces}"
 
 
 def _owner(owner: ReservationOwner) -> str:

@@ -31,10 +31,11 @@ from holdfast.cli.world_building import DEFAULT_GATES, build_world
 from holdfast.clock import SystemClock
 from holdfast.device_share.ledger import annotated_use
 from holdfast.engine.profile import Profile
-from holdfast.errors import NotFound, Refused, aggregate_message
+from holdfast.errors import BadRequest, NotFound, Refused, aggregate_message
 from holdfast.feature_gates import FeatureGates
 from holdfast.numa.cpu_set import format_cpu_list
 from holdfast.numa.resource_status import read_allocation
+from holdfast.validation.owner_namespaces import owner_namespaces
 from holdfast.validation.reservation import check_reservation
 
 Profiles = Mapping[str, Profile]
@@ -150,9 +151,17 @@ def _on_a_node(found: Reservation, now: float) -> list[str]:
     if found.spec.taints:
         listed = ", ".join(f"{t.key}={t.value}:{t.effect}" for t in found.spec.taints)
         lines.append(f"  only owners that tolerate {listed} may use it")
-    if words := trouble(found):
-        lines.append(f"  {words}")
+    lines.extend(f"  {words}" for words in (_unreadable_limit(found), trouble(found)) if words)
     return lines
+
+
+def _unreadable_limit(found: Reservation) -> str:
+    """Return why no pod is an owner, if the annotation that limits them cannot be read."""
+    try:
+        owner_namespaces(found)
+    except BadRequest as wrong:
+        return f"no pod is an owner: {wrong.message}"
+    return ""
 
 
 def _identities(found: Reservation) -> list[str]:
@@ -173,7 +182,7 @@ def _identities(found: Reservation) -> list[str]:
 
 def _waiting_owners(found: Reservation, pods: Sequence[Pod]) -> list[str]:
     """Describe pending owners, with the reason in their conditions."""
-    rules = compile_owners(found.spec.owners) or ()
+    rules = compile_owners(found) or ()
     waiting = [
         pod for pod in pods
         if not pod.spec.node_name and not pod.finished and any(rule.owns(pod) for rule in rules)

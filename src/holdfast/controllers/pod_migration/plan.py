@@ -159,7 +159,7 @@ def _is_for(reservation: Reservation, pod: Pod | None) -> bool:
     """Return whether pods like this one may use a reservation, or it takes over the pod's room."""
     if pod is None or not reservation.spec.owners or reservation.spec.pre_allocation:
         return True
-    return any(rule.owns(pod) for rule in compile_owners(reservation.spec.owners) or ())
+    return any(rule.owns(pod) for rule in compile_owners(reservation) or ())
 
 
 def _create(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
