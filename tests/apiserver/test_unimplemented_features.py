@@ -7,9 +7,13 @@ import msgspec
 import pytest
 
 from apiserver import every_kind
+from holdfast.api import group_scheduling
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.kinds.custom_resources import KNOWN_CUSTOM_RESOURCES
+from holdfast.apiserver.kinds.custom_resources import (
+    KNOWN_CUSTOM_RESOURCES,
+    UNIMPLEMENTED_CUSTOM_RESOURCES,
+)
 from holdfast.apiserver.user import MASTERS, User, component_user
 from holdfast.apiserver.verbs.patching import merge_patch
 from holdfast.client.transport import Request
@@ -114,7 +118,7 @@ def setting(path, value):
     """Return the merge patch that sets a value at a path; lists have one item."""
     head, *rest = path
     if not rest:
-        return {head: value}
+        return {head.replace("*", "name"): value}
     if rest[0] == "[]":
         return {head: [{**ITEMS[head], **setting(rest[1:], value)}]}
     return {head: setting(rest, value)}
@@ -143,7 +147,7 @@ async def test_exactly_the_kinds_without_effect_cause_warnings(api):
 
 async def test_fields_without_effect_cause_warnings(api):
     for where, field in ROWS:
-        for value in field.values or (VALUES[field.path[-1]],):
+        for value in field.values or (VALUES.get(field.path[-1], "a"),):
             obj = merge_patch(SAMPLES[where], setting(field.path, value))
             assert await create_warnings(api, where, obj) == [expected_warning(field.warning)], (
                 field.path
@@ -208,6 +212,8 @@ def expected_rows():
     """Return the table rows that docs/status.md must contain."""
     for where, sentence in KINDS.items():
         yield f"| {kind_of(where)} | {sentence} |"
+    for where, (kind, _) in group_scheduling.KINDS.items():
+        yield f"| {kind} | {UNIMPLEMENTED_CUSTOM_RESOURCES[where].warning} |"
     by_warning = {}
     for where, field in ROWS:
         by_warning.setdefault(field.warning, {}).setdefault(where, []).append(field)
@@ -216,6 +222,8 @@ def expected_rows():
         shown = []
         for field in next(iter(places.values())):
             path = ".".join(field.path).replace(".[]", "[]")
+            if field.path[0] == "metadata":
+                path = f"metadata.{field.path[1]}[{field.path[2]}]"
             values = ": " + ", ".join(field.values) if field.values else ""
             shown.append(f"`{path}{values}`")
         yield f"| {kinds} | {', '.join(shown)} | {sentence} |"
@@ -230,3 +238,78 @@ def test_the_status_page_lists_every_kind_and_field_of_the_table():
     superfluous = [row for row in shown if row not in expected]
     assert not missing, "docs/status.md lacks:\n" + "\n".join(missing)
     assert not superfluous, "docs/status.md has, but the table has not:\n" + "\n".join(superfluous)
+
+
+async def events_about(api, where, name, namespace="default"):
+    """(type, reason, message) of the events about an object."""
+    answer = await api.call("GET", f"/api/v1/namespaces/{namespace}/events")
+    return [
+        (one["type"], one["reason"], one["message"])
+        for one in answer.json["items"]
+        if (one["involvedObject"]["kind"], one["involvedObject"]["name"]) == (kind_of(where), name)
+    ]
+
+
+@pytest.mark.parametrize("where", [("batch", "jobs"), ("apps", "statefulsets"),
+                                   ("storage.k8s.io", "storageclasses")])  # fmt: skip
+async def test_an_object_that_nothing_acts_on_gets_one_event(api, where):
+    path, sample = collection(where), SAMPLES[where]
+    name = sample["metadata"]["name"]
+    assert (await api.call("POST", path, sample, dryRun="All")).status == 201
+    assert await events_about(api, where, name) == []
+    made = await api.call("POST", path, sample)
+    change = {"metadata": {"labels": {"a": "b"}}}
+    assert (await api.call("PATCH", f"{path}/{name}", change, headers=MERGE)).status == 200
+    expected = ("Warning", "NotImplemented", expected_warning(KINDS[where]))
+    assert await events_about(api, where, name) == [expected]
+    [event] = (await api.call("GET", "/api/v1/namespaces/default/events")).json["items"]
+    assert event["involvedObject"]["uid"] == made.json["metadata"]["uid"]
+
+
+async def test_objects_that_are_acted_on_and_those_of_components_get_no_event(api):
+    assert (
+        await api.call("POST", collection(("", "configmaps")), SAMPLES["", "configmaps"])
+    ).status == 201
+    body = msgspec.json.encode(SAMPLES["batch", "jobs"])
+    request = Request("POST", collection(("batch", "jobs")), {}, {}, body)
+    manager = component_user("system:kube-controller-manager", MASTERS)
+    assert (await InProcessTransport(api.server, manager).send(request)).status == 201
+    assert (await api.call("GET", "/api/v1/events")).json["items"] == []
+
+
+async def test_an_event_that_a_quota_refuses_does_not_fail_the_request(api, caplog):
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
+             "spec": {"hard": {"count/events": "0"}}}  # fmt: skip
+    assert (await api.call("POST", collection(("", "resourcequotas")), quota)).status == 201
+    jobs = collection(("batch", "jobs"))
+    assert (await api.call("POST", jobs, SAMPLES["batch", "jobs"])).status == 201
+    assert (await api.call("GET", f"{jobs}/sample")).status == 200
+
+
+@pytest.mark.parametrize(("where", "kind"), [
+    (where, kind) for where, (kind, _) in group_scheduling.KINDS.items()
+])  # fmt: skip
+async def test_gangs_and_elastic_quotas_of_other_schedulers_get_a_warning_and_an_event(
+    api, where, kind
+):
+    group, plural = where
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema},
+    }  # fmt: skip
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}",
+                     "annotations": {"api-approved.kubernetes.io": "https://example.com"}},
+        "spec": {"group": group, "scope": "Namespaced", "versions": [version],
+                 "names": {"plural": plural, "kind": kind}},
+    }  # fmt: skip
+    made = await api.call("POST", collection(DEFINITIONS), definition)
+    assert made.status == 201, made.body
+    obj = {"apiVersion": f"{group}/v1alpha1", "kind": kind, "metadata": {"name": "x"}, "spec": {}}
+    path = f"/apis/{group}/v1alpha1/namespaces/default/{plural}"
+    answer = await api.call("POST", path, obj)
+    sentence = expected_warning(UNIMPLEMENTED_CUSTOM_RESOURCES[where].warning)
+    assert (answer.status, warnings_of(answer)) == (201, [sentence])
+    events = (await api.call("GET", "/api/v1/namespaces/default/events")).json["items"]
+    assert [(e["involvedObject"]["kind"], e["message"]) for e in events] == [(kind, sentence)]

@@ -204,6 +204,8 @@ class PodSpec(Struct, frozen=True):
     host_users: bool | None = None
     restart_policy: str = ""
     active_deadline_seconds: int | None = None
+    scheduling_group: dict[str, Any] | None = None
+    workload_ref: dict[str, Any] | None = None
 
 
 class ContainerStatus(Struct, frozen=True):

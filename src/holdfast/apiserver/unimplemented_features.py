@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-_PAGE = "docs/status.md"
+PAGE = "docs/status.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,8 @@ class UnimplementedField:
     """A field that is stored but has no effect when it is set, or set to one of ``values``."""
 
     path: tuple[str, ...]
-    """Keys from the root of the object; ``[]`` stands for every item of a list."""
+    """Keys from the root of the object; ``[]`` stands for every item of a list, and a last key
+    that ends in ``/*`` for every key of a domain."""
     warning: str
     values: tuple[str, ...] = ()
 
@@ -46,7 +47,7 @@ class UnimplementedFeatures:
         """Return the warnings about an object."""
         found = [self.warning] if self.warning else []
         found += _warnings(obj, self._tree)
-        return [f"{warning} ({_PAGE})" for warning in dict.fromkeys(found)]
+        return [f"{warning} ({PAGE})" for warning in dict.fromkeys(found)]
 
 
 def _tree(fields: Iterable[UnimplementedField]) -> dict[str, Any]:
@@ -71,6 +72,9 @@ def _warnings(value: Any, node: dict[str, Any] | UnimplementedField) -> Iterator
         for key, child in node.items():
             if key in value:
                 yield from _warnings(value[key], child)
+            elif key.endswith("/*"):
+                named = any(value[one] for one in value if one.startswith(key[:-1]))
+                yield from _warnings(named, child)
 
 
 FULLY_IMPLEMENTED = UnimplementedFeatures()

@@ -174,9 +174,18 @@ def _spec_key(pod: Pod) -> bytes:
     """
     spec = pod.spec
     volumes = _deciding_volumes(spec)
-    if spec.node_name or len(volumes) < len(spec.volumes) or spec.resource_claims:
+    if (
+        spec.node_name
+        or len(volumes) < len(spec.volumes)
+        or spec.resource_claims
+        or spec.scheduling_group is not None
+        or spec.workload_ref is not None
+    ):
         claims = _without_claim_names(spec)
-        spec = msgspec.structs.replace(spec, node_name="", volumes=volumes, resource_claims=claims)
+        spec = msgspec.structs.replace(
+            spec, node_name="", volumes=volumes, resource_claims=claims,
+            scheduling_group=None, workload_ref=None,
+        )  # fmt: skip
     return _encode(spec) + _identity(pod, volumes)
 
 
@@ -193,6 +202,8 @@ def _spec_key_without_requests(pod: Pod) -> bytes:
         init_containers=_without_amounts(spec.init_containers),
         resources=None,
         overhead={},
+        scheduling_group=None,
+        workload_ref=None,
     )
     return _encode(bare) + _identity(pod, volumes)
 

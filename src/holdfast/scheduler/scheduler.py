@@ -251,7 +251,10 @@ class Scheduler:
             self._ready.clear()
 
     def _pop_from_queue(self) -> QueuedPodInfo | None:
-        return self.queue.pop(self._clock.monotonic())
+        queued = self.queue.pop(self._clock.monotonic())
+        if queued is not None and queued.attempts == 1:
+            self._reporter.warn_of_groups(queued.pod_info)
+        return queued
 
     async def _flush_queue(self) -> None:
         while True:

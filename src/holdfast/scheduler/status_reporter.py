@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import reservation_status
+from holdfast.api.group_scheduling import NOT_IMPLEMENTED, ignored_group_requests
 from holdfast.api.meta import Condition, version_guard
 from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
@@ -99,6 +100,11 @@ class StatusReporter:
     def warn(self, pod_info: PodInfo, reason: str, message: str) -> None:
         """Record another warning about a failed attempt."""
         self._event(pod_info, "Warning", reason, truncated_note(message), "Scheduling")
+
+    def warn_of_groups(self, pod_info: PodInfo) -> None:
+        """Record an event if a pod asks for a gang or an elastic quota, which have no effect."""
+        if sentences := list(ignored_group_requests(pod_info.pod)):
+            self.warn(pod_info, NOT_IMPLEMENTED, "; ".join(sentences))
 
     def note(self, pod_info: PodInfo, reason: str, message: str) -> None:
         """Record a normal event of a plugin."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from holdfast.api import group_scheduling
 from holdfast.api.resource import Resource
 from holdfast.apiserver.descriptor import KindDescriptor, selectable_fields
 from holdfast.apiserver.kinds import (
@@ -15,7 +16,13 @@ from holdfast.apiserver.kinds import (
 )
 from holdfast.apiserver.schema.structural import StructuralSchema
 from holdfast.apiserver.tables import columns_of, custom_printer
+from holdfast.apiserver.unimplemented_features import FULLY_IMPLEMENTED, UnimplementedFeatures
 
+UNIMPLEMENTED_CUSTOM_RESOURCES = {
+    where: UnimplementedFeatures(f"{kind}s of {where[0]} are stored but not read: {sentence}")
+    for where, (kind, sentence) in group_scheduling.KINDS.items()
+}
+"""What is installed for other schedulers and has no effect here, by group and plural."""
 KNOWN_CUSTOM_RESOURCES = {
     descriptor.group_resource: descriptor
     for descriptor in (
@@ -45,9 +52,12 @@ def _version(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) 
         subresources=tuple(name for name in ("status", "scale") if name in parts),
     )  # fmt: skip
     schema = StructuralSchema.compile((version.get("schema") or {}).get("openAPIV3Schema") or {})
+    where = (resource.group, resource.plural)
+    unimplemented = UNIMPLEMENTED_CUSTOM_RESOURCES.get(where, FULLY_IMPLEMENTED)
+    plain = KindDescriptor(resource, unimplemented=unimplemented)
     paths = [one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()]
     return replace(
-        KNOWN_CUSTOM_RESOURCES.get((resource.group, resource.plural)) or KindDescriptor(resource),
+        KNOWN_CUSTOM_RESOURCES.get(where, plain),
         resource=resource,
         storage_api_version=f"{resource.group}/{storage}",
         list_kind=names.get("listKind") or "",

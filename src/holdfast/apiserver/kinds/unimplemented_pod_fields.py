@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast.api import group_scheduling
+from holdfast.api.group_scheduling import not_read
 from holdfast.apiserver.unimplemented_features import UnimplementedField
 
 _PROBES = (
@@ -23,7 +25,12 @@ _IN_TEMPLATES_TOO = (
           "runtimeClassName is not read: the pod gets neither the overhead nor the scheduling "
           "constraints of its RuntimeClass"),
     UnimplementedField(("spec", "schedulingGroup"),
-          "schedulingGroup is not read: pods are scheduled one by one, not in gangs"),
+          not_read("schedulingGroup", group_scheduling.NO_GANGS)),
+    *(
+        UnimplementedField(("metadata", part, key), not_read(key, sentence))
+        for key, sentence in group_scheduling.KEYS.items()
+        for part in ("annotations", "labels")
+    ),
     UnimplementedField(("spec", "volumes", "[]", "ephemeral"),
           "No PersistentVolumeClaim is made for an ephemeral volume: the pod waits for one"),
 )  # fmt: skip

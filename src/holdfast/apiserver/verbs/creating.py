@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
 from holdfast.api.decode import JsonObject
@@ -18,16 +19,28 @@ from holdfast.apiserver.verbs.object_encoding import (
 )
 from holdfast.apiserver.verbs.request_object import read_body
 from holdfast.apiserver.verbs.storing import commit
+from holdfast.apiserver.verbs.unimplemented_events import unimplemented_event
 from holdfast.client.transport import Response
-from holdfast.errors import AlreadyExists
+from holdfast.errors import AlreadyExists, HoldfastError
 
 _NAME_TRIES = 8
+_log = logging.getLogger(__name__)
 
 
 async def create(op: Operation) -> Response:
     """Create an object and return it as stored."""
     value = await create_object(op, read_body(op))
+    if (event := unimplemented_event(op, value)) is not None:
+        await _record(*event)
     return object_response(op, value, 201)
+
+
+async def _record(op: Operation, event: JsonObject) -> None:
+    """Store an event; the object that it is about is stored, so that a failure is only logged."""
+    try:
+        await create_object(op, event)
+    except HoldfastError as refused:
+        _log.warning("event %s is not stored: %s", event["metadata"]["name"], refused)
 
 
 async def create_object(op: Operation, obj: JsonObject) -> bytes:
