@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from holdfast.cli import signals
+from holdfast.cli.published_setup import withdraw
 from holdfast.clock import SystemClock
 from holdfast.embedded_server import EmbeddedServer
 from holdfast.errors import HoldfastError
@@ -50,6 +51,7 @@ async def _serve(
     if announce:
         print(READY, server.url, flush=True)
     else:
+        await withdraw(server.client("system:kube-controller-manager"))
         print(f"serving {server.url}; stop it with Ctrl-C", flush=True)
         print(f"  export KUBECONFIG={kubeconfig}", flush=True)
     try:

@@ -113,8 +113,8 @@ SchedulerGates = Annotated[
     typer.Option(
         "--feature-gates",
         metavar="NAME=BOOL,...",
-        help="Feature gates of the cluster's scheduler; default: those of the embedded cluster, "
-        "else Kubernetes' defaults.",
+        help="Feature gates of the cluster's scheduler; default: those that an embedded cluster "
+        "says it has, else Kubernetes' defaults.",
     ),
 ]
 OutputOption = Annotated[

@@ -1,11 +1,13 @@
-"""``--config FILE``: load the scheduler configuration of a command and print its warnings."""
+"""How the scheduler of a cluster is set up: ``--config FILE``, ``--feature-gates``, the cluster."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.cli import running_cluster
+from holdfast.cli.published_setup import read_published
 from holdfast.cli.snapshot import built_in_profiles
 from holdfast.client.client import Client
 from holdfast.client.server_release import read_server_release
@@ -24,27 +26,53 @@ def load_configuration(path: Path | None) -> Configuration:
     return configuration
 
 
-def load_configuration_of_cluster(
-    url: str, kubeconfig: Path | None, path: Path | None
-) -> Configuration:
-    """Load the configuration that the scheduler of the cluster at a URL probably uses.
+@dataclass(frozen=True, slots=True)
+class SchedulerSetup:
+    """What a cluster says about its scheduler, or what flags say instead."""
 
-    ``path`` comes first. Otherwise the state file of this user's embedded cluster names the file
-    that it was started with. For any other cluster the built-in configuration is returned.
-    """
-    cluster = None if path else running_cluster.find_by_url(url, kubeconfig)
-    recorded = cluster.config if cluster else ""
-    return load_configuration(Path(recorded) if recorded else path)
+    client: Client
+    url: str
+    kubeconfig: Path | None = None
 
+    async def read(self, config: Path | None, gates: str) -> tuple[Configuration, FeatureGates]:
+        """Return the configuration and the gates of the cluster's scheduler.
 
-async def feature_gates_of_cluster(
-    client: Client, url: str, kubeconfig: Path | None, chosen: str = ""
-) -> FeatureGates:
-    """Return the gates that the scheduler of the cluster at a URL probably has.
+        Flags come first, then the state file of this user's embedded cluster, then what the
+        cluster publishes. Otherwise the defaults are assumed, and standard error says so.
+        """
+        local = running_cluster.find_by_url(self.url, self.kubeconfig)
+        if local is not None:
+            path = config or (Path(local.config) if local.config else None)
+            chosen = gates or local.feature_gates
+            return load_configuration(path), await self._of_release(chosen)
+        published = None if config and gates else await read_published(self.client)
+        if published is None:
+            flags = {"configuration": config, "feature gates": gates}
+            self._warn([name for name, flag in flags.items() if not flag])
+            return load_configuration(config), await self._of_release(gates)
+        found = None if config else published.read_configuration(self.url)
+        return found or load_configuration(config), await self._of_release(
+            gates or published.feature_gates
+        )
 
-    ``chosen`` comes first, then those of this user's embedded cluster, then the defaults of the
-    server's release.
-    """
-    cluster = None if chosen else running_cluster.find_by_url(url, kubeconfig)
-    gates = FeatureGates.parse(cluster.feature_gates if cluster else chosen)
-    return gates.of_release(await read_server_release(client))
+    async def read_gates(self, gates: str) -> FeatureGates:
+        """Return the gates alone, in the same order."""
+        if not gates and (local := running_cluster.find_by_url(self.url, self.kubeconfig)):
+            gates = local.feature_gates
+        elif not gates and (published := await read_published(self.client)):
+            gates = published.feature_gates
+        elif not gates:
+            self._warn(["feature gates"])
+        return await self._of_release(gates)
+
+    async def _of_release(self, gates: str) -> FeatureGates:
+        return FeatureGates.parse(gates).of_release(await read_server_release(self.client))
+
+    def _warn(self, unknown: list[str]) -> None:
+        flags = {"configuration": "--config FILE", "feature gates": "--feature-gates NAME=BOOL"}
+        if unknown:
+            print(
+                f"holdfast: {self.url} does not say which {' and '.join(unknown)} its scheduler "
+                f"has: the defaults are assumed ({', '.join(flags[name] for name in unknown)})",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip

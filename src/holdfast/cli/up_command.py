@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.cli import garbage_collection, running_cluster, signals
 from holdfast.cli.apiserver_command import warn_if_not_loopback
+from holdfast.cli.published_setup import publish
 from holdfast.cli.scheduler_configuration import load_configuration
 from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
@@ -52,6 +53,7 @@ async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
                 config=settings.scheduler.config, pages=pages,
                 feature_gates=str(settings.scheduler.feature_gates),
             )  # fmt: skip
+            await publish(cluster.kubeconfig, settings.scheduler)
             _print_addresses(settings, cluster, pages)
             failure = await _unless(stop, cluster.failure()) or ""
     finally:

@@ -12,10 +12,7 @@ from holdfast.api.pod import Pod
 from holdfast.cli.classic_explanation import read_failures
 from holdfast.cli.connection import connect, list_all
 from holdfast.cli.explain import print_answer
-from holdfast.cli.scheduler_configuration import (
-    feature_gates_of_cluster,
-    load_configuration_of_cluster,
-)
+from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.client.classic_group import find_classic_group
 from holdfast.clock import SystemClock
@@ -35,8 +32,8 @@ async def _explain(
 ) -> dict[str, Any]:
     namespace, _, name = key.partition("/")
     async with connect(kubeconfig, "holdfast-why") as (client, endpoint):
-        configuration = load_configuration_of_cluster(endpoint.url, kubeconfig, config)
-        gates = await feature_gates_of_cluster(client, endpoint.url, kubeconfig, chosen)
+        setup = SchedulerSetup(client, endpoint.url, kubeconfig)
+        configuration, gates = await setup.read(config, chosen)
         try:
             found = await client.get(scheme.PODS, name, namespace)
         except NotFound as missing:

@@ -30,18 +30,29 @@ def load(path: Path) -> Configuration:
     user's own plugins are also searched in the file's directory.
     """
     with _named_file(path):
-        documents = [_checked(one) for one in _parsed(path)]
-        descheduling = [one for one in documents if _is_descheduling(one)]
-        scheduling = [one for one in documents if not _is_descheduling(one)]
-        if not documents or len(scheduling) > 1:
-            raise BadConfiguration(f"expected one document, found {len(scheduling)}")
-        if len(descheduling) > 1:
-            raise BadConfiguration(f"expected one {DESCHEDULING}, found {len(descheduling)}")
-        raw = scheduling[0] if scheduling else {}
+        raw, descheduling = _documents(path)
         found = read(raw, Catalog(module_dir=path.parent.absolute()))
         if not descheduling:
             return found
         return replace(found, migration=migration_settings(find_args(descheduling[0])))
+
+
+def read_raw(path: Path) -> Any:
+    """Return the KubeSchedulerConfiguration of a file as it is written; ``{}`` if it has none."""
+    with _named_file(path):
+        return _documents(path)[0]
+
+
+def _documents(path: Path) -> tuple[Any, list[Any]]:
+    """Return the KubeSchedulerConfiguration, ``{}`` if there is none, and the other document."""
+    documents = [_checked(one) for one in _parsed(path)]
+    descheduling = [one for one in documents if _is_descheduling(one)]
+    scheduling = [one for one in documents if not _is_descheduling(one)]
+    if not documents or len(scheduling) > 1:
+        raise BadConfiguration(f"expected one document, found {len(scheduling)}")
+    if len(descheduling) > 1:
+        raise BadConfiguration(f"expected one {DESCHEDULING}, found {len(descheduling)}")
+    return scheduling[0] if scheduling else {}, descheduling
 
 
 def load_descheduling(path: Path, read_raw: Callable[[Any], T]) -> T | None:

@@ -22,7 +22,7 @@ from holdfast.cli.devices.map_data import as_data
 from holdfast.cli.devices.map_text import as_text
 from holdfast.cli.devices.shared_devices import shared_devices
 from holdfast.cli.devices.shared_text import shared_as_text
-from holdfast.cli.scheduler_configuration import feature_gates_of_cluster
+from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.client.client import Client
 from holdfast.errors import Forbidden
 from holdfast.feature_gates import Feature, FeatureGates
@@ -74,7 +74,7 @@ def run(which: Filter, kubeconfig: Path | None, feature_gates: str, output: str)
 
 async def _read(kubeconfig: Path | None, chosen: str) -> _Found:
     async with connect(kubeconfig, "holdfast-devices") as (client, endpoint):
-        gates = await feature_gates_of_cluster(client, endpoint.url, kubeconfig, chosen)
+        gates = await SchedulerSetup(client, endpoint.url, kubeconfig).read_gates(chosen)
         rules = await _rules(client) if gates.enabled(Feature.DEVICE_TAINT_RULES) else ()
         objects = [*await list_all(client, READ), *rules]
         return _Found(

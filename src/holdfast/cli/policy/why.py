@@ -26,10 +26,7 @@ from holdfast.cli.numa_explanation_text import numa_and_device_lines
 from holdfast.cli.policy.next_pod import NextPod, pod_named, pod_of_workload, usual_next_pod
 from holdfast.cli.policy.reading import compile_one, require_usage, split_name
 from holdfast.cli.policy.unit_text import resources_text
-from holdfast.cli.scheduler_configuration import (
-    feature_gates_of_cluster,
-    load_configuration_of_cluster,
-)
+from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import snapshot_from_objects
 from holdfast.cli.table import join_names
 from holdfast.cli.workloads import read_pod_maker
@@ -72,8 +69,8 @@ async def _explain(
     now: float,
 ) -> Json:
     async with connect(kubeconfig, "holdfast-policy") as (client, endpoint):
-        configuration = load_configuration_of_cluster(endpoint.url, kubeconfig, config)
-        features = await feature_gates_of_cluster(client, endpoint.url, kubeconfig, gates)
+        setup = SchedulerSetup(client, endpoint.url, kubeconfig)
+        configuration, features = await setup.read(config, gates)
         objects = await list_all(client)
         policy = require_usage(compile_one(objects, namespace, name, endpoint.url)).policy
         if pod:

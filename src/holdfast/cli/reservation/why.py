@@ -21,10 +21,7 @@ from holdfast.cli.devices.shared_devices import as_amounts
 from holdfast.cli.devices.shared_text import amounts_text
 from holdfast.cli.explanation_text import format_explanation
 from holdfast.cli.reservation.listing import ends, owners_of, trouble
-from holdfast.cli.scheduler_configuration import (
-    feature_gates_of_cluster,
-    load_configuration_of_cluster,
-)
+from holdfast.cli.scheduler_configuration import SchedulerSetup
 from holdfast.cli.snapshot import Snapshot
 from holdfast.cli.table import format_duration, list_amounts
 from holdfast.cli.world_building import DEFAULT_GATES, build_world
@@ -54,8 +51,8 @@ async def _explain(
     name: str, kubeconfig: Path | None, config: Path | None, chosen: str
 ) -> dict[str, Any]:
     async with connect(kubeconfig, "holdfast-reservation") as (client, endpoint):
-        profiles = load_configuration_of_cluster(endpoint.url, kubeconfig, config).profiles
-        gates = await feature_gates_of_cluster(client, endpoint.url, kubeconfig, chosen)
+        setup = SchedulerSetup(client, endpoint.url, kubeconfig)
+        configuration, gates = await setup.read(config, chosen)
         try:
             found = await client.get(scheme.RESERVATIONS, name)
         except NotFound as missing:
@@ -64,7 +61,7 @@ async def _explain(
                 "`holdfast reservation list` lists them"
             ) from missing
         objects = await list_all(client)
-    return explain(found, objects, profiles, SystemClock().now(), gates)
+    return explain(found, objects, configuration.profiles, SystemClock().now(), gates)
 
 
 def explain(
