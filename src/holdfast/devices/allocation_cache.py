@@ -64,10 +64,11 @@ _T = TypeVar("_T", bound="RowTable")
 class AllocationResults(Protocol):
     """The allocation result of every row for the claims of one pod."""
 
-    def codes(self, rows: Rows, first: int = NO_ROW) -> Codes:
+    def codes(self, rows: Rows, first: int = NO_ROW, *, all_rows: bool = False) -> Codes:
         """Return FITS, DOES_NOT_FIT, INVALID_POOL, ERROR or NOT_SEARCHED for each row.
 
-        After an ERROR no further row is searched; ``first`` is searched before the others.
+        After an ERROR no further row is searched, unless ``all_rows`` are wanted; ``first`` is
+        searched before the others.
         """
         ...
 
@@ -235,17 +236,17 @@ class _CountResults:
         self._count = count
         self._steps = steps
 
-    def codes(self, rows: Rows, first: int = NO_ROW) -> Codes:
+    def codes(self, rows: Rows, first: int = NO_ROW, *, all_rows: bool = False) -> Codes:
         self._counted.refresh(rows)
         free = self._counted.free.take(rows)
         codes: Codes = (free < self._count).view(np.int8)  # FITS and DOES_NOT_FIT are 0 and 1
         if self._counted.has_inexact:
             inexact = free == INEXACT
             count = np.count_nonzero(inexact)
-            if count == len(rows):
-                return self._searched.codes(rows, self._if_inexact(first))
             if count:
-                codes[inexact] = self._searched.codes(rows[inexact], self._if_inexact(first))
+                searched = rows if count == len(rows) else rows[inexact]
+                found = self._searched.codes(searched, self._if_inexact(first), all_rows=all_rows)
+                codes[inexact] = found
         return codes
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
@@ -298,8 +299,8 @@ class _WithFaultyPools:
         self._results = results
         self._asks_for_all = asks_for_all
 
-    def codes(self, rows: Rows, first: int = NO_ROW) -> Codes:
-        codes = self._results.codes(rows, first)
+    def codes(self, rows: Rows, first: int = NO_ROW, *, all_rows: bool = False) -> Codes:
+        codes = self._results.codes(rows, first, all_rows=all_rows)
         if not self._pools.has_faulty:
             return codes
         if self._asks_for_all:

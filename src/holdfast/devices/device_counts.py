@@ -55,12 +55,14 @@ class FreeDeviceCounts(RowTable):
             self._has_inexact = bool((self.free == INEXACT).any())
         return self._has_inexact
 
-    def refresh(self, rows: Rows, first: int = NO_ROW) -> bool:
+    def refresh(self, rows: Rows, first: int = NO_ROW, *, all_rows: bool = False) -> bool:
         """Count the changed ones of these rows again; if few rows changed at all, each of them.
 
         Return whether all rows are up to date.
         """
-        return self._is_current or self._count_few_changed() or super().refresh(rows, first)
+        if self._is_current or self._count_few_changed():
+            return True
+        return super().refresh(rows, first, all_rows=all_rows)
 
     def refresh_in_steps(self, rows: Callable[[], Rows], first: int = NO_ROW) -> Iterator[None]:
         """Do the same, with pauses."""

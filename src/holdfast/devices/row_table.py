@@ -57,11 +57,11 @@ class RowTable:
         self._selected_for: dict[str, tuple[Pool, ...]] = {}
         """The pools of a node, all of them in ``_selected``."""
 
-    def refresh(self, rows: Rows, first: int = NO_ROW) -> bool:
+    def refresh(self, rows: Rows, first: int = NO_ROW, *, all_rows: bool = False) -> bool:
         """Evaluate the changed ones of these rows again, ``first`` before the others.
 
-        The first row that fails is the last one, since the pod fails with it. Return whether all
-        rows are up to date; ``is_outdated`` says which are.
+        The first row that fails is the last one, since the pod fails with it, unless ``all_rows``
+        are wanted. Return whether all rows are up to date; ``is_outdated`` says which are.
         """
         if self._is_current:
             return True
@@ -69,7 +69,7 @@ class RowTable:
         if not self._stale_keys and not np.count_nonzero(self._is_stale):
             self._current_at = self._version
             return True
-        for _ in self._refresh_in_steps(lambda: rows, first):
+        for _ in self._refresh_in_steps(lambda: rows, first, all_rows=all_rows):
             pass
         return not self._failed or not self.is_outdated(rows).any()
 
@@ -134,19 +134,21 @@ class RowTable:
                 outdated = outdated | (keys == key)
         return outdated
 
-    def _refresh_in_steps(self, rows: Callable[[], Rows], first: int) -> Iterator[None]:
+    def _refresh_in_steps(
+        self, rows: Callable[[], Rows], first: int, *, all_rows: bool = False
+    ) -> Iterator[None]:
         if first != NO_ROW and self._is_stale[first]:
             yield from self._refresh_row(first)
         wanted = rows()
-        if self._has_failed(wanted):
+        if not all_rows and self._has_failed(wanted):
             return
         for row in wanted[self._is_stale[wanted]].tolist():
             if self._is_stale[row]:  # unless it was evaluated in a pause
                 yield from self._refresh_row(row)
             yield
-            if row in self._failed:
+            if row in self._failed and not all_rows:
                 return
-        while self._stale_keys and not self._has_failed(wanted):
+        while self._stale_keys and (all_rows or not self._has_failed(wanted)):
             needed = self._stale_keys.keys() & set(np.unique(self._key_of[wanted]).tolist())
             if not needed:
                 return

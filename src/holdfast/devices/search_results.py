@@ -57,12 +57,13 @@ class SearchResults(RowTable):
         self._scores: NDArray[np.float64] = np.zeros(0)
         self._results: NDArray[np.object_] = np.zeros(0, np.object_)
 
-    def codes(self, rows: Rows, first: int = NO_ROW) -> Codes:
+    def codes(self, rows: Rows, first: int = NO_ROW, *, all_rows: bool = False) -> Codes:
         """Return the code of each row; after an ERROR no further row is searched.
 
-        ``first`` is searched before the others: if the pod fits there, errors do not matter.
+        ``first`` is searched before the others: if the pod fits there, errors do not matter. With
+        ``all_rows`` each row is searched.
         """
-        if self.refresh(rows, first):
+        if self.refresh(rows, first, all_rows=all_rows):
             return self._codes[rows]
         return np.where(self.is_outdated(rows), NOT_SEARCHED, self._codes[rows]).astype(np.int8)
 

@@ -61,6 +61,7 @@ from holdfast.framework.fast_paths import (
 )
 from holdfast.framework.preemption_support import (
     DependsOnPodsPlugin,
+    FilterEachPlugin,
     PodLimit,
     PodLimits,
     PodLimitsInSetsPlugin,
@@ -307,6 +308,7 @@ __all__ = [
     "EventKeysPlugin",
     "ExplainPlugin",
     "FilterAndScoreRowPlugin",
+    "FilterEachPlugin",
     "FilterPlugin",
     "FilterRowPlugin",
     "NominatingPreBindPlugin",

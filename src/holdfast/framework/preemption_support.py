@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.framework.traits import Plugin
-from holdfast.framework.values import ApiCall, PodChange, RequiredResources, State
+from holdfast.framework.values import ApiCall, PodChange, RequiredResources, Rows, State, Verdicts
 
 if TYPE_CHECKING:
     from holdfast.columns.pod_info import PodInfo
@@ -96,6 +96,17 @@ class DependsOnPodsPlugin(Plugin, Protocol):
 
         None: it never could.
         """
+        ...
+
+
+class FilterEachPlugin(Plugin, Protocol):
+    """A filter that evaluates no more rows after one fails with an error, since the pod does.
+
+    For preemption such a row is just no candidate.
+    """
+
+    def filter_each(self, state: State, rows: Rows) -> Verdicts:
+        """Return what ``filter`` does for each of the rows alone."""
         ...
 
 

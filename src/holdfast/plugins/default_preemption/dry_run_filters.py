@@ -14,6 +14,7 @@ from holdfast.engine.nominated_pods import NominatedInSets
 from holdfast.framework.plugin import (
     DependsOnPodsPlugin,
     FilterAndScoreRowPlugin,
+    FilterEachPlugin,
     FilterPlugin,
     Plugin,
     PodChange,
@@ -42,7 +43,11 @@ class DryRunFilters:
 
     def verdicts(self, plugin: FilterPlugin, state: State, rows: Rows) -> Verdicts:
         """Return a filter's verdicts; for one with row sets, also with the nominated pods added."""
-        verdicts, in_sets = plugin.filter(state, rows), self.in_sets(plugin)
+        if implements(plugin, FilterEachPlugin):
+            verdicts = plugin.filter_each(state, rows)
+        else:
+            verdicts = plugin.filter(state, rows)
+        in_sets = self.in_sets(plugin)
         if in_sets is not None:
             added = in_sets.verdicts(plugin, state)[rows]
             verdicts = np.where(added != 0, added, verdicts)

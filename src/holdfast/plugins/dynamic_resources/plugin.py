@@ -180,6 +180,10 @@ class DynamicResources:
                 verdicts[position] = Code.UNRESOLVABLE
         return verdicts
 
+    def filter_each(self, state: DynamicResourcesState, rows: Rows) -> Verdicts:
+        """Return the same where the error of a row does not end the search on the others."""
+        return state.verdicts(rows, all_rows=True)
+
     def _fits_beside(self, state: DynamicResourcesState, row: int, change: PodChange) -> bool:
         nominated = change.added.get(row, ())
         if not nominated or not self._preempt_devices:

@@ -78,13 +78,13 @@ class UnallocatedClaims(msgspec.Struct, frozen=True):
     results: AllocationResults | None = None
     error: str = ""
 
-    def codes(self, rows: Rows, first: int = NO_ROW) -> NDArray[np.int8]:
+    def codes(self, rows: Rows, first: int = NO_ROW, *, all_rows: bool = False) -> NDArray[np.int8]:
         """Return a code for each row; without claims to allocate every row fits."""
         if self.error:
             return np.full(len(rows), ERROR, np.int8)
         if self.results is None:
             return np.zeros(len(rows), np.int8)
-        return self.results.codes(rows, first)
+        return self.results.codes(rows, first, all_rows=all_rows)
 
     def solve(
         self, row: int, inventory: Inventory, nodes: NodeTable, steps: int
@@ -147,10 +147,11 @@ class DynamicResourcesState(msgspec.Struct):
         """Claims of the pod's spec that are not allocated."""
         return tuple([c for c in self.claims if c.status.allocation is None])
 
-    def codes(self, rows: Rows) -> NDArray[np.int8]:
+    def codes(self, rows: Rows, *, all_rows: bool = False) -> NDArray[np.int8]:
         """Return a code for each row; collect claims that are not usable there in ``unavailable``.
 
-        Missing devices take precedence: such rows are not checked for allocated claims.
+        Missing devices take precedence: such rows are not checked for allocated claims. After an
+        error no further row is searched, unless ``all_rows`` are wanted.
         """
         if self.old_extended_claim is not None:
             return np.full(len(rows), OLD_EXTENDED_CLAIM, np.int8)
@@ -159,12 +160,13 @@ class DynamicResourcesState(msgspec.Struct):
         everywhere = self._served_everywhere()
         if everywhere is not None:
             unallocated = self.unallocated_for(everywhere)
-            codes = unallocated.codes(rows, self._first_of(everywhere))
+            codes = unallocated.codes(rows, self._first_of(everywhere), all_rows=all_rows)
         else:
             codes = np.zeros(len(rows), np.int8)
             for bits, some in self._by_device_served(rows):
                 unallocated = self.unallocated_for(bits)
-                codes[some] = unallocated.codes(rows[some], self._first_of(bits))
+                first = self._first_of(bits)
+                codes[some] = unallocated.codes(rows[some], first, all_rows=all_rows)
         found: Bools | None = None
         for number, claim in enumerate(self.claims):
             if claim.status.allocation is not None:
@@ -191,7 +193,7 @@ class DynamicResourcesState(msgspec.Struct):
         """Return per row whether only free devices are missing."""
         if self.old_extended_claim is not None:
             return np.zeros(len(rows), np.bool_)
-        lacking: Bools = self.codes(rows) == DOES_NOT_FIT
+        lacking: Bools = self.codes(rows, all_rows=True) == DOES_NOT_FIT
         for number, claim in enumerate(self.claims):
             if claim.status.allocation is not None:
                 lacking &= self._mask(number, claim)[rows]
@@ -224,9 +226,9 @@ class DynamicResourcesState(msgspec.Struct):
         row = self.nominated_row
         return row if row != NO_ROW and self._served_on(row) == bits else NO_ROW
 
-    def verdicts(self, rows: Rows) -> Verdicts:
+    def verdicts(self, rows: Rows, *, all_rows: bool = False) -> Verdicts:
         """Return the rows' codes as verdicts."""
-        codes = self.codes(rows)
+        codes = self.codes(rows, all_rows=all_rows)
         if not np.count_nonzero(codes):
             return codes  # FITS is PASS
         is_error = codes == ERROR
