@@ -20,6 +20,8 @@ ALSO_NEEDED = {
         "resourceclaims/binding",
         "patch",
     ),
+    # deploy/admission: a Binding with annotations of an allocation.
+    ("", "pods/binding", "create"): ("scheduling.holdfast.dev", "podallocations", "write"),
 }
 """Rights that the API server checks in addition, for some requests."""
 

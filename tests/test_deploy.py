@@ -1,19 +1,28 @@
-"""The files in deploy/rbac are consistent; tests/real uses them on a real control plane."""
+"""The files in deploy are consistent; tests/real uses them on a real control plane."""
 
 import json
+import sys
 
 import pytest
+import yaml
 
+from holdfast.api.allocation_keys import ALLOCATION_KEYS
 from holdfast.api.resource import Resource
+from holdfast.api.scheduling_rights import GROUP
 from holdfast.api.scheme import EVENTS, NODES, PODS, SERVICES
 from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.apiserver.kinds.admission.pod_allocations import REFUSAL, WARNING
 from holdfast.apiserver.user import User
 from holdfast.client.client import Client
 from holdfast.controllers.controller_manager import BESIDE_KUBERNETES
 from holdfast.errors import Forbidden
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.harness import Harness
-from rights import objects, rights_of_role
+from rights import RBAC, objects, rights_of_role
+
+sys.path.insert(0, str(RBAC.parents[1] / "tools"))
+
+import generate_policies
 
 ACCOUNTS = {"holdfast-scheduler", "holdfast-controllers", "holdfast-descheduler"}
 OF_DRIVERS = {f"holdfast-classic-driver{part}" for part in ("", "-lease", "-node")}
@@ -87,3 +96,27 @@ def resource_of(obj):
 def client_of(cluster, account):
     user = User(f"system:serviceaccount:kube-system:{account}", ("system:serviceaccounts",))
     return Client(InProcessTransport(cluster.server, user), account)
+
+
+def test_the_policies_and_the_page_are_made_from_the_table():
+    policy, page = generate_policies.POLICY.read_text(), generate_policies.PAGE.read_text()
+    assert policy == generate_policies.policy_text(policy)
+    assert page == generate_policies.page_text(page)
+    for entry in ALLOCATION_KEYS:
+        assert f"| `{entry.key}` | {entry.records} |" in page
+        assert policy.count(f"'{entry.key}'") == 2  # the policy, and that of the warning
+    for text in (REFUSAL, WARNING):
+        assert f"]: {text}'" in policy
+
+
+def test_the_commented_binding_for_koord_scheduler_is_valid():
+    """With the comment signs removed the file grants the right to its service account."""
+    text = (RBAC / "scheduler.yaml").read_text()
+    _, _, hidden = text.partition("# ---\n")
+    found = yaml.safe_load_all("".join(line[2:] for line in hidden.splitlines(keepends=True)))
+    role, binding = found
+    assert role["rules"] == [
+        {"apiGroups": [GROUP], "resources": ["podallocations"], "verbs": ["write"]}
+    ]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"][0]["name"] == "koord-scheduler"

@@ -22,10 +22,11 @@ from holdfast.api.koordinator_names import (
 )
 from holdfast.api.reservation_names import ALLOCATED, DRAWS
 
-RIGHT_GROUP = "scheduling.holdfast.dev"
-"""The API group of rights that exist in RBAC only: no objects are served in it."""
-RIGHT_RESOURCE = "podallocations"
-RIGHT_VERB = "write"
+FOREIGN_ALLOCATIONS = "scheduling.holdfast.dev/foreign-allocation-keys"
+"""The annotation with which the embedded API server marks a pod that was created with such keys.
+
+A comma-separated list of those that no holder of the right has written since.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.allocation_keys import recorded_allocations
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import feasible, rank
 from holdfast.engine.decision_check import (
@@ -157,7 +158,18 @@ def assume_and_reserve(
     except Exception:
         unreserve_and_forget(profile, world, placement)
         raise
+    _empty_foreign_allocations(placement)
     return None
+
+
+def _empty_foreign_allocations(placement: Placement) -> None:
+    """Empty what records an allocation that the pod does not have: it was created with that.
+
+    The ledgers would read it back after a restart. A Binding can overwrite an annotation but not
+    remove it.
+    """
+    for key in recorded_allocations(placement.pod.pod.metadata.annotations):
+        placement.annotations.setdefault(key, "")
 
 
 def unreserve_and_forget(profile: Profile, world: World, placement: Placement) -> None:

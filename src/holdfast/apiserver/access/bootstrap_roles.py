@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
 from holdfast.api.decode import JsonObject
+from holdfast.api.scheduling_rights import GROUP as SCHEDULING_RIGHTS
+from holdfast.api.scheduling_rights import WRITE_ALLOCATIONS, SchedulingRight
 from holdfast.apiserver.user import CONTROLLER_MANAGER, DESCHEDULER, SCHEDULER, SIMULATED_NODES
 
 _READ = ["get", "list", "watch"]
@@ -39,6 +41,10 @@ _READ_ONLY: _Resources = (
 
 def _rule(group: str, resources: list[str], verbs: list[str]) -> JsonObject:
     return {"verbs": verbs, "apiGroups": [group], "resources": resources}
+
+
+def _right(right: SchedulingRight) -> JsonObject:
+    return _rule(SCHEDULING_RIGHTS, [right.resource], [right.verb])
 
 
 def _role(name: str, rules: list[JsonObject]) -> JsonObject:
@@ -87,6 +93,7 @@ def _scheduler() -> list[JsonObject]:
         _rule("", ["pods"], ["delete", "patch", *_READ]),
         _rule("", ["bindings", "pods/binding", "pods/eviction"], ["create"]),
         _rule("", ["pods/status"], changes),
+        _right(WRITE_ALLOCATIONS),
         _rule("", ["replicationcontrollers", "services", "namespaces"], _READ),
         _rule("apps", ["replicasets", "statefulsets"], _READ),
         _rule("policy", ["poddisruptionbudgets"], _READ),

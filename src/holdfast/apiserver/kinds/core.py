@@ -18,6 +18,7 @@ from holdfast.apiserver.descriptor import (
     selectable_fields,
 )
 from holdfast.apiserver.kinds.admission import gated_fields
+from holdfast.apiserver.kinds.admission.pod_allocations import POD_ALLOCATIONS
 from holdfast.apiserver.kinds.admission.pods import admit_pod
 from holdfast.apiserver.kinds.koordinator_checks import POD_WARNINGS, check_gpu_shares
 from holdfast.apiserver.kinds.namespaces import (
@@ -241,7 +242,12 @@ KINDS = (
         list_limits=tree_of(list_limits.POD),
         checks=(check_pod_write,),
         request_checks=(check_pod_status, check_gpu_shares),
-        admission_plugins=(gated_fields.POD, AdmissionPlugin(mutate=admit_pod), POD_WARNINGS),
+        admission_plugins=(
+            gated_fields.POD,
+            AdmissionPlugin(mutate=admit_pod),
+            POD_ALLOCATIONS,
+            POD_WARNINGS,
+        ),
         subresources=_POD_SUBRESOURCES,
         printer=pods.POD,
         selectable_fields=_POD_FIELDS,

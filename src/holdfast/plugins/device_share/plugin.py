@@ -244,8 +244,6 @@ class DeviceShare:
         if found.code:
             return Reject(Code(found.code), found.reasons)
         if found.allocations is None:
-            if placement.pod.pod.metadata.annotations.get(DEVICE_ALLOCATED):
-                placement.annotations[DEVICE_ALLOCATED] = ""  # a Binding cannot remove it
             return None
         use = use_of(found.allocations)
         if placement.pod.is_reserve_pod:

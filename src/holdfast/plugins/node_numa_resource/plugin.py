@@ -53,7 +53,7 @@ from holdfast.plugins.node_numa_resource.state import NumaState
 NOT_WITHIN_RESERVATION = (
     "pod has a nominated reservation but cannot be allocated within its NUMA scope"
 )
-_KEYS = (RESOURCE_SPEC, NUMA_TOPOLOGY_SPEC, RESOURCE_STATUS)
+_KEYS = (RESOURCE_SPEC, NUMA_TOPOLOGY_SPEC)
 
 
 class ScoredState(NumaState):
@@ -110,7 +110,7 @@ class NodeNUMAResource:
 
     def pre_filter(self, pod: PodInfo, view: View) -> ScoredState | Skip | Reject:
         """Read what the pod asks; skip it if that is nothing, and no node concerns all pods."""
-        ledger, annotations = view.world.numa, pod.pod.metadata.annotations
+        ledger = view.world.numa
         ledger.options[pod.scheduler_name] = self._options
         try:
             request = ledger.request_of(pod)
@@ -119,7 +119,7 @@ class NodeNUMAResource:
         if request.bound and request.millicores % 1000:
             return Reject(Code.UNRESOLVABLE, (NOT_INTEGER,))
         asks = request.bound or request.numa_policy or ledger.concerns_all_pods
-        if not (request.amounts and asks) and not annotations.get(RESOURCE_STATUS):
+        if not (request.amounts and asks):
             return Skip()
         matched = view.matched_reservations
         match = matched if isinstance(matched, ReservationMatch) else None
@@ -246,12 +246,9 @@ class NodeNUMAResource:
         return None
 
     def _annotate(self, state: NumaState, placement: Placement, allocation: Allocation) -> None:
-        annotations = placement.pod.pod.metadata.annotations
         if not allocation:
-            if annotations.get(RESOURCE_STATUS):
-                # It was copied from another pod. A Binding cannot remove an annotation.
-                placement.annotations[RESOURCE_STATUS] = ""
             return
+        annotations = placement.pod.pod.metadata.annotations
         placement.annotations[RESOURCE_STATUS] = format_status(allocation)
         if allocation.cpus:
             ledger = state.ledger

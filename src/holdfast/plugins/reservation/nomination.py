@@ -18,7 +18,6 @@ from holdfast.plugins.reservation.row_reasons import NO_MATCH, NONE_MEETS, none_
 
 TAKEN = "reservation has allocateOnce enabled and has already been allocated"
 Allocations = dict[str, dict[int, int]]
-_SAYING = (names.ALLOCATED, names.DRAWS)
 
 
 def nominate_assumed(
@@ -141,16 +140,3 @@ def allocation_annotations(
         ]
         written[names.DRAWS] = msgspec.json.encode(listed).decode()
     return written
-
-
-def has_allocation_annotations(pod: PodInfo) -> bool:
-    """Tell whether a pod was created with annotations of an allocation."""
-    return any(pod.pod.metadata.annotations.get(key) for key in _SAYING)
-
-
-def cleared_annotations(pod: PodInfo) -> dict[str, str]:
-    """Return empty annotations to overwrite those of an allocation that the pod does not have.
-
-    A Binding can overwrite an annotation but not remove it.
-    """
-    return {key: "" for key in _SAYING if pod.pod.metadata.annotations.get(key)}

@@ -57,8 +57,6 @@ from holdfast.plugins.reservation.current_owner import (
 )
 from holdfast.plugins.reservation.nomination import (
     allocation_annotations,
-    cleared_annotations,
-    has_allocation_annotations,
     nominate_assumed,
     split_request,
     why_none_nominated,
@@ -115,13 +113,10 @@ class ReservationPlugin:
         affinity = annotations.get(names.AFFINITY)
         if matched is None:
             # The requirements of pods that ignore reservations are not read.
-            annotated, exact = (
-                has_allocation_annotations(pod),
-                annotations.get(names.EXACT_MATCH),
-            )
-            if not annotated and affinity is None and exact is None and mistake is None:
+            exact = annotations.get(names.EXACT_MATCH)
+            if affinity is None and exact is None and mistake is None:
                 return None
-            return (affinity, exact, ignores_reservations(pod), annotated, mistake)
+            return (affinity, exact, ignores_reservations(pod), mistake)
         where = None if affinity is None else required_nodes(pod.pod)
         return (matched.key, pod.request, affinity, pod.host_ports, where)
 
@@ -144,8 +139,7 @@ class ReservationPlugin:
             mistake = owners_mistake(pod.pod)
             if mistake == "":
                 return ReserveState(view.nodes, view.world.reservations, "", ACTING_POLICY)
-            unusual = mistake or has_allocation_annotations(pod)
-            return UnrelatedState(view.nodes) if unusual else Skip()
+            return UnrelatedState(view.nodes) if mistake else Skip()
         resources = view.nodes.resources
         # Resources that the configuration leaves to another scheduler are not compared.
         request = tuple(
@@ -308,16 +302,13 @@ class ReservationPlugin:
         if isinstance(state, ReserveState):
             uid, default = placement.pod.uid, state.policy == ""
             state.reservations.being_bound[uid] = (placement.row, default)
-            placement.annotations.update(cleared_annotations(placement.pod))
             return None
         if isinstance(state, UnrelatedState) or state.ignores_reservations:
-            placement.annotations.update(cleared_annotations(placement.pod))
             return None
         chosen, others = nominate_assumed(state, placement.pod, placement.row)
         if chosen is None:
             if state.requires_reservation:
                 return Reject(Code.UNSCHEDULABLE, (why_none_nominated(state, placement.row),))
-            placement.annotations.update(cleared_annotations(placement.pod))
             return None
         identified = state.identified(placement.row) if others else frozenset[int]()
         allocations = split_request(placement.pod, chosen, others, identified)

@@ -65,7 +65,7 @@ class ReserveState:
 
 @dataclass(frozen=True, slots=True)
 class UnrelatedState:
-    """A pod with annotations of an allocation that matches no reservation: it passes everywhere."""
+    """A pod that cannot act as a reservation although it should: it passes everywhere."""
 
     nodes: NodeTable
 

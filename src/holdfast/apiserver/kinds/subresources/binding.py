@@ -6,6 +6,11 @@ from dataclasses import replace
 
 from holdfast.api import field_errors
 from holdfast.api.decode import JsonObject
+from holdfast.apiserver.kinds.admission.pod_allocations import (
+    check_binding,
+    foreign_keys,
+    without_foreign_keys,
+)
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.verbs.metadata import conflict, metadata_of, timestamp
@@ -53,6 +58,7 @@ async def bind_pod(op: Operation, binding: JsonObject) -> None:
     pod = decode(previous)
     _check_preconditions(op, previous, metadata_of(binding))
     _check_bindable(op, pod)
+    check_binding(op, binding)
     bound = bound_pod(pod, node, metadata_of(binding), op.context.clock.now())
     await store_update(op, previous, pod, bound)
 
@@ -102,8 +108,13 @@ def _check_bindable(op: Operation, pod: JsonObject) -> None:
 
 
 def bound_pod(pod: JsonObject, node: str, meta: JsonObject, now: float) -> JsonObject:
-    """Return the bound pod: node, annotations and labels of the Binding, PodScheduled."""
+    """Return the bound pod: node, annotations and labels of the Binding, PodScheduled.
+
+    Allocations that the pod was created with, and that the Binding does not overwrite, are removed.
+    """
     metadata = dict(pod["metadata"])
+    if foreign_keys(pod):
+        metadata["annotations"] = without_foreign_keys(pod, meta.get("annotations") or {})
     for part in ("annotations", "labels"):
         if added := meta.get(part):
             metadata[part] = (metadata.get(part) or {}) | added

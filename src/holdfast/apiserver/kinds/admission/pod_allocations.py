@@ -1,0 +1,83 @@
+"""What the scheduler gave a pod is written by the scheduler and admins only.
+
+A pod may be created with annotations that record an allocation, for example by a template that was
+copied from a pod, as long as it has no node: the Binding overwrites or empties all of them. Until
+then they are marked, so that what the scheduler writes before the Binding is told apart from what
+the pod was created with.
+"""
+
+from __future__ import annotations
+
+from holdfast.api.allocation_keys import (
+    ALLOCATION_ANNOTATIONS,
+    FOREIGN_ALLOCATIONS,
+    recorded_allocations,
+)
+from holdfast.api.decode import JsonMapping, JsonObject
+from holdfast.api.json_fields import map_at, text_at
+from holdfast.api.scheduling_rights import WRITE_ALLOCATIONS
+from holdfast.apiserver.descriptor import AdmissionPlugin
+from holdfast.apiserver.kinds.admission.scheduling_rights import forbidden, holds
+from holdfast.apiserver.operation import Operation
+
+REFUSAL = f"only the scheduler may write it, which needs the {WRITE_ALLOCATIONS}"
+WARNING = "only the scheduler writes it: it is overwritten or emptied when the pod is bound"
+
+
+def _check(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
+    """Raise Forbidden for a changed key; warn of those of a new pod, and mark them."""
+    now, before = _recorded(new), _recorded(old or {})
+    changed = [key for key in ALLOCATION_ANNOTATIONS if now.get(key) != before.get(key)]
+    if old is None and not text_at(map_at(new, "spec"), "nodeName"):
+        op.warnings.extend(f"{_path(key)}: {WARNING}" for key in changed)
+        _mark(new, changed if changed and not holds(op, WRITE_ALLOCATIONS) else [])
+        return
+    if changed:
+        _require_right(op, text_at(new["metadata"], "name"), changed)
+    _mark(new, [key for key in foreign_keys(old or {}) if key not in changed])
+
+
+def check_binding(op: Operation, binding: JsonMapping) -> None:
+    """Raise Forbidden for a Binding that writes such annotations without the right."""
+    if keys := list(_recorded(binding)):
+        _require_right(op, op.request_info.name, keys)
+
+
+def without_foreign_keys(pod: JsonObject, written: JsonMapping) -> JsonObject:
+    """Return the annotations of a pod to be bound, without foreign keys that are not written."""
+    dropped = {FOREIGN_ALLOCATIONS, *foreign_keys(pod)} - written.keys()
+    return {key: text for key, text in _annotations(pod).items() if key not in dropped}
+
+
+def foreign_keys(pod: JsonMapping) -> list[str]:
+    """Return the keys that a pod was created with and that no holder of the right has written."""
+    named = text_at(_annotations(pod), FOREIGN_ALLOCATIONS).split(",")
+    return [key for key in ALLOCATION_ANNOTATIONS if key in named]
+
+
+def _require_right(op: Operation, name: str, keys: list[str]) -> None:
+    if not holds(op, WRITE_ALLOCATIONS):
+        raise forbidden(op, name, "; ".join(f"{_path(key)}: {REFUSAL}" for key in keys))
+
+
+def _mark(pod: JsonObject, keys: list[str]) -> None:
+    """Set the mark, whatever the client sent."""
+    if keys:
+        pod["metadata"].setdefault("annotations", {})[FOREIGN_ALLOCATIONS] = ",".join(keys)
+    elif FOREIGN_ALLOCATIONS in (annotations := _annotations(pod)):
+        del annotations[FOREIGN_ALLOCATIONS]
+
+
+def _recorded(obj: JsonMapping) -> JsonObject:
+    return recorded_allocations(_annotations(obj))
+
+
+def _annotations(obj: JsonMapping) -> JsonObject:
+    return map_at(map_at(obj, "metadata"), "annotations")
+
+
+def _path(key: str) -> str:
+    return f"metadata.annotations[{key}]"
+
+
+POD_ALLOCATIONS = AdmissionPlugin(mutate=_check)

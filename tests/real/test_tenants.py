@@ -1,0 +1,162 @@
+"""Tenants against the policies of deploy/admission, on a real kube-apiserver.
+
+A tenant has edit in one namespace and the CRDs of Holdfast are installed. No scheduler runs.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from holdfast.api.allocation_keys import ALLOCATION_ANNOTATIONS
+from holdfast.testing import a_namespace, a_pod
+from real.control_plane import SERVICE_ACCOUNT, program
+from real.programs import create, until
+
+pytestmark = pytest.mark.real
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("deploy/crds", "deploy/admission", "deploy/rbac")
+SPACE = "tenants"
+SCHEDULER = SERVICE_ACCOUNT + "holdfast-scheduler"
+REFUSAL = "only the scheduler may write it"
+KEYS = pytest.mark.parametrize("key", ALLOCATION_ANNOTATIONS)
+RIGHTS = [
+    {"apiGroups": [""], "resources": ["pods/status", "pods/resize", "pods/ephemeralcontainers"],
+     "verbs": ["patch", "update"]},
+    {"apiGroups": [""], "resources": ["bindings", "pods/binding"], "verbs": ["create"]},
+]  # fmt: skip
+"""More than edit: what a tenant gets that may write everything of its pods."""
+
+
+class Tenants:
+    """kubectl in one namespace as different users."""
+
+    def __init__(self, plane):
+        self.plane = plane
+
+    def ask(self, *arguments, user="tenant", body=None):
+        """Return whether a command succeeded, and all that it printed."""
+        command = [program("kubectl"), "--kubeconfig", self.plane.kubeconfig, "-n", SPACE]
+        who = ["--as", user] if user else []
+        text = None if body is None else json.dumps(body)
+        done = subprocess.run(
+            [*command, *who, *arguments], input=text, text=True, capture_output=True
+        )
+        return done.returncode == 0, done.stdout + done.stderr
+
+    def create(self, body, *flags, user="tenant"):
+        return self.ask("create", "-f", "-", *flags, user=user, body=body)
+
+    def bind(self, pod, annotations=None, *, collection=False, user="tenant"):
+        meta = {"name": pod, "namespace": SPACE, "annotations": annotations or {}}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta,
+                "target": {"kind": "Node", "name": "n"}}  # fmt: skip
+        path = f"/api/v1/namespaces/{SPACE}/" + (
+            "bindings" if collection else f"pods/{pod}/binding"
+        )
+        return self.ask("create", "--raw", path, "-f", "-", user=user, body=body)
+
+    def annotate(self, pod, key, text, *flags, user="tenant"):
+        change = json.dumps({"metadata": {"annotations": {key: text}}})
+        return self.ask("patch", "pod", pod, "--type=merge", "-p", change, *flags, user=user)
+
+    def annotations(self, pod):
+        return self.plane.get("pod", pod, "-n", SPACE)["metadata"].get("annotations", {})
+
+
+@pytest.fixture(scope="module")
+def tenants(control_plane):
+    plane = control_plane
+    for folder in FOLDERS:
+        plane.kubectl("apply", "-f", str(ROOT / folder))
+    create(plane, a_namespace(SPACE), {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "more", "namespace": SPACE}, "rules": RIGHTS,
+    })  # fmt: skip
+    # No controller aggregates roles here: the rules of edit are those of these two.
+    for role in (
+        "clusterrole=system:aggregate-to-edit",
+        "clusterrole=system:aggregate-to-view",
+        "role=more",
+    ):
+        flags = (f"--{role}", "--user=tenant", "-n", SPACE)
+        plane.kubectl("create", "rolebinding", role.rpartition(":")[2].replace("=", "-"), *flags)
+    found = Tenants(plane)
+    probe = pod("probe", {ALLOCATION_ANNOTATIONS[0]: "{}"}, node="n")
+    until(lambda: REFUSAL in found.create(probe, "--dry-run=server")[1])
+    probe = pod("probe", {ALLOCATION_ANNOTATIONS[0]: "{}"})
+    until(lambda: "Warning" in found.create(probe, "--dry-run=server")[1])
+    yield found
+    plane.kubectl("delete", "pods", "--all", "-n", SPACE, "--grace-period=0", "--force")
+    plane.kubectl("delete", "namespace", SPACE, "--wait=false")
+    plane.kubectl("delete", "-f", str(ROOT / "deploy/admission"))
+
+
+def pod(name, annotations=None, **more):
+    return a_pod(name, namespace=SPACE, annotations=annotations, **more)
+
+
+def assert_refused(answer, key):
+    allowed, said = answer
+    assert not allowed
+    assert f"metadata.annotations[{key}]: {REFUSAL}" in said
+    assert "Forbidden" in said or "forbidden" in said
+
+
+@KEYS
+def test_a_tenant_writes_no_allocation(tenants, key):
+    number = ALLOCATION_ANNOTATIONS.index(key)
+    name, status = f"given-{number}", ("--subresource=status",)
+    assert_refused(tenants.create(pod("x", {key: "{}"}, node="n")), key)
+    assert tenants.create(pod(name, {key: "{}"}, node="n"), user=None)[0]
+    for flags in ((), ("--dry-run=server",), status):
+        for text in ("true", None):
+            assert_refused(tenants.annotate(name, key, text, *flags), key)
+        for kind in ("json", "strategic"):
+            change = (
+                [{"op": "replace", "path": "/metadata/annotations", "value": {}}]
+                if kind == "json"
+                else {"metadata": {"annotations": {key: "true"}}}
+            )
+            command = ("patch", "pod", name, f"--type={kind}", "-p", json.dumps(change))
+            assert_refused(tenants.ask(*command, *flags), key)
+    stored = tenants.plane.get("pod", name, "-n", SPACE)
+    del stored["metadata"]["annotations"]
+    assert_refused(tenants.ask("replace", "-f", "-", body=stored), key)
+    for part in ("resize", "ephemeralcontainers"):
+        # The API server takes no annotations here.
+        tenants.annotate(name, key, "true", f"--subresource={part}")
+    assert tenants.annotations(name)[key] == "{}"
+    assert tenants.annotate(name, "mine", "1")[0]
+
+
+@KEYS
+def test_a_pod_without_a_node_may_have_one_with_a_warning(tenants, key):
+    name = f"copied-{ALLOCATION_ANNOTATIONS.index(key)}"
+    allowed, said = tenants.create(pod(name, {key: "{}"}))
+    assert allowed
+    assert f"metadata.annotations[{key}]: only the scheduler writes it" in said
+    for collection in (False, True):
+        assert_refused(tenants.bind(name, {key: "true"}, collection=collection), key)
+    assert tenants.bind(name, {key: ""}, user=SCHEDULER)[0]
+    assert tenants.annotations(name)[key] == ""
+
+
+@KEYS
+def test_the_scheduler_records_what_it_gives(tenants, key):
+    name = f"recorded-{ALLOCATION_ANNOTATIONS.index(key)}"
+    assert tenants.create(pod(name))[0]
+    assert_refused(tenants.annotate(name, key, "{}", user="tenant"), key)
+    for who in ("holdfast-controllers", "holdfast-descheduler"):
+        assert not tenants.annotate(name, key, "{}", user=SERVICE_ACCOUNT + who)[0]
+    assert tenants.annotate(name, key, "{}", user=SCHEDULER)[0]
+    assert tenants.bind(name, {key: "true"}, user=SCHEDULER)[0]
+    assert tenants.annotations(name)[key] == "true"
+
+
+def test_the_roles_of_users_do_not_have_the_right(tenants):
+    roles = tenants.plane.get("clusterroles", "-l", "kubernetes.io/bootstrapping")["items"]
+    for role in roles:
+        if role["metadata"]["name"].startswith("system:aggregate-to"):
+            assert "scheduling.holdfast.dev" not in json.dumps(role["rules"])
