@@ -33,7 +33,13 @@ from holdfast.driverkit.classic.fitting import (
     quantity,
     without,
 )
-from holdfast.driverkit.classic.handle import booking_of, decode_handle, encode_handle, handle_of
+from holdfast.driverkit.classic.handle import (
+    booking_of,
+    decode_handle,
+    encode_handle,
+    handle_of,
+    with_result,
+)
 from holdfast.driverkit.classic.inventory_objects import booked, raw_spec
 from holdfast.driverkit.classic.negotiation import (
     ClaimStep,
@@ -189,11 +195,13 @@ def test_an_inventory_is_checked_before_it_is_published():
 def test_a_handle_proves_the_booking():
     one = booking("u1", "n1", "gpu-0", Share("gpu-1", {"memory": "2Gi"}), data={"a": 1})
     text = encode_handle(handle_of(one))
-    assert booking_of("u1", "default", "u1", decode_handle(text)) == one
+    proved = booking_of("u1", "default", "u1", decode_handle(text))
+    assert handle_of(proved) == handle_of(one)
     assert decode_handle("opaque") is None
     assert decode_handle("[]") is None
     assert decode_handle("[" * 20_000) is None
-    assert handle_of(one, {"b": 2}).data == {"b": 2}
+    assert handle_of(with_result(one, '{"b":2}')).data == {"b": 2}
+    assert handle_of(with_result(one, "null")).data == {"a": 1}
 
 
 def a_claim(*, ours=False, immediate=False, allocated=False, **status):

@@ -17,10 +17,17 @@ from holdfast.api.resource import Resource
 class NodeAnswer(Struct, frozen=True):
     """What the driver's node part says about an allocation that it makes itself."""
 
+    begun: bool = False
+    """Whether the author's function was called, or is about to be; stored before the call."""
     refused: str = ""
-    """Why the node cannot be used; empty if it is allocated."""
-    data: Any = None
-    """What the allocation's handle contains."""
+    """Why the node cannot be used; then nothing is allocated."""
+    result: str = ""
+    """What the author's function returned, as JSON; empty if it has not returned."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it is allocated or refused."""
+        return bool(self.refused or self.result)
 
 
 class NodeInventorySpec(Struct, frozen=True):
@@ -57,7 +64,16 @@ class BookedClaim(Struct, frozen=True):
     """What the driver chose besides."""
     parameters: Any = None
     class_parameters: Any = None
-    """Those of the claim and of its class, if the node part allocates."""
+    """Those of the claim and of its class, if the driver has a function that allocates."""
+    begun: bool = False
+    """Whether the controller has called ``allocate``, or is about to; stored before the call."""
+    result: str = ""
+    """What the function that allocates returned, as JSON; empty if it has not returned."""
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether an optional claim got nothing: there is nothing to allocate or release."""
+        return self.granted == 0 and not self.devices and not self.shares
 
 
 class NodeInventoryStatus(Struct, frozen=True):

@@ -86,7 +86,8 @@ class Driver:
     def allocate(self, function: F) -> F:
         """Decorate ``(request, choice, class_params, claim) -> data``, which may be slow.
 
-        It may be called again for a claim, and for several claims at a time.
+        Called again for the uid of a claim it returns the same. It is called for several claims at
+        a time. ``Unsuitable`` says that nothing is allocated.
         """
         return self.classic.add("allocate", function)
 
@@ -98,7 +99,10 @@ class Driver:
         return self.classic.add("allocate_on_node", function)
 
     def release(self, function: F) -> F:
-        """Decorate ``(handle)``, which undoes ``allocate``; it may be called twice."""
+        """Decorate ``(handle)``, which undoes ``allocate``; it may be called twice.
+
+        ``handle.data`` is what ``allocate`` returned.
+        """
         return self.classic.add("release", function)
 
     def quota(self, function: F) -> F:

@@ -125,11 +125,18 @@ class ClassicDriverNode(DriverNode):
         }
 
     async def forget(self, claim: ClassicClaim) -> None:
-        """Delete a pod of ``select``, its negotiation and its claim."""
+        """Delete a pod of ``select``, its negotiation and its claim; wait until that is gone."""
+        await self.delete_user(claim)
+        await self.until_claim(claim, lambda now: now is None)
+
+    async def delete_user(self, claim: ClassicClaim) -> None:
+        """Do the same without waiting."""
         await self.client.delete(SCHEDULINGS, claim.name, "default")
         await self.client.delete(PODS, claim.name, "default", grace_seconds=0)
+        if (await self.client.get(CLAIMS, claim.name, "default")).status.reserved_for:
+            status = {"status": {"reservedFor": None}}
+            await self.client.patch(CLAIMS, claim.name, status, "default", subresource="status")
         await self.client.delete(CLAIMS, claim.name, "default")
-        await self.until_claim(claim, lambda now: now is None)
 
     async def allocate_claim(self) -> ClassicClaim:
         """Create a claim and wait until the driver has allocated it."""

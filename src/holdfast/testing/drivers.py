@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +51,7 @@ from holdfast.kubelet_api import (
     plugin_registration_pb2_grpc,
 )
 from holdfast.store.store import Store
+from holdfast.testing.allocation_record import AllocationRecord
 from holdfast.testing.bootstrap_copy import copy_bootstrap_objects
 from holdfast.testing.builders import a_node, a_pod
 
@@ -89,17 +91,23 @@ class Block:
 
 
 class FaultyDriver(Driver):
-    """A driver whose next calls of ``prepare`` or ``unprepare`` have faults; counts calls."""
+    """A driver whose next calls have faults; it counts calls.
+
+    The functions are ``prepare`` and ``unprepare``, and of a classic driver ``allocate``,
+    ``allocate_on_node``, ``release``, and ``allocate`` and ``deallocate`` of its own handlers.
+    """
 
     def __init__(self, driver: Driver) -> None:
         super().__init__(
             driver.name, namespace=driver.namespace, refresh_seconds=driver.refresh_seconds
         )
-        self.classic = driver.classic
         self._driver = driver
-        self._faults: dict[str, list[Fail | Kill | Block]] = {"prepare": [], "unprepare": []}
+        self._faults: defaultdict[str, list[Fail | Kill | Block]] = defaultdict(list)
         self.calls: list[tuple[str, str]] = []
-        """("prepare" or "unprepare", uid of the claim) of each call of the author's functions."""
+        """(function, uid of the claim) of each call of the author's functions."""
+        self.allocations = AllocationRecord(self._call)
+        """What the functions of a classic driver returned and were given."""
+        self.classic = driver.classic.wrapped(self.allocations.wrap)
 
     def inject(self, function: str, *faults: Fail | Kill | Block) -> None:
         """Give the next calls of a function these faults, one each."""
@@ -115,14 +123,14 @@ class FaultyDriver(Driver):
 
     async def call_prepare(self, claim: Claim) -> Prepared:
         """Call the driver's ``prepare`` with the next fault."""
-        found: Prepared = await self._call("prepare", claim, self._driver.call_prepare(claim))
+        found: Prepared = await self._call("prepare", claim.uid, self._driver.call_prepare(claim))
         return found
 
     async def call_unprepare(self, claim: Claim) -> None:
         """Call the driver's ``unprepare`` with the next fault."""
-        await self._call("unprepare", claim, self._driver.call_unprepare(claim))
+        await self._call("unprepare", claim.uid, self._driver.call_unprepare(claim))
 
-    async def _call(self, name: str, claim: Claim, call: Coroutine[Any, Any, Any]) -> Any:
+    async def _call(self, name: str, uid: str, call: Coroutine[Any, Any, Any]) -> Any:
         fault = self._faults[name].pop(0) if self._faults[name] else None
         if isinstance(fault, Fail):
             call.close()
@@ -130,11 +138,13 @@ class FaultyDriver(Driver):
         if isinstance(fault, Block):
             fault.entered.set()
             await fault.release.wait()
-        self.calls.append((name, claim.uid))
+        self.calls.append((name, uid))
         found = await call
         if isinstance(fault, Kill):
             fault.done.set()
-            raise Killed
+            if name in ("prepare", "unprepare"):
+                raise Killed
+            await asyncio.Event().wait()  # until the test ends the controller
         return found
 
 

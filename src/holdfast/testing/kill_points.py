@@ -8,12 +8,17 @@ from contextlib import AbstractAsyncContextManager
 from holdfast.client.transport import Request, Response, Stream, Transport
 
 KILL_POINTS = {
-    "finalizer": ("/resourceclaims/", False),
-    "status": ("/resourceclaims/", True),
-    "booking": ("/nodeinventories/", True),
-    "answer": ("/podschedulings/", True),
+    "finalizer": ("/resourceclaims/", False, b""),
+    "status": ("/resourceclaims/", True, b""),
+    "booking": ("/nodeinventories/", True, b""),
+    "begun": ("/nodeinventories/", True, b'"begun":true'),
+    "result": ("/nodeinventories/", True, b'"result":'),
+    "removal": ("/nodeinventories/", True, b'"remove"'),
+    "answer": ("/podschedulings/", True, b""),
 }
-"""Writes of a controller: part of the path, and whether it is the status subresource."""
+"""Writes of a controller: part of the path, whether it is the status subresource, and a part of
+the body. ``begun`` comes before the author's ``allocate`` is called, ``result`` after it, and
+``removal`` after ``release``."""
 
 
 class KillTransport:
@@ -57,5 +62,9 @@ class KillTransport:
     def _matches(self, request: Request) -> bool:
         if not self._point or request.method != "PATCH" or self.killed.is_set():
             return False
-        part, status = KILL_POINTS[self._point]
-        return part in request.path and request.path.endswith("/status") == status
+        part, status, text = KILL_POINTS[self._point]
+        return (
+            part in request.path
+            and request.path.endswith("/status") == status
+            and text in request.body
+        )

@@ -178,11 +178,12 @@ class Bookings:
         return True
 
     def is_stored(self, booking: Booking) -> bool:
-        """Return whether the NodeInventory has a booking."""
-        inventory = self.inventory(booking.pool)
-        return inventory is not None and (
-            inventory.status.allocated.get(booking.uid) == booking.claim
-        )
+        """Return whether the NodeInventory has a booking, and as much of its allocation."""
+        inventory, claim = self.inventory(booking.pool), booking.claim
+        stored = None if inventory is None else inventory.status.allocated.get(booking.uid)
+        if stored is None or (stored.devices, stored.shares) != (claim.devices, claim.shares):
+            return False
+        return not claim.begun or (stored.begun and stored.result == claim.result)
 
     def _pool(self, name: str) -> _Pool:
         return self._pools.setdefault(name, _Pool())

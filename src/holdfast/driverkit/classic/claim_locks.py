@@ -36,6 +36,10 @@ class ClaimLocks:
                 self._locks[uid].release()
                 self._leave(uid)
 
+    def is_held(self, uid: str) -> bool:
+        """Return whether a claim is worked on."""
+        return uid in self._users
+
     async def _take(self, uid: str) -> None:
         self._users[uid] = self._users.get(uid, 0) + 1
         try:

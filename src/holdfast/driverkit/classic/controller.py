@@ -58,7 +58,7 @@ from holdfast.errors import Conflict, HoldfastError, NotFound
 WORKERS = 10
 RECHECK_SECONDS = 30.0
 ABORT_SECONDS = 60.0
-"""How long after its beginning an allocation that does not go on is undone."""
+"""How long after its last attempt an allocation that does not go on is undone."""
 PARAMETERS_SECONDS = 5.0
 """How often parameters that are missing or wrong are read again, at least."""
 RECHECK_SPACING = 0.01
@@ -136,6 +136,10 @@ class DriverController:
                 )
             finally:
                 self.queue.shutdown()
+
+    def works_on(self, uid: str) -> bool:
+        """Return whether a claim is being allocated or deallocated."""
+        return self._locks.is_held(uid)
 
     def recheck_waiting(self) -> None:
         """Look at everything that waits again, soon: something has become free, or is taken."""
@@ -363,6 +367,9 @@ class DriverController:
             error: Exception = HoldfastError(f"allocate returned {len(results)} results")
         except Exception as raised:
             error = raised
+        finally:  # it goes on: the time after which it is undone starts again
+            known = {item.claim.uid for item in items} & self._begun.keys()
+            self._begun |= dict.fromkeys(known, self._clock.monotonic())
         return [error] * len(items)
 
     def _is_allocated(self, claim: ClassicClaim) -> bool:

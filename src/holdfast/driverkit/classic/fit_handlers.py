@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -17,26 +16,21 @@ from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector, NodeSelectorTerm, Pod
 from holdfast.api.quantity import Quantity
 from holdfast.api.scheme import NODES
-from holdfast.classic_dra.claim_state import is_protected
 from holdfast.client.client import Client
 from holdfast.clock import Clock
+from holdfast.driverkit.classic.allocations import Allocations
 from holdfast.driverkit.classic.bookings import Booking, Bookings
+from holdfast.driverkit.classic.fit_functions import FitFunctions, Usage
 from holdfast.driverkit.classic.fitting import (
     Choice,
     ClaimRequest,
-    Fits,
     Unsuitable,
     is_optional,
     less_preferred,
     quantity,
 )
-from holdfast.driverkit.classic.handle import (
-    booking_of,
-    decode_handle,
-    encode_handle,
-    handle_of,
-)
-from holdfast.driverkit.classic.handlers import Allocated, ClaimItem, NotYet
+from holdfast.driverkit.classic.handle import booking_of, decode_handle, encode_handle
+from holdfast.driverkit.classic.handlers import Allocated, ClaimItem
 from holdfast.driverkit.classic.inventory_objects import booked, choice_of
 from holdfast.driverkit.classic.inventory_store import InventoryStore
 from holdfast.driverkit.classic.parameters import (
@@ -45,6 +39,7 @@ from holdfast.driverkit.classic.parameters import (
     parameters_of,
 )
 from holdfast.errors import HoldfastError, NotFound
+from holdfast.repeated_log import Repeats
 
 CLASS_PARAMETERS_SECONDS = 5.0
 """How long the parameters of a class are remembered."""
@@ -52,42 +47,9 @@ MOST_BUSY_SECONDS = 0.1
 """How long ``fits`` may be called for nodes before other tasks have their turn."""
 log = logging.getLogger(__name__)
 
-Call = Callable[..., Awaitable[Any]]
-
 
 class QuotaExceeded(HoldfastError):
     """The driver's own quota refuses a claim; the message is shown in an event."""
-
-
-@dataclass(slots=True)
-class Usage:
-    """What the claims of a namespace have of a driver's devices."""
-
-    claims: int = 0
-    devices: int = 0
-    capacity: dict[str, Quantity] = field(default_factory=dict)
-    """Sums of shares; a device taken whole counts in ``devices`` only."""
-
-
-@dataclass(frozen=True, slots=True)
-class FitFunctions:
-    """The author's functions and types; those that are missing are None."""
-
-    fits: Fits
-    allocate: Call | None = None
-    """``(request, choice, class parameters, claim) -> data of the handle``."""
-    release: Call | None = None
-    """``(handle)``."""
-    quota: Callable[[str, Usage, Any, Any], str | None] | None = None
-    """``(namespace, usage, request, class parameters) -> reason of a refusal, or None``."""
-    parameters: Any = None
-    class_parameters: Any = None
-    handle: Any = None
-    """Types of the parameters and of the handle's data."""
-    network: bool = False
-    """Whether every node can use the devices."""
-    on_node: bool = False
-    """Whether the driver's node part allocates and may refuse."""
 
 
 class FitHandlers:
@@ -101,6 +63,8 @@ class FitHandlers:
         self._clock = clock
         self.store = store
         self.bookings: Bookings = store.bookings
+        self._allocations = Allocations(functions, store)
+        self._repeats = Repeats(now=clock.monotonic)
         self._reader = ParameterReader(client)
         self._classes: dict[tuple[str, str], tuple[float, Any]] = {}
 
@@ -188,7 +152,7 @@ class FitHandlers:
         for item in items:
             for booking in self.bookings.find(item.claim.uid):
                 if booking.pool != pool:  # of an allocation that was interrupted
-                    await self._release(booking, begun=self.bookings.is_stored(booking))
+                    await self._allocations.undo(booking, item.claim)
         choices = self._choose(items, pool)
         if isinstance(choices, str):
             error = Unsuitable(f"{f'node {pool}' if pool else 'the network'}: {choices}")
@@ -213,7 +177,7 @@ class FitHandlers:
         bookings = self.bookings.find(claim.uid)
         proved = self._booking_of(claim)
         for booking in bookings or ([proved] if proved else []):
-            await self._release(booking, begun=is_protected(claim, self.store.driver))
+            await self._allocations.undo(booking, claim)
 
     def claim_changed(self, old: ClassicClaim | None, new: ClassicClaim | None) -> None:
         """Count what the handle of an allocated claim says, whatever the inventory says."""
@@ -230,7 +194,12 @@ class FitHandlers:
         """Free what claims have that no longer exist; return whether there was any."""
         lost = [each for each in self.bookings.all() if not await is_alive(each)]
         for booking in lost:
-            await self._release(booking)
+            try:
+                await self._allocations.undo(booking)
+            except Exception as error:  # the author's code; the next round tries again
+                name = f"{booking.claim.namespace}/{booking.claim.name}"
+                line = f"the devices of claim {name}, which is gone, cannot be freed"
+                self._repeats.log(log, logging.ERROR, line, exc_info=error)
         return bool(lost)
 
     def _pool(self, node: str) -> str:
@@ -263,27 +232,14 @@ class FitHandlers:
             self.bookings.hold(Booking(uid, pool, claim))
 
     def _booked(self, item: ClaimItem, choice: Choice) -> BookedClaim:
-        """Return the booking of a claim, with its request if the node part is to allocate."""
+        """Return the booking of a claim, with its request if a function allocates."""
         request = ClaimRequest(item.claim_parameters, item.class_parameters)
-        given = request if self._functions.on_node else None
+        given = request if self._functions.do_allocate else None
         return booked(item.claim.namespace, item.claim.name, choice, given)
 
     async def _allocated(self, item: ClaimItem, booking: Booking) -> Allocated:
-        data = None
         try:
-            if self._functions.on_node:
-                data = self._answer_of_node(booking)
-            elif self._functions.allocate is not None:
-                data = await self._functions.allocate(
-                    item.claim_parameters,
-                    choice_of(booking.claim),
-                    item.class_parameters,
-                    item.claim,
-                )
-            handle = encode_handle(handle_of(booking, data))
-        except Unsuitable as error:
-            await self._release(booking)
-            return error
+            handle = encode_handle(await self._allocations.make(booking, item))
         except HoldfastError as error:
             return error
         except Exception as error:
@@ -296,25 +252,6 @@ class FitHandlers:
             shared_resource=booking.claim.shared,
         )
 
-    def _answer_of_node(self, booking: Booking) -> Any:
-        """Return what the node has allocated; raises NotYet, or Unsuitable if it refuses."""
-        inventory = self.bookings.inventory(booking.pool)
-        answer = None if inventory is None else inventory.spec.answers.get(booking.uid)
-        if answer is None:
-            raise NotYet(f"node {booking.pool} has not allocated claim {booking.claim.name} yet")
-        if answer.refused:
-            raise Unsuitable(f"node {booking.pool}: {answer.refused}")
-        return answer.data
-
-    async def _release(self, booking: Booking, *, begun: bool = True) -> None:
-        if begun and self._functions.release is not None:
-            handle = handle_of(booking)
-            if self._functions.handle is not None and handle.data is not None:
-                typed = decode_handle(encode_handle(handle), self._functions.handle)
-                handle = typed or handle
-            await self._functions.release(handle)
-        await self.store.remove(booking)
-
     def _booking_of(self, claim: ClassicClaim) -> Booking | None:
         """Return the booking of an allocated claim, if this driver has allocated it."""
         allocation = claim.status.allocation
@@ -323,7 +260,8 @@ class FitHandlers:
         handle = decode_handle(allocation.resource_handle)
         if handle is None:
             return None
-        return booking_of(claim.uid, claim.namespace, claim.name, handle)
+        begun = self._functions.allocate is not None
+        return booking_of(claim.uid, claim.namespace, claim.name, handle, begun=begun)
 
     async def _any_pool(self, items: Sequence[ClaimItem]) -> str:
         """Return where to allocate immediately: the node with most free devices that fits."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from holdfast.api.node import Node
-from holdfast.driverkit.classic.fit_handlers import FitFunctions
+from holdfast.driverkit.classic.fit_functions import FitFunctions
 from holdfast.driverkit.classic.fitting import FreeDevice
 from holdfast.driverkit.classic.inventory_objects import expected_devices
 from holdfast.driverkit.handlers import F, Handler, plain
@@ -60,6 +60,16 @@ class ClassicFunctions:
         return "network_inventory" in self._functions
 
     @property
+    def has_allocate(self) -> bool:
+        """Whether a function in the controller allocates."""
+        return "allocate" in self._functions
+
+    @property
+    def has_release(self) -> bool:
+        """Whether a function undoes it."""
+        return "release" in self._functions
+
+    @property
     def factory(self) -> Callable[..., Any] | None:
         """The author's own handlers, instead of ``fits``."""
         return self._functions.get("handlers")
@@ -72,6 +82,16 @@ class ClassicFunctions:
         make = plain if name in _PLAIN else Handler
         self._functions[name] = make(function, name, *offered)
         return function
+
+    def wrapped(
+        self, wrap: Callable[[str, Callable[..., Any]], Callable[..., Any]]
+    ) -> ClassicFunctions:
+        """Return a copy with other functions, which ``wrap`` makes of names and functions."""
+        found = ClassicFunctions(
+            self._driver, self.params, self.class_params, self.handle, self.structured
+        )
+        found._functions = {name: wrap(name, each) for name, each in self._functions.items()}
+        return found
 
     def check(self, has_inventory: bool) -> None:
         """Raise BadConfiguration for functions that do not go together."""

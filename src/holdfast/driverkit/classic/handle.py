@@ -12,11 +12,12 @@ from holdfast.driverkit.classic.bookings import Booking
 
 
 class Handle(Struct, frozen=True):
-    """What a claim has; ``data`` is what the author's ``allocate`` returned, or chose.
+    """What a claim has; ``data`` is what the author's ``allocate`` returned, or ``fits`` chose."""
 
-    If an allocation was interrupted, ``release`` gets a handle with the data of the choice.
-    """
-
+    uid: str = ""
+    namespace: str = ""
+    name: str = ""
+    """Those of the claim."""
     node: str = ""
     """Empty for devices that every node can use."""
     devices: tuple[str, ...] = ()
@@ -31,21 +32,33 @@ class Handle(Struct, frozen=True):
         return len(self.devices) + len(self.shares) if self.granted is None else self.granted
 
 
-def handle_of(booking: Booking, data: Any = None) -> Handle:
-    """Return the handle of a booking, with the data of ``allocate`` or of the choice."""
+def handle_of(booking: Booking) -> Handle:
+    """Return the handle of a booking, with the result of ``allocate`` or the data of the choice."""
     claim = booking.claim
+    data = msgspec.json.decode(claim.result) if claim.result else None
     return Handle(
+        uid=booking.uid,
+        namespace=claim.namespace,
+        name=claim.name,
         node=booking.pool,
         devices=claim.devices,
         shares=claim.shares,
         shared=claim.shared,
         granted=claim.granted,
-        data=claim.data if data is None else msgspec.to_builtins(data),
+        data=claim.data if data is None else data,
     )
 
 
-def booking_of(uid: str, namespace: str, name: str, handle: Handle) -> Booking:
-    """Return the booking that a handle proves."""
+def with_result(booking: Booking, result: str) -> Booking:
+    """Return a booking with what the function that allocates has returned, as JSON."""
+    claim = msgspec.structs.replace(booking.claim, result=result)
+    return Booking(booking.uid, booking.pool, claim)
+
+
+def booking_of(
+    uid: str, namespace: str, name: str, handle: Handle, *, begun: bool = False
+) -> Booking:
+    """Return the booking that the handle of an allocated claim proves."""
     claim = BookedClaim(
         namespace=namespace,
         name=name,
@@ -54,6 +67,8 @@ def booking_of(uid: str, namespace: str, name: str, handle: Handle) -> Booking:
         data=handle.data,
         shared=handle.shared,
         granted=handle.granted,
+        begun=begun,
+        result=msgspec.json.encode(handle.data).decode(),
     )
     return Booking(uid, handle.node, claim)
 

@@ -29,7 +29,7 @@ MAX_BOOKING_BYTES = 2 * MAX_HANDLE_BYTES
 def booked(
     namespace: str, name: str, choice: Choice, request: ClaimRequest | None = None
 ) -> BookedClaim:
-    """Return what a claim has in the form of the API; with its request if a node allocates.
+    """Return what a claim has in the form of the API; with its request if a function allocates.
 
     Raises HoldfastError if it is large: all claims of a node stand in one object.
     """
@@ -55,6 +55,16 @@ def choice_of(claim: BookedClaim) -> Choice:
     """Return what a claim has as ``fits`` chose it."""
     shares = (Share(one.device, one.capacity) for one in claim.shares)
     return Choice((*claim.devices, *shares), claim.data, claim.shared, claim.granted)
+
+
+def request_of(claim: BookedClaim, parameters: Any, class_parameters: Any) -> tuple[Any, Any]:
+    """Return the stored parameters of a claim and of its class as values of their types."""
+    given = ((claim.parameters, parameters), (claim.class_parameters, class_parameters))
+    first, second = (
+        value if kind is None or value is None else msgspec.convert(value, kind)
+        for value, kind in given
+    )
+    return first, second
 
 
 def devices_of(inventory: NodeInventory) -> list[FreeDevice]:

@@ -12,15 +12,20 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.meta import version_guard
-from holdfast.api.node_inventory import NODE_INVENTORIES, NodeInventory, NodeInventorySpec
-from holdfast.client.client import Client
+from holdfast.api.node_inventory import (
+    NODE_INVENTORIES,
+    NodeAnswer,
+    NodeInventory,
+    NodeInventorySpec,
+)
+from holdfast.client.client import Client, PatchType
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.driverkit.classic.bookings import Booking, Bookings
 from holdfast.driverkit.classic.fitting import Unsuitable
+from holdfast.driverkit.classic.handlers import NotYet
 from holdfast.driverkit.classic.written_objects import WrittenObjects
-from holdfast.errors import Conflict, NotFound
+from holdfast.errors import Conflict, Invalid, NotFound
 
 _MOST_ATTEMPTS = 5
 
@@ -64,13 +69,18 @@ class InventoryStore:
                 self._drop_what_is_taken([each for each in wanted if each.uid in uids])
         raise self._too_many_conflicts(pool)
 
-    async def remove(self, booking: Booking) -> None:
-        """Remove the booking of a claim from memory and from the inventory."""
+    async def remove(self, booking: Booking, answer: NodeAnswer | None) -> None:
+        """Remove the booking of a claim from memory and from the inventory.
+
+        ``answer`` is the node's answer by which that was decided; raises NotYet if it is older.
+        """
         async with self._locks.setdefault(booking.pool, asyncio.Lock()):
             for _ in range(_MOST_ATTEMPTS):
                 inventory = self.bookings.inventory(booking.pool)
                 if inventory is None or booking.uid not in inventory.status.allocated:
                     break
+                if inventory.spec.answers.get(booking.uid) != answer:
+                    raise NotYet(f"node {booking.pool} has meanwhile begun to allocate, or ended")
                 if await self._patch(booking.pool, {booking.uid: None}):
                     break
             else:
@@ -101,25 +111,32 @@ class InventoryStore:
     def _drop_what_is_taken(self, bookings: Sequence[Booking]) -> None:
         """Drop bookings that a change of the inventory has made impossible."""
         for booking in bookings:
-            if not self.bookings.fits_still(booking):
+            inventory = self.bookings.inventory(booking.pool)
+            stored = {} if inventory is None else inventory.status.allocated
+            if booking.uid not in stored and not self.bookings.fits_still(booking):
                 self.bookings.drop(booking.uid)
 
     def _is_missing(self, booking: Booking) -> bool:
-        claim = booking.claim
-        return bool(claim.devices or claim.shares) and not self.bookings.is_stored(booking)
+        return not booking.claim.has_nothing and not self.bookings.is_stored(booking)
 
     async def _patch(self, pool: str, allocated: dict[str, Any]) -> bool:
         """Write bookings; return False if the inventory was changed meanwhile and is read again."""
         inventory = self.bookings.inventory(pool)
         if inventory is None:
             raise Unsuitable(f"there is no NodeInventory {self.object_name(pool)}")
-        body = {"metadata": version_guard(inventory), "status": {"allocated": allocated}}
         try:
             written = await self._client.patch(
-                NODE_INVENTORIES, inventory.name, body, inventory.namespace, subresource="status"
+                NODE_INVENTORIES,
+                inventory.name,
+                _json_patch(inventory, allocated),
+                inventory.namespace,
+                type=PatchType.JSON,
+                subresource="status",
             )
-        except Conflict:
+        except (Conflict, Invalid) as error:
             await self._read(pool, inventory.name)
+            if isinstance(error, Invalid) and self.bookings.inventory(pool) == inventory:
+                raise  # no other write is the reason
             return False
         except NotFound:
             self.bookings.remove_inventory(pool)
@@ -150,7 +167,25 @@ class InventoryStore:
             self.on_change()
 
 
+def _json_patch(inventory: NodeInventory, allocated: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a patch that sets bookings, and removes those that are None.
+
+    A merge patch would drop each null in the author's data, and merge it with older data.
+    """
+    version = inventory.metadata.resource_version
+    guard = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+    if not inventory.status.allocated:  # perhaps there is no such field
+        return [guard, {"op": "add", "path": "/status", "value": {"allocated": allocated}}]
+    return [guard] + [
+        {"op": "remove", "path": f"/status/allocated/{uid}"}
+        if claim is None
+        else {"op": "add", "path": f"/status/allocated/{uid}", "value": claim}
+        for uid, claim in allocated.items()
+    ]
+
+
 def _may_help(old: NodeInventorySpec, new: NodeInventorySpec) -> bool:
     """Return whether a change may let claims be allocated; that an answer is gone does not."""
-    answered = set(new.answers) - set(old.answers)
-    return bool(answered) or msgspec.structs.replace(old, answers=new.answers) != new
+    before = {uid for uid, answer in old.answers.items() if answer.is_final}
+    now = {uid for uid, answer in new.answers.items() if answer.is_final}
+    return bool(now - before) or msgspec.structs.replace(old, answers=new.answers) != new

@@ -8,7 +8,7 @@ inventory by name, so it is read again and again rather than watched.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from holdfast.api.node_inventory import NODE_INVENTORIES, BookedClaim, NodeAnswe
 from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.driverkit.classic.fitting import Unsuitable
-from holdfast.driverkit.classic.inventory_objects import choice_of
+from holdfast.driverkit.classic.inventory_objects import choice_of, request_of
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.repeated_log import Repeats
 
@@ -58,36 +58,39 @@ class NodeAllocation:
             await self._clock.sleep(POLL_SECONDS)
 
     async def answer_all(self) -> None:
-        """Answer the bookings that have no answer, and remove answers without booking."""
+        """Answer the bookings that have no answer, and remove answers without booking.
+
+        That a call is about to begin is stored first: from then on the booking stays until it is
+        answered, so that no result of a call is lost.
+        """
         try:
             found = await self._client.get(NODE_INVENTORIES, self._node, self._namespace)
         except NotFound:
             return
         allocated, answers = found.status.allocated, found.spec.answers
-        changes: dict[str, Any] = {uid: None for uid in answers if uid not in allocated}
-        for uid, claim in allocated.items():
-            if uid not in answers:
-                answer = await self._answer(uid, claim)
-                if answer is not None:
-                    changes[uid] = msgspec.to_builtins(answer)
+        unanswered = [uid for uid in allocated if uid not in answers or not answers[uid].is_final]
+        changes: dict[str, NodeAnswer | None] = {uid: None for uid in answers.keys() - allocated}
+        changes |= {uid: NodeAnswer(begun=True) for uid in unanswered if uid not in answers}
+        await self._write(changes, version_guard(found))
+        results = {uid: await self._answer(uid, allocated[uid]) for uid in unanswered}
+        final = {uid: answer for uid, answer in results.items() if answer is not None}
+        await self._write(final, {"uid": found.uid})
+
+    async def _write(
+        self, changes: Mapping[str, NodeAnswer | None], guard: Mapping[str, str]
+    ) -> None:
         if changes:
-            # If the bookings have changed meanwhile, an answer may be for an older one.
-            guard = version_guard(found)
-            body = {"metadata": guard, "spec": {"answers": changes}}
+            body = {"metadata": guard, "spec": {"answers": msgspec.to_builtins(changes)}}
             await self._client.patch(NODE_INVENTORIES, self._node, body, self._namespace)
 
     async def _answer(self, uid: str, claim: BookedClaim) -> NodeAnswer | None:
         """Call the author's function; None if it fails, and is called again."""
-        parameters = (claim.parameters, claim.class_parameters)
         try:
-            request, of_class = (
-                given if kind is None or given is None else msgspec.convert(given, kind)
-                for given, kind in zip(parameters, self._types, strict=True)
-            )
+            request, of_class = request_of(claim, *self._types)
             data = await self._function(request, choice_of(claim), of_class, uid)
-            return NodeAnswer(data=msgspec.to_builtins(data))
+            return NodeAnswer(begun=True, result=msgspec.json.encode(data).decode())
         except Unsuitable as unsuitable:
-            return NodeAnswer(refused=str(unsuitable) or "it refuses")
+            return NodeAnswer(begun=True, refused=str(unsuitable) or "it refuses")
         except Exception as error:
             # The author's code.
             line = f"allocate_on_node of claim {claim.namespace}/{claim.name} failed"

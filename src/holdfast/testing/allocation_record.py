@@ -1,0 +1,107 @@
+"""What the functions of a classic driver that allocate returned, and what ``release`` was given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.api.classic import ClassicAllocation, ClassicClaim
+from holdfast.driverkit.classic.fitting import Unsuitable
+from holdfast.driverkit.classic.handle import Handle
+from holdfast.driverkit.classic.handlers import Allocated, ClaimItem, ClassicHandlers
+from holdfast.errors import Retryable
+
+Call = Callable[[str, str, Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
+"""Calls a function of the author: its name, the uid of the claim, the call."""
+
+
+class AllocationRecord:
+    """Wraps the functions of a driver; each is called through ``call``."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.results: defaultdict[str, list[Any]] = defaultdict(list)
+        """What was returned for each claim, by uid: as JSON values, oldest first."""
+        self.released: defaultdict[str, list[Handle | None]] = defaultdict(list)
+        """What ``release`` was given; None for ``deallocate`` of the author's own handlers."""
+        self.failure = asyncio.Event()
+        """Set when a function raised what is neither ``Unsuitable`` nor ``Retry``."""
+        self.failures: list[str] = []
+
+    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function to be called instead of one of the author's."""
+        match name:
+            case "allocate":
+                return lambda *given: self._allocated(name, given[3].uid, function, given)
+            case "allocate_on_node":
+                return lambda *given: self._allocated(name, given[3], function, given)
+            case "release":
+                return lambda handle: self._released(name, handle.uid, handle, function, handle)
+            case "handlers":
+                return lambda *given: _RecordedHandlers(self, function(*given))
+        return function
+
+    async def _allocated(
+        self, name: str, uid: str, function: Callable[..., Any], given: Sequence[Any]
+    ) -> Any:
+        async def call() -> Any:
+            found = await self._failing(name, function, given)
+            self.results[uid].append(msgspec.to_builtins(found, enc_hook=repr))
+            return found
+
+        return await self._call(name, uid, call())
+
+    async def _released(
+        self, name: str, uid: str, handle: Handle | None, function: Callable[..., Any], given: Any
+    ) -> None:
+        """Record that a claim is released, when the call has returned."""
+        await self._call(name, uid, self._failing(name, function, (given,)))
+        self.released[uid].append(handle)
+
+    async def _failing(self, name: str, function: Callable[..., Any], given: Sequence[Any]) -> Any:
+        try:
+            return await function(*given)
+        except (Unsuitable, Retryable):
+            raise
+        except Exception as error:
+            self.failures.append(f"{name} raises {type(error).__name__}: {error}")
+            self.failure.set()
+            raise
+
+
+class _RecordedHandlers:
+    """The author's own handlers, of which two functions are recorded."""
+
+    def __init__(self, record: AllocationRecord, inner: ClassicHandlers) -> None:
+        self._record = record
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def allocate(
+        self, items: Sequence[ClaimItem], selected_node: str | None
+    ) -> Sequence[Allocated]:
+        """Record the handle of each claim."""
+        record = self._record
+
+        async def call() -> Sequence[Allocated]:
+            given = (items, selected_node)
+            found: Sequence[Allocated] = await record._failing(
+                "allocate", self._inner.allocate, given
+            )
+            for item, one in zip(items, found, strict=True):
+                if isinstance(one, ClassicAllocation):
+                    record.results[item.claim.uid].append(one.resource_handle)
+            return found
+
+        allocated: Sequence[Allocated] = await record._call("allocate", items[0].claim.uid, call())
+        return allocated
+
+    async def deallocate(self, claim: ClassicClaim) -> None:
+        """Record that it was called."""
+        await self._record._released("deallocate", claim.uid, None, self._inner.deallocate, claim)
