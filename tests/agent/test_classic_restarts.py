@@ -171,3 +171,50 @@ async def test_C069_the_kit_writes_valid_files_of_the_lowest_version_and_removes
             assert calls == ["prepare one", "prepare two", "unprepare two"]
         finally:
             await process.stop()
+
+
+@pytest.mark.parametrize("lost", ["reset", "removed"])
+@pytest.mark.parametrize("driver_is_late", [False, True])
+async def test_claims_of_running_pods_are_prepared_again_without_their_checkpoint(
+    cluster, node_directory, lost, driver_is_late
+):
+    await cluster.simulated_nodes.stop()
+    node = ClassicNode(cluster, node_directory)
+    async with node.driver:
+        async with node.running_agent():
+            await node.registered()
+            await node.claim(handle="h")
+            await node.run("p", "c")
+        checkpoint = node_directory / "dra_manager_state"
+        if lost == "reset":
+            checkpoint.write_text("{")
+        else:
+            checkpoint.unlink()
+        async with node.running_agent(reset_checkpoint=lost == "reset"):
+            if driver_is_late:
+                await cluster.clock.advance(30)
+            await node.registered()
+            await cluster.clock.advance(2)
+            assert node.driver.sequence == ["prepare:c"] * 2
+            assert await node.phase("p") == "Running"
+            await node.delete("p")
+            await cluster.clock.advance(1)
+        assert node.driver.sequence == ["prepare:c", "prepare:c", "unprepare:c"]
+        assert "ClaimUID" not in checkpoint.read_text()
+
+
+async def test_a_pod_that_ends_before_its_claims_are_known_again_is_unprepared(
+    cluster, node_directory, late_release
+):
+    await cluster.simulated_nodes.stop()
+    node = ClassicNode(cluster, node_directory)
+    async with node.driver:
+        async with node.running_agent():
+            await node.registered()
+            await node.claim(handle="h")
+            await node.run("p", "c")
+        async with node.running_agent(reset_checkpoint=True):
+            await node.registered()
+            await node.delete("p")
+            await cluster.clock.advance(1)
+        assert node.driver.sequence == ["prepare:c", "unprepare:c"]

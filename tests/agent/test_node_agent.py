@@ -39,6 +39,9 @@ class RecordedDevices:
     def container_devices(self, pod, container):
         return ContainerDevices()
 
+    def resume(self, pod):
+        pass
+
     async def before_start(self, pod, container):
         pass
 

@@ -21,8 +21,9 @@ T = TypeVar("T")
 
 
 RESET_HINT = (
-    "To start without it, use --reset-checkpoint: devices of running pods are prepared again, "
-    "those of pods that are gone stay prepared"
+    "To start without it, use --reset-checkpoint: claims of running pods are prepared again, those "
+    "of pods that are gone stay prepared; devices that running pods have of device plugins count "
+    "as free"
 )
 
 

@@ -35,7 +35,7 @@ from holdfast.agent.live_claims import (
 )
 from holdfast.agent.plugin_registry import PluginHandler
 from holdfast.agent.plugin_sockets import CallFailed
-from holdfast.agent.pod_devices import ContainerDevices, NotPrepared
+from holdfast.agent.pod_devices import ContainerDevices, NotPrepared, failed_unprepare
 from holdfast.api.classic import ClassicClaim
 from holdfast.api.classic_annotation import InvalidEntries
 from holdfast.api.pod import Pod
@@ -54,6 +54,9 @@ RESTORED_SECONDS = 1.0
 ActivePods = Callable[[], Collection[str] | None]
 """Uids of the pods that are not terminated on the node; None while they are not known yet."""
 
+
+NeedsDriver = Callable[[str], bool]
+"""Whether a pod needs a driver to be called."""
 
 _DriverKey = tuple[str, bool]
 """Name of a driver, and whether it is called as a classic one."""
@@ -91,6 +94,10 @@ class ClaimManager:
         self._slices = DriverSlices(client, node, clock)
         self._drivers = DraPlugins(self._slices.usable_changed, call_seconds=call_seconds)
         self._locks: WeakValueDictionary[ClaimKey, asyncio.Lock] = WeakValueDictionary()
+        self._forgotten: dict[str, tuple[Pod, NeedsDriver]] = {}
+        """Pods by uid that have claims of which the checkpoint knew nothing."""
+        self._resumed = asyncio.Event()
+        """Set when such a pod was found."""
 
     @property
     def handlers(self) -> Mapping[str, PluginHandler]:
@@ -137,11 +144,25 @@ class ClaimManager:
         ]
         return ContainerDevices(cdi_devices=tuple(dict.fromkeys(found)))
 
+    def resume(self, pod: Pod, needs_driver: NeedsDriver = lambda _driver: True) -> None:
+        """Take up a pod that an earlier agent has started, also if its checkpoint is lost."""
+        try:
+            needed = {each.key(pod) for each in needed_claims(pod) if each.used}
+        except InvalidEntries:
+            return
+        if needed - {claim.key for claim in self._claims.values() if pod.uid in claim.pods}:
+            self._forgotten[pod.uid] = pod, needs_driver
+            self._resumed.set()
+
     async def before_start(self, pod: Pod, container: str) -> None:
         """Do nothing: drivers are not told of containers."""
 
     async def unprepare(self, pod: Pod) -> None:
         """Release the claims of a pod whose containers have stopped; raise NotPrepared."""
+        try:
+            await self._recall(pod.uid)
+        except (HoldfastError, OSError) as error:
+            raise failed_unprepare(error) from error
         await self._unprepare(pod.uid)
 
     async def _prepare(self, pod: Pod, needed: Sequence[NeededClaim]) -> None:
@@ -201,10 +222,41 @@ class ClaimManager:
         meanwhile are released.
         """
         waiting = set(self._claims)
-        while waiting:
+        while True:
+            if not waiting and not self._forgotten:
+                await self._resumed.wait()
+                self._resumed.clear()
             await self._clock.sleep(RESTORED_SECONDS)
+            for uid in list(self._forgotten):
+                try:
+                    waiting |= await self._recall(uid)
+                except (HoldfastError, OSError) as error:
+                    line = f"the claims of pod {uid}, which runs, are not known: {error}"
+                    self._repeats.log(log, logging.WARNING, line)
             done = await asyncio.gather(*(self._restored(uid) for uid in waiting))
             waiting = {uid for uid, is_done in zip(waiting, done, strict=True) if not is_done}
+
+    async def _recall(self, pod_uid: str) -> set[str]:
+        """Record the claims of a pod that runs without a checkpoint; return their uids.
+
+        A claim that the pod may not use any more is not its claim.
+        """
+        if pod_uid not in self._forgotten:
+            return set()
+        pod, needs_driver = self._forgotten[pod_uid]
+        live = [
+            claim
+            for each in needed_claims(pod)
+            if each.used and (claim := await self._live.usable_or_none(pod, each)) is not None
+        ]
+        found = [claim_info_of(claim) for claim in live]
+        if not any(needs_driver(driver) for claim in found for driver in claim.drivers):
+            found = []
+        async with self._held(claim.key for claim in found):
+            self._record(pod, found)
+            await self._file.save()
+        self._forgotten.pop(pod_uid, None)
+        return {claim.uid for claim in found}
 
     async def _restored(self, uid: str) -> bool:
         """Release a claim if its pods are gone, else prepare it again; return if that is done."""
@@ -309,10 +361,7 @@ class ClaimManager:
                 await self._release(pod_uid, claims)
                 await self._file.save()
         except (HoldfastError, OSError) as error:
-            raise NotPrepared(
-                f"Failed to unprepare dynamic resources: {error}",
-                "FailedUnprepareDynamicResources",
-            ) from error
+            raise failed_unprepare(error) from error
 
     async def _release(self, pod_uid: str, claims: Iterable[ClaimInfoState]) -> None:
         """Drop the pod from claims; those of no other pod are unprepared."""

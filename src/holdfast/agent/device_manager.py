@@ -150,6 +150,9 @@ class DeviceManager:
             tuple(dict.fromkeys(mounts)), tuple(dict.fromkeys(nodes)),
         )  # fmt: skip
 
+    def resume(self, pod: Pod) -> None:
+        """Do nothing: only the checkpoint knows which devices a container has."""
+
     async def before_start(self, pod: Pod, container: str) -> None:
         """Tell plugins that ask for it that a container starts; raise NotPrepared."""
         for each in self._allocations:

@@ -50,6 +50,15 @@ class LiveClaims:
             raise (NeverUsable if needed.classic else NotUsable)(problem)
         return claim
 
+    async def usable_or_none(self, pod: Pod, needed: NeededClaim) -> AnyClaim | None:
+        """Return a claim, None if it is gone or the pod may not use it; raises HoldfastError."""
+        try:
+            return await self.usable(pod, needed)
+        except (NotUsable, NeverUsable) as error:
+            if error.__cause__ is None or isinstance(error.__cause__, NotFound):
+                return None
+            raise
+
     async def lost_reason(self, claim: ClaimInfoState, pod_uid: str) -> str:
         """Return why a pod may no longer use a claim, or ""; raises HoldfastError."""
         try:

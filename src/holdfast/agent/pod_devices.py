@@ -38,6 +38,13 @@ def failed_prepare(why: object) -> str:
     return f"Failed to prepare dynamic resources: {why}"
 
 
+def failed_unprepare(why: object) -> NotPrepared:
+    """Return the failure of claims that cannot be unprepared now."""
+    return NotPrepared(
+        f"Failed to unprepare dynamic resources: {why}", "FailedUnprepareDynamicResources"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerDevices:
     """What one container gets for its devices, before CDI names are resolved."""
@@ -57,6 +64,9 @@ class PodDevices(Protocol):
 
     async def prepare(self, pod: Pod) -> None:
         """Prepare all devices of a pod, before its sandbox; raise NotPrepared."""
+
+    def resume(self, pod: Pod) -> None:
+        """Take up a pod that has its devices: an earlier agent has started its containers."""
 
     def container_devices(self, pod: Pod, container: str) -> ContainerDevices:
         """Return what a container of a prepared pod gets."""

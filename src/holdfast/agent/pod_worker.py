@@ -178,6 +178,9 @@ class PodWorker:
                 ended = {"exitCode": 137, "reason": LOST_REASON, "message": LOST_MESSAGE}
             if ended is not None:
                 _recall(record, ended, started_at, self._node.clock.now())
+        if self._prepared:
+            for devices in self._node.devices:
+                devices.resume(self.pod)
 
     async def _run_containers(self) -> tuple[str, str, str, float]:
         """Run until the pod is to end; return phase, reason, message and grace period."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from holdfast.agent.claim_manager import ClaimManager
 from holdfast.agent.claims import needed_claims
 from holdfast.agent.live_claims import LiveClaims, claim_info_of, not_prepared
 from holdfast.agent.node_services import Runtimes
-from holdfast.agent.pod_devices import ContainerDevices, NotPrepared, PodDevices
+from holdfast.agent.pod_devices import ContainerDevices, NotPrepared
 from holdfast.agent.runtime import Runtime
 from holdfast.api.classic_annotation import InvalidEntries
 from holdfast.api.pod import Pod
@@ -26,7 +27,7 @@ class SimulatedClaims:
     """Passes pods on to the drivers' ``PodDevices``, but not those that need no driver."""
 
     def __init__(
-        self, claims: PodDevices, client: Client, directory: Path, runtimes: Runtimes
+        self, claims: ClaimManager, client: Client, directory: Path, runtimes: Runtimes
     ) -> None:
         self._claims = claims
         self._live = LiveClaims(client)
@@ -37,6 +38,11 @@ class SimulatedClaims:
         """Prepare the claims of a pod, or only check them; raise NotPrepared."""
         if self._has_processes(pod) or any(map(self._has_files, await self._drivers(pod))):
             await self._claims.prepare(pod)
+
+    def resume(self, pod: Pod) -> None:
+        """Take up a pod that an earlier agent has started."""
+        processes = self._has_processes(pod)
+        self._claims.resume(pod, lambda driver: processes or self._has_files(driver))
 
     def container_devices(self, pod: Pod, container: str) -> ContainerDevices:
         """Return what a container of a prepared pod gets; nothing if no driver was called."""
