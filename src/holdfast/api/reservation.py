@@ -115,6 +115,15 @@ class Reservation(Object, frozen=True):
         )
 
     @property
+    def policy_conflicts(self) -> bool:
+        """Whether its policy was edited to one that the others on its node exclude."""
+        ready = self.condition(conditions.READY)
+        return ready is not None and (ready.status, ready.reason) == (
+            "False",
+            conditions.POLICY_CONFLICT,
+        )
+
+    @property
     def scheduler_name(self) -> str:
         """The name of the scheduler that places it."""
         template = self.spec.template

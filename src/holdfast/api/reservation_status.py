@@ -6,6 +6,7 @@ Scheduled    True/Scheduled              it is on a node
 Ready        True/Available              owners may use it
              False/Waiting               it is on a node, its resources are not free yet
              False/Overcommitted         pods that are no owners use its resources
+             False/PolicyConflict        edited beside others on its node; no new owners
              False/Succeeded, Expired    it has ended
 Resized      True/Resized                it was edited on its node, and holds the new size
              False/Insufficient          its node cannot hold the new size
@@ -28,6 +29,7 @@ Raw = dict[str, Any]
 SCHEDULED, READY, RESIZED = "Scheduled", "Ready", "Resized"
 UNSCHEDULABLE = "Unschedulable"
 AVAILABLE, WAITING, OVERCOMMITTED = "Available", "Waiting", "Overcommitted"
+POLICY_CONFLICT = "PolicyConflict"
 SUCCEEDED, EXPIRED = "Succeeded", "Expired"
 INSUFFICIENT, INVALID = "Insufficient", "Invalid"
 

@@ -245,6 +245,10 @@ class ReservationCache:
         placed = ((uid, self._node_table.pod(uid)) for uid in info.allocated_by_pod)
         return [uid for uid, found in placed if found is not None and found[0].terminating]
 
+    def on_node(self, name: str) -> list[ReservationInfo]:
+        """Return the reservations on a node, also if the node is not known."""
+        return [self.by_uid[uid] for uid in self._on_node.get(name, ())]
+
     def on_row(self, row: int) -> list[ReservationInfo]:
         """Return the reservations on a row, matchable or not."""
         return [self.at(int(slot)) for slot in (self.columns.row == row).nonzero()[0]]
@@ -392,8 +396,7 @@ class ReservationCache:
         if name not in self._on_node:
             return
         row = self._node_table.row_of.get(name, -1)
-        on_node = [self.by_uid[uid] for uid in self._on_node.get(name, ())]
-        moved = [info for info in on_node if self.columns.row[info.slot] != row]
+        moved = [info for info in self.on_node(name) if self.columns.row[info.slot] != row]
         for info in moved:
             self._holds.place(info, len(self._slots), self)
         relabelled = self._node_labels.get(name) != labels

@@ -38,6 +38,7 @@ class ReservationContent(NamedTuple):
     order: int
     created: float
     device_names: frozenset[str]
+    policy_conflicts: bool
 
 
 def read_content(reservation: Reservation, node_table: NodeTable) -> ReservationContent:
@@ -55,7 +56,7 @@ def read_content(reservation: Reservation, node_table: NodeTable) -> Reservation
     pod_info = node_table.pod_info(reserve_pod(reservation), is_reserve_pod=True)
     return ReservationContent(
         pod_info, reserved, inner, frozenset(chosen or amounts), _order(reservation),
-        _created(reservation), reserved_device_names(reserved, ids),
+        _created(reservation), reserved_device_names(reserved, ids), reservation.policy_conflicts,
     )  # fmt: skip
 
 

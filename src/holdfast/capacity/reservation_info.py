@@ -124,6 +124,8 @@ class ReservationInfo:
     allocations: AllocatedAmounts
     device_names: frozenset[str] = NO_NAMES
     """Names of shared devices among those it reserves."""
+    policy_conflicts: bool = False
+    """Its policy was edited to one that the others on its node exclude: it gets no new owners."""
     converted: AmountsByResource = field(default_factory=dict)
     """What owners allocate in its names that write their requests for GPUs in other ones."""
 
@@ -164,7 +166,8 @@ class ReservationInfo:
 
     def matchable_if(self, *, allocated: bool) -> bool:
         """Tell whether a new owner could allocate from it if it had an owner already, or none."""
-        return self.available and not (allocated and self.reservation.spec.allocate_once)
+        taken = allocated and self.reservation.spec.allocate_once
+        return self.available and not (taken or self.policy_conflicts)
 
     @property
     def accepts_any_owner(self) -> bool:
@@ -250,13 +253,14 @@ def percent_filled(amount: Amount, reserved: Amount) -> Amount:
 def holds_the_same(old: Reservation, new: Reservation) -> bool:
     """Tell whether two versions hold the same resources for the same pods.
 
-    Owners and conditions in the status, which the controller writes, are not compared.
+    Owners and other conditions in the status, which the controller writes, are not compared.
     """
     return (
         old.spec == new.spec
         and old.phase == new.phase
         and old.status.node_name == new.status.node_name
         and old.status.allocatable == new.status.allocatable
+        and old.policy_conflicts == new.policy_conflicts
         and old.metadata.labels == new.metadata.labels
         and old.metadata.annotations == new.metadata.annotations
         and old.metadata.deletion_timestamp == new.metadata.deletion_timestamp

@@ -54,11 +54,16 @@ class ReservationEventHandlers:
 
     def _store(self, new: Reservation) -> None:
         try:
-            self._handlers.world.upsert(self._resizer.as_held(new) if self._resizer else new)
+            self._handlers.world.upsert(self._as_held(new))
         except HoldfastError:
             # The world keeps the previous version; the resize is rejected with its reason.
             self._resize(new, removed=not new.active)
             raise
+
+    def _as_held(self, new: Reservation) -> Reservation:
+        if self._resizer is None or not self._handlers.is_responsible_for(new.scheduler_name):
+            return new
+        return self._resizer.as_held(new)
 
     def _resize(self, reservation: Reservation, *, removed: bool) -> None:
         if self._resizer is None:

@@ -8,14 +8,12 @@ larger of the two amounts is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from holdfast.api import reservation_status
-from holdfast.api.meta import version_guard
 from holdfast.api.quantity import AmountText
 from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import RESERVATIONS
@@ -28,14 +26,14 @@ from holdfast.capacity.resizing import (
 )
 from holdfast.client.backoff import Retries, retry
 from holdfast.client.client import Client
-from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest, HoldfastError, NotFound, Retryable
 from holdfast.framework.world import World
+from holdfast.scheduler.policy_edits import PolicyEdits
+from holdfast.scheduler.reservation_status_writes import ReservationStatusWrites
 
 TRIES = 5
 HOLDS_CPUS = "it holds certain CPUs and is not resized: create another reservation"
-StartTask = Callable[[Coroutine[Any, Any, None]], object]
 
 
 @dataclass(slots=True)
@@ -54,14 +52,13 @@ class Resizer:
         client: Client,
         clock: Clock,
         world: World,
-        recorder: EventRecorder,
-        start_task: StartTask,
+        writes: ReservationStatusWrites,
     ) -> None:
         self._client = client
         self._clock = clock
         self._world = world
-        self._recorder = recorder
-        self._start_task = start_task
+        self._writes = writes
+        self._policy_edits = PolicyEdits(clock, world, writes)
         self._ready = False
         self._resizing: dict[str, Resize] = {}
         self._newest: dict[str, Reservation] = {}
@@ -69,6 +66,7 @@ class Resizer:
 
     def as_held(self, new: Reservation) -> Reservation:
         """Return the reservation as the cache must hold it while a resize is written."""
+        new = self._policy_edits.as_judged(new)
         size = self._resizing.get(new.uid)
         if size is None:
             return new
@@ -81,11 +79,13 @@ class Resizer:
         """Forget a deleted reservation."""
         self._resizing.pop(uid, None)
         self._newest.pop(uid, None)
+        self._policy_edits.forget(uid)
 
     def consider(self, reservation: Reservation) -> None:
         """Resize a reservation to the size it requests, if its node has the resources."""
         uid = reservation.uid
         self._newest[uid] = reservation
+        self._policy_edits.consider(reservation)
         if not self._ready or uid in self._resizing:
             return
         try:
@@ -101,7 +101,7 @@ class Resizer:
             del self._newest[uid]
             self._clear_condition(reservation)
             return
-        if not info.matchable:
+        if not (info.matchable or info.policy_conflicts):
             return  # the one owner is being bound, and may still be undone
         nominated = self._world.nominations.on(info.node).values()
         short = shortage(self._world.nodes, info, amounts, nominated)
@@ -112,15 +112,17 @@ class Resizer:
             return
         self._resizing[uid] = Resize(amounts)
         self._world.upsert(self.as_held(reservation))
-        self._start_task(self._write(reservation, amounts))
+        self._writes.start_task(self._write(reservation, amounts))
 
     def begin(self) -> None:
         """Start to resize, once the whole cluster has been read."""
         self._ready = True
+        self._policy_edits.begin()
         self.retry()
 
     def retry(self) -> None:
         """Try again the reservations that could not grow."""
+        self._policy_edits.retry()
         for reservation in tuple(self._newest.values()):
             self.consider(reservation)
 
@@ -129,7 +131,7 @@ class Resizer:
         retries = Retries(self._clock, tries=TRIES)
         while retries.any_left:
             try:
-                await self._patch(
+                await self._writes.patch(
                     reservation, _resized_status(reservation, amounts, self._clock.now())
                 )
                 self._written(reservation, amounts)
@@ -153,7 +155,7 @@ class Resizer:
         if size is not None:
             size.written = True
         held = ", ".join(f"{name} {amount}" for name, amount in sorted(amounts.items()))
-        self._record_event(reservation, "Normal", reservation_status.RESIZED, f"holds {held} now")
+        self._writes.record(reservation, "Normal", reservation_status.RESIZED, f"holds {held} now")
         newest = self._newest.get(reservation.uid)
         if newest is not None and same_amounts(newest.status.allocatable, amounts):
             # The watch event came before the response.
@@ -166,10 +168,10 @@ class Resizer:
         """
         if not isinstance(refusal, NotFound):
             message = f"the new size was not written: {refusal}"
-            self._record_event(reservation, "Warning", "FailedResize", message)
+            self._writes.record(reservation, "Warning", "FailedResize", message)
         self._resizing.pop(reservation.uid, None)
         newest = self._newest.pop(reservation.uid, reservation)
-        self._world.upsert(newest)
+        self._world.upsert(self.as_held(newest))
         if newest.metadata.resource_version != reservation.metadata.resource_version:
             self.consider(newest)
 
@@ -180,7 +182,7 @@ class Resizer:
 
     def _finish(self, newest: Reservation) -> None:
         self._resizing.pop(newest.uid, None)
-        self._world.upsert(newest)
+        self._world.upsert(self.as_held(newest))
         self.consider(newest)
 
     async def _read_newest(self, reservation: Reservation) -> Reservation | None:
@@ -200,35 +202,17 @@ class Resizer:
         old = reservation.condition(reservation_status.RESIZED)
         if old is not None and (old.status, old.reason, old.message) == ("False", reason, message):
             return
-        self._record_event(reservation, "Warning", "FailedResize", message)
         conditions = reservation_status.with_resized(
             reservation.status.conditions, "False", reason, self._clock.now(), message
         )
-        self._start_task(self._write_status(reservation, {"conditions": conditions}))
+        if self._writes.start(reservation, {"conditions": conditions}):
+            self._writes.record(reservation, "Warning", "FailedResize", message)
 
     def _clear_condition(self, reservation: Reservation) -> None:
         old = reservation.condition(reservation_status.RESIZED)
         if old is not None and old.status == "False" and reservation.active:
             conditions = reservation_status.without_resized(reservation.status.conditions)
-            self._start_task(self._write_status(reservation, {"conditions": conditions}))
-
-    async def _write_status(self, reservation: Reservation, status: dict[str, Any]) -> None:
-        try:
-            await self._patch(reservation, status)
-        except HoldfastError:
-            return  # a watch event follows, which tries again
-
-    async def _patch(self, reservation: Reservation, status: dict[str, Any]) -> None:
-        body = {"metadata": version_guard(reservation), "status": status}
-        await self._client.patch(RESERVATIONS, reservation.name, body, subresource="status")
-
-    def _record_event(
-        self, reservation: Reservation, type_: str, reason: str, message: str
-    ) -> None:
-        self._recorder.record(
-            reservation, type_, reason, message, action="Resizing",
-            component=reservation.scheduler_name,
-        )  # fmt: skip
+            self._writes.start(reservation, {"conditions": conditions})
 
 
 def _resized_status(

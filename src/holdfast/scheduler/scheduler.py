@@ -41,6 +41,7 @@ from holdfast.scheduler.preparation import Preparations
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 from holdfast.scheduler.queueing_hints import QueueingHints
 from holdfast.scheduler.reservation_handlers import ReservationEventHandlers
+from holdfast.scheduler.reservation_status_writes import ReservationStatusWrites
 from holdfast.scheduler.resizing import Resizer
 from holdfast.scheduler.result_handler import ResultHandler
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
@@ -126,7 +127,8 @@ class Scheduler:
         )
         self._background_tasks = background_tasks = BackgroundTasks()
         self._preparations = Preparations(self.profiles, self.world, clock, self._ready.set)
-        self._resizer = Resizer(client, clock, self.world, self.recorder, background_tasks.start)
+        writes = ReservationStatusWrites(client, self.recorder, background_tasks.start, "Resizing")
+        self._resizer = Resizer(client, clock, self.world, writes)
         reservations = ReservationEventHandlers(
             self._event_handlers,
             lambda pod_info, message: background_tasks.start(
