@@ -346,7 +346,9 @@ def test_the_admission_policies_refuse_invalid_templates_and_false_reserve_pods(
         assert try_out(plane, shared) == ""
         shared["metadata"]["annotations"] = {OWNER_NAMESPACES: "team-a,*"}
         assert "cannot be read, so that no pod is an owner" in try_out(plane, shared)
-        sound = held("sound", None, requests={"cpu": 0.5})
+        misspelt = held("misspelt", "1", requests={"memmory": "1Gi"})
+        assert "without a domain must be cpu" in try_out(plane, misspelt)
+        sound = held("sound", None, requests={"cpu": 0.5, "pods": "2", "example.com/gpu": "1"})
         plane.kubectl("create", "--dry-run=server", "-f", "-", text=json.dumps(sound))
     finally:
         plane.kubectl("delete", "-f", str(ROOT / "deploy" / "admission"))

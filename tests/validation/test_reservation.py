@@ -22,6 +22,7 @@ def test_a_valid_reservation_needs_neither_image_nor_lifetime():
     raw = a_reservation(ttl=None)
     del raw["spec"]["template"]["spec"]["containers"][0]["image"]
     assert wrong(raw) == []
+    assert wrong(a_reservation(requests={"pods": "2", "hugepages-2Mi": "4Mi", "x.io/y": "1"})) == []
     assert wrong(a_reservation(ttl="0", expires="2030-01-01T00:00:00Z", allocate_policy="")) == []
 
 
@@ -48,6 +49,20 @@ def test_a_valid_reservation_needs_neither_image_nor_lifetime():
         (
             {"template": {"cpu": "2", "limits": {"cpu": "1"}}},
             f'{TEMPLATE}.containers[0].resources.requests: Invalid value: "2": must be less than',
+        ),
+        (
+            {"requests": {"memmory": "1Gi"}},
+            f'{TEMPLATE}.containers[0].resources.requests[memmory]: Invalid value: "memmory": must '
+            "be a standard resource for containers",
+        ),
+        (
+            {"template": {"limits": {"a/b/c": "1"}}},
+            f"{TEMPLATE}.containers[0].resources.limits[a/b/c]: Invalid value",
+        ),
+        ({"template": {"overhead": {"memmory": "1"}}}, f"{TEMPLATE}.overhead[memmory]: Invalid"),
+        (
+            {"annotations": {RESIZE: '{"resources":{"memmory":"1Gi"}}'}},
+            f"metadata.annotations[{RESIZE}].resources[memmory]: Invalid value",
         ),
         ({"template": {"overhead": {"cpu": "-1"}}}, f"{TEMPLATE}.overhead[cpu]: Invalid value"),
         (

@@ -17,7 +17,9 @@ from holdfast.api.pod import (
     ResourceRequirements,
 )
 from holdfast.api.quantity import AmountText, Quantity
+from holdfast.api.resource_names import PODS, container_name_error
 from holdfast.errors import BadRequest, Cause
+from holdfast.validation.names import name_errors
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 OPERATORS = ("Equal", "Exists", "Lt", "Gt")
@@ -53,9 +55,14 @@ def check_template(spec: PodSpec, path: str) -> Iterator[Cause]:
 
 
 def check_amounts(amounts: Mapping[str, AmountText], path: str) -> Iterator[Cause]:
-    """Yield amounts that are malformed or negative."""
+    """Yield names that no resource can have, and amounts that are malformed or negative.
+
+    Pod slots can be reserved, although no container can request them.
+    """
     for name, amount in amounts.items():
         at = f"{path}[{name}]"
+        wrong_name = names.label_key(name) or ([] if name == PODS else [container_name_error(name)])
+        yield from name_errors(at, name, filter(None, wrong_name))
         try:
             if Quantity.parse(amount).digits < 0:
                 yield field_errors.invalid(at, amount, NOT_NEGATIVE)

@@ -18,17 +18,16 @@ from holdfast.api.requests import (
 )
 from holdfast.api.resource_names import (
     CPU,
-    EPHEMERAL_STORAGE,
     HUGE_PAGES_PREFIX,
     LONGEST_NAME,
     MEMORY,
-    is_extended,
+    NATIVE_DOMAIN,
+    container_name_error,
     is_pod_level,
 )
 from holdfast.apiserver.kinds.validation.resource_quotas import check_amount, is_standard
 from holdfast.errors import BadRequest, Cause
 
-_NATIVE_DOMAIN = "kubernetes.io/"
 Amounts = Mapping[str, AmountText]
 CheckName = Callable[[str, str], Iterator[Cause]]
 POD_LEVEL = (CPU, HUGE_PAGES_PREFIX, MEMORY)
@@ -131,11 +130,8 @@ def _general_name_errors(name: str) -> list[str]:
 def _name_errors(name: str) -> tuple[str, ...]:
     """Return why a container cannot ask for a resource of this name."""
     errors = _general_name_errors(name)
-    if "/" not in name:
-        if name not in (CPU, MEMORY, EPHEMERAL_STORAGE) and not _is_huge_page(name):
-            errors.append("must be a standard resource for containers")
-    elif _NATIVE_DOMAIN not in name and not is_extended(name):
-        errors.append("doesn't follow extended resource name standard")
+    if error := container_name_error(name):
+        errors.append(error)
     return tuple(errors)
 
 
@@ -161,7 +157,7 @@ def _compare(requests: Amounts, limits: Amounts, path: str) -> Iterator[Cause]:
 
 
 def _may_be_overcommitted(name: str) -> bool:
-    return ("/" not in name or _NATIVE_DOMAIN in name) and not _is_huge_page(name)
+    return ("/" not in name or NATIVE_DOMAIN in name) and not _is_huge_page(name)
 
 
 def _is_huge_page(name: str) -> bool:
