@@ -118,8 +118,9 @@ def test_every_command_of_the_page_works(plane, tmp_path):
     finally:
         shell.stop()
     text = "\n".join(shown.values())
-    ours = "reservation-controller, resourcepolicy-controller, podmigrationjob-controller, classic-"
-    assert f"running {ours}" in text
+    ours = ("reservation-controller", "reservation-device-controller", "resourcepolicy-controller",
+            "podmigrationjob-controller", "classic-")  # fmt: skip
+    assert f"running {', '.join(ours)}" in text
     assert "resourceClaimName: classic-gpu-shadow" in (directory / "converted.yaml").read_text()
     assert text.count("readyz check passed") == 2
     assert set(STARTED) | {"convert", "webhook"} == {

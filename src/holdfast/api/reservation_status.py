@@ -7,6 +7,7 @@ Ready        True/Available              owners may use it
              False/Waiting               it is on a node, its resources are not free yet
              False/Overcommitted         pods that are no owners use its resources
              False/PolicyConflict        edited beside others on its node; no new owners
+             False/DevicesUnavailable    a device that it holds is unhealthy or gone
              False/Succeeded, Expired    it has ended
 Resized      True/Resized                it was edited on its node, and holds the new size
              False/Insufficient          its node cannot hold the new size
@@ -29,7 +30,9 @@ Raw = dict[str, Any]
 SCHEDULED, READY, RESIZED = "Scheduled", "Ready", "Resized"
 UNSCHEDULABLE = "Unschedulable"
 AVAILABLE, WAITING, OVERCOMMITTED = "Available", "Waiting", "Overcommitted"
-POLICY_CONFLICT = "PolicyConflict"
+POLICY_CONFLICT, DEVICES_UNAVAILABLE = "PolicyConflict", "DevicesUnavailable"
+STRONGER = (POLICY_CONFLICT, DEVICES_UNAVAILABLE)
+"""Reasons of Ready that Overcommitted does not replace; what finds them also clears them."""
 SUCCEEDED, EXPIRED = "Succeeded", "Expired"
 INSUFFICIENT, INVALID = "Insufficient", "Invalid"
 

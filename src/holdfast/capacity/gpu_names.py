@@ -13,11 +13,23 @@ from holdfast.columns.interner import ResourceNames
 from holdfast.device_share.requests import device_resources, in_names_of
 
 NO_NAMES: frozenset[str] = frozenset()
+_ONE = 10**9
 
 
 def reserved_device_names(reserved: Collection[int], ids: ResourceNames) -> frozenset[str]:
     """Return the names of shared devices among reserved resources."""
     return device_resources([ids[resource] for resource in reserved])
+
+
+def nanos_in_names_of(amounts: Mapping[str, int], names: Collection[str]) -> dict[str, int]:
+    """Return amounts, in nanos, with GPUs in other names for the same; they are whole numbers."""
+    devices = device_resources(amounts)
+    if not devices:
+        return dict(amounts)
+    whole = in_names_of({n: amounts[n] // _ONE for n in devices}, names)
+    return {n: a for n, a in amounts.items() if n not in devices} | {
+        n: a * _ONE for n, a in whole.items()
+    }
 
 
 def converted_amounts(

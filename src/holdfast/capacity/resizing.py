@@ -15,6 +15,7 @@ from holdfast.api.quantity import NANO, AmountText, Quantity
 from holdfast.api.requests import nanos, request_nanos
 from holdfast.api.reservation import AVAILABLE, Reservation
 from holdfast.capacity.annotations import inner_reserved, resized_amounts
+from holdfast.capacity.gpu_names import nanos_in_names_of
 from holdfast.capacity.reservation_content import read_amounts
 from holdfast.capacity.reservation_info import ReservationInfo
 from holdfast.capacity.reserve_pod import with_requests
@@ -23,8 +24,8 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo, sum_of
 from holdfast.columns.request_fit import short_of
 
-FIXED_SIZE_ANNOTATIONS = (DEVICE_ALLOCATED, RESOURCE_STATUS)
-"""Annotations of reservations that hold particular devices or CPUs; these are not resized."""
+_KINDS = {RESOURCE_STATUS: "CPUs", DEVICE_ALLOCATED: "devices"}
+"""Annotations of reservations that hold particular CPUs or devices; these are not resized."""
 AmountTexts = Mapping[str, AmountText]
 
 
@@ -37,37 +38,45 @@ def wanted_amounts(reservation: Reservation) -> dict[str, AmountText] | None:
     return None if _fixed(reservation) else _edited_amounts(reservation)
 
 
-def asks_for_other_cpus(reservation: Reservation) -> bool:
-    """Tell whether a reservation that holds particular CPUs was edited in vain.
+def wanted_in_vain(reservation: Reservation) -> str:
+    """Return what keeps its size although the reservation was edited: "CPUs", "devices" or "".
 
-    What holds devices is not compared: it may list them in other names than its template.
+    Devices may be held in other names than those of the template, so these are converted.
     """
-    notes = reservation.metadata.annotations
-    return (
-        RESOURCE_STATUS in notes
-        and DEVICE_ALLOCATED not in notes
-        and _edited_amounts(reservation) is not None
-    )
+    kinds = [kind for key, kind in _KINDS.items() if key in reservation.metadata.annotations]
+    asked, held = _asked(reservation) if kinds else None, _plain(reservation.status.allocatable)
+    if asked is None:
+        return ""
+    amounts = nanos_in_names_of({name: nanos(a) for name, a in asked.items()}, held)
+    wanted = {**{name: a for name, a in held.items() if "/" in name}, **amounts}
+    edited = {name: amount for name, amount in wanted.items() if amount} != held
+    return " and ".join(kinds) if edited else ""
 
 
 def _edited_amounts(reservation: Reservation) -> dict[str, AmountText] | None:
+    asked, held = _asked(reservation), reservation.status.allocatable
+    if asked is None:
+        return None
+    kept = {name: amount for name, amount in held.items() if "/" in name}
+    found: dict[str, AmountText] = {**kept, **asked}
+    found = {name: amount for name, amount in found.items() if nanos(amount) > 0}
+    return None if same_amounts(found, held) else found
+
+
+def _asked(reservation: Reservation) -> dict[str, AmountText] | None:
+    """Return what template and annotation ask for; None if it cannot be resized now."""
     template = reservation.spec.template
     if reservation.phase != AVAILABLE or template is None:
         return None
     held = reservation.status.allocatable
     asked = request_nanos(Pod(spec=with_requests(template.spec))).items()
-    kept = {name: amount for name, amount in held.items() if "/" in name}
     named = {name: _text(held, name, amount) for name, amount in asked}
-    found: dict[str, AmountText] = {**kept, **named, **resized_amounts(reservation)}
-    found = {name: amount for name, amount in found.items() if nanos(amount) > 0}
-    return None if same_amounts(found, held) else found
+    return {**named, **resized_amounts(reservation)}
 
 
 def _fixed(reservation: Reservation) -> bool:
     meta = reservation.metadata
-    return meta.deletion_timestamp is not None or any(
-        key in meta.annotations for key in FIXED_SIZE_ANNOTATIONS
-    )
+    return meta.deletion_timestamp is not None or any(key in meta.annotations for key in _KINDS)
 
 
 def _text(held: AmountTexts, name: str, amount: int) -> str:

@@ -27,6 +27,7 @@ from holdfast.controllers.pod_migration.controller import PodMigrationController
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.replicaset import ReplicaSetController
 from holdfast.controllers.reservation import ReservationController
+from holdfast.controllers.reservation_devices import ReservationDeviceController
 from holdfast.controllers.resource_claim import ResourceClaimController
 from holdfast.controllers.resource_policy import ResourcePolicyController
 from holdfast.controllers.resource_quota import ResourceQuotaController
@@ -48,11 +49,13 @@ CONTROLLERS: tuple[type[Reconciler], ...] = (
     DeviceTaintEvictionController,
     ResourceQuotaController,
     ReservationController,
+    ReservationDeviceController,
     ResourcePolicyController,
     PodMigrationController,
 )
 BESIDE_KUBERNETES: tuple[type[Reconciler], ...] = (
     ReservationController,
+    ReservationDeviceController,
     ResourcePolicyController,
     PodMigrationController,
     InstalledClassicClaimController,

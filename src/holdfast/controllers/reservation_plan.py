@@ -164,9 +164,9 @@ def _checked_for_overcommitment(
     reservation: Reservation, usage: NodeUsage, now: float
 ) -> tuple[RawStatus, tuple[PlannedEvent, ...]]:
     """Set or clear the Overcommitted condition."""
-    if reservation.policy_conflicts:
-        return {}, ()  # the scheduler, which decides that, clears it
     ready = reservation.condition(reservation_status.READY)
+    if ready is not None and ready.reason in reservation_status.STRONGER:
+        return {}, ()
     short = usage.short_of(reservation)
     broken = ready is not None and ready.reason == reservation_status.OVERCOMMITTED
     if short:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -18,8 +18,9 @@ from holdfast.capacity.annotations import (
     annotated_allocations,
     inner_reserved,
 )
+from holdfast.capacity.gpu_names import nanos_in_names_of
 from holdfast.capacity.operating_pods import operating_reservation
-from holdfast.device_share.requests import device_resources, in_names_of
+from holdfast.device_share.requests import device_resources
 
 ResourceNanos = Mapping[str, int]
 PODS, ONE = "pods", 10**9
@@ -54,7 +55,7 @@ class NodeUsage:
         The sum is not capped: it may exceed what is reserved.
         """
         reserved = reservation.status.allocatable
-        return self._sum(reservation, lambda amounts: _in_names_of(amounts, reserved))
+        return self._sum(reservation, lambda amounts: nanos_in_names_of(amounts, reserved))
 
     def _sum(
         self, reservation: Reservation, read: Callable[[ResourceNanos], ResourceNanos]
@@ -150,17 +151,6 @@ class NodeUsage:
             if other.phase == AVAILABLE:
                 total.update(self._promise(other))
         return total
-
-
-def _in_names_of(amounts: ResourceNanos, names: Collection[str]) -> ResourceNanos:
-    """Return amounts of GPUs in other names for the same; they are whole numbers."""
-    devices = device_resources(amounts)
-    if not devices:
-        return amounts
-    whole = in_names_of({n: amounts[n] // ONE for n in devices}, names)
-    return {n: a for n, a in amounts.items() if n not in devices} | {
-        n: a * ONE for n, a in whole.items()
-    }
 
 
 def _taken(pod: Pod) -> dict[str, dict[str, int]]:

@@ -23,6 +23,7 @@ class _Extension(Struct, frozen=True):
 
 class _Written(Struct, frozen=True):
     minor: int = 0
+    id: str = ""
     resources: dict[str, AmountText] | None = None
     extension: _Extension | None = None
 
@@ -42,6 +43,19 @@ def read_allocations(annotations: Mapping[str, str]) -> Allocations:
     if not text:
         return {}
     return _decode_short(text) if len(text) <= _SHORT else _decode(text)
+
+
+def read_device_ids(annotations: Mapping[str, str]) -> dict[tuple[str, int], str]:
+    """Return the ids of the devices that the annotation names, by type and minor; "" if absent.
+
+    Raises BadRequest if it is malformed.
+    """
+    return {
+        (kind, one.minor): one.id
+        for kind, listed in _written(annotations.get(DEVICE_ALLOCATED) or "null").items()
+        for one in listed or ()
+        if kind in RESOURCES
+    }
 
 
 def allocations_text(allocations: Allocations, ids: Mapping[tuple[str, int], str]) -> str:
@@ -71,15 +85,26 @@ def amount_texts(kind: str, amounts: Amounts) -> dict[str, str]:
 
 
 def _decode(text: str) -> Allocations:
+    written = _written(text)
     try:
-        written = _DECODER.decode(text)
         return {
             kind: tuple(sorted((_allocation(kind, one) for one in listed), key=_minor))
-            for kind, listed in (written or {}).items()
+            for kind, listed in written.items()
             if kind in RESOURCES and listed
         }
-    except (msgspec.MsgspecError, RecursionError, BadRequest) as error:
-        raise BadRequest(f"metadata.annotations[{DEVICE_ALLOCATED}]: {error}") from None
+    except BadRequest as error:
+        raise _malformed(error) from None
+
+
+def _written(text: str) -> Mapping[str, tuple[_Written, ...] | None]:
+    try:
+        return _DECODER.decode(text) or {}
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _malformed(error) from None
+
+
+def _malformed(error: Exception) -> BadRequest:
+    return BadRequest(f"metadata.annotations[{DEVICE_ALLOCATED}]: {error}")
 
 
 _decode_short = lru_cache(maxsize=4096)(_decode)

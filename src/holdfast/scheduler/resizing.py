@@ -18,11 +18,11 @@ from holdfast.api.quantity import AmountText
 from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.capacity.resizing import (
-    asks_for_other_cpus,
     larger_amounts,
     same_amounts,
     shortage,
     wanted_amounts,
+    wanted_in_vain,
 )
 from holdfast.client.backoff import Retries, retry
 from holdfast.client.client import Client
@@ -33,7 +33,7 @@ from holdfast.scheduler.policy_edits import PolicyEdits
 from holdfast.scheduler.reservation_status_writes import ReservationStatusWrites
 
 TRIES = 5
-HOLDS_CPUS = "it holds certain CPUs and is not resized: create another reservation"
+FIXED = "and is not resized: create another reservation"
 
 
 @dataclass(slots=True)
@@ -90,8 +90,10 @@ class Resizer:
             return
         try:
             amounts = wanted_amounts(reservation)
-            if asks_for_other_cpus(reservation):
-                self._refuse(reservation, reservation_status.INVALID, HOLDS_CPUS)
+            if kept := wanted_in_vain(reservation):
+                self._refuse(
+                    reservation, reservation_status.INVALID, f"it holds certain {kept} {FIXED}"
+                )
                 return
         except BadRequest as wrong:
             self._refuse(reservation, reservation_status.INVALID, f"spec.template: {wrong}")
