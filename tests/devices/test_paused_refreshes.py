@@ -4,7 +4,7 @@ import pytest
 
 from devices.device_cluster import Cluster, allocated_claim
 from devices.test_cached_allocations import CLAIMS, RACK
-from holdfast.devices import node_pools, search
+from holdfast.devices import node_pools, row_table, search
 from holdfast.testing import a_device, a_node, a_slice
 
 DEVICES = [
@@ -17,6 +17,7 @@ def cluster(monkeypatch):
     """Two nodes that share three devices; rows are known to be outdated by their keys."""
     monkeypatch.setattr(node_pools, "_MANY_NODES", 1)
     monkeypatch.setattr(search, "_TRIES_A_STEP", 1)
+    monkeypatch.setattr(row_table, "_WORK_A_STEP", 1)
     shared = a_slice("s", node=None, allNodes=True, pool="s", devices=DEVICES)
     return Cluster(a_node("a"), a_node("b"), shared)
 

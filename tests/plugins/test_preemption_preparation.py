@@ -134,9 +134,9 @@ def test_what_changes_between_the_steps_is_considered(kind, seed):
         assert plan(cluster.world, pod) == plan(cluster.world.fork(), pod)
 
 
-async def test_other_tasks_run_while_the_first_preemption_is_prepared():
+def test_other_tasks_run_while_the_first_preemption_is_prepared():
     cluster = FullCluster(Random(1))
-    assert await prepare_and_count(PROFILE, cluster.world, cluster.preemptor()) > 1
+    assert prepare_and_count(PROFILE, cluster.world, cluster.preemptor()) > 1
 
 
 def steps_of(cluster, pod, profile=PROFILE):

@@ -1,8 +1,7 @@
 """Preparations of a scheduling cycle that need a pause at every step."""
 
-import asyncio
-
-from holdfast.scheduler.preparation import prepare_cycle
+from holdfast.scheduler.preparation import CyclePreparation
+from holdfast.scheduler.queued_pods import QueuedPodInfo
 
 
 class ImpatientClock:
@@ -19,17 +18,17 @@ class ImpatientClock:
         return self.reads / 1000
 
 
-async def prepare_and_count(profile, world, pod_info):
-    """Prepare the cycle of a pod; return how often another task ran meanwhile."""
-    runs = 0
+def preparation_of(profile, world, pod_info, clock=None):
+    queued = QueuedPodInfo(pod_info, since=0.0)
+    return CyclePreparation(profile, queued, world, clock or ImpatientClock())
 
-    async def other():
-        nonlocal runs
-        while True:
-            runs += 1
-            await asyncio.sleep(0)
 
-    task = asyncio.create_task(other())
-    assert await prepare_cycle(profile, pod_info, world, ImpatientClock())
-    task.cancel()
-    return runs
+def prepare_and_count(profile, world, pod_info):
+    """Prepare the cycle of a pod; return how many steps that took."""
+    preparation = preparation_of(profile, world, pod_info)
+    steps = 0
+    if not preparation.begin():
+        steps = 1
+        while not preparation.step():
+            steps += 1
+    return steps

@@ -1,6 +1,5 @@
 """Searches for devices run in steps before the scheduling cycle, while other tasks run."""
 
-import asyncio
 from dataclasses import replace
 
 import msgspec
@@ -13,11 +12,11 @@ from holdfast.framework.plugin import Placement, Traits
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
-from holdfast.scheduler.preparation import Preparations, prepare_cycle
+from holdfast.scheduler.preparation import Preparations
 from holdfast.scheduler.queued_pods import QueuedPodInfo
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice, typed
 from holdfast.testing.clock import VirtualClock
-from scheduler.impatient_clock import ImpatientClock, prepare_and_count
+from scheduler.impatient_clock import ImpatientClock, preparation_of, prepare_and_count
 
 PROFILE = default_profiles()["default-scheduler"]
 NUMA = "gpu.example.com/numa"
@@ -48,10 +47,10 @@ def schedule(world, pod_info):
     return schedule_pod(PROFILE, pod_info, world, 1.8e9, np.random.default_rng(1))
 
 
-async def test_other_tasks_run_while_the_devices_of_a_pod_are_searched(monkeypatch):
+def test_other_tasks_run_while_the_devices_of_a_pod_are_searched(monkeypatch):
     world = a_world(far("c"))
     pod_info = world.pod_info(typed(a_pod_with("c")))
-    assert await prepare_and_count(PROFILE, world, pod_info) > 0
+    assert prepare_and_count(PROFILE, world, pod_info) > 0
     # The cycle finds every result, and what was chosen.
     monkeypatch.setattr(Allocator, "solve_in_steps", None)
     placement = schedule(world, pod_info)
@@ -60,7 +59,7 @@ async def test_other_tasks_run_while_the_devices_of_a_pod_are_searched(monkeypat
     assert [r.device for r in claim.status.allocation.devices.results] == ["d0", "d1"]
 
 
-async def test_one_long_search_is_interrupted():
+def test_one_long_search_is_interrupted():
     """Every combination of four devices of one NUMA node is tried, in many steps."""
     near = a_claim(
         "c",
@@ -71,40 +70,41 @@ async def test_one_long_search_is_interrupted():
     )
     world = a_world(near, nodes=1, devices=10)
     pod_info = world.pod_info(typed(a_pod_with("c")))
-    assert await prepare_and_count(PROFILE, world, pod_info) > 10
+    assert prepare_and_count(PROFILE, world, pod_info) > 10
     assert isinstance(schedule(world, pod_info), SchedulingFailure)
 
 
-async def test_a_device_allocated_meanwhile_is_not_allocated_again():
+def test_a_device_allocated_meanwhile_is_not_allocated_again():
     world = a_world(far("c"), nodes=1)
     pod_info = world.pod_info(typed(a_pod_with("c")))
-    preparing = asyncio.create_task(prepare_cycle(PROFILE, pod_info, world, ImpatientClock()))
-    await asyncio.sleep(0)
+    preparation = preparation_of(PROFILE, world, pod_info)
+    assert not preparation.begin()
     result = {"request": "r", "driver": "gpu.example.com", "pool": "n0", "device": "d0"}
     status = {"allocation": {"devices": {"results": [result]}}}
     world.upsert(typed(a_claim("x", status=status)))
-    await preparing
+    while not preparation.step():
+        pass
     assert isinstance(schedule(world, pod_info), Placement)
     claim = world.devices.claims.in_flight(world.devices.claims.get("default", "c").uid)
     assert [r.device for r in claim.status.allocation.devices.results] == ["d1", "d2"]
 
 
 @pytest.mark.parametrize("pod", [a_pod("p"), a_pod_with("missing")])
-async def test_a_pod_without_claims_to_allocate_needs_no_preparation(pod):
+def test_a_pod_without_claims_to_allocate_needs_no_preparation(pod):
     world = a_world()
-    assert await prepare_and_count(PROFILE, world, world.pod_info(typed(pod))) == 0
+    assert prepare_and_count(PROFILE, world, world.pod_info(typed(pod))) == 0
 
 
-async def test_an_error_is_left_to_the_cycle(monkeypatch):
+def test_an_error_is_left_to_the_cycle(monkeypatch):
     world = a_world(far("c"))
     pod_info = world.pod_info(typed(a_pod_with("c")))
     monkeypatch.setattr(Allocator, "solve_in_steps", None)
-    await prepare_cycle(PROFILE, pod_info, world, ImpatientClock())
+    prepare_and_count(PROFILE, world, pod_info)
     with pytest.raises(TypeError):
         schedule(world, pod_info)
 
 
-async def test_nodes_that_other_filters_reject_are_not_searched(monkeypatch):
+def test_nodes_that_other_filters_reject_are_not_searched(monkeypatch):
     world = a_world(far("c"), nodes=40)
     for i in range(1, 40):
         # Every node is in another state, and one of them is left.
@@ -119,7 +119,7 @@ async def test_nodes_that_other_filters_reject_are_not_searched(monkeypatch):
 
     monkeypatch.setattr(Allocator, "solve_in_steps", noted)
     pod_info = world.pod_info(typed(a_pod_with("c")))
-    await prepare_cycle(PROFILE, pod_info, world, ImpatientClock())
+    prepare_and_count(PROFILE, world, pod_info)
     assert searched == ["n0"]
     placement = schedule(world, pod_info)
     assert placement.node == "n0"
@@ -127,7 +127,7 @@ async def test_nodes_that_other_filters_reject_are_not_searched(monkeypatch):
 
 
 class CountsPreparations:
-    """Prepares in three steps; ``begun`` counts how often it began."""
+    """Prepares in three steps, each after a pause; ``begun`` counts how often it began."""
 
     name = "CountsPreparations"
     traits = Traits()
@@ -138,20 +138,8 @@ class CountsPreparations:
     def prepare(self, pod, view, rows):
         self.begun += 1
         for _ in range(3):
-            self.steps += 1
             yield
-
-
-class PausingClock(ImpatientClock):
-    """Demands one pause, after the first step."""
-
-    def __init__(self):
-        super().__init__()
-        self.readings = 0
-
-    def monotonic(self):
-        self.readings += 1
-        return 0.0 if self.readings == 1 else 1.0
+            self.steps += 1
 
 
 def preparations_with(clock):
@@ -159,39 +147,43 @@ def preparations_with(clock):
     world.upsert(typed(a_node("n")))
     profile = replace(PROFILE, plugins=(plugin,), plugins_by_point={})
     queued = QueuedPodInfo(world.pod_info(typed(a_pod("p"))), since=0.0)
-    return plugin, Preparations({PROFILE.name: profile}, world, clock, lambda: None), queued
+    return plugin, Preparations({PROFILE.name: profile}, world, clock, print), queued
 
 
-def test_a_preparation_without_a_pause_ends_at_once():
+def test_a_preparation_ends_with_its_first_step_if_that_is_short():
     plugin, preparations, queued = preparations_with(VirtualClock())
-    assert preparations.begin(queued) is None
-    assert (plugin.begun, plugin.steps) == (1, 3)
-
-
-async def test_a_preparation_continues_after_its_first_pause():
-    plugin, preparations, queued = preparations_with(PausingClock())
-    steps = preparations.begin(queued)
-    assert (plugin.begun, plugin.steps) == (1, 1)
-    assert await preparations.finish(queued, steps)
-    # What was begun is continued; a second round computes again what changed in the pause.
+    assert not preparations.begin(queued)
+    assert (plugin.begun, plugin.steps) == (1, 0)
+    assert preparations.step().queued is queued
+    # What was begun is continued; a second round computes again what changed before the step.
     assert (plugin.begun, plugin.steps) == (2, 6)
+    assert not preparations
+
+
+def test_a_preparation_whose_rounds_are_all_overtaken_ends():
+    plugin, preparations, queued = preparations_with(ImpatientClock())
+    assert not preparations.begin(queued)
+    while (ended := preparations.step()) is None:
+        pass
+    assert ended.is_overtaken
+    assert plugin.begun == 5
 
 
 def test_a_pod_removed_from_the_queue_is_not_prepared():
     plugin, preparations, queued = preparations_with(VirtualClock())
     queued.removed = True
-    assert preparations.begin(queued) is None
+    assert preparations.begin(queued)
     assert plugin.begun == 0
 
 
 def test_a_pod_with_too_long_lists_is_not_prepared():
     plugin, preparations, queued = preparations_with(VirtualClock())
     queued.pod_info = msgspec.structs.replace(queued.pod_info, excess="spec.tolerations: too many")
-    assert preparations.begin(queued) is None
+    assert preparations.begin(queued)
     assert plugin.begun == 0
 
 
-async def test_nodes_whose_devices_get_counters_are_searched_before_the_cycle(monkeypatch):
+def test_nodes_whose_devices_get_counters_are_searched_before_the_cycle(monkeypatch):
     """Few rows have changed, but they cannot be counted any more."""
     world = a_world(a_claim("c"), a_claim("d"), devices=2)
     schedule(world, world.pod_info(typed(a_pod_with("c"))))
@@ -202,7 +194,7 @@ async def test_nodes_whose_devices_get_counters_are_searched_before_the_cycle(mo
         world.upsert(typed(cards))
         world.upsert(typed(slice_))
     pod_info = world.pod_info(typed(a_pod_with("d", name="q")))
-    await prepare_cycle(PROFILE, pod_info, world, ImpatientClock())
+    prepare_and_count(PROFILE, world, pod_info)
     monkeypatch.setattr(Allocator, "solve_in_steps", None)
     assert isinstance(schedule(world, pod_info), Placement)
 
@@ -216,10 +208,10 @@ class OutdatedPreparation(CountsPreparations):
             raise LookupError("what it read in the first step is gone")
 
 
-async def test_a_preparation_that_failed_after_a_pause_begins_again():
+def test_a_preparation_that_failed_after_a_pause_begins_again():
     plugin, world = OutdatedPreparation(), World()
     world.upsert(typed(a_node("n")))
     profile = replace(PROFILE, plugins=(plugin,), plugins_by_point={})
     pod_info = world.pod_info(typed(a_pod("p")))
-    assert await prepare_cycle(profile, pod_info, world, ImpatientClock())
+    assert prepare_and_count(profile, world, pod_info)
     assert plugin.begun > 1

@@ -41,6 +41,9 @@ COST_LIMIT = 100_000
 ESTIMATE_LIMIT = 1_000_000
 """Upstream's limit at creation, in its own units."""
 _ACTIVATION_LIMIT = 1_000
+_WORK_OF_COMPILING, _WORK_OF_CHARACTER, _WORK_OF_COST = 5_000, 30, 10
+"""What compiling costs, for each expression and each of its characters, and finding its cost for
+devices of another size, for each character; measured, in the units of COST_LIMIT."""
 _CACHE_SIZE, _CACHE_CHARACTERS = 8192, 512 * 1024
 """One claim may have 8,192 selectors. A short one takes 2 KiB, the longest, of 10 KiB, 2 MiB."""
 _T = cel.Type
@@ -103,6 +106,15 @@ class CompiledSelector:
     """The tree that is evaluated."""
     _costs: dict[DeviceSizes, int | None] = field(default_factory=dict)
 
+    def work_of(self, device: SelectableDevice) -> int:
+        """Return an upper bound of the work of ``matches``, in units of a tenth of a microsecond.
+
+        It includes finding its cost for devices of a size that were not seen before.
+        """
+        if device.sizes not in self._costs:
+            return len(self.expression) * _WORK_OF_COST + (self._cost(device.sizes) or 0)
+        return self._costs[device.sizes] or 0
+
     def matches(self, device: SelectableDevice) -> bool:
         """Return whether the device matches; raise EvaluationError if the result is not a bool."""
         if device.read_error:
@@ -142,19 +154,25 @@ class CompiledSelector:
 
 
 class DeviceSelectors:
-    """Compiles selectors; caches the latest results, errors included."""
+    """Compiles selectors; caches the latest results, errors included.
+
+    ``work`` is what was compiled and evaluated so far, in the units of COST_LIMIT: it tells when a
+    pause is due, whatever was found in a cache.
+    """
 
     def __init__(self, *, shared_devices: bool = True, list_attributes: bool = False) -> None:
         self._lists = list_attributes
         self._shared = shared_devices
         self._known: OrderedDict[str, CompiledSelector | CompileError] = OrderedDict()
         self._characters = 0
+        self.work = 0
         self.shared_results = SharedResults(cost_limit=COST_LIMIT, lists=list_attributes)
 
     def compile(self, expression: str) -> CompiledSelector:
         """Compile an expression whose static type is bool or unknown, or raise CompileError."""
         known = self._known.get(expression)
         if known is None:
+            self.work += _WORK_OF_COMPILING + len(expression) * _WORK_OF_CHARACTER
             known = self._known[expression] = self._compile(expression)
             self._characters += len(expression)
             while len(self._known) > _CACHE_SIZE or self._characters > _CACHE_CHARACTERS:

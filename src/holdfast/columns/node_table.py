@@ -161,12 +161,14 @@ class NodeTable(NodeRows):
         placements = self._placements
         if placements.has_groups_of(keys):
             return
+        yield
         placements.begin_selector_keys(keys)
         self.epochs.bump("labels")
         while not placements.has_groups_of(keys):
             placements.regroup(_PODS_A_STEP)
             self.epochs.bump("labels")
-            yield
+            if not placements.has_groups_of(keys):
+                yield
 
     def counter(self, namespace: str, selector: Selector, *, real: bool = False) -> SelectorCount:
         """Return the counter of pods that a selector matches.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.amounts import RequestedAmounts
-from holdfast.columns.journal import JournalReader, StaleRows
+from holdfast.columns.journal import FEW_ROWS, JournalReader, StaleRows
 from holdfast.columns.pod_info import PodInfo, start_times
 from holdfast.columns.pod_values import PodValues
 
@@ -70,9 +70,12 @@ class RankedPods:
     def refresh_in_steps(self) -> Iterator[None]:
         """Do the same, with pauses in which the world may change and the ranks may be read."""
         self._unranked.update(self._rows_of(self._journal_reader.stale(self._nodes.size)))
+        if len(self._unranked) > FEW_ROWS:
+            yield
         while self._unranked and not self._is_replaced:
             self._rank_rows(_take(self._unranked, _ROWS_A_STEP))
-            yield
+            if self._unranked:
+                yield
         yield from self._columns_in_steps(self.priority, self.started)
 
     @property
@@ -100,19 +103,22 @@ class RankedPods:
     ) -> Iterator[None]:
         """Read what ``values_of`` returns, with pauses in which the world may change."""
         found = self._known_values(key, read, version)
+        if len(found.unread) > FEW_ROWS:
+            yield
         while found.unread and not self._is_replaced:
             self.refresh()
             rows = _take(found.unread, _ROWS_A_STEP)
             self._read_rows(found, rows, by_label_group=by_label_group)
-            yield
+            if found.unread:
+                yield
         yield from self._columns_in_steps(found.values)
 
     def _columns_in_steps(self, *values: PodValues) -> Iterator[None]:
         """Make the columns of values, which takes milliseconds for each of them."""
         for of_pods in values:
             if of_pods.is_stale and not self._is_replaced:
-                of_pods.columns()
                 yield
+                of_pods.columns()
 
     def _known_values(self, key: Hashable, read: ReadValue, version: Any) -> _Values:
         known = self._values.pop(key, None)

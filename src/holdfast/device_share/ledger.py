@@ -186,10 +186,11 @@ class DeviceShareLedger:
         while (
             len(self._stale) > _ROWS_A_STEP and len(self._signatures) == self._node_table.capacity
         ):
-            rows = [*islice(self._stale, _ROWS_A_STEP)]
-            self._number_rows(rows)
-            self._stale.difference_update(rows)
             yield
+            rows = [*islice(self._stale, _ROWS_A_STEP)]
+            if len(self._signatures) == self._node_table.capacity:
+                self._number_rows(rows)
+                self._stale.difference_update(rows)
 
     @property
     def state_count(self) -> int:

@@ -16,10 +16,10 @@ from holdfast.devices.features import Features
 from holdfast.devices.requests import RequestAlternative, claim_label
 from holdfast.devices.slices import DeviceCandidate
 
-_SELECTORS_A_STEP = 32
-"""About one millisecond; thirty if they have loops whose cost is not known yet."""
-_COMPILED_A_STEP, _CHARACTERS_A_STEP = 8, 1024
-"""About ten milliseconds."""
+_WORK_A_STEP = 20_000
+"""Two milliseconds, in the units of selectors; more if a single selector costs more."""
+_WORK_OF_LOOKUP, _WORK_OF_EVALUATION = 50, 300
+"""What is added for each selector that is looked up, and if it is evaluated."""
 _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -40,13 +40,13 @@ class Matcher:
         self, claims: Sequence[ResourceClaim], selectors: DeviceSelectors, features: Features
     ) -> None:
         self._claims = claims
-        self._selectors = selectors
+        self.selectors = selectors
         self._features = features
         self._is_compiled = False
 
     def for_claims(self, claims: Sequence[ResourceClaim]) -> Matcher:
         """Return the same for claims with the same specs: errors have the names of these."""
-        other = Matcher(claims, self._selectors, self._features)
+        other = Matcher(claims, self.selectors, self._features)
         other._is_compiled = self._is_compiled
         return other
 
@@ -88,31 +88,42 @@ class Matcher:
     def select_in_steps(
         self, alternatives: Sequence[RequestAlternative], candidates: Sequence[DeviceCandidate]
     ) -> Iterator[None]:
-        """Evaluate all selectors for devices, with pauses; the candidates keep the results."""
+        """Evaluate all selectors for devices, with pauses; the candidates keep the results.
+
+        There is a pause before anything that takes long.
+        """
+        if not candidates:
+            return
+        yield
         yield from self._compile_in_steps(alternatives)
-        evaluated = 0
+        selectors, done = self.selectors, 0
         for candidate in candidates:
             for alternative in alternatives:
+                before = selectors.work
                 # An error is raised again where the device is tried.
                 with suppress(AllocationError):
                     self.selected(alternative, candidate)
-                evaluated += max(alternative.selector_count, 1)
-                if evaluated >= _SELECTORS_A_STEP:
-                    evaluated = 0
+                count = max(alternative.selector_count, 1)
+                new = selectors.work - before
+                done += new + count * (_WORK_OF_EVALUATION if new else _WORK_OF_LOOKUP)
+                if done >= _WORK_A_STEP:
+                    done = 0
                     yield
 
     def _compile_in_steps(self, alternatives: Iterable[RequestAlternative]) -> Iterator[None]:
         if self._is_compiled:
             return
         self._is_compiled = True
-        compiled, characters = 0, 0
+        selectors = self.selectors
+        before = selectors.work
         for expression in dict.fromkeys(e for a in alternatives for e in a.expressions()):
-            with suppress(CompileError):
-                self._selectors.compile(expression)
-            compiled, characters = compiled + 1, characters + len(expression)
-            if compiled >= _COMPILED_A_STEP or characters >= _CHARACTERS_A_STEP:
-                compiled, characters = 0, 0
+            if selectors.work - before >= _WORK_A_STEP:
                 yield
+                before = selectors.work
+            with suppress(CompileError):
+                selectors.compile(expression)
+        if selectors.work != before:
+            yield
 
     def _first_mismatch(
         self, owner: str, expressions: Sequence[DeviceSelector], candidate: DeviceCandidate
@@ -120,7 +131,7 @@ class Matcher:
         for i, selector in enumerate(expressions):
             expression = selector.cel.expression if selector.cel else ""
             try:
-                if not candidate.selected_by(expression, self._selectors):
+                if not candidate.selected_by(expression, self.selectors):
                     return i
             except CompileError as failure:
                 raise AllocationError(

@@ -24,6 +24,9 @@ Rows = NDArray[np.intp]
 NO_ROW = -1
 _FEW = FEW_ROWS
 """Up to this number, evaluating changed rows costs less than finding out which are needed."""
+_WORK_A_STEP = 256
+"""Tried devices, about two milliseconds; other work counts as many as take as long."""
+_WORK_OF_ROW = 16
 
 
 class RowTable:
@@ -53,6 +56,8 @@ class RowTable:
         self._key_of: NDArray[np.int32] = np.zeros(0, np.int32)
         self._keys: dict[Hashable, int] = {}
         self._next_key = count()
+        self._work = 0
+        """What was evaluated since the last pause."""
         self._selected: WeakSet[Pool] = WeakSet()
         self._selected_for: dict[str, tuple[Pool, ...]] = {}
         """The pools of a node, all of them in ``_selected``."""
@@ -74,20 +79,23 @@ class RowTable:
         return not self._failed or not self.is_outdated(rows).any()
 
     def refresh_in_steps(self, rows: Callable[[], Rows], first: int = NO_ROW) -> Iterator[None]:
-        """Do the same, with a pause after each row and within long searches.
+        """Do the same, with pauses between rows and within long searches.
 
         ``rows`` is called only if many rows have changed. If few have, all of them are evaluated,
-        and those that fail do not end it.
+        and those that fail do not end it; there is no pause if that does not take long.
         """
         self._collect_stale_rows()
         changed = self._is_stale.nonzero()[0]
         if len(changed) > _FEW or self._stale_keys:
+            yield
             yield from self._refresh_in_steps(rows, first)
             return
+        self._work = 0
         for row in changed.tolist():
+            if self._is_pause_due():
+                yield
             if self._is_stale[row]:  # unless it was evaluated in a pause
                 yield from self._refresh_row(row)
-            yield
 
     @property
     def _version(self) -> tuple[int, int]:
@@ -143,9 +151,10 @@ class RowTable:
         if not all_rows and self._has_failed(wanted):
             return
         for row in wanted[self._is_stale[wanted]].tolist():
+            if self._is_pause_due():
+                yield
             if self._is_stale[row]:  # unless it was evaluated in a pause
                 yield from self._refresh_row(row)
-            yield
             if row in self._failed and not all_rows:
                 return
         while self._stale_keys and (all_rows or not self._has_failed(wanted)):
@@ -153,7 +162,15 @@ class RowTable:
             if not needed:
                 return
             yield from self._evaluate_key(min(needed))
-            yield
+            if self._is_pause_due():
+                yield
+
+    def _is_pause_due(self) -> bool:
+        """Return whether rows were evaluated since the last pause that took a step's time."""
+        if self._work < _WORK_A_STEP:
+            return False
+        self._work = 0
+        return True
 
     def _has_failed(self, rows: Rows) -> bool:
         """Return whether one of these rows is up to date and has failed."""
@@ -164,6 +181,7 @@ class RowTable:
     def _refresh_row(self, row: int) -> Iterator[None]:
         node = self._nodes.nodes[row]
         self._key_of[row] = -1
+        self._work += _WORK_OF_ROW
         if node is not None:
             yield from self._evaluate(row, node)
         self._is_stale[row] = False
@@ -172,6 +190,7 @@ class RowTable:
         rows = ((self._key_of == key) & ~self._is_stale).nonzero()[0].tolist()
         row = next((row for row in rows if self._nodes.nodes[row] is not None), NO_ROW)
         node = self._nodes.nodes[row] if row != NO_ROW else None
+        self._work += _WORK_OF_ROW
         if node is not None:
             yield from self._evaluate(row, node)
             if self._key_of[row] != key or self._nodes.nodes[row] is None:
@@ -221,8 +240,8 @@ class RowTable:
         pools = self._inventory.node_pools.of(node)
         for pool in pools:
             if pool not in self._selected:
-                self._selected.add(pool)
                 yield from matcher.select_in_steps(alternatives, pool.candidates)
+                self._selected.add(pool)
         self._selected_for[node.name] = pools
 
     def _is_selected(self, node: Node) -> bool:

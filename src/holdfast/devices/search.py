@@ -33,6 +33,8 @@ from holdfast.devices.slices import DeviceCandidate, DeviceId
 
 _TRIES_A_STEP = 256
 """About two milliseconds; a try that compares much counts as several."""
+_WORK_A_STEP = 20_000
+"""As long a time for selectors; usually all were evaluated before the search."""
 
 
 class SearchOutcome(Enum):
@@ -88,6 +90,8 @@ class DeviceSearch:
         self._device_count = [0] * len(claims)
         self._most_tries = steps
         self._tries, self._until_pause = 0, _TRIES_A_STEP
+        self._selectors = matcher.selectors
+        self._most_work = self._selectors.work + _WORK_A_STEP
         self._weights = {
             alternative.index: 1 + len(alternative.tolerations) // 16 + len(alternative.capacity)
             for request in requests
@@ -296,9 +300,10 @@ class DeviceSearch:
             self._device_count[alternative.claim] -= 1
 
     def _is_pause_due(self) -> bool:
-        if self._until_pause > 0:
+        work = self._selectors.work
+        if self._until_pause > 0 and work < self._most_work:
             return False
-        self._until_pause = _TRIES_A_STEP
+        self._until_pause, self._most_work = _TRIES_A_STEP, work + _WORK_A_STEP
         return True
 
     def _step(self, weight: int = 1) -> None:

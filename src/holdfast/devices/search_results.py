@@ -27,6 +27,8 @@ NOT_SEARCHED: the search on another row ended with ERROR, so the pod fails whate
 """
 
 Codes = NDArray[np.int8]
+_WORK_OF_SEARCH = 64
+"""A search that takes longer pauses itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ class SearchResults(RowTable):
             c.id for pool in pools for some in pool.counters.consumers.values() for c in some
         )
         allocated_devices = self._inventory.allocated_devices.restricted_to(devices)
+        self._work += _WORK_OF_SEARCH
         try:
             found = yield from self._allocator.solve_in_steps(
                 node, pools, allocated_devices, self._steps

@@ -32,6 +32,8 @@ _MAX_STATES = 100_000
 _PARTS_A_STEP = 1024
 """About two milliseconds: selectors, tolerations of a taint, capacities of a request."""
 _PARTS_OF_PLAIN_DEVICE = 8
+_WORK_OF_PART = 20
+"""How much work of selectors takes as long as a part; usually all of it was done before."""
 
 
 @dataclass(slots=True)
@@ -121,10 +123,11 @@ class SignatureBuilder:
     def _new_state(self, pool: Pool) -> Generator[None, None, _PoolState]:
         numbers: dict[Hashable, int] = {}
         devices: list[Hashable] = []
-        done = 0
+        done, selectors = 0, self._allocator.matcher.selectors
         for candidate in pool.candidates:
+            before = selectors.work
             devices.append(self._device(candidate, numbers))
-            done += self._parts(candidate)
+            done += self._parts(candidate) + (selectors.work - before) // _WORK_OF_PART
             if done >= _PARTS_A_STEP:
                 done = 0
                 yield

@@ -106,6 +106,7 @@ class DeviceCandidate:
         def evaluate() -> bool | EvaluationError:
             if self._selectable is None:
                 self._selectable = selectors.selectable_device(self.id[0], self.device)
+            selectors.work += selector.work_of(self._selectable)
             try:
                 return selector.matches(self._selectable)
             except EvaluationError as failure:

@@ -34,8 +34,10 @@ class PreparePlugin(Plugin, Protocol):
     """Compute in short steps what ``filter`` or ``post_filter`` would otherwise compute at once."""
 
     def prepare(self, pod: PodInfo, view: View, rows: Callable[[], Rows]) -> Iterator[None]:
-        """Compute it; yield at least every few milliseconds.
+        """Compute it; yield before it begins, and at least every few milliseconds.
 
+        What comes before the first yield runs for every pod before its turn, so it must be short;
+        if nothing takes long, there is no yield.
         ``rows`` returns the rows that ``filter`` will get: calling it runs the filters before.
         Other tasks may run, and the world may change, after each step. Nothing may be returned or
         decided: without this method the results are the same.

@@ -98,10 +98,11 @@ class NumaLedger:
         """Compute them, with pauses in which the world may change."""
         self._renumber_if_necessary()
         while len(self._stale) > _NODES_A_STEP and len(self._signatures) == self._nodes.capacity:
-            names = [*islice(self._stale, _NODES_A_STEP)]
-            self._number(names)
-            self._stale.difference_update(names)
             yield
+            names = [*islice(self._stale, _NODES_A_STEP)]
+            if len(self._signatures) == self._nodes.capacity:
+                self._number(names)
+                self._stale.difference_update(names)
 
     def signature(self, row: int) -> int:
         """Return the signature of a row."""

@@ -1,23 +1,23 @@
-"""Compute what a scheduling cycle will read before it begins, so that it does not take seconds.
+"""Compute what a scheduling cycle will read before it begins, in steps that namespaces share.
 
 A scheduling cycle cannot pause. The first pod with a new claim may need thousands of searches for
 devices, the first preemption ranks all pods. This is done before, in short steps between which
 other tasks run. Then the cycle finds the results. The world may change meanwhile; what became
 outdated is computed again.
 
-Usually the pods behind wait, so that pods are scheduled in their order. A search may take as long
-as the filter timeout, though: after LONG_SECONDS it goes on in the background, and they do not
-wait any more.
+What a pod costs here is decided by whoever wrote its claims and selectors. So a pod that needs
+steps lets those behind it pass, and the namespaces of such pods take turns, a step each: with N of
+them at most N - 1 steps lie between two steps of a namespace, whatever pods the others create.
 """
 
 from __future__ import annotations
 
-import asyncio
+import heapq
 import logging
-import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
 
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
@@ -29,68 +29,95 @@ from holdfast.scheduler.queued_pods import QueuedPodInfo
 log = logging.getLogger(__name__)
 
 STEP_SECONDS = 0.002
-"""Other tasks run after this time."""
-LONG_SECONDS = 0.5
-"""For this time pods wait for the preparation of one before them."""
+"""Other tasks run, and the next namespace has its turn, after this time."""
 _MAX_ROUNDS = 5
-"""How often outdated results are computed again; then the cycle computes the rest."""
+"""How often outdated results are computed again; then the cycle does with what there is."""
+_FEW_PODS = 64
+"""As many waiting pods of a namespace are not searched for removed ones."""
 Steps = Iterator[None]
 
 
-async def prepare_cycle(
-    profile: Profile,
-    pod: PodInfo,
-    world: World,
-    clock: Clock,
-    *,
-    stops: Callable[[], bool] = lambda: False,
-    remaining: Steps | None = None,
-) -> bool:
-    """Let the plugins compute in steps what they will read; return whether it came to its end.
+class CyclePreparation:
+    """The preparation of one pod's scheduling cycle, in rounds until one needs no pause.
 
-    It ends early when ``stops`` returns True after a pause. ``remaining`` are the steps of a first
-    round that needs a pause now.
+    Each round finds the results of those before, and computes again what the world changed.
     """
-    for _ in range(_MAX_ROUNDS):
+
+    __slots__ = (
+        *("_clock", "_pod_info", "_profile", "_rounds", "_steps", "_world"),
+        *("is_overtaken", "queued"),
+    )
+
+    def __init__(self, profile: Profile, queued: QueuedPodInfo, world: World, clock: Clock) -> None:
+        self._profile = profile
+        self._world = world
+        self._clock = clock
+        self._pod_info = queued.pod_info
+        self._steps: Steps | None = None
+        self._rounds = 0
+        self.queued = queued
+        self.is_overtaken = False
+        """Whether the world has changed in every round, so that some results are outdated."""
+
+    def begin(self) -> bool:
+        """Return whether the cycle can begin at once, because it needs no step."""
+        self._begin_round()
+        return self._go_on(lambda: False)
+
+    def step(self) -> bool:
+        """Take one step; return whether the cycle is to begin now, before anything changes."""
+        pause_at = self._clock.monotonic() + STEP_SECONDS
+        while True:
+            if self._pod_info is not self.queued.pod_info:
+                self._pod_info, self._steps = self.queued.pod_info, None
+            paused = self._steps is not None
+            if not paused:
+                self._begin_round()
+            if not self._go_on(lambda: self._clock.monotonic() < pause_at):
+                return False
+            if not paused or self._rounds >= _MAX_ROUNDS:
+                self.is_overtaken = paused
+                return True
+
+    def _begin_round(self) -> None:
+        now = self._clock.now()
+        self._steps = prepare_in_steps(self._profile, self._pod_info, self._world, now)
+        self._rounds += 1
+
+    def _go_on(self, may_go_on: Callable[[], bool]) -> bool:
+        """Continue the round while there is no pause; return whether it has ended.
+
+        An error ends it, too. It occurs in the next round again, or in the cycle, which handles it,
+        unless what was read in the round was outdated.
+        """
+        assert self._steps is not None
         try:
-            if remaining is None:
-                remaining = prepare_in_steps(profile, pod, world, clock.now())
-                if _advance(remaining, clock):
-                    break
+            if not all(may_go_on() for _ in self._steps):
+                return False
         except Exception:
-            _log_failure(pod)
-            break  # the cycle will meet the same error, and handles it
-        try:
-            while True:
-                await asyncio.sleep(0)
-                if stops():
-                    return False
-                if _advance(remaining, clock):
-                    break
-        except Exception:
-            _log_failure(pod)  # what it read may have been outdated
-        # The world may have changed in the pauses.
-        remaining = None
-    return True
+            log.debug("preparing the cycle of %s failed", self._pod_info.key, exc_info=True)
+        self._steps = None
+        return True
 
 
-def _advance(steps: Steps, clock: Clock) -> bool:
-    """Take steps until a pause is due; return whether they have ended."""
-    pause_at = clock.monotonic() + STEP_SECONDS
-    return all(clock.monotonic() < pause_at for _ in steps)
+@dataclass(slots=True)
+class _Namespace:
+    """The pods of a namespace that wait: one is being prepared, the others by priority and age.
 
+    Pods behind the first have not begun: preparations of thousands would need memory.
+    """
 
-def _log_failure(pod: PodInfo) -> None:
-    """Log an error of a plugin in a preparation; the cycle handles it if it occurs there again."""
-    log.debug("preparing the scheduling cycle of %s failed", pod.key, exc_info=True)
+    first: CyclePreparation | None = None
+    others: list[tuple[int, float, int, QueuedPodInfo]] = field(default_factory=list)
+    clean_at: int = _FEW_PODS
 
 
 class Preparations:
-    """Prepares the cycles of pods; long preparations go on while other pods are scheduled.
+    """The pods whose cycles need steps before they begin, by namespace.
 
-    There is one in the background at a time: pods with equal claims find the results of the first.
-    A pod is in flight for the scheduling queue meanwhile. ``on_ready`` is called when ``pop``
-    returns it.
+    A pod is in flight for the scheduling queue meanwhile, without storing events: its last round
+    reads the world of its cycle. ``on_removed`` is called with pods that were removed while others
+    of their namespace were prepared.
     """
 
     def __init__(
@@ -98,69 +125,75 @@ class Preparations:
         profiles: Mapping[str, Profile],
         world: World,
         clock: Clock,
-        on_ready: Callable[[], None],
+        on_removed: Callable[[QueuedPodInfo], None],
     ) -> None:
         self._profiles = profiles
         self._world = world
         self._clock = clock
-        self._on_ready = on_ready
-        self._waiting: deque[QueuedPodInfo] = deque()
-        self._prepared: deque[QueuedPodInfo] = deque()
-        self._popped: QueuedPodInfo | None = None
-        self._worker: asyncio.Task[None] | None = None
+        self._on_removed = on_removed
+        self._waiting: dict[str, _Namespace] = {}
+        self._turns: deque[str] = deque()
+        """The namespaces that wait, the next one first."""
+        self._order = count()
 
-    def pop(self) -> QueuedPodInfo | None:
-        """Return a pod that was prepared in the background, or None."""
-        self._popped = self._prepared.popleft() if self._prepared else None
-        return self._popped
+    def __bool__(self) -> bool:
+        return bool(self._turns)
 
-    def begin(self, queued: QueuedPodInfo) -> Steps | None:
-        """Prepare the cycle of a pod until a pause is needed; return the remaining steps, if any.
+    def begin(self, queued: QueuedPodInfo) -> bool:
+        """Return whether the cycle of a pod can begin at once; if not, ``step`` returns it later.
 
-        Most pods need no pause, and no coroutine.
+        No step is taken here: the pods behind wait for none.
         """
         if queued.removed:
-            return None
-        pod_info = queued.pod_info
-        profile = self._profiles[pod_info.scheduler_name]
-        steps = prepare_in_steps(profile, pod_info, self._world, self._clock.now())
-        try:
-            return None if _advance(steps, self._clock) else steps
-        except Exception:
-            _log_failure(pod_info)
-            return None
+            return True
+        preparation = self._preparation(queued)
+        if preparation.begin():
+            return True
+        name = _turn_of(queued.pod_info)
+        namespace = self._waiting.get(name)
+        if namespace is None:
+            self._waiting[name] = _Namespace(preparation)
+            self._turns.append(name)
+        else:
+            self._add(namespace, queued)
+        return False
 
-    async def finish(self, queued: QueuedPodInfo, steps: Steps) -> bool:
-        """Take the remaining steps; return False if ``pop`` will return the pod later.
+    def step(self) -> CyclePreparation | None:
+        """Take a step of the namespace whose turn it is; return the preparation that has ended.
 
-        Then they go on in the background. A pod that was there is not moved there again.
+        The cycle of its pod is to begin at once.
         """
-        end = math.inf if queued is self._popped else self._clock.monotonic() + LONG_SECONDS
-        finished = await self._prepare(queued, lambda: self._clock.monotonic() > end, steps)
-        if not finished:
-            self._waiting.append(queued)
-            if self._worker is None or self._worker.done():
-                self._worker = asyncio.create_task(self._run(), name="scheduler: preparations")
-        return finished
+        name = self._turns.popleft()
+        namespace = self._waiting[name]
+        first = namespace.first
+        if first is None:
+            first = namespace.first = self._preparation(heapq.heappop(namespace.others)[-1])
+        ended = first.queued.removed or first.step()
+        if ended:
+            namespace.first = None
+        if namespace.first or namespace.others:
+            self._turns.append(name)
+        else:
+            del self._waiting[name]
+        return first if ended else None
 
-    async def stop(self) -> None:
-        """Stop the preparation in the background; its pods stay without a node."""
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.wait({self._worker})
+    def _preparation(self, queued: QueuedPodInfo) -> CyclePreparation:
+        profile = self._profiles[queued.pod_info.scheduler_name]
+        return CyclePreparation(profile, queued, self._world, self._clock)
 
-    async def _run(self) -> None:
-        while self._waiting:
-            queued = self._waiting.popleft()
-            await self._prepare(queued, partial(getattr, queued, "removed"))
-            self._prepared.append(queued)
-            self._on_ready()
+    def _add(self, namespace: _Namespace, queued: QueuedPodInfo) -> None:
+        entry = (-queued.pod_info.priority, queued.since, next(self._order), queued)
+        heapq.heappush(namespace.others, entry)
+        if len(namespace.others) > namespace.clean_at:
+            # A tenant may create and delete pods faster than they are prepared.
+            for *_, pod in namespace.others:
+                if pod.removed:
+                    self._on_removed(pod)
+            namespace.others = [entry for entry in namespace.others if not entry[-1].removed]
+            heapq.heapify(namespace.others)
+            namespace.clean_at = max(_FEW_PODS, 2 * len(namespace.others))
 
-    def _prepare(
-        self, queued: QueuedPodInfo, stops: Callable[[], bool], remaining: Steps | None = None
-    ) -> Awaitable[bool]:
-        pod_info = queued.pod_info
-        profile = self._profiles[pod_info.scheduler_name]
-        return prepare_cycle(
-            profile, pod_info, self._world, self._clock, stops=stops, remaining=remaining
-        )
+
+def _turn_of(pod: PodInfo) -> str:
+    """Return the namespace of a pod; reservations have none, and take turns as one namespace."""
+    return "" if pod.is_reserve_pod else pod.namespace

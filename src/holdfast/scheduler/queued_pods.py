@@ -297,20 +297,28 @@ class InFlightPods:
 
     An event during an attempt may make the pod schedulable after the attempt has evaluated the
     cluster. Events are stored once for all pods; each pod has the number of its first event.
+    Pods whose attempt has yet to evaluate anything are postponed: they need no events.
     """
 
     _pods: dict[str, tuple[int, QueuedPodInfo]] = field(default_factory=dict)
+    _postponed: dict[str, QueuedPodInfo] = field(default_factory=dict)
     _events: list[ClusterEvent] = field(default_factory=list)
     _first: int = 0
 
     def add(self, pod: QueuedPodInfo) -> None:
         """Add a popped pod: events are stored for it from now on."""
+        self._postponed.pop(pod.uid, None)
         self._pods[pod.uid] = (self._first + len(self._events), pod)
 
     def get(self, uid: str) -> QueuedPodInfo | None:
         """Return the in-flight pod of that uid, or None."""
         found = self._pods.get(uid)
-        return None if found is None else found[1]
+        return self._postponed.get(uid) if found is None else found[1]
+
+    def postpone(self, pod: QueuedPodInfo) -> None:
+        """Store no events for a pod until ``add`` is called again."""
+        self.remove(pod.uid)
+        self._postponed[pod.uid] = pod
 
     def add_events(self, events: Iterable[ClusterEvent]) -> None:
         """Store events if any pod is in flight."""
@@ -324,6 +332,7 @@ class InFlightPods:
 
     def remove(self, uid: str) -> None:
         """Remove a pod, and the events that no other in-flight pod needs."""
+        self._postponed.pop(uid, None)
         if self._pods.pop(uid, None) is None:
             return
         # Pods are in the order they were popped: the first has the oldest events.
@@ -336,5 +345,5 @@ class InFlightPods:
     def counts(self) -> Counter[str]:
         """Count the stored events by label, and the in-flight pods."""
         events = Counter(event.label for event in self._events)
-        events[POPPED] = len(self._pods)
+        events[POPPED] = len(self._pods) + len(self._postponed)
         return events

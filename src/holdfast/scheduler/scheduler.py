@@ -51,6 +51,8 @@ log = logging.getLogger(__name__)
 
 YIELD_AFTER_SECONDS = 0.002
 """How long scheduling may occupy the event loop before informers and bindings run."""
+PAUSES_A_STEP = 4
+"""While pods come that need no preparation, every so many times as long a step of one is taken."""
 SHORTEST_WAIT_SECONDS = 0.001
 """How long the queue's timer sleeps at least: the time of day may lag behind the timer."""
 STOP_SECONDS = 5.0
@@ -126,7 +128,9 @@ class Scheduler:
             DurationRecorder(clock.monotonic, metrics.event_seconds.observe),
         )
         self._background_tasks = background_tasks = BackgroundTasks()
-        self._preparations = Preparations(self.profiles, self.world, clock, self._ready.set)
+        self._preparations = Preparations(
+            self.profiles, self.world, clock, lambda queued: self.queue.done(queued.uid)
+        )
         writes = ReservationStatusWrites(client, self.recorder, background_tasks.start, "Resizing")
         self._resizer = Resizer(client, clock, self.world, writes)
         reservations = ReservationEventHandlers(
@@ -222,7 +226,6 @@ class Scheduler:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self._extender_queue.stop()
-        await self._preparations.stop()
         await asyncio.gather(
             self._bindings.finish(self._clock, STOP_SECONDS),
             self._background_tasks.finish(self._clock, STOP_SECONDS),
@@ -234,23 +237,39 @@ class Scheduler:
     async def _schedule_pods(self) -> None:
         while True:
             await self._ready.wait()
-            began = self._clock.monotonic()
-            while (queued := self._preparations.pop() or self._pop_from_queue()) is not None:
-                steps = self._preparations.begin(queued)
-                if steps is None:
-                    self.schedule_one(queued)
+            began, pauses = self._clock.monotonic(), 0
+            while True:
+                # Pods that need no step go first, but do not keep the others waiting for ever.
+                queued = self._pop_from_queue() if pauses < PAUSES_A_STEP else None
+                if queued is not None:
+                    self._begin_attempt(queued)
+                elif self._preparations:
+                    self._take_step()
+                    pauses = 0
                 else:
-                    if await self._preparations.finish(queued, steps):
-                        self.schedule_one(queued)
-                    began = self._clock.monotonic()
+                    break
                 if self._binding_cycle.writing >= MAX_BINDINGS:
                     while self._binding_cycle.writing > MAX_BINDINGS - BATCH:
                         await self._bindings.background_tasks.wait_for_one()
                     began = self._clock.monotonic()
                 elif self._clock.monotonic() - began > YIELD_AFTER_SECONDS:
                     await asyncio.sleep(0)
-                    began = self._clock.monotonic()
+                    began, pauses = self._clock.monotonic(), pauses + bool(self._preparations)
             self._ready.clear()
+
+    def _begin_attempt(self, queued: QueuedPodInfo) -> None:
+        """Schedule a pod, unless its cycle needs steps before; then others are scheduled first."""
+        if self._preparations.begin(queued):
+            self.schedule_one(queued)
+        else:
+            self.queue.postpone(queued)
+
+    def _take_step(self) -> None:
+        """Take one step of a preparation; schedule its pod if it was the last one."""
+        ended = self._preparations.step()
+        if ended is not None:
+            self.queue.resume(ended.queued)
+            self.schedule_one(ended.queued)
 
     def _pop_from_queue(self) -> QueuedPodInfo | None:
         queued = self.queue.pop(self._clock.monotonic())

@@ -187,6 +187,14 @@ class SchedulingQueue:
         self._in_flight.add(pod)
         return pod
 
+    def postpone(self, pod: QueuedPodInfo) -> None:
+        """Store no events for a popped pod until ``resume``: its attempt evaluates nothing yet."""
+        self._in_flight.postpone(pod)
+
+    def resume(self, pod: QueuedPodInfo) -> None:
+        """Begin the attempt of a postponed pod: events are stored for it from now on."""
+        self._in_flight.add(pod)
+
     def done(self, uid: str) -> None:
         """End an attempt without requeueing the pod: events are no longer stored for it."""
         self._in_flight.remove(uid)

@@ -131,14 +131,13 @@ class DeviceState:
         )
 
     def _search_cases_in_steps(self) -> Iterator[None]:
-        while True:
+        rows = slice(0, self.nodes.size)
+        while len(self._results.missing(self.cases(rows), self._version)):
+            yield
             rows = slice(0, self.nodes.size)
             cases = self.cases(rows)
             missing = self._results.missing(cases, self._version)[:_A_STEP]
-            if not len(missing):
-                return
             self._search_rows(cases[missing], missing.tolist())
-            yield
 
     def _search_reservations_in_steps(
         self, match: ReservationMatch, reservations: int
@@ -146,11 +145,11 @@ class DeviceState:
         """Search the rows with matched reservations, of this epoch; Searches keeps the results."""
         rows, epochs = match.rows.tolist(), self.nodes.epochs
         for begin in range(0, len(rows), _A_STEP):
+            yield
             if epochs["reservations"] != reservations:
                 return
             for row in rows[begin : begin + _A_STEP]:
                 self.best(row)
-            yield
 
     def _numa_nodes(
         self, row: int, reservation: str = "", removed: Collection[str] = ()

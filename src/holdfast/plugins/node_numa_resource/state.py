@@ -193,10 +193,10 @@ class NumaState:
         self._make_space()
         unknown = np.unique(signatures[~self._table["known"][signatures]]).tolist()
         for begin in range(0, len(unknown), _FEW):
+            yield
             if self._generation != self.ledger.generation:
                 return
             self._try(unknown[begin : begin + _FEW])
-            yield
         if self.nodes.epochs["reservations"] == reservations:
             yield from self._try_rows_in_steps(reservations)
         self._tried = known
@@ -214,6 +214,7 @@ class NumaState:
             positions = self._results(rows)["by_numa_node"].nonzero()[0]
             listed += self._different_rows(positions)[0].tolist() if len(positions) else []
         for begin in range(0, len(listed), _FEW):
+            yield
             if (self._generation, reservations) != (
                 self.ledger.generation,
                 self.nodes.epochs["reservations"],
@@ -223,7 +224,6 @@ class NumaState:
                 self.trial(row)
                 for slot in self.slots_on(row):
                     self.slot_code(slot)
-            yield
 
     def _result(self, state: NodeState) -> tuple[bool, int, float, bool, int, int]:
         trial = self.trials.on_state(state)
