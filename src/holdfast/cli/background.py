@@ -18,6 +18,8 @@ START_SECONDS = 120.0
 STOP_SECONDS = 75.0
 """More than the components (45 s) and after them the API server (15 s) need at most."""
 _TICK = 0.02
+_STOPPED = (0, -signal.SIGTERM)
+"""How a process ends that is stopped while it starts."""
 
 
 def start(settings: ClusterSettings) -> None:
@@ -32,9 +34,12 @@ def start(settings: ClusterSettings) -> None:
         stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
     )  # fmt: skip
     os.close(out)
+    running_cluster.write_starting(directory, child.pid)
     deadline = time.monotonic() + START_SECONDS
     while (found := running_cluster.find(directory)) is None:
         if (code := child.poll()) is not None:
+            if code in _STOPPED:
+                raise Refused("the cluster was stopped while it started")
             ending = f"no output ({exit_description(code)}); its log is {log}"
             output = _new_lines(log, before) or ending
             raise Refused(f"the cluster did not start:\n{output}")
@@ -46,13 +51,18 @@ def start(settings: ClusterSettings) -> None:
         time.sleep(_TICK)
     print(f"Holdfast is up at {found.url} (pid {found.pid}); log: {log}")
     print(f"  export KUBECONFIG={found.kubeconfig}")
+    if flag := running_cluster.flag_for(directory):
+        print(f"  holdfast down{flag}")
     if found.pages:
         print(f"  curl {found.pages}/metrics")
 
 
 def stop(directory: Path) -> None:
-    """Send SIGTERM to the cluster and wait until it has ended; its data stays."""
-    found = running_cluster.find(directory)
+    """Send SIGTERM to the cluster and wait until it has ended; its data stays.
+
+    A cluster that is starting is stopped too.
+    """
+    found = running_cluster.find(directory) or running_cluster.find_starting(directory)
     if found is None:
         print(f"no cluster is running on {directory}")
         return

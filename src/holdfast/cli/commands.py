@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -34,6 +35,7 @@ from holdfast.cli.flags import (
     WriteKubeconfig,
 )
 from holdfast.cli.usage import at_least, parse_kubelet_dirs, parse_port
+from holdfast.errors import Refused
 from holdfast.feature_gates import FeatureGates
 from holdfast.settings import (
     AgentSettings,
@@ -149,7 +151,17 @@ def up(
 
 def down(data_dir: DataDir = None) -> None:
     """Stop the embedded cluster and wait until it has ended; its data stays."""
-    background.stop(running_cluster.data_dir(data_dir))
+    directory = running_cluster.data_dir(data_dir)
+    named = None if data_dir else running_cluster.find_named()
+    if named and named != directory:
+        stop_named, stop_default = (
+            f"`holdfast down --data-dir {quote(str(place))}`" for place in (named, directory)
+        )
+        raise Refused(
+            f"KUBECONFIG names the cluster on {named}: {stop_named} stops it, {stop_default} the "
+            "default one"
+        )
+    background.stop(directory)
 
 
 def status(data_dir: DataDir = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import tempfile
 from contextlib import suppress
@@ -14,6 +15,8 @@ from holdfast.errors import Refused
 from holdfast.private_files import PRIVATE_DIRECTORY, writable_by_others, write_private
 
 FILE = "running.json"
+STARTING = "starting.json"
+"""The state file of a cluster that starts or stops."""
 LOG = "holdfast.log"
 
 
@@ -63,12 +66,28 @@ def data_dir(path: Path | None) -> Path:
     return Path(share) / "holdfast"
 
 
+def flag_for(directory: Path) -> str:
+    """Return the flag, with a space before it, that makes a command use a data directory.
+
+    >>> flag_for(data_dir(None)), flag_for(Path("/tmp/hf"))
+    ('', ' --data-dir /tmp/hf')
+    """
+    return "" if directory == data_dir(None) else f" --data-dir {shlex.quote(str(directory))}"
+
+
 def prepare_data_dir(directory: Path) -> None:
     """Create the directory with mode 0700; raise Refused if a cluster is running on it."""
     if other := find(directory):
         raise Refused(
             f"a cluster is already running on {directory} (pid {other.pid}, {other.url}): "
-            "use it, or stop it with `holdfast down`"
+            f"use it, or stop it with `holdfast down{flag_for(directory)}`"
+        )
+    starting = find_starting(directory)
+    # The process that starts it, and its API server, use the directory themselves.
+    if starting and starting.pid not in (os.getpid(), os.getppid()):
+        raise Refused(
+            f"a cluster is starting on {directory} (pid {starting.pid}): wait for it, or stop it "
+            f"with `holdfast down{flag_for(directory)}`"
         )
     try:
         directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
@@ -93,11 +112,30 @@ def warn_if_shared(*directories: Path) -> None:
 
 def find(directory: Path) -> RunningCluster | None:
     """Return the cluster running on a data directory; None if its process has ended."""
+    return _read(directory / FILE)
+
+
+def find_starting(directory: Path) -> RunningCluster | None:
+    """Return the cluster that is starting or stopping on a data directory, without an address."""
+    return _read(directory / STARTING)
+
+
+def _read(path: Path) -> RunningCluster | None:
     try:
-        found = RunningCluster(**json.loads((directory / FILE).read_bytes()))
+        found = RunningCluster(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
     return found if found.alive else None
+
+
+def find_named() -> Path | None:
+    """Return the data directory of the running cluster whose kubeconfig KUBECONFIG names."""
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    if not named:
+        return None
+    kubeconfig = Path(named).expanduser().absolute()
+    found = find(kubeconfig.parent)
+    return kubeconfig.parent if found and Path(found.kubeconfig) == kubeconfig else None
 
 
 def find_by_url(url: str, kubeconfig: Path | None) -> RunningCluster | None:
@@ -127,6 +165,17 @@ def write_file(
         os.getpid(), url, str(kubeconfig), since, str(config or ""), pages, feature_gates
     )
     write_private(directory / FILE, json.dumps(asdict(me)).encode())
+
+
+def write_starting(directory: Path, pid: int) -> None:
+    """Write the state file of a cluster that a process of this user is starting."""
+    starting = RunningCluster(pid, "", "", started_at(pid))
+    write_private(directory / STARTING, json.dumps(asdict(starting)).encode())
+
+
+def remove_starting(directory: Path) -> None:
+    """Remove it: the cluster runs, or has ended."""
+    (directory / STARTING).unlink(missing_ok=True)
 
 
 def remove_file(directory: Path) -> None:

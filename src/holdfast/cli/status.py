@@ -27,7 +27,11 @@ def show(directory: Path) -> int:
     """Print the state of the cluster; return 0 if it is running and ready, else 1."""
     found = running_cluster.find(directory)
     if found is None:
-        print(f"no cluster is running on {directory}: start one with `holdfast up`")
+        if starting := running_cluster.find_starting(directory):
+            print(f"not ready: the cluster on {directory} is starting (pid {starting.pid})")
+            return 1
+        flag = running_cluster.flag_for(directory)
+        print(f"no cluster is running on {directory}: start one with `holdfast up{flag}`")
         return 1
     print(f"running: pid {found.pid}, {found.url}")
     print(f"export KUBECONFIG={found.kubeconfig}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -37,6 +38,16 @@ def run_cluster(settings: ClusterSettings) -> None:
 
 async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
     stop = signals.stop_event()
+    running_cluster.write_starting(settings.data_dir, os.getpid())
+    try:
+        await _run_until(stop, settings, configuration)
+    finally:
+        running_cluster.remove_starting(settings.data_dir)
+
+
+async def _run_until(
+    stop: asyncio.Event, settings: ClusterSettings, configuration: Configuration
+) -> None:
     cluster = Cluster(settings, SystemClock(), configuration, _descheduling(settings))
     signals.on_dump_signal(partial(_dump, cluster))
     with _progress() as show_progress:
@@ -48,12 +59,12 @@ async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
     failure = ""
     try:
         async with _pages(settings, cluster, configuration) as pages:
+            await publish(cluster.kubeconfig, settings.scheduler)
             running_cluster.write_file(
                 settings.data_dir, cluster.url, cluster.kubeconfig,
                 config=settings.scheduler.config, pages=pages,
                 feature_gates=str(settings.scheduler.feature_gates),
             )  # fmt: skip
-            await publish(cluster.kubeconfig, settings.scheduler)
             _print_addresses(settings, cluster, pages)
             failure = await _unless(stop, cluster.failure()) or ""
     finally:
@@ -143,7 +154,8 @@ def _print_addresses(settings: ClusterSettings, cluster: Cluster, pages: str) ->
     print("  kubectl get nodes")
     if pages:
         print(f"  curl {pages}/metrics")
-    print("Stop it with Ctrl-C or `holdfast down`.", flush=True)
+    flag = running_cluster.flag_for(settings.data_dir)
+    print(f"Stop it with Ctrl-C or `holdfast down{flag}`.", flush=True)
 
 
 def _process_line(nodes: NodeSettings, driver_nodes: list[str]) -> str:

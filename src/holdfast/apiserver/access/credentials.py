@@ -167,12 +167,14 @@ def write_kubeconfig(credentials: Credentials, path: Path, url: str) -> None:
     token = _token_in(path, credentials) or credentials.create_token(
         User(_TOKEN_USER, (MASTERS, AUTHENTICATED))
     )
+    authority = credentials.authority.certificate
+    mark = _mark(authority)
     config = kubeconfig(
         url,
-        credentials.authority.certificate,
+        authority,
         {
-            "holdfast-admin": _client_entry(credentials.admin),
-            _TOKEN_USER: {"token": token},
+            f"holdfast-admin-{mark}": _client_entry(credentials.admin),
+            f"{_TOKEN_USER}-{mark}": {"token": token},
         },
     )
     write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
@@ -182,7 +184,7 @@ def _token_in(path: Path, credentials: Credentials) -> str:
     """Return the admin token in an existing kubeconfig if it is valid, else ""."""
     try:
         users = (yaml.safe_load(read_own(path)) or {}).get("users") or ()
-        tokens = [u["user"].get("token", "") for u in users if u["name"] == _TOKEN_USER]
+        tokens = [u["user"].get("token", "") for u in users if u["name"].startswith(_TOKEN_USER)]
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError):
         return ""
     return next((t for t in tokens if hash_token(t) in credentials.tokens), "")
@@ -191,25 +193,29 @@ def _token_in(path: Path, credentials: Credentials) -> str:
 def kubeconfig(
     url: str, authority: bytes, users: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """Return a kubeconfig with one cluster and a context per user; the first is current."""
+    """Return a kubeconfig with one cluster and a context per user; the first is current.
+
+    Their names contain the fingerprint of the authority: files of two clusters can be merged.
+    """
+    cluster = f"holdfast-{_mark(authority)}"
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [
             {
-                "name": "holdfast",
+                "name": cluster,
                 "cluster": {"server": url, "certificate-authority-data": _b64(authority)},
             }
         ],
         "users": [{"name": name, "user": dict(user)} for name, user in users.items()],
         "contexts": [
             {
-                "name": _context_of(name),
-                "context": {"cluster": "holdfast", "user": name, "namespace": "default"},
+                "name": _context_of(name, cluster),
+                "context": {"cluster": cluster, "user": name, "namespace": "default"},
             }
             for name in users
         ],
-        "current-context": _context_of(next(iter(users))),
+        "current-context": _context_of(next(iter(users)), cluster),
     }
 
 
@@ -240,8 +246,14 @@ def _convert_errors(directory: Path) -> Iterator[None]:
         ) from wrong
 
 
-def _context_of(user: str) -> str:
-    return user.replace("holdfast-admin", "holdfast") if "admin" in user else f"{user}@holdfast"
+def _context_of(user: str, cluster: str) -> str:
+    prefix = "holdfast-admin-"
+    return user.replace(prefix, "holdfast-") if user.startswith(prefix) else f"{user}@{cluster}"
+
+
+def _mark(authority: bytes) -> str:
+    """Return a few characters that tell the clusters of a user apart."""
+    return hashlib.sha256(authority).hexdigest()[:8]
 
 
 def _b64(data: bytes) -> str:
