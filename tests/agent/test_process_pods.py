@@ -95,7 +95,8 @@ async def test_containers_that_cannot_start_wait_with_a_reason(cluster):
     await cluster.run("no-program", ["/no/such/program"])
     await cluster.run("no-map", "true", env=missing)
     await cluster.run("no-directory", "true", workingDir="/no/such/directory")
-    await cluster.client.create(NODE_PODS, a_pod("no-command", node="node-0001"), "default")
+    asks = a_pod("no-command", node="node-0001", annotations={"holdfast.dev/runtime": "process"})
+    await cluster.client.create(NODE_PODS, asks, "default")
 
     def waiting(pod):
         return next((s["waiting"] for s in states(pod).values() if "waiting" in s), {})
@@ -113,6 +114,19 @@ async def test_containers_that_cannot_start_wait_with_a_reason(cluster):
     assert "no image" in found["no-command"][1]
     assert "no image" in await cluster.event("no-command", "Failed")
     await cluster.delete("no-map")
+
+
+@pytest.mark.parametrize("init", [False, True])
+async def test_a_pod_whose_image_says_what_to_run_is_simulated(cluster, init):
+    pod = a_pod("web", node="node-0001")
+    if init:
+        pod["spec"]["initContainers"] = pod["spec"]["containers"]
+        pod["spec"]["containers"] = [a_container("second", ["false"])]
+    await cluster.client.create(NODE_PODS, pod, "default")
+    found = await cluster.running("web")
+    assert found.status.pod_ip.startswith("100.")
+    assert "has no command" in await cluster.event("web", "Simulated")
+    assert not cluster.pod_directory(found).exists()
 
 
 async def test_init_containers_sidecars_and_main_containers_in_order(cluster):

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from holdfast.agent.addresses import AddressPool
 from holdfast.agent.device_edits import DeviceEdits, resolve_devices
-from holdfast.agent.node_pod import Data, NodePod
+from holdfast.agent.node_pod import Data, NodeContainer, NodePod
 from holdfast.agent.objects import AgentNode
 from holdfast.agent.pod_admission import Rejection, admit, unsupported_claims
 from holdfast.agent.pod_devices import PodDevices
 from holdfast.agent.runtime import Runtime
 from holdfast.agent.simulated_pod import RUNTIME
+from holdfast.agent.simulated_runtime import SimulatedRuntime
 from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
@@ -37,8 +38,13 @@ class Runtimes:
         return any(r.real and r.name in self.allowed for r in self.all)
 
     def choose(self, pod: Pod) -> Runtime | Rejection:
-        """Return the runtime that a pod asks for, or why it does not get it."""
-        wanted = pod.metadata.annotations.get(RUNTIME, self.default)
+        """Return the runtime that a pod asks for, or why it does not get it.
+
+        A pod that asks for none has processes only if each container says what to run: the command
+        of an image is not known. The spec alone decides, so that every agent decides alike.
+        """
+        simulated = SimulatedRuntime.name if self.why_simulated(pod) else self.default
+        wanted = pod.metadata.annotations.get(RUNTIME, simulated)
         found = next((r for r in self.all if r.name == wanted), None)
         if found is None:
             names = ", ".join(r.name for r in self.all)
@@ -52,6 +58,18 @@ class Runtimes:
                 "Holdfast: it needs `holdfast up --allow-process-runtime`",
             )
         return found
+
+    def why_simulated(self, pod: Pod) -> str:
+        """Return why a pod is simulated on a node with processes without asking, or ""."""
+        if self.default == SimulatedRuntime.name or RUNTIME in pod.metadata.annotations:
+            return ""
+        for container in (*pod.spec.init_containers, *pod.spec.containers):
+            if isinstance(container, NodeContainer) and not container.command:
+                return (
+                    f"the pod is simulated: container {container.name} has no command, and the "
+                    "process runtime has no image that would say what to run"
+                )
+        return ""
 
 
 @dataclass(slots=True)

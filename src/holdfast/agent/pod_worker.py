@@ -139,6 +139,8 @@ class PodWorker:
         rejection = None if started_before else self._node.admit(self.pod)
         self.admitted = rejection is None
         if self.admitted:
+            if not started_before and (why := self._node.runtimes.why_simulated(self.pod)):
+                self._event("Normal", "Simulated", why)
             now = self._node.clock.now()
             address = self._node.addresses.allocate(self.pod.uid, self.pod.status.pod_ip)
             self._state = replace(
