@@ -283,7 +283,8 @@ def test_another_process_with_the_same_pid_is_not_the_cluster(tmp_path):
 def test_status_and_down_without_a_cluster(holdfast, tmp_path):
     status = holdfast("status", "--data-dir", tmp_path)
     assert status.code == 1
-    assert status.out == f"no cluster is running on {tmp_path}: start one with `holdfast up`\n"
+    start = f"`holdfast up --data-dir {tmp_path}`"
+    assert status.out == f"no cluster is running on {tmp_path}: start one with {start}\n"
     down = holdfast("down", "--data-dir", tmp_path)
     assert (down.code, down.out) == (0, f"no cluster is running on {tmp_path}\n")
 

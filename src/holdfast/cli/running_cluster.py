@@ -16,7 +16,7 @@ from holdfast.private_files import PRIVATE_DIRECTORY, writable_by_others, write_
 
 FILE = "running.json"
 STARTING = "starting.json"
-"""The state file of a cluster that starts or stops."""
+"""The state file of a cluster that is starting."""
 LOG = "holdfast.log"
 
 
@@ -116,7 +116,7 @@ def find(directory: Path) -> RunningCluster | None:
 
 
 def find_starting(directory: Path) -> RunningCluster | None:
-    """Return the cluster that is starting or stopping on a data directory, without an address."""
+    """Return the cluster that is starting on a data directory, without an address."""
     return _read(directory / STARTING)
 
 

@@ -65,6 +65,7 @@ async def _run_until(
                 config=settings.scheduler.config, pages=pages,
                 feature_gates=str(settings.scheduler.feature_gates),
             )  # fmt: skip
+            running_cluster.remove_starting(settings.data_dir)
             _print_addresses(settings, cluster, pages)
             failure = await _unless(stop, cluster.failure()) or ""
     finally:
