@@ -21,6 +21,8 @@ from agent.process_cluster import (
     states,
 )
 from holdfast.agent.node_pod import CONFIG_MAPS, NODE_PODS, SECRETS
+from holdfast.api.kubelet_names import CERTIFICATE_ANNOTATION
+from holdfast.api.scheme import NODES
 from holdfast.testing import a_pod
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -116,16 +118,34 @@ async def test_containers_that_cannot_start_wait_with_a_reason(cluster):
     await cluster.delete("no-map")
 
 
+@pytest.mark.parametrize("garbage", ["nonsense", None])
+async def test_a_changed_certificate_annotation_of_the_node_is_repaired(cluster, garbage):
+    """With another one the API server trusts no server of the node: no log could be read."""
+
+    async def annotation():
+        node = await cluster.client.get(NODES, "node-0001")
+        return node.metadata.annotations.get(CERTIFICATE_ANNOTATION)
+
+    before = await annotation()
+    change = {"metadata": {"annotations": {CERTIFICATE_ANNOTATION: garbage}}}
+    changed = await cluster.client.patch(NODES, "node-0001", change)
+    assert changed.metadata.annotations.get(CERTIFICATE_ANNOTATION) == garbage
+    async with asyncio.timeout(SECONDS):
+        while await annotation() != before:
+            await asyncio.sleep(0.02)
+
+
 @pytest.mark.parametrize("init", [False, True])
 async def test_a_pod_whose_image_says_what_to_run_is_simulated(cluster, init):
-    pod = a_pod("web", node="node-0001")
+    name = f"web-{init}".lower()
+    pod = a_pod(name, node="node-0001")
     if init:
         pod["spec"]["initContainers"] = pod["spec"]["containers"]
         pod["spec"]["containers"] = [a_container("second", ["false"])]
     await cluster.client.create(NODE_PODS, pod, "default")
-    found = await cluster.running("web")
+    found = await cluster.running(name)
     assert found.status.pod_ip.startswith("100.")
-    assert "has no command" in await cluster.event("web", "Simulated")
+    assert "has no command" in await cluster.event(name, "Simulated")
     assert not cluster.pod_directory(found).exists()
 
 

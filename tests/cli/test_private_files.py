@@ -104,6 +104,18 @@ def test_a_log_that_is_a_link_is_rejected(tmp_path, other, holdfast):
     assert f"cannot write the log {tmp_path / 'data' / running_cluster.LOG} (" in done.err
 
 
+@pytest.mark.parametrize("name", ["ca.key", "server.key", "tokens.json"])
+def test_a_key_that_others_can_read_is_named_at_start(tmp_path, credentials, holdfast, name):
+    write_kubeconfig(credentials, tmp_path / "kubeconfig", URL)
+    (tmp_path / "pki" / name).chmod(0o644)
+    nowhere = ("--host", "nowhere.invalid", "--port", "0", "--single-process")
+    done = holdfast("up", "--data-dir", tmp_path, *nowhere)
+    words = f"warning: {tmp_path / 'pki' / name} has mode 0644: `chmod 600` it;"
+    assert done.err.count(words) == 1
+    (tmp_path / "pki" / name).chmod(0o600)
+    assert "has mode" not in holdfast("up", "--data-dir", tmp_path, *nowhere).err
+
+
 @pytest.mark.parametrize("name", ["store.lock", "store.db"])
 def test_a_store_file_that_is_a_link_is_rejected(tmp_path, other, name):
     (tmp_path / "store").mkdir(mode=0o700)

@@ -106,6 +106,28 @@ async def test_D064_a_pod_waits_until_the_devices_of_another_are_free(gpus):
     await runs_with_one_claim(gpus, "second")
 
 
+async def test_a_claim_whose_pod_was_deleted_with_the_policy_orphan_is_deleted(gpus):
+    """It names no pod any more, so that the garbage collector leaves it alone."""
+    await gpus.create(asking("first", gpu=2))
+    assert await gpus.node_of("first") == "n1"
+    await gpus.client.delete(PODS, "first", "default", propagation="Orphan")
+    await gpus.settle()
+    assert await claims_of(gpus) == ()
+    await gpus.create(asking("second", gpu=2))
+    await runs_with_one_claim(gpus, "second")
+
+
+async def test_a_claim_whose_pod_is_gone_when_the_controllers_start_is_deleted(gpus):
+    await gpus.create(asking("first", gpu=2))
+    async with gpus.components_stopped():
+        await gpus.client.delete(PODS, "first", "default", propagation="Orphan", grace_seconds=0)
+        [claim] = await claims_of(gpus)
+        orphan = {"metadata": {"ownerReferences": None}}
+        await gpus.client.patch(RESOURCE_CLAIMS, claim.name, orphan, "default")
+    await gpus.settle()
+    assert await claims_of(gpus) == ()
+
+
 @pytest.mark.parametrize("trouble", ["unavailable", "conflict", "unavailable_after", "lost"])
 async def test_D066_a_failed_creation_is_counted_leaves_nothing_and_is_retried(
     gpus, network, trouble

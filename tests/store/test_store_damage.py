@@ -196,3 +196,30 @@ async def test_pages_overwritten_under_a_running_store_reject_writes(data, clock
         await store.create(key("new"), build("new"))
     assert store.read_only_reason
     assert len(store.list("", "pods")) == 150
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE obj SET name = CAST(X'70FF' AS TEXT) WHERE name = 'p7'",
+        "UPDATE obj SET name = X'70FF' WHERE name = 'p7'",
+        "UPDATE obj SET ns = X'FF' WHERE name = 'p7'",
+        "UPDATE obj SET val = CAST(replace(val, CAST('p7' AS BLOB), X'FF37') AS BLOB)",
+        "UPDATE log SET val = CAST(replace(val, CAST('p7' AS BLOB), X'FF37') AS BLOB)",
+        "UPDATE obj SET val = 5 WHERE name = 'p7'",
+        "UPDATE obj SET rv = 'x' WHERE name = 'p7'",
+        "UPDATE log SET name = CAST(X'FF' AS TEXT)",
+        "UPDATE log SET prev = 5",
+        "UPDATE res SET resource = CAST(X'FF' AS TEXT)",
+        "UPDATE meta SET v = 'x' WHERE k = 'last_rv'",
+        "UPDATE meta SET v = 'x' WHERE k = 'compact_rv'",
+        "UPDATE meta SET v = 5 WHERE k = 'cluster_uid'",
+        "DELETE FROM meta WHERE k = 'compact_rv'",
+        "INSERT OR REPLACE INTO meta VALUES ('gaps', 'x')",
+        "INSERT OR REPLACE INTO meta VALUES ('gaps', '[1]')",
+    ],
+)
+async def test_columns_with_wrong_types_or_bytes_are_a_sentence(data, clock, damage):
+    with closing(sqlite3.connect(data / "store.db")) as connection, connection:
+        connection.execute(damage)
+    assert ADVICE in open_error(data, clock)

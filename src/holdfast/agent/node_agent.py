@@ -108,6 +108,8 @@ class NodeAgent:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._node_changed = asyncio.Event()
+        self._certificate = ""
+        """The certificate of the node's server that clients trust; "" without a server."""
         self._device_counts: Mapping[str, DeviceCount] = {}
         self._failed = False
         self._server: KubeletServer | None = None
@@ -143,7 +145,8 @@ class NodeAgent:
         """Register the node, continue with its pods, and work in the background."""
         self._recorder.start()
         self._nodes.add_handler(lambda *_change: self._node_changed.set())
-        await self._register(await self._serve())
+        self._certificate = await self._serve()
+        await self._register()
         await self._informers.start()
         await self._remove_leftovers()
         node = self._nodes.cache.get(self.name)
@@ -185,7 +188,7 @@ class NodeAgent:
         self._server = KubeletServer(containers, self._clock)
         return await self._server.start(self._identity.directory, authority)
 
-    async def _register(self, certificate: str) -> None:
+    async def _register(self) -> None:
         identity = self._identity
         body = new_node(
             identity.name, identity.ordinal, identity.shape,
@@ -194,8 +197,8 @@ class NodeAgent:
         body["status"]["nodeInfo"] = self._node_info(body["status"]["nodeInfo"])
         port = self._server.port if self._server is not None else 0
         body["status"]["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}
-        annotations = {CERTIFICATE_ANNOTATION: certificate or None}
-        if certificate:
+        annotations = {CERTIFICATE_ANNOTATION: self._certificate or None}
+        if self._certificate:
             body["metadata"].setdefault("annotations", {}).update(annotations)
         try:
             node = await self._client.create(AGENT_NODES, body)
@@ -242,6 +245,7 @@ class NodeAgent:
             return
         if self.name not in self._leases:
             await self._leases.add(node)
+        await self._repair_certificate(node)
         if self._failed:
             await self._remove_leftovers()  # of pods that were removed meanwhile
             self._failed = False
@@ -252,6 +256,14 @@ class NodeAgent:
         patch["status"] |= _resource_patch(node, self._device_counts)
         if patch["status"]:
             await self._patch_status(patch)
+
+    async def _repair_certificate(self, node: AgentNode) -> None:
+        """Write the certificate again if another client changed it: no log could be read."""
+        wanted = self._certificate or None
+        if node.metadata.annotations.get(CERTIFICATE_ANNOTATION) != wanted:
+            metadata = {"annotations": {CERTIFICATE_ANNOTATION: wanted}}
+            with suppress(NotFound):
+                await self._client.patch(AGENT_NODES, self.name, {"metadata": metadata})
 
     async def _patch_status(self, patch: dict[str, Any]) -> None:
         with suppress(NotFound):

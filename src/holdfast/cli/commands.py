@@ -141,6 +141,7 @@ def up(
     running_cluster.prepare_data_dir(settings.data_dir)
     others = (settings.kubeconfig.parent,) if settings.kubeconfig else ()
     running_cluster.warn_if_shared(settings.data_dir, *others)
+    running_cluster.warn_if_readable(settings.data_dir)
     if detach:
         background.start(settings)
     else:
@@ -190,6 +191,7 @@ def apiserver(
     path = kubeconfig.expanduser().absolute() if kubeconfig else directory / "kubeconfig"
     if not announce:
         running_cluster.warn_if_shared(directory, path.parent)
+        running_cluster.warn_if_readable(directory)
     settings = ServerSettings(host, port, feature_gates=FeatureGates.parse(feature_gates))
     run_apiserver(directory, path, settings, announce=announce)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import stat
 import sys
 import tempfile
 from contextlib import suppress
@@ -108,6 +109,20 @@ def warn_if_shared(*directories: Path) -> None:
                 "or choose another directory",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
+
+
+def warn_if_readable(directory: Path) -> None:
+    """Warn about keys and tokens of a data directory that other users can read or replace."""
+    pki = directory / "pki"
+    for path in (*sorted(pki.glob("*.key")), pki / "tokens.json", directory / "kubeconfig"):
+        with suppress(OSError):
+            mode = stat.S_IMODE(path.stat().st_mode)
+            if mode & 0o077:
+                print(
+                    f"warning: {path} has mode {mode:04o}: `chmod 600` it; if another user may "
+                    f"have read it, stop the cluster and move {pki} away for new credentials",
+                    file=sys.stderr, flush=True,
+                )  # fmt: skip
 
 
 def find(directory: Path) -> RunningCluster | None:

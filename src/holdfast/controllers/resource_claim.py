@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.claim_names import claim_names
-from holdfast.api.devices import CLAIM_FINALIZER, ClaimConsumer, ResourceClaim
+from holdfast.api.devices import CLAIM_FINALIZER, EXTENDED_CLAIM, ClaimConsumer, ResourceClaim
 from holdfast.api.meta import Object, controller_of
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
@@ -64,7 +64,8 @@ def plan_claim(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> tuple[Wr
         if claim.status.allocation is not None:
             writes.append(reserved_for_patch(RESOURCE_CLAIMS, claim, [], allocation=None))
         writes.append(_remove_finalizer(claim))
-    if not kept and claim.metadata.deletion_timestamp is None and _owner_is_done(claim, pods):
+    no_use = _owner_is_done(claim, pods) or _is_orphan(claim)
+    if not kept and claim.metadata.deletion_timestamp is None and no_use:
         writes.append(Delete(RESOURCE_CLAIMS, claim.name, claim.namespace, claim.uid))
     return tuple(writes)
 
@@ -86,6 +87,15 @@ def _owner_is_done(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> bool
         return False
     pod = pods.get(owner.name)
     return pod is not None and (pod.uid != owner.uid or is_done(pod))
+
+
+def _is_orphan(claim: ResourceClaim) -> bool:
+    """Return whether the scheduler made the claim for extended resources of a pod it has lost.
+
+    Such a claim always names its pod, unless the pod was deleted with the policy Orphan; no other
+    pod can use it.
+    """
+    return claim.metadata.annotations.get(EXTENDED_CLAIM) == "true" and not controller_of(claim)
 
 
 def _remove_finalizer(claim: ResourceClaim) -> Patch:

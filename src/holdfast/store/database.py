@@ -91,12 +91,21 @@ class Database:
     def meta(self, name: str) -> Any:
         """Read one value of the meta table."""
         row = self._connection.execute("SELECT v FROM meta WHERE k = ?", (name,)).fetchone()
+        wanted = str if name == "cluster_uid" else int
+        if row is None or not isinstance(row[0], wanted):
+            raise damaged_error(self.path, f"{name} is {row and row[0]!r}")
         return row[0]
 
     def gaps(self) -> list[tuple[int, int]]:
         """Return the gaps in the revisions, oldest first: (last before it, first after it)."""
         row = self._connection.execute("SELECT v FROM meta WHERE k = 'gaps'").fetchone()
-        return [(before, after) for before, after in json.loads(row[0])] if row else []
+        try:
+            found = (
+                [(int(before), int(after)) for before, after in json.loads(row[0])] if row else []
+            )
+        except (ValueError, TypeError) as wrong:
+            raise damaged_error(self.path, f"gaps is {row[0]!r}") from wrong
+        return found
 
     def set_gaps(self, gaps: list[tuple[int, int]]) -> None:
         """Store the gaps with the next commit; until then a restart finds the same gaps."""
@@ -113,6 +122,7 @@ class Database:
         names = {number: resource for resource, number in self._ids.items()}
         rows = self._connection.execute("SELECT res, ns, name, rv, val FROM obj")
         for number, namespace, name, revision, value in rows:
+            self._check_row(namespace, name, revision, value)
             yield self._key(names, number, namespace, name), revision, value
 
     def log(self, after: int = 0) -> Iterator[LogRow]:
@@ -125,11 +135,26 @@ class Database:
             (after,),
         )
         for rv, number, ns, name, change, time_ms, value, previous_rv, previous in rows:
+            self._check_row(ns, name, rv, value)
+            if not isinstance(previous, bytes | None):
+                raise damaged_error(self.path, f"revision {rv} has no previous value")
             key = self._key(names, number, ns, name)
             if change not in _CHANGES:
                 raise damaged_error(self.path, f"revision {rv} has an unknown event type")
             if rv > compacted[names[number]]:
                 yield LogRow(rv, key, EventType(change), time_ms, value, previous_rv, previous)
+
+    def _check_row(self, ns: Any, name: Any, revision: Any, value: Any) -> None:
+        """Raise StoreDamaged if a column has another type, or the value is no text."""
+        if not (isinstance(ns, str) and isinstance(name, str) and isinstance(revision, int)):
+            raise damaged_error(self.path, f"the row {ns!r}/{name!r} at revision {revision!r}")
+        if not isinstance(value, bytes):
+            raise damaged_error(self.path, f"{ns}/{name} at revision {revision} has no value")
+        try:
+            str(value, "utf-8")
+        except UnicodeDecodeError as wrong:
+            place = f"{ns}/{name} at revision {revision}"
+            raise damaged_error(self.path, f"{place} is not UTF-8: {wrong}") from wrong
 
     def _key(self, names: dict[int, tuple[str, str]], number: int, ns: str, name: str) -> ObjectKey:
         if number not in names:

@@ -14,6 +14,7 @@ from holdfast.store import sqlite_schema
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_NOT_TEXT = "Could not decode to UTF-8"
 _PRIMARY = 0xFF
 """Mask for the primary code in an extended error code of SQLite."""
 
@@ -32,8 +33,10 @@ def check_file(path: Path) -> None:
 
 def is_damage(error: Exception) -> bool:
     """Return whether an error means that the file is damaged, so that retrying cannot help."""
-    if isinstance(error, msgspec.MsgspecError | errors.StoreDamaged):
+    if isinstance(error, msgspec.MsgspecError | UnicodeDecodeError | errors.StoreDamaged):
         return True
+    if isinstance(error, sqlite3.OperationalError) and _NOT_TEXT in str(error):
+        return True  # an error of Python's module, without a code
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & _PRIMARY in _DAMAGED
 
@@ -52,7 +55,7 @@ def convert_sqlite_errors(path: Path) -> Iterator[None]:
     """Convert errors of SQLite to StoreDamaged, StoreLocked or BadConfiguration with the path."""
     try:
         yield
-    except (sqlite3.Error, msgspec.MsgspecError) as error:
+    except (sqlite3.Error, msgspec.MsgspecError, UnicodeDecodeError) as error:
         if is_damage(error):
             raise damaged_error(path, error) from error
         if getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _LOCKED:
