@@ -19,6 +19,7 @@ from quota.quota_cases import (
     VOLUME_CLAIMS,
     asking,
     claim,
+    container,
     everything,
     exactly,
     first_of,
@@ -243,3 +244,42 @@ async def test_limits_below_requests_get_a_warning(api):
     assert answer.status == 201
     warning = "ResourceQuota requests.cpu (2) should be less than limits.cpu (1500m)"
     assert warning in answer.headers["warning"]
+
+
+CORE, RATIO = (f"requests.koordinator.sh/{name}" for name in ("gpu-core", "gpu-memory-ratio"))
+
+
+def on_gpus(name, amounts):
+    return named(pod(container(requests=amounts, limits=amounts)), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "too_many"),
+    [
+        ("koordinator.sh/gpu", 100, 400),
+        ("koordinator.sh/gpu", 50, 101),
+        ("nvidia.com/gpu", 1, 2),
+        ("amd.com/gpu", 1, 2),
+        ("dcu.com/gpu", 1, 2),
+    ],
+)
+@pytest.mark.parametrize("key", [CORE, RATIO])
+async def test_a_gpu_is_charged_in_percent_whatever_its_name(api, name, one, too_many, key):
+    percent = one if name.startswith("koord") else 100 * one
+    own = f"requests.{name}"
+    await set_quota(api, {key: "100", own: "1000"})
+    status, said = await post(api, PODS, on_gpus("many", {name: str(too_many)}))
+    assert (status, "exceeded quota: q" in said and key in said) == (403, True)
+    assert (await post(api, PODS, on_gpus("one", {name: str(one)})))[0] == 201
+    assert await used(api) == {key: str(percent), own: str(one)}
+
+
+async def test_percent_of_a_gpu_in_several_names_is_charged_once(api):
+    await set_quota(api, {CORE: "100", RATIO: "100", "requests.koordinator.sh/gpu-memory": "8Gi"})
+    shared = {"koordinator.sh/gpu-core": "30", "koordinator.sh/gpu-memory-ratio": "20"}
+    assert (await post(api, PODS, on_gpus("a", shared)))[0] == 201
+    bytes_ = {"koordinator.sh/gpu-core": "10", "koordinator.sh/gpu-memory": "1Gi"}
+    assert (await post(api, PODS, on_gpus("b", bytes_)))[0] == 201
+    assert await used(api) == {
+        CORE: "40", RATIO: "20", "requests.koordinator.sh/gpu-memory": "1Gi",
+    }  # fmt: skip

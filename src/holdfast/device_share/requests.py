@@ -133,6 +133,20 @@ def in_names_of(request: Mapping[str, int], names: Collection[str]) -> dict[str,
     return others | {name: amount for name, amount in left.items() if amount} | converted
 
 
+def percent_of_gpus(request: Mapping[str, int]) -> dict[str, int]:
+    """Return gpu-core and gpu-memory-ratio of a request, however it names them; {} for no GPU.
+
+    >>> percent_of_gpus({"nvidia.com/gpu": 2})
+    {'koordinator.sh/gpu-core': 200, 'koordinator.sh/gpu-memory-ratio': 200}
+    """
+    if _GPU_NAMES.isdisjoint(request):
+        return {}
+    core, _, ratio = _gpu_amounts(request)
+    return {
+        name: amount for name, amount in ((GPU_CORE, core), (GPU_MEMORY_RATIO, ratio)) if amount
+    }
+
+
 def _gpu_amounts(request: Mapping[str, int]) -> Amounts:
     """Return gpu-core, gpu-memory and gpu-memory-ratio of a whole request."""
     percent = 100 * sum(request.get(name, 0) for name in WHOLE_GPUS) + request.get(GPU, 0)

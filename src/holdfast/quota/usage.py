@@ -31,6 +31,7 @@ from holdfast.api.resource_names import (
 from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.api.workloads import Service
+from holdfast.device_share.requests import percent_of_gpus
 from holdfast.quota.amounts import ONE, ZERO, Usage, add_usage, growth, parse
 from holdfast.quota.standard_keys import CLASSIC_CLAIMS, LIMITS, REQUESTS, STORAGE, VOLUME_CLAIMS
 
@@ -88,12 +89,18 @@ def is_charged(pod: Pod, now: float) -> bool:
 
 
 def pod_usage(pod: Pod, now: float) -> Usage:
-    """Return what a pod charges; a finished pod is only an object."""
+    """Return what a pod charges; a finished pod is only an object.
+
+    GPUs are charged by the names that the pod writes, and in percent of cores and memory.
+    """
     usage = {count_key("", PODS): ONE}
     if not is_charged(pod, now):
         return usage
     usage[PODS] = ONE
-    requests = _quantities(request_nanos(pod), (r.requests for r in _resources(pod)))
+    nanos = request_nanos(pod)
+    requests = _quantities(
+        {**nanos, **percent_of_gpus(nanos)}, (r.requests for r in _resources(pod))
+    )
     limits = _quantities(limit_nanos(pod), (r.limits for r in _resources(pod)))
     for name, amount in requests.items():
         if name in _COMPUTE or name.startswith(HUGE_PAGES_PREFIX):
