@@ -26,6 +26,15 @@ def is_extended(name: str) -> bool:
     return len(name) <= LONGEST_NAME and _is_extended(name)
 
 
+def may_be_devices(name: str) -> bool:
+    """Return whether a resource may be devices: extended, or the implicit name of a class.
+
+    >>> may_be_devices("example.com/gpu"), may_be_devices("cpu")
+    (True, False)
+    """
+    return name.startswith(DEVICE_CLASS_PREFIX) or is_extended(name)
+
+
 @lru_cache(maxsize=4096)
 def _is_extended(name: str) -> bool:
     if "/" not in name or NATIVE_DOMAIN in name or name.startswith(_QUOTA_PREFIX):

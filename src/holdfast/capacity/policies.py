@@ -22,7 +22,7 @@ from holdfast.api.labels import (
 from holdfast.api.meta import LabelSelector
 from holdfast.api.pod import Pod, ResourceAmounts
 from holdfast.api.quantity import NANO, Quantity
-from holdfast.api.resource_names import CPU
+from holdfast.api.resource_names import CPU, may_be_devices
 from holdfast.api.resource_policy import ResourcePolicy, ResourcePolicySpec, Unit
 from holdfast.api.timestamps import seconds_of
 from holdfast.errors import BadRequest, Cause, FieldErrors
@@ -105,6 +105,11 @@ class Policy:
     def next_units(self) -> str:
         """The policy of whenTryNextUnits: when nodes of lower priority may be used."""
         return self.object.spec.when_try_next_units.policy
+
+    @property
+    def caps_devices(self) -> bool:
+        """Whether maxResources of any unit names a resource that may be devices."""
+        return any(may_be_devices(name) for unit in self.units for name in unit.max_resources)
 
     @property
     def preempts_before_next_unit(self) -> bool:

@@ -36,6 +36,8 @@ class Policies:
         self._errors: dict[str, str] = {}
         self.timeout_namespaces: frozenset[str] = frozenset()
         """The namespaces with a policy that waits for a time-out."""
+        self.device_namespaces: frozenset[str] = frozenset()
+        """The namespaces with a policy that limits devices."""
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -91,6 +93,9 @@ class Policies:
             for policy in self._by_uid.values()
             if policy.next_units == names.TIMEOUT_OR_EXCEED_MAX
         )
+        self.device_namespaces = frozenset(
+            policy.object.namespace for policy in self._by_uid.values() if policy.caps_devices
+        )
         self._node_table.epochs.bump("policies")
 
     def in_namespace(self, namespace: str) -> Collection[Policy]:
@@ -112,6 +117,7 @@ class Policies:
         copy._in_namespace = {ns: dict(found) for ns, found in self._in_namespace.items()}
         copy._errors = dict(self._errors)
         copy.timeout_namespaces = self.timeout_namespaces
+        copy.device_namespaces = self.device_namespaces
         return copy
 
 

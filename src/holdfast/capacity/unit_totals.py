@@ -7,7 +7,7 @@ and their requests, by unit; ``policy_usage`` does the same from objects, for a 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from holdfast.api import resource_policy as names
 from holdfast.api.labels import Selector
+from holdfast.capacity.capped_devices import CappedDevices, KnownDevices, names_of_devices
 from holdfast.capacity.policies import Policy
 from holdfast.capacity.policy_cache import rows_of_unit
-from holdfast.columns.counters import Measure, PodSum
+from holdfast.columns.counters import Measure, OfClaims, PodSum
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
@@ -31,6 +32,8 @@ V = TypeVar("V")
 _MAX_COMBINATIONS = 1024
 _MAX_ENTRIES = 256
 _BITS = 32
+DEVICE_EPOCHS = ("classes", "awaited")
+"""The epochs on which the counted devices depend."""
 _MAX_AMOUNT = 2**50
 """Larger requests are added up as this, so that no sum leaves int64."""
 
@@ -121,14 +124,16 @@ class UnitTotals:
         "_last",
         "_last_units",
         "_nodes",
+        "_plain",
         "_renumbered",
         "_sum",
         "_sum_key",
         "_units_version",
         "_values",
+        "_version_of_devices",
         "counter",
+        "devices",
         "group",
-        "measure",
         "policy",
         "resources",
         "totals",
@@ -136,22 +141,36 @@ class UnitTotals:
         "version",
     )
 
-    def __init__(self, nodes: NodeTable, policy: Policy, group: Selector, units: UnitRows) -> None:
+    def __init__(
+        self,
+        nodes: NodeTable,
+        policy: Policy,
+        group: Selector,
+        units: UnitRows,
+        known: KnownDevices | None = None,
+    ) -> None:
         self._nodes = nodes
         self.policy = policy
         self.group = group
         self.units = units
         self.resources = limited_resources(policy, nodes.resources)
-        self.measure = measure_of(policy, self.resources)
+        self.devices = capped_devices(self.resources, nodes.resources, known)
+        plain = measure_of(policy, self.resources, self.devices)
         self.counter = nodes.counter(policy.object.namespace, group, real=True)
         self._sum: PodSum | None = None
         counts = self.counter.all if policy.counts_terminating else self.counter.live
         self._values: NDArray[np.integer[Any]] = counts[np.newaxis, :]
         self._sum_key = _sum_key(policy, self.resources)
+        self._version_of_devices = nodes.epochs.of(DEVICE_EPOCHS)
         if self._sum_key is not None:
             width = len(self.resources) + 2
-            self._sum = nodes.pod_sum(self.counter, self._sum_key, self.measure, width)
+            of_claims = None
+            if self.devices is not None:
+                self._sum_key = self._sum_key, self._version_of_devices
+                of_claims = claims_measure(policy, self.devices)
+            self._sum = nodes.pod_sum(self.counter, self._sum_key, plain, width, of_claims)
             self._values = self._sum.values
+        self._plain = plain
         self.version = 0
         self._cursor = -1
         self._renumbered = -1
@@ -161,7 +180,19 @@ class UnitTotals:
         """Return whether the node table still updates what the totals are read from."""
         counter = self._nodes.counter(self.policy.object.namespace, self.group, real=True)
         same_sum = self._sum is None or counter.sums.get(self._sum_key) is self._sum
+        if self.devices is not None:
+            same_sum &= self._version_of_devices == self._nodes.epochs.of(DEVICE_EPOCHS)
         return counter is self.counter and same_sum
+
+    def measure(self, pod_info: PodInfo, gone: Collection[str] = ()) -> tuple[int, ...]:
+        """Return what a pod adds to ``Totals``, or would if the pods ``gone`` were gone."""
+        return self._plain(pod_info) if self._sum is None else self._sum.measure_all(pod_info, gone)
+
+    def amounts_of(self, pod_info: PodInfo) -> tuple[int, ...]:
+        """Return what a pod to be placed would add; claims that count already add nothing."""
+        if self.devices is None or self._sum is None:
+            return amounts_of(pod_info, self.resources)
+        return self._sum.measure_all(pod_info)[1:-1]
 
     def counts(self, pod_info: PodInfo) -> bool:
         """Return whether a pod belongs to the group."""
@@ -232,8 +263,9 @@ class UnitTotals:
 class UnitTotalsCache:
     """The totals of the groups that were asked for lately; one cache for each world."""
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeTable, known: KnownDevices | None = None) -> None:
         self._nodes = nodes
+        self._known = known
         self._units: dict[str, tuple[Policy, UnitRows]] = {}
         self._groups: dict[tuple[str, Selector], UnitTotals] = {}
 
@@ -242,7 +274,7 @@ class UnitTotalsCache:
         key = (policy.uid, policy.group_selector(labels))
         found = self._groups.pop(key, None)
         if found is None or found.policy.units is not policy.units or not found.is_current():
-            found = UnitTotals(self._nodes, policy, key[1], self._unit_rows(policy))
+            found = UnitTotals(self._nodes, policy, key[1], self._unit_rows(policy), self._known)
         _put(self._groups, key, found)
         return found
 
@@ -280,21 +312,49 @@ def amounts_of(pod_info: PodInfo, resources: tuple[int, ...]) -> tuple[int, ...]
     return tuple([min(requested.get(resource, 0), _MAX_AMOUNT) for resource in resources])
 
 
-def measure_of(policy: Policy, resources: tuple[int, ...]) -> Measure:
-    """Return how a pod of a group counts: see ``Totals``.
+def capped_devices(
+    resources: tuple[int, ...], names: ResourceNames, known: KnownDevices | None
+) -> CappedDevices | None:
+    """Return what counts the devices among limited resources; None if there are none."""
+    if known is None or not names_of_devices([names[resource] for resource in resources]):
+        return None
+    return CappedDevices(resources, names, known)
+
+
+def claims_measure(policy: Policy, devices: CappedDevices) -> OfClaims:
+    """Return how the claims of a pod count."""
+
+    def measure(pod_info: PodInfo) -> dict[str, tuple[int, ...]]:
+        if not pod_info.pod.spec.resource_claims or not _is_counted(policy, pod_info):
+            return {}
+        claims = devices.of_claims(pod_info.pod)
+        return {name: (0, *amounts, 0) for name, amounts in claims.items()}
+
+    return measure
+
+
+def _is_counted(policy: Policy, pod_info: PodInfo) -> bool:
+    ignored = pod_info.terminating and not policy.counts_terminating
+    return not (ignored or policy.is_previous(pod_info.pod))
+
+
+def measure_of(
+    policy: Policy, resources: tuple[int, ...], devices: CappedDevices | None = None
+) -> Measure:
+    """Return how a pod of a group counts, without its claims: see ``Totals``.
 
     A policy that needs nothing but the number of pods gets nothing else.
     """
     plain = _sum_key(policy, resources) is None
 
     def measure(pod_info: PodInfo) -> tuple[int, ...]:
-        terminating = pod_info.terminating
-        ignored = terminating and not policy.counts_terminating
-        counted = not (ignored or policy.is_previous(pod_info.pod))
+        counted = _is_counted(policy, pod_info)
         if plain:
             return (int(counted),)
         amounts = amounts_of(pod_info, resources) if counted else (0,) * len(resources)
-        return (int(counted), *amounts, int(terminating))
+        if devices is not None and counted:
+            amounts = devices.add_requested(amounts, pod_info)
+        return (int(counted), *amounts, int(pod_info.terminating))
 
     return measure
 

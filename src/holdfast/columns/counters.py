@@ -8,7 +8,7 @@ every placement would pay for all classes. Adding or removing a pod changes one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,10 @@ Eligible = Callable[[], NDArray[np.bool_]]
 """Returns which rows count; called again when a node's labels, taints or flags change."""
 Measure = Callable[[PodInfo], tuple[int, ...]]
 """Returns what a pod adds to each sum; depends on nothing but this version of the pod."""
+
+
+OfClaims = Callable[[PodInfo], dict[str, tuple[int, ...]]]
+"""Returns what each claim of a pod adds to the sums, by its name; pods may share a claim."""
 
 
 class DomainCount:
@@ -114,6 +118,79 @@ class PodSum:
         self.move(old, row, -1)
         self.move(new, row, 1)
         return True
+
+    def measure_all(self, pod_info: PodInfo, gone: Collection[str] = ()) -> tuple[int, ...]:
+        """Return what a pod adds, or would add, if the pods with the uids ``gone`` were gone."""
+        return self.measure(pod_info)
+
+
+class ClaimingPodSum(PodSum):
+    """Sums in which a claim counts once, on the row of the first of its pods.
+
+    What a pod has added is remembered: its claims may be unknown again when it is removed.
+    """
+
+    __slots__ = ("_added", "_journal", "_of_claims", "_users")
+
+    def __init__(
+        self, measure: Measure, width: int, capacity: int, of_claims: OfClaims, journal: Journal
+    ) -> None:
+        super().__init__(measure, width, capacity)
+        self._of_claims = of_claims
+        self._journal = journal
+        self._added: dict[str, tuple[tuple[int, ...], dict[str, tuple[int, ...]]]] = {}
+        self._users: dict[str, dict[str, int]] = {}
+        """The rows of the pods that use a claim, by uid; the first one's row has its amounts."""
+
+    def move(self, pod_info: PodInfo, row: int, by: int) -> None:
+        """Add (+1) or remove (-1) a pod."""
+        if by > 0:
+            own, claims = self.measure(pod_info), self._of_claims(pod_info)
+            self._added[pod_info.uid] = own, claims
+        else:
+            own, claims = self._added.pop(pod_info.uid)
+        self._add(own, row, by)
+        for name, amounts in claims.items():
+            users = self._users.setdefault(name, {})
+            if by > 0:
+                users[pod_info.uid] = row
+            if next(iter(users)) == pod_info.uid:
+                self._add(amounts, row, by)
+            if by < 0:
+                self._leave(name, pod_info.uid, amounts)
+
+    def _leave(self, name: str, uid: str, amounts: tuple[int, ...]) -> None:
+        """Remove a user of a claim; if it was the first one, the next counts."""
+        users = self._users[name]
+        was_first = next(iter(users)) == uid
+        del users[uid]
+        if not users:
+            del self._users[name]
+        elif was_first:
+            row = next(iter(users.values()))
+            self._add(amounts, row, 1)
+            self._journal.log(row)
+
+    def _add(self, amounts: tuple[int, ...], row: int, by: int) -> None:
+        for column, amount in zip(self._cells, amounts, strict=True):
+            if amount:
+                column[row] += by * amount
+
+    def replace(self, old: PodInfo, new: PodInfo, row: int) -> bool:
+        """Replace a pod by another version of it; return whether a sum changed."""
+        if self._added.get(old.uid) == (self.measure(new), self._of_claims(new)):
+            return False
+        self.move(old, row, -1)
+        self.move(new, row, 1)
+        return True
+
+    def measure_all(self, pod_info: PodInfo, gone: Collection[str] = ()) -> tuple[int, ...]:
+        """Return what a pod adds, or would, with the claims that no other pod but those uses."""
+        total = self.measure(pod_info)
+        for name, amounts in self._of_claims(pod_info).items():
+            if self._users.get(name, {}).keys() <= {pod_info.uid, *gone}:
+                total = tuple([x + y for x, y in zip(total, amounts, strict=True)])
+        return total
 
 
 class SelectorCount:

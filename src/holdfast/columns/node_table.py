@@ -9,7 +9,7 @@ from holdfast.api.labels import Selector
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.columns.affinity_terms import PodSelector
-from holdfast.columns.counters import Measure, PodSum, SelectorCount
+from holdfast.columns.counters import ClaimingPodSum, Measure, OfClaims, PodSum, SelectorCount
 from holdfast.columns.existing_terms import ExistingTerm, ExistingTerms
 from holdfast.columns.interner import CPU, MEMORY, ResourceNames
 from holdfast.columns.journal import Journal
@@ -191,13 +191,24 @@ class NodeTable(NodeRows):
         return counter
 
     def pod_sum(
-        self, counter: SelectorCount, key: Hashable, measure: Measure, width: int
+        self,
+        counter: SelectorCount,
+        key: Hashable,
+        measure: Measure,
+        width: int,
+        of_claims: OfClaims | None = None,
     ) -> PodSum:
         """Return the sums of a measure, ``width`` amounts, over the pods of a counter.
 
         Measures with equal keys must be equal. Depends on the epochs layout and counters.
         """
-        found, dropped = self._placements.pod_sum(counter, key, measure, width)
+
+        def make(capacity: int) -> PodSum:
+            if of_claims is None:
+                return PodSum(measure, width, capacity)
+            return ClaimingPodSum(measure, width, capacity, of_claims, self.journal)
+
+        found, dropped = self._placements.pod_sum(counter, key, make)
         if dropped:
             self.epochs.bump("counters")
         return found

@@ -9,12 +9,12 @@ because plugins see no difference and every placement is confirmed.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
 from holdfast.columns.affinity_terms import PodSelector
-from holdfast.columns.counters import Measure, PodSum, SelectorCount
+from holdfast.columns.counters import PodSum, SelectorCount
 from holdfast.columns.existing_terms import ExistingTerms
 from holdfast.columns.label_groups import LabelGroup, LabelGroups
 from holdfast.columns.mounts import MountIndex
@@ -242,15 +242,18 @@ class PodPlacements:
         return counter
 
     def pod_sum(
-        self, counter: SelectorCount, key: Hashable, measure: Measure, width: int
+        self, counter: SelectorCount, key: Hashable, make: Callable[[int], PodSum]
     ) -> tuple[PodSum, bool]:
-        """Return the sums of a measure over a counter's pods, and whether old ones were dropped."""
+        """Return sums over a counter's pods, and whether old ones were dropped.
+
+        ``make`` makes them for a number of rows.
+        """
         found, dropped = counter.sums.pop(key, None), False
         if found is None:
             if len(counter.sums) >= _MAX_SUMS:
                 del counter.sums[next(iter(counter.sums))]
                 dropped = True
-            found = PodSum(measure, width, self._capacity)
+            found = make(self._capacity)
             for group in self.label_groups:
                 if counter in group.counters:
                     self._sum_up(found, counter, group)

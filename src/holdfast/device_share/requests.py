@@ -133,6 +133,24 @@ def in_names_of(request: Mapping[str, int], names: Collection[str]) -> dict[str,
     return others | {name: amount for name, amount in left.items() if amount} | converted
 
 
+def amount_as(name: str, request: Mapping[str, int]) -> int:
+    """Return what a request amounts to in one resource, where every name of GPUs counts.
+
+    Of whole GPUs it is the number of GPUs that the request needs at least a part of; GPUs of other
+    vendors are not among them.
+
+    >>> amount_as("nvidia.com/gpu", {"koordinator.sh/gpu": 150, "amd.com/gpu": 1})
+    2
+    """
+    if name not in _GPU_NAMES or _GPU_NAMES.isdisjoint(request):
+        return request.get(name, 0)
+    if name not in WHOLE_GPUS:
+        return in_names_of(request, (name,)).get(name, 0)
+    own = {key: a for key, a in request.items() if key == name or key not in WHOLE_GPUS}
+    core, memory, ratio = _gpu_amounts(own)
+    return max(-(-max(core, ratio) // 100), own.get(GPU_SHARED, 0), int(memory > 0))
+
+
 def percent_of_gpus(request: Mapping[str, int]) -> dict[str, int]:
     """Return gpu-core and gpu-memory-ratio of a request, however it names them; {} for no GPU.
 

@@ -2,15 +2,17 @@
 
 A change that affects one node is logged in the journals with that node's row. A change that affects
 every node, such as a slice for all nodes, bumps the ``devices`` epoch. Changed classes bump the
-epoch ``classes``. Claims change for every pod that uses one, so they have no epoch, which would
-invalidate the classes of pods, but ``claim_changes``.
+epoch ``classes``, and claims that were asked for before they were known the epoch ``awaited``.
+Other claims change for every pod that uses one, so they have no epoch, which would invalidate the
+classes of pods, but ``claim_changes``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import get_args
 
+from holdfast.api.device_counts import devices_of_claim
 from holdfast.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
@@ -30,6 +32,7 @@ from holdfast.devices.slices import ALL_NODES, DeviceId, SliceInfo
 
 IMPLICIT_PREFIX = DEVICE_CLASS_PREFIX
 """Each device class is also an extended resource: this prefix followed by the class name."""
+_MOST_AWAITED = 4096
 _Taken = DeviceClass | DeviceTaintRule | ResourceSlice | ResourceClaim | Node
 
 
@@ -47,6 +50,8 @@ class Inventory:
         self._tracker = SliceTracker()
         self.claims = Claims(self.node_pools.device_changed)
         self.claim_changes = 0
+        self._awaited: dict[str, None] = {}
+        """Keys of unknown claims of which the devices were asked for."""
         self.allocation_cache = AllocationCache(self, nodes)
 
     # --- read by plugins
@@ -66,6 +71,21 @@ class Inventory:
         if not self.features.extended_resource:
             return None
         return self.classes.serving(resource)
+
+    def extended_name_of(self, device_class: str) -> str:
+        """Return the explicit extended resource name of a class, or "" (epoch ``classes``)."""
+        found = self.classes.by_name.get(device_class)
+        return (found.spec.extended_resource_name or "") if found is not None else ""
+
+    def devices_of(self, namespace: str, name: str) -> Mapping[str, int]:
+        """Return the devices of a claim by class; none while it is unknown (epoch ``awaited``)."""
+        claim = self.claims.get(namespace, name)
+        if claim is not None:
+            return devices_of_claim(claim)
+        self._awaited[f"{namespace}/{name}"] = None
+        if len(self._awaited) > _MOST_AWAITED:
+            del self._awaited[next(iter(self._awaited))]
+        return {}
 
     def device_backed(self, request: Iterable[tuple[int, int]]) -> frozenset[int]:
         """Return which of these resources have a device class (epoch ``classes``)."""
@@ -103,6 +123,9 @@ class Inventory:
             return
         if isinstance(obj, ResourceClaim):
             self.claim_changes += self.claims.upsert(obj)
+            if obj.key in self._awaited:
+                del self._awaited[obj.key]
+                self._nodes.epochs.bump("awaited")
         elif isinstance(obj, DeviceClass):
             self.classes.upsert(obj)
             self._classes_changed()

@@ -7,14 +7,8 @@ from typing import Protocol
 
 from holdfast.api.classic import ClassicClaim
 from holdfast.api.classic_names import KEP_GROUP
-from holdfast.api.devices import (
-    ALL,
-    EXACT_COUNT,
-    EXTENDED_CLAIM,
-    MAX_DEVICES,
-    DeviceRequest,
-    ResourceClaim,
-)
+from holdfast.api.device_counts import devices_of_request
+from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim
 from holdfast.api.meta import OwnerReference, controller_of
 from holdfast.api.pod import Pod, ResourceAmounts, ResourceRequirements
 from holdfast.api.quantity import DECIMAL_SI, NANO, Quantity
@@ -32,7 +26,7 @@ from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.api.workloads import Service
 from holdfast.device_share.requests import percent_of_gpus
-from holdfast.quota.amounts import ONE, ZERO, Usage, add_usage, growth, parse
+from holdfast.quota.amounts import ONE, Usage, add_usage, growth, parse
 from holdfast.quota.standard_keys import CLASSIC_CLAIMS, LIMITS, REQUESTS, STORAGE, VOLUME_CLAIMS
 
 IMPLICIT_REQUESTS = REQUESTS + DEVICE_CLASS_PREFIX
@@ -187,7 +181,8 @@ def claim_usage(claim: ResourceClaim, lookups: Lookups) -> Usage:
     usage = {count_key("resource.k8s.io", "resourceclaims"): ONE}
     devices: Usage = {}
     for request in claim.spec.devices.requests:
-        add_usage(devices, _devices_by_class(request))
+        counted = devices_of_request(request)
+        add_usage(devices, {name: Quantity(count) for name, count in counted.items()})
     extended: Usage = {}
     for device_class, count in devices.items():
         usage[device_class + PER_DEVICE_CLASS] = count
@@ -207,19 +202,6 @@ def classic_claim_usage(claim: ClassicClaim) -> Usage:
     if name := claim.spec.resource_class_name:
         usage[name + PER_RESOURCE_CLASS] = ONE
     return usage
-
-
-def _devices_by_class(request: DeviceRequest) -> Usage:
-    """Return the devices of a request by class; of alternatives, the maximum for each class.
-
-    A request for all devices is charged with as many as a claim can get.
-    """
-    alternatives = request.first_available or ((request.exactly,) if request.exactly else ())
-    most: Usage = {}
-    for one in alternatives:
-        count = {EXACT_COUNT: one.count, ALL: MAX_DEVICES}.get(one.allocation_mode, 0)
-        most[one.device_class_name] = max(most.get(one.device_class_name, ZERO), Quantity(count))
-    return most
 
 
 def pod_owner_of(claim: ResourceClaim) -> OwnerReference | None:

@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.capacity.policies import Policy
-from holdfast.capacity.unit_totals import UnitTotalsCache, amounts_of, limited_resources, minus
+from holdfast.capacity.unit_totals import (
+    DEVICE_EPOCHS,
+    UnitTotalsCache,
+    amounts_of,
+    limited_resources,
+    minus,
+)
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     NO_CHANGE,
@@ -50,7 +56,7 @@ class ResourcePolicyPlugin:
     name: ClassVar[str] = "resourcepolicy"
     traits: ClassVar[Traits] = Traits(
         scope=Scope.DOMAIN,
-        epochs=("policies", "nodes", "labels", "counters"),
+        epochs=("policies", "nodes", "labels", "counters", *DEVICE_EPOCHS),
         events_to_register={
             "ResourcePolicy": (),
             "Node": ("Add", "Delete", "UpdateNodeLabel"),
@@ -91,9 +97,19 @@ class ResourcePolicyPlugin:
         policies = view.world.policies
         # Asked for every pod: all but a few leave here.
         if not (self._reservations_first or pod.namespace in policies.timeout_namespaces):
-            return None
-        keys = [self._outside(policy, pod, view) for policy in policies.governing(pod)]
+            return self._claimed(pod, view)
+        keys: list[tuple[Hashable, ...]] = [
+            self._outside(policy, pod, view) for policy in policies.governing(pod)
+        ]
+        keys.append((self._claimed(pod, view),))
         return tuple(keys) if any(any(key) for key in keys) else None
+
+    def _claimed(self, pod: PodInfo, view: View) -> Hashable:
+        """Return what the claims of a pod add to capped devices; None if no policy caps devices."""
+        policies = view.world.policies
+        if not pod.pod.spec.resource_claims or pod.namespace not in policies.device_namespaces:
+            return None
+        return tuple([_amounts(policy, pod, view) for policy in policies.governing(pod)])
 
     def _outside(self, policy: Policy, pod: PodInfo, view: View) -> tuple[int, Hashable]:
         reserved = view.reserved_key if self._reservations_first else None
@@ -131,7 +147,7 @@ class ResourcePolicyPlugin:
             view.nodes,
             policy,
             usage,
-            amounts_of(pod, usage.resources),
+            usage.amounts_of(pod),
             selectors=view.world.selectors,
             ordered=self.args.strict_order,
             timeouts=timeouts_passed(policy, pod, view.now),
@@ -287,10 +303,12 @@ class ResourcePolicyPlugin:
 def _usages(world: World) -> UnitTotalsCache:
     found = world.caches.get(UnitTotalsCache)
     if found is None:
-        found = world.caches[UnitTotalsCache] = UnitTotalsCache(world.nodes)
+        found = world.caches[UnitTotalsCache] = UnitTotalsCache(world.nodes, world.devices)
     assert isinstance(found, UnitTotalsCache)
     return found
 
 
 def _amounts(policy: Policy, pod: PodInfo, view: View) -> tuple[int, ...]:
+    if pod.pod.spec.resource_claims and policy.caps_devices:
+        return _usages(view.world).of(policy, pod.labels).amounts_of(pod)
     return amounts_of(pod, limited_resources(policy, view.nodes.resources))

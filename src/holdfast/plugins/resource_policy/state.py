@@ -163,12 +163,18 @@ class PolicyState:
 
     def _changed(self, change: PodChange) -> Totals:
         totals = list(self.usage.totals)
+        gone: list[str] = []
         for step, side in ((plus, change.added), (minus, change.removed)):
             for row, pods in side.items():
                 units = self.usage.units.units_at(row)
                 for pod in pods if units else ():
-                    for unit in units if self.usage.counts(pod) else ():
-                        totals[unit] = step(totals[unit], self.usage.measure(pod))
+                    if self.usage.counts(pod):
+                        # A claim that removed pods share ends with the last of them.
+                        amounts = self.usage.measure(pod, gone)
+                        for unit in units:
+                            totals[unit] = step(totals[unit], amounts)
+                    if step is minus:
+                        gone.append(pod.uid)
         return totals
 
     # --- rows -------------------------------------------------------------------------------
