@@ -7,7 +7,7 @@ import pytest
 from holdfast.api.scheme import DISRUPTION_BUDGETS, NODES, PODS
 from holdfast.configuration.reading import Configuration
 from holdfast.settings import MigrationSettings
-from holdfast.testing import a_node, a_pod
+from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.harness import Harness
 from stories.migrations import (
     a_budget,
@@ -161,12 +161,11 @@ async def test_pre_allocation_moves_resources_from_one_pod_to_another(cluster):
     await cluster.create(a_pod("wants", cpu="4", labels={"app": "wants"}))  # 2 of 8 are free
     assert await cluster.node_of("wants") == ""
     owners = [{"labelSelector": {"matchLabels": {"app": "wants"}}}]
-    template = {"spec": {
-        "preAllocation": True, "owners": owners,
-        "template": {"spec": {"containers": [{
-            "name": "c", "image": "i", "resources": {"requests": {"cpu": "4"}}}]}},
-    }}  # fmt: skip
-    job = a_job("j", pod, reservationOptions={"template": template})
+    room = a_reservation(
+        "room", cpu="4", owners=owners, pre_allocation=True, template={"node": "n1"}
+    )
+    await cluster.create(room)
+    job = a_job("j", pod, reservationOptions={"reservationRef": {"name": "room"}})
     assert await run(cluster, job) == ("Succeeded", "")
     assert await cluster.node_of("wants") == "n1"
     found = await job_of(cluster)

@@ -55,18 +55,18 @@ async def test_a_bare_pod_fails_before_anything_is_reserved(cluster):
     assert (phase, reason) == ("Failed", "ForbiddenMigratePod")
     assert message == (
         'Pod "default/p" has no controller that creates it again on another node, so nothing '
-        "could use a reservation: set owners in spec.reservationOptions.template, or use mode "
-        "EvictDirectly"
+        "could use a reservation: set an owner with the name and namespace of the pod in "
+        "spec.reservationOptions.template, or use mode EvictDirectly"
     )
     assert not await reservations(cluster)
     assert (await job_of(cluster)).status.conditions == ()
 
 
-async def test_a_bare_pod_with_owners_in_the_template_moves(cluster):
-    await cluster.create(a_node("n1"), a_node("n2"), a_pod("p", labels={"app": "x"}))
-    owners = [{"labelSelector": {"matchLabels": {"app": "x"}}}]
-    job = a_job("j", await cluster.pod("p"), reservationOptions={
-        "template": {"spec": {"owners": owners}}})  # fmt: skip
+async def test_a_bare_pod_moves_to_a_reservation_that_the_user_gives(cluster):
+    await cluster.create(a_node("n1"), a_pod("p", labels={"app": "x"}), a_node("n2"))
+    owners = [{"object": {"namespace": "default"}, "labelSelector": {"matchLabels": {"app": "x"}}}]
+    await cluster.create(a_reservation("r", owners=owners, template={"node": "n2"}))
+    job = a_job("j", await cluster.pod("p"), reservationOptions={"reservationRef": {"name": "r"}})
     await cluster.create(job, settle=False)
     await cluster.advance(5)
     await cluster.create(a_pod("q", labels={"app": "x"}))

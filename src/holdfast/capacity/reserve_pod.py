@@ -15,21 +15,32 @@ from holdfast.api.requests import request_nanos, round_up_nanos
 from holdfast.api.reservation import PodTemplate, Reservation
 from holdfast.capacity.annotations import resized_amounts
 
+_OF_RESERVATIONS = frozenset(
+    (
+        names.RESIZE,
+        names.INNER_RESERVED,
+        names.RESTRICTED_OPTIONS,
+        names.OWNER_NAMESPACES,
+        names.RESERVATION_NODE,
+    )
+)
+"""Annotations of reservations; a template made from a pod may have them from its tenant."""
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -(2**31), 2**31 - 1
 
 
 def reserve_pod(reservation: Reservation) -> Pod:
     """Build the reserve pod from the template of a reservation.
 
-    Name and uid are the reservation's; its labels and annotations override the template's. A node
-    name in the template is a requirement to check, so it moves to an annotation.
+    Name and uid are the reservation's; its labels and annotations override the template's, of which
+    those that only a reservation has are left out. A node name in the template is a requirement to
+    check, so it moves to an annotation.
     """
     template = reservation.spec.template or PodTemplate()
     asked = with_requests(template.spec)
     held = reservation.status.allocatable if reservation.active else {}
     spec = _resized(asked, {**resized_amounts(reservation), **held})
     annotations = {
-        **template.metadata.annotations,
+        **{k: v for k, v in template.metadata.annotations.items() if k not in _OF_RESERVATIONS},
         **reservation.metadata.annotations,
         names.RESERVE_POD: "true",
         names.RESERVATION_NAME: reservation.name,

@@ -146,9 +146,10 @@ class Simulation:
             return f"scheduler {pod.spec.scheduler_name} is not one of schedulerNames"
         workload = self._workloads.of(pod)
         local = pod.uid in self._objects.local_storage
-        return find_obstacle(
-            Candidate(pod, workload, local), self._settings
-        ) or self._migrating.find_limit(pod, workload)
+        if obstacle := find_obstacle(Candidate(pod, workload, local), self._settings):
+            return obstacle
+        limit = self._migrating.find_limit(pod, workload)
+        return limit.message if limit is not None else ""
 
     def targets(self, pod: PodInfo, row: int) -> list[int]:
         """Return the rows of which the scheduler would choose one, [] if the pod would not move.

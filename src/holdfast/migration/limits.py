@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from holdfast.api.meta import controller_of
 from holdfast.api.pod import Pod
 from holdfast.migration.pod_filters import EVICT
 from holdfast.migration.workloads import Workload, is_available, max_of_workload
 from holdfast.settings import MigrationSettings
+
+
+class Limit(NamedTuple):
+    """A limit that a pod would exceed: the argument that sets it, and what it counts now."""
+
+    argument: str
+    message: str
 
 
 @dataclass(slots=True)
@@ -33,30 +41,33 @@ class MigratingPods:
         if (owner := controller_of(pod)) is not None:
             self._of_workload[owner.uid].add(pod.uid)
 
-    def find_limit(self, pod: Pod, workload: Workload | None) -> str:
-        """Return the limit that a pod would exceed now, "" if none."""
+    def find_limit(self, pod: Pod, workload: Workload | None) -> Limit | None:
+        """Return the limit that a pod would exceed now, or None."""
         if EVICT in pod.metadata.annotations:
-            return ""
+            return None
         itself = pod.uid in self.pods
         settings, node = self.settings, pod.spec.node_name
-        for count, most, where in (
-            (len(self.pods), settings.max_globally, "the cluster"),
-            (self._on_node[node] if node else itself, settings.max_per_node, f"node {node}"),
-            (self._in_namespace[pod.namespace], settings.max_per_namespace,
-             f"namespace {pod.namespace}"),
+        for argument, count, most, where in (
+            ("maxMigratingGlobally", len(self.pods), settings.max_globally, "the cluster"),
+            ("maxMigratingPerNode", self._on_node[node] if node else itself,
+             settings.max_per_node, f"node {node}"),
+            ("maxMigratingPerNamespace", self._in_namespace[pod.namespace],
+             settings.max_per_namespace, f"namespace {pod.namespace}"),
         ):  # fmt: skip
             if most and most > 0 and count - itself >= most:
-                return f"{count - itself} pods of {where} migrate already"
-        return "" if workload is None else self._limit_of(pod, workload)
+                return Limit(argument, f"{count - itself} pods of {where} migrate already")
+        return None if workload is None else self._limit_of(pod, workload)
 
-    def _limit_of(self, pod: Pod, workload: Workload) -> str:
+    def _limit_of(self, pod: Pod, workload: Workload) -> Limit | None:
         migrating = self._of_workload[workload.uid] - {pod.uid}
         most = max_of_workload(workload.replicas, self.settings.max_per_workload)
         if migrating and len(migrating) >= most:
-            return f"{len(migrating)} pods of its workload migrate already"
+            message = f"{len(migrating)} pods of its workload migrate already"
+            return Limit("maxMigratingPerWorkload", message)
         lost = {p.uid for p in workload.pods if not is_available(p) and p.uid != pod.uid}
         unavailable = len(lost | migrating)
         most = max_of_workload(workload.replicas, self.settings.max_unavailable_per_workload)
         if unavailable >= most:
-            return f"{unavailable} pods of its workload are not available or migrate already"
-        return ""
+            message = f"{unavailable} pods of its workload are not available or migrate already"
+            return Limit("maxUnavailablePerWorkload", message)
+        return None

@@ -19,13 +19,13 @@ from holdfast.controllers.pod_migration.arbitration import (
     is_migrating,
     sort_jobs,
 )
-from holdfast.controllers.pod_migration.job_fields import pod_name
+from holdfast.controllers.pod_migration.job_fields import pod_name, ttl_begins_at
 from holdfast.controllers.pod_migration.job_index import Workloads, pod_key
 from holdfast.controllers.pod_migration.job_status import StatusChange
 from holdfast.controllers.pod_migration.job_writer import JobWriter
 from holdfast.controllers.reconciler import ControllerContext
 from holdfast.errors import Conflict, HoldfastError, NotFound
-from holdfast.migration.limits import MigratingPods
+from holdfast.migration.limits import Limit, MigratingPods
 from holdfast.migration.pod_filters import Candidate, find_obstacle, has_local_volumes
 from holdfast.migration.pod_order import pod_rank
 
@@ -120,9 +120,9 @@ class Arbiter:
         local = self._local_storage.get(pod.uid, False)
         return find_obstacle(Candidate(pod, self._workloads.of(pod), local), self._settings)
 
-    def _find_limit(self, pod: Pod, counted: MigratingPods) -> str:
+    def _find_limit(self, pod: Pod, counted: MigratingPods) -> Limit | None:
         if pod.uid in counted.pods:
-            return "another job moves it already"
+            return Limit("AnotherJob", "another job moves it already")
         return counted.find_limit(pod, self._workloads.of(pod))
 
     async def _carry_out(self, result: Arbitration, jobs: dict[str, PodMigrationJob]) -> None:
@@ -131,14 +131,18 @@ class Arbiter:
         for name in result.passed:
             await self._ignore_conflict(self._let_begin(jobs[name]))
         for name, limit in result.waiting.items():
-            if self._told.get(name) != limit:
-                self._told[name] = limit
-                change = StatusChange.of(jobs[name], self._clock.now())
-                change.tell(WAITING, f"Pod {pod_name(jobs[name])} waits to migrate: {limit}")
-                await self._writer.write(jobs[name], change)
+            change = StatusChange.of(jobs[name], self._clock.now())
+            change.limit(limit, pod_name(jobs[name]))
+            if self._told.get(name) != limit.message:
+                self._told[name] = limit.message
+                message = f"Pod {pod_name(jobs[name])} waits to migrate: {limit.message}"
+                change.tell(WAITING, message)
+            if change.fields or change.events:
+                await self._ignore_conflict(self._writer.write(jobs[name], change))
 
     async def _forbid(self, job: PodMigrationJob, obstacle: str) -> None:
         change = StatusChange.of(job, self._clock.now())
+        change.end_limit(ttl_begins_at(job))
         message = (
             f"Pod {pod_name(job)} is forbidden to migrate because it does not meet the requirements"
         )
@@ -152,7 +156,7 @@ class Arbiter:
         await self._writer.patch(job, annotations={PASSED_ARBITRATION: "true"})
         self._pool.discard(job.name)
 
-    async def _ignore_conflict(self, write: Awaitable[None]) -> None:
+    async def _ignore_conflict(self, write: Awaitable[object]) -> None:
         """Leave a job that has changed, or is gone, to the next round."""
         try:
             await write

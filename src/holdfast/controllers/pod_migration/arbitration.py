@@ -15,6 +15,7 @@ from holdfast.api.meta import controller_of
 from holdfast.api.pod import Pod
 from holdfast.api.pod_migration_job import PENDING, RUNNING, PodMigrationJob
 from holdfast.api.timestamps import seconds_of
+from holdfast.migration.limits import Limit
 from holdfast.migration.pod_order import pod_rank
 
 
@@ -95,14 +96,14 @@ class Arbitration:
     passed: list[str] = field(default_factory=list)
     forbidden: dict[str, str] = field(default_factory=dict)
     """Why, by the name of the job."""
-    waiting: dict[str, str] = field(default_factory=dict)
+    waiting: dict[str, Limit] = field(default_factory=dict)
 
 
 def arbitrate(
     jobs: Iterable[PodMigrationJob],
     pod_of: PodOf,
     find_obstacle: Callable[[Pod], str],
-    find_limit: Callable[[Pod], str],
+    find_limit: Callable[[Pod], Limit | None],
     passes: Callable[[Pod], None],
 ) -> Arbitration:
     """Try jobs in order: an obstacle is permanent, a limit is not.

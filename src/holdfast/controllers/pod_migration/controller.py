@@ -25,6 +25,7 @@ from holdfast.controllers.pod_migration.job_fields import (
     has_attempted_eviction,
     pod_name,
     reservation_ref,
+    ttl_begins_at,
 )
 from holdfast.controllers.pod_migration.job_index import (
     JobIndex,
@@ -43,6 +44,7 @@ from holdfast.controllers.pod_migration.plan import (
     evicting,
     is_left_over,
     not_created,
+    paused,
     plan_step,
     took_another_node,
 )
@@ -50,12 +52,14 @@ from holdfast.controllers.pod_migration.reservation_maker import ReservationMake
 from holdfast.controllers.pod_migration.token_bucket import TokenBucket
 from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import Conflict, HoldfastError, NotFound
+from holdfast.migration.limits import Limit
 from holdfast.migration.pod_filters import EVICT
 
 GONE_SECONDS = 1.0
 """When a job whose pod disappeared a moment ago looks again."""
 LIMITED_SECONDS = 3.0
 """How often a job looks whether it is limited no more."""
+TOO_MANY_EVICTIONS = Limit("evictQPS", "as many pods as may be were evicted lately")
 LONGEST_WAIT_SECONDS = 600.0
 """Reconcile at least this often: a suspended machine does not count the seconds."""
 
@@ -147,6 +151,8 @@ class PodMigrationController(Reconciler):
         overdue = limit is not None and now >= limit
         if not (job.finished or job.spec.paused) and (overdue or not self._arbiter.is_waiting(job)):
             job = await self._take_steps(job)
+        elif job.spec.paused and not job.status.phase:
+            await self._writer.write(job, paused(job, now))
         if job.finished:
             await self._clean_up(job)
         self._requeue(job, now)
@@ -172,19 +178,29 @@ class PodMigrationController(Reconciler):
             if wait := self._seconds_to_wait(job, facts.pod, step.action):
                 self.queue.add_after(job.key, wait)
                 return job
+            if limit := self._find_limit(job, facts.pod, step.action):
+                self.queue.add_after(job.key, LIMITED_SECONDS)
+                return await self._write_limit(job, limit)
+            if step.action is not Action.EVICT:  # else too many evictions may hold it back
+                step.change.end_limit(ttl_begins_at(job))
             if self._settings.dry_run:
                 return await self._writer.write(job, step.change)
-            if facts.reservation is not None and step.change.is_new(job_status.RESERVATION_CREATED):
-                await self._maker.complete(facts.reservation)
-            job = await self._writer.write(
-                await self._remember_uid(job, facts, step.change), step.change
-            )
+            job = await self._write_step(job, facts, step.change)
             if step.action is Action.EVICT and facts.pod is not None:
                 return await self._evict(job, facts.pod)
             created = await self._create(job) if step.action is Action.CREATE else None
             if created is None:
                 return job
             job = created
+
+    async def _write_step(
+        self, job: PodMigrationJob, facts: Facts, change: StatusChange
+    ) -> PodMigrationJob:
+        # A job that fails changes nothing of a reservation that others have made.
+        begins = change.is_new(job_status.RESERVATION_CREATED) and not change.failed
+        if facts.reservation is not None and begins:
+            await self._maker.complete(facts.reservation)
+        return await self._writer.write(await self._remember_uid(job, facts, change), change)
 
     async def _facts(self, job: PodMigrationJob) -> Facts:
         ref, named = job.spec.pod_ref, reservation_ref(job)
@@ -232,23 +248,35 @@ class PodMigrationController(Reconciler):
         return has_turn(own, ((job, each) for job, each in reserved if each is not None))
 
     def _seconds_to_wait(self, job: PodMigrationJob, pod: Pod | None, action: Action) -> float:
-        """Return how long an action has to wait: it was refused, or its pods are limited.
+        """Return how long an action has to wait that was refused."""
+        if action is Action.WAIT or pod is None:
+            return 0.0
+        return self._retries.seconds_to_wait(job.uid, self.clock.monotonic())
+
+    def _find_limit(self, job: PodMigrationJob, pod: Pod | None, action: Action) -> Limit | None:
+        """Return the limit that holds an action back.
 
         Before a job reserves room, or evicts without a reservation, too many pods of the same
         workload or namespace may have been evicted lately.
         """
         if action is Action.WAIT or pod is None:
-            return 0.0
-        now = self.clock.monotonic()
-        if wait := self._retries.seconds_to_wait(job.uid, now):
-            return wait
+            return None
         begins = action is Action.CREATE or (
             reservation_ref(job) is None and not has_attempted_eviction(job)
         )
         if not begins or EVICT in job.metadata.annotations:
-            return 0.0
-        limited = self._limits.seconds_to_wait(pod, now) > 0
-        return LIMITED_SECONDS if limited else 0.0
+            return None
+        return self._limits.find_limit(pod, self.clock.monotonic())
+
+    async def _end_limit(self, job: PodMigrationJob) -> PodMigrationJob:
+        change = StatusChange.of(job, self.clock.now())
+        change.end_limit(ttl_begins_at(job))
+        return await self._writer.write(job, change)
+
+    async def _write_limit(self, job: PodMigrationJob, limit: Limit) -> PodMigrationJob:
+        change = StatusChange.of(job, self.clock.now())
+        change.limit(limit, pod_name(job))
+        return await self._writer.write(job, change)
 
     async def _remember_uid(
         self, job: PodMigrationJob, facts: Facts, change: StatusChange
@@ -290,7 +318,8 @@ class PodMigrationController(Reconciler):
         if self._settings.evict_qps > 0 and not self._evictions.take(now):
             self._tell_refusal(job, "TooManyEvictions")
             self.queue.add_after(job.key, max(self._evictions.wait(now), 0.05))
-            return job
+            return await self._write_limit(job, TOO_MANY_EVICTIONS)
+        job = await self._end_limit(job)
         try:
             await evict(self.client, job, pod, self._settings, self.clock.now())
         except Conflict:

@@ -42,17 +42,36 @@ def has_attempted_eviction(job: PodMigrationJob) -> bool:
     return known or job.condition(job_status.EVICTION) is not None
 
 
+def is_limited(job: PodMigrationJob) -> bool:
+    """Return whether a limit holds a job back."""
+    found = job.condition(job_status.LIMITED)
+    return found is not None and found.status == "True" and not job.finished
+
+
+def ttl_begins_at(job: PodMigrationJob) -> float | None:
+    """Return the time from which the ttl of a job counts: its creation, and what it was limited."""
+    found = job.condition(job_status.LIMITED)
+    later = seconds_of(found.last_probe_time) if found is not None else None
+    return seconds_of(job.metadata.creation_timestamp) if later is None else later
+
+
 def ends_at(job: PodMigrationJob) -> float | None:
-    """Return when the time of a job is over, in seconds since the epoch; None for never."""
-    made, ttl = seconds_of(job.metadata.creation_timestamp), _ttl(job)
-    return None if made is None or ttl <= 0 else made + ttl
+    """Return when the time of a job is over, in seconds since the epoch.
+
+    None for never, and while a limit holds it back.
+    """
+    begin, ttl = ttl_begins_at(job), _ttl(job)
+    return None if begin is None or ttl <= 0 or is_limited(job) else begin + ttl
 
 
 def deleted_at(job: PodMigrationJob) -> float | None:
-    """Return when a job is deleted, finished or not, in seconds since the epoch."""
-    made, ttl = seconds_of(job.metadata.creation_timestamp), _ttl(job)
+    """Return when a job is deleted, finished or not, in seconds since the epoch.
+
+    None while a limit holds it back.
+    """
+    begin, ttl = ttl_begins_at(job), _ttl(job)
     keep = ttl + KEEP_SECONDS if ttl > 0 else KEEP_WITHOUT_TTL_SECONDS
-    return None if made is None else made + keep
+    return None if begin is None or is_limited(job) else begin + keep
 
 
 def _ttl(job: PodMigrationJob) -> float:

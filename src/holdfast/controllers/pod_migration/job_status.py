@@ -6,10 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.api.meta import ObjectReference
-from holdfast.api.pod_migration_job import FAILED, SUCCEEDED, PodMigrationJob, PodMigrationJobStatus
-from holdfast.api.timestamps import rfc3339
+from holdfast.api.pod_migration_job import (
+    FAILED,
+    PENDING,
+    SUCCEEDED,
+    PodMigrationJob,
+    PodMigrationJobStatus,
+)
+from holdfast.api.timestamps import rfc3339, seconds_of
 from holdfast.controllers.conditions import set_condition, to_raw
 from holdfast.controllers.planned_writes import PlannedEvent
+from holdfast.migration.limits import Limit
 
 RESERVATION_CREATED, RESERVATION_SCHEDULED = "ReservationCreated", "ReservationScheduled"
 EVICTION, POD_SCHEDULED = "Eviction", "PodScheduled"
@@ -24,6 +31,11 @@ EVICTING, FAILED_EVICT, EVICT_COMPLETE = "Evicting", "FailedEvict", "EvictComple
 WAIT_FOR_BINDING = "WaitForPodBindReservation"
 WAIT_FOR_READY = "WaitForBoundPodReady"
 COMPLETE = "Complete"
+LIMITED = "Limited"
+"""The condition of a job that a limit holds back; the reason is the argument that sets the limit.
+
+Its ``lastProbeTime``, written when the limit ends, is the time from which the ttl counts.
+"""
 
 RawStatus = dict[str, Any]
 
@@ -69,10 +81,36 @@ class StatusChange:
         self.fields |= {"status": type_, "reason": reason, "message": message}
         return True
 
+    @property
+    def failed(self) -> bool:
+        """Whether the change ends the job without success."""
+        return self.fields.get("phase") == FAILED
+
     def fail(self, reason: str, message: str) -> None:
         """End the job without success."""
         self.fields |= {"phase": FAILED, "reason": reason, "message": message}
         self.events.append(PlannedEvent("Warning", reason, message))
+
+    def limit(self, limit: Limit, pod: str) -> None:
+        """Say which limit holds the job back."""
+        message = f"Pod {pod} waits for {limit.argument}: {limit.message}"
+        self.set(LIMITED, "True", limit.argument, message)
+
+    def end_limit(self, ttl_begins_at: float | None) -> None:
+        """Say that no limit holds the job back any more, and let its ttl count from later."""
+        found = next((c for c in self._current() if c.get("type") == LIMITED), None)
+        if found is None or found.get("status") != "True":
+            return
+        since = seconds_of(found.get("lastTransitionTime"))
+        if since is not None and ttl_begins_at is not None:
+            found["lastProbeTime"] = rfc3339(ttl_begins_at + max(0.0, self.now - since))
+        shown = {name: self.fields.get(name) for name in ("status", "reason", "message")}
+        self.set(LIMITED, "False")
+        for name, value in shown.items():
+            if value is not None or self.status.status == LIMITED:
+                self.fields[name] = value or ""
+            else:
+                del self.fields[name]
 
     def complete(self, message: str) -> None:
         """End the job with success."""
@@ -86,6 +124,14 @@ class StatusChange:
     def patch(self) -> RawStatus:
         """Return the merge patch of the status; empty fields are removed."""
         return {name: value if value != "" else None for name, value in self.fields.items()}
+
+    def fill(self) -> None:
+        """Name phase and step of a job that has neither: the step is then the phase."""
+        phase = self.fields.get("phase", self.status.phase)
+        if not phase:
+            phase = self.fields["phase"] = PENDING
+        if not self.fields.get("status", self.status.status):
+            self.fields["status"] = phase
 
     def _current(self) -> list[RawStatus]:
         if self._conditions is None:

@@ -57,7 +57,9 @@ class JobWriter:
         return stored
 
     async def write(self, job: PodMigrationJob, change: StatusChange) -> PodMigrationJob:
-        """Write a change of the status, then its events."""
+        """Write a change of the status, then its events; phase and step are never empty."""
+        if change.fields:
+            change.fill()
         if patch := change.patch():
             job = await self.patch(job, status=patch)
         for event in change.events:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from holdfast.api.meta import controller_of
 from holdfast.api.pod import Pod
 from holdfast.controllers.pod_migration.token_bucket import TokenBucket
+from holdfast.migration.limits import Limit
 from holdfast.migration.workloads import max_of_workload
 from holdfast.settings import MigrationSettings, ObjectLimit
 
@@ -23,8 +24,20 @@ class ObjectLimits:
 
     def seconds_to_wait(self, pod: Pod, now: float) -> float:
         """Return how long a pod has to wait before it may be evicted."""
-        buckets = (self._buckets.get(key) for key, _ in self._limits(pod))
-        return max((b.wait(now) for b in buckets if b is not None), default=0.0)
+        return max((wait for _, wait in self._waits(pod, now)), default=0.0)
+
+    def find_limit(self, pod: Pod, now: float) -> Limit | None:
+        """Return the limit for which a pod has to wait the longest, or None."""
+        found = max(self._waits(pod, now), key=lambda each: each[1], default=("", 0.0))
+        if found[1] <= 0:
+            return None
+        message = f"as many pods of its {found[0]} as may be were evicted lately"
+        return Limit(f"objectLimiters_{found[0]}", message)
+
+    def _waits(self, pod: Pod, now: float) -> Iterator[tuple[str, float]]:
+        for key, _ in self._limits(pod):
+            if (bucket := self._buckets.get(key)) is not None:
+                yield key[0], bucket.wait(now)
 
     def evicted(self, pod: Pod, replicas: int, now: float) -> None:
         """Count the eviction of a pod; ``replicas`` are those of its workload."""

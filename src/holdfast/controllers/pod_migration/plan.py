@@ -33,6 +33,7 @@ from holdfast.controllers.pod_migration.job_fields import (
     reservation_ref,
 )
 from holdfast.controllers.pod_migration.job_status import StatusChange, reference
+from holdfast.controllers.pod_migration.template_check import find_template_excess
 from holdfast.migration.pod_filters import is_unscheduled
 
 
@@ -170,9 +171,13 @@ def _create(job: PodMigrationJob, facts: Facts, change: StatusChange) -> Action:
         change.fail(
             job_status.FORBIDDEN,
             f"Pod {pod_name(job)} has no controller that creates it again on another node, so "
-            "nothing could use a reservation: set owners in spec.reservationOptions.template, or "
-            "use mode EvictDirectly",
+            "nothing could use a reservation: set an owner with the name and namespace of the pod "
+            "in spec.reservationOptions.template, or use mode EvictDirectly",
         )
+        return Action.WAIT
+    if excess := find_template_excess(job, facts.pod):
+        change.set(job_status.RESERVATION_CREATED, "False", job_status.FORBIDDEN, excess)
+        change.fail(job_status.FORBIDDEN, excess)
         return Action.WAIT
     return Action.CREATE
 
@@ -343,6 +348,13 @@ def evicting(job: PodMigrationJob, pod: Pod, now: float) -> StatusChange:
     )
     if change.set(job_status.EVICTION, "False", job_status.EVICTING, message):
         change.tell(job_status.EVICTING, message)
+    return change
+
+
+def paused(job: PodMigrationJob, now: float) -> StatusChange:
+    """Return the status of a job that is paused before its first step."""
+    change = StatusChange.of(job, now)
+    change.fields |= {"phase": PENDING, "status": "Paused"}
     return change
 
 
