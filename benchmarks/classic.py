@@ -81,7 +81,7 @@ async def measure(nodes: int, pods: int) -> Result:
     """Start everything and wait until all pods are bound."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
-        processes = {"API server": _start(data, "apiserver", "--data-dir", folder, "--port", "0")}
+        processes = {"API server": start(data, "apiserver", "--data-dir", folder, "--port", "0")}
         try:
             return await _measure(data, processes, nodes, pods)
         finally:
@@ -95,17 +95,17 @@ async def _measure(
     data: Path, processes: dict[str, subprocess.Popen[bytes]], nodes: int, pods: int
 ) -> Result:
     kubeconfig = data / "kubeconfig"
-    await _until(data, processes["API server"], b"serving")
+    await until(data, processes["API server"], b"serving")
     client = Client(HttpTransport(await load(kubeconfig)))
     await fill(client, nodes, pods)
     observer = Observer(client, pods, pods)
     await observer.start()
-    before = await _writes(client)
+    before = await writes_so_far(client)
     words = ["--kubeconfig", str(kubeconfig)]
     own = [sys.executable, __file__, "--driver", str(kubeconfig)]
     processes["driver"] = _spawn(data, "driver", own)
-    await _until(data, processes["driver"], b"allocates", "driver")
-    processes["scheduler"] = _start(data, "scheduler", *words)
+    await until(data, processes["driver"], b"allocates", "driver")
+    processes["scheduler"] = start(data, "scheduler", *words)
     await asyncio.wait_for(observer.began.wait(), SECONDS)
     used = {name: cpu_seconds(process.pid) for name, process in processes.items()}
     await asyncio.wait_for(observer.finished(), SECONDS)
@@ -113,7 +113,7 @@ async def _measure(
         name: 1000 * (cpu_seconds(process.pid) - used[name]) / pods
         for name, process in processes.items()
     }
-    writes = {key: count / pods for key, count in (await _writes(client) - before).items()}
+    writes = {key: count / pods for key, count in (await writes_so_far(client) - before).items()}
     await client.close()
     rate = pods / (observer.binds.last - observer.binds.first)
     return Result(nodes, pods, rate, sum(writes.values()), writes, cpu)
@@ -145,7 +145,7 @@ async def fill(client: Client, nodes: int, pods: int) -> None:
     await asyncio.gather(*(create() for _ in range(AT_ONCE)))
 
 
-async def _writes(client: Client) -> Counter[str]:
+async def writes_so_far(client: Client) -> Counter[str]:
     """Return the requests so far that changed something, by kind."""
     found: Counter[str] = Counter()
     for group, resource, part, verb, count in _COUNTED.findall(
@@ -157,7 +157,7 @@ async def _writes(client: Client) -> Counter[str]:
     return found
 
 
-def _start(data: Path, command: str, *words: str) -> subprocess.Popen[bytes]:
+def start(data: Path, command: str, *words: str) -> subprocess.Popen[bytes]:
     return _spawn(data, command, [sys.executable, "-m", "holdfast", command, *words])
 
 
@@ -166,7 +166,7 @@ def _spawn(data: Path, name: str, command: list[str]) -> subprocess.Popen[bytes]
         return subprocess.Popen(command, stdout=log, stderr=log)
 
 
-async def _until(
+async def until(
     data: Path, process: subprocess.Popen[bytes], words: bytes, name: str = "apiserver"
 ) -> None:
     log, deadline = data / f"{name}.log", time.monotonic() + 120

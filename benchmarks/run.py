@@ -35,7 +35,7 @@ from kinds import KINDS
 HERE = Path(__file__).parent
 PARTS = (
     *("decisions", "reservations", "policies", "devices", "cores_and_gpus"),
-    *("preemption", "backlog", "memory", "server", "classic"),
+    *("preemption", "backlog", "memory", "server", "classic", "shared_claims"),
 )
 NODES, MORE_NODES = (100, 1000, 5000), (100, 1000, 5000, 20_000)
 TARGET_NODES = 5000
@@ -264,6 +264,20 @@ def measure_server(table: Table, *, full: bool, repeat: int) -> None:
         table.add(Figure("server", words, nodes, 0, 0, figures["bound/s"]))
 
 
+def measure_shared_claims(table: Table, *, full: bool, repeat: int) -> None:
+    """Measure pods that share one claim, beside as many with a claim each."""
+    del full, repeat
+    table.now("pods that share one claim")
+    command = [sys.executable, str(HERE / "shared_claims.py"), "--json"]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    for way, figures in found.items():
+        words = f"250 pods with {way}"
+        table.add(Figure("shared_claims", f"{words}: until bound", 1, 0, 0, figures["seconds"],
+                         unit="s"))  # fmt: skip
+        table.add(Figure("shared_claims", f"{words}: writes", 1, 0, 0, figures["writes"],
+                         unit="a pod"))  # fmt: skip
+
+
 def measure_classic(table: Table, *, full: bool, repeat: int) -> None:
     """Measure pods with classic claims end to end, and the writes that one costs."""
     del full, repeat
@@ -285,6 +299,7 @@ MEASURES = {
     "cores_and_gpus": measure_cores_and_gpus, "preemption": measure_preemption,
     "backlog": measure_backlog, "memory": measure_memory, "server": measure_server,
     "classic": measure_classic,
+    "shared_claims": measure_shared_claims,
 }  # fmt: skip
 
 
@@ -316,7 +331,7 @@ def planned(parts: list[str], *, full: bool) -> int:
         "decisions": len(list(sizes(full))), "memory": 1, "server": 2,
         "reservations": 8 + (len(reservations.COUNTS) if full else 2),
         "policies": len(policies.CASES), "devices": len(DEVICE_NODES) * len(devices.CASES) + 1,
-        "cores_and_gpus": len(cores_and_gpus.CASES), "classic": 2,
+        "cores_and_gpus": len(cores_and_gpus.CASES), "classic": 2, "shared_claims": 4,
         "preemption": len(preemption.CASES if full else PREEMPTIONS),
         "backlog": 3 * len(backlog.KINDS if full else BACKLOGS),
     }  # fmt: skip

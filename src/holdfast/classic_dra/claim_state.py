@@ -70,11 +70,16 @@ def is_usable(claim: ClassicClaim) -> bool:
 
 def has_room_for(claim: ClassicClaim, uid: str) -> bool:
     """Return whether a consumer may use an allocated claim beside the present ones."""
-    consumers, allocation = claim.status.reserved_for, claim.status.allocation
+    consumers = claim.status.reserved_for
     if not consumers or claim.is_reserved_for(uid):
         return True
-    shared = allocation is not None and allocation.shared_resource
-    return shared and len(consumers) < MAX_CONSUMERS
+    return is_shared(claim) and len(consumers) < MAX_CONSUMERS
+
+
+def is_shared(claim: ClassicClaim) -> bool:
+    """Return whether the driver allocated something that several consumers may use at a time."""
+    allocation = claim.status.allocation
+    return allocation is not None and allocation.shared_resource
 
 
 def may_be_released(claim: ClassicClaim, uid: str) -> bool:

@@ -13,13 +13,15 @@ from holdfast.api.classic import (
 )
 from holdfast.api.classic_annotation import InvalidEntries
 from holdfast.api.classic_claims import readable_entries
+from holdfast.api.classic_names import MAX_CONSUMERS
 from holdfast.api.meta import Object, is_controlled_by
 from holdfast.api.pod import Pod
-from holdfast.classic_dra.claim_state import has_room_for
+from holdfast.classic_dra.claim_state import has_room_for, is_shared
 from holdfast.classic_dra.newest_objects import NewestObjects
 from holdfast.classic_dra.pod_claims import ClaimNotReady, PodClaim, claims_of_pod
 from holdfast.classic_dra.selected_nodes import SelectedNodes
 from holdfast.classic_dra.selector_masks import SelectorMasks
+from holdfast.columns.consumers_in_flight import ConsumersInFlight
 from holdfast.columns.node_table import NodeTable
 
 
@@ -39,6 +41,7 @@ class ClassicLedger:
         self.classes: NewestObjects[ClassicClass] = NewestObjects()
         self.pod_schedulings: NewestObjects[PodScheduling] = NewestObjects()
         self.selected_nodes = SelectedNodes(nodes)
+        self.consumers_in_flight = ConsumersInFlight()
         self._in_flight: dict[str, str] = {}
 
     def upsert(self, obj: Any) -> None:
@@ -97,15 +100,21 @@ class ClassicLedger:
 
     def is_free_for(self, claim: ClassicClaim, uid: str) -> bool:
         """Return whether a pod may use an allocated claim beside its consumers, by uid."""
-        return self._in_flight.get(claim.uid, uid) == uid and has_room_for(claim, uid)
+        if self._in_flight.get(claim.uid, uid) != uid or not has_room_for(claim, uid):
+            return False
+        if not is_shared(claim) or claim.is_reserved_for(uid):
+            return True
+        count = self.consumers_in_flight.count(claim.uid, claim.status.reserved_for, besides=uid)
+        return count < MAX_CONSUMERS
 
     def add_in_flight(self, claim: ClassicClaim, uid: str) -> None:
-        """Count a claim as reserved for a pod before it is written; a shared one needs no count."""
-        if not _is_shared(claim):
+        """Give a claim that is not shared to a pod before that is written."""
+        if not is_shared(claim):
             self._in_flight[claim.uid] = uid
 
     def remove_in_flight(self, claim: ClassicClaim, uid: str) -> None:
         """Remove the reservation in flight of a pod; one of another pod stays."""
+        self.consumers_in_flight.remove(claim.uid, uid)
         if self._in_flight.get(claim.uid) == uid:
             del self._in_flight[claim.uid]
 
@@ -118,11 +127,8 @@ class ClassicLedger:
         for negotiation in copy.pod_schedulings:
             copy.selected_nodes.change("", negotiation.spec.selected_node)
         copy._in_flight = dict(self._in_flight)
+        copy.consumers_in_flight = self.consumers_in_flight.fork()
         return copy
-
-
-def _is_shared(claim: ClassicClaim) -> bool:
-    return claim.status.allocation is not None and claim.status.allocation.shared_resource
 
 
 def is_owned(negotiation: PodScheduling, pod: Pod) -> bool:

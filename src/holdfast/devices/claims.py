@@ -14,6 +14,7 @@ from holdfast.api.claim_names import claim_name
 from holdfast.api.devices import EXTENDED_CLAIM, ResourceClaim
 from holdfast.api.meta import controller_of, is_controlled_by, is_newer
 from holdfast.api.pod import Pod, PodResourceClaim
+from holdfast.columns.consumers_in_flight import ConsumersInFlight
 from holdfast.devices.allocated_devices import AllocatedDevices, allocated_results
 from holdfast.devices.slices import DeviceId, PoolId
 from holdfast.errors import HoldfastError
@@ -32,6 +33,7 @@ class Claims:
         self._in_pool: dict[PoolId, dict[str, ResourceClaim]] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
         self.allocated_devices = AllocatedDevices()
+        self.consumers_in_flight = ConsumersInFlight()
 
     def get(self, namespace: str, name: str) -> ResourceClaim | None:
         """Return the newest known version of a claim, or None."""
@@ -143,6 +145,7 @@ class Claims:
         copy._extended = {uid: set(keys) for uid, keys in self._extended.items()}
         copy._in_pool = {pool: dict(claims) for pool, claims in self._in_pool.items()}
         copy._deleted = self._deleted.copy()
+        copy.consumers_in_flight = self.consumers_in_flight.fork()
         copy.allocated_devices = self.allocated_devices.copy()
         return copy
 

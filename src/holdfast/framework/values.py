@@ -193,10 +193,11 @@ class ApiCall:
     ``verb`` is create, update, patch, delete, get or bind; ``path`` is built by ``Resource.path``.
     ``body`` is encoded as JSON. The response is decoded as ``returns``: raw JSON, a typed object,
     or None if the plugin does not read it.
-    If the request fails, its HoldfastError is raised in the generator. Three verbs send nothing:
+    If the request fails, its HoldfastError is raised in the generator. Four verbs send nothing:
     sleep waits ``body`` seconds and sends back the time, in seconds since the epoch; event records
     ``body``, a reason and a message, as a normal event of the pod; observe adds ``body``, a value
-    and the label values, to the scheduler's metric ``path``.
+    and the label values, to the scheduler's metric ``path``; turn waits until no other generator
+    has the turn of ``path``, and has it until its next turn ("": none) or its end.
     """
 
     verb: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -41,6 +41,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
 from holdfast.scheduler.scheduled_objects import node_of, pod_info_of, read_newest, wants_node
+from holdfast.scheduler.turns import Turns
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -104,6 +105,7 @@ class ApiCallRunner:
     durations: DurationRecorder = NO_DURATIONS
     record_event: Callable[[PodInfo, str, str], None] = lambda _pod, _reason, _message: None
     observe: Callable[..., None] = lambda *_: None
+    _turns: Turns = field(default_factory=Turns)
 
     def record_duration(self, point: str, status: str, profile: Profile, began: float) -> None:
         """Record how long the plugins of an extension point took."""
@@ -111,9 +113,19 @@ class ApiCallRunner:
 
     async def run(self, steps: PreBindCalls, pod: PodInfo) -> Reject | None:
         """Run a plugin's generator for a pod; return what it returns, raise what it raises."""
+        turn = ""
         try:
             call = next(steps)
             while True:
+                if call.verb == "turn":
+                    if turn:
+                        self._turns.end(turn)
+                    turn = ""
+                    if call.path:
+                        await self.wait_idle(self._turns.take(call.path))
+                        turn = call.path
+                    call = steps.send(None)
+                    continue
                 try:
                     response = await self._response(call, pod)
                 except HoldfastError as failure:
@@ -123,6 +135,9 @@ class ApiCallRunner:
         except StopIteration as end:
             result: Reject | None = end.value
             return result
+        finally:
+            if turn:
+                self._turns.end(turn)
 
     async def _response(self, call: ApiCall, pod: PodInfo) -> Any:
         """Send one call and return the response; a read is retried until the server responds.

@@ -80,7 +80,7 @@ class MemoryApi:
 
     def carry_out(self, call: ApiCall) -> Any:
         """Execute one call and return the stored object, or the time after a sleep."""
-        if call.verb in ("sleep", "event", "observe"):
+        if call.verb in ("sleep", "event", "observe", "turn"):
             return self._not_sent(call)
         self.calls.append(call)
         failure = self.fail(call)

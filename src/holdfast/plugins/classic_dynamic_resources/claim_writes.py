@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.classic import ClassicClaim, ClassicResources, PodScheduling, PodSchedulingSpec
-from holdfast.api.devices import pod_consumer
+from holdfast.api.classic_names import MAX_CONSUMERS
 from holdfast.api.meta import owner_reference, version_guard
 from holdfast.api.pod import NodeSelector, Pod
-from holdfast.classic_dra.claim_state import is_usable
+from holdfast.classic_dra.claim_state import is_shared, is_usable
 from holdfast.classic_dra.ledger import ClassicLedger, is_owned
 from holdfast.classic_dra.pod_claims import PodClaim
 from holdfast.errors import Conflict, HoldfastError, NotFound
@@ -113,6 +113,7 @@ class ClassicWrites:
     def reserve(self, claims: Iterable[ClassicClaim]) -> ApiCalls:
         """Reserve claims for the pod, each in one write that fails if the claim has changed."""
         for claim in claims:
+            self.ledger.consumers_in_flight.join(claim.uid, self.pod, _available(claim))
             yield from self._write(claim, self._reservation)
             self.ledger.remove_in_flight(claim, self.pod.uid)
 
@@ -126,6 +127,7 @@ class ClassicWrites:
         """Remove the pod from consumers of claims; after an error the others still follow."""
         failures: list[HoldfastError] = []
         for claim in claims:
+            self.ledger.consumers_in_flight.remove(claim.uid, self.pod.uid)
             try:
                 yield from self._write(claim, self._removal)
             except NotFound:
@@ -149,20 +151,26 @@ class ClassicWrites:
 
         ``call_for`` returns the call for the newest version of the planned claim, None for no call.
         """
+        yield self._turn(planned)
         current = self.ledger.newest(planned)
         for attempt in range(_MAX_ATTEMPTS):
             call = call_for(current, planned)
             if call is None:
-                return
+                break
             try:
                 self.ledger.upsert((yield call))
-                return
+                break
             except Conflict:
                 if attempt == _MAX_ATTEMPTS - 1:
                     raise
             yield self._pause(attempt)
             current = yield self._read(current)
             self.ledger.upsert(current)
+        yield ApiCall("turn", "")
+
+    def _turn(self, claim: ClassicClaim) -> ApiCall:
+        """Wait until no other pod writes the claim."""
+        return ApiCall("turn", self._resources.claims.path(claim.namespace, claim.name))
 
     def unreservation(self, claim: ClassicClaim) -> ApiCall:
         """Return the call that removes the pod from the consumers of a claim."""
@@ -199,7 +207,11 @@ class ClassicWrites:
         return ApiCall("patch", path, body, MERGE_PATCH, ClassicClaim)
 
     def _with_pod(self, claim: ClassicClaim) -> Body:
-        return {"reservedFor": [*claim.status.reserved_for, pod_consumer(self.pod)]}
+        """Reserve the claim for the pod, and for pods that wait for their turn to do so."""
+        consumers, most = claim.status.reserved_for, MAX_CONSUMERS if is_shared(claim) else 1
+        in_flight = self.ledger.consumers_in_flight
+        found = in_flight.to_write(claim.uid, consumers, self.pod, _available(claim), most)
+        return {"reservedFor": found}
 
     def _without_pod(self, claim: ClassicClaim) -> list[Any]:
         return [consumer for consumer in claim.status.reserved_for if consumer.uid != self.pod.uid]

@@ -197,6 +197,7 @@ class ClassicDynamicResources:
         state.plan = reservation([of_pod.claim for of_pod in state.claims], state.pod.uid)
         for claim in state.plan.claims:
             state.ledger.add_in_flight(claim, state.pod.uid)
+            state.ledger.consumers_in_flight.add(claim.uid, state.pod.pod)
             state.reserved.append(claim)
         return None
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.decode import convert_object
-from holdfast.api.devices import CLAIM_FINALIZER, Allocation, ResourceClaim, pod_consumer
+from holdfast.api.devices import CLAIM_FINALIZER, MAX_CONSUMERS, Allocation, ResourceClaim
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
 from holdfast.columns.pod_info import PodInfo
@@ -25,6 +25,7 @@ from holdfast.framework.plugin import MERGE_PATCH, ApiCall, ApiCalls
 from holdfast.plugins.dynamic_resources.state import DynamicResourcesState, UnallocatedClaims
 
 _MAX_ATTEMPTS = 5
+NO_TURN = ApiCall("turn", "")
 CREATIONS = "scheduler_resourceclaim_creates_total"
 
 Writes = Generator[ApiCall, Any, ResourceClaim]
@@ -51,6 +52,9 @@ def undo(state: DynamicResourcesState, *, pod_is_deleted: bool = False) -> ApiCa
     Claims stay reserved for a deleted pod: the controller that removes such a reservation also
     deallocates the claim, which would otherwise keep its devices without a user.
     """
+    for claim in state.claims:
+        # No other pod writes the reservations for this one again.
+        state.inventory.claims.consumers_in_flight.remove(claim.uid, state.pod.uid)
     failures: list[HoldfastError] = []
     steps = [_read_stored(state, claim) for claim in _possibly_written(state)]
     if not pod_is_deleted:
@@ -117,11 +121,24 @@ def _bind_claim(
     state: DynamicResourcesState, claim: ResourceClaim, allocation: Allocation | None
 ) -> Writes:
     """Write the claim's allocation, if it has none yet, and reserve it for the pod."""
-    known = state.inventory.claims.get(claim.namespace, claim.name)
-    current = known if known is not None and known.uid == claim.uid else claim
+    pod, claims = state.pod.pod, state.inventory.claims
+    claims.consumers_in_flight.join(claim.uid, pod, _devices(claim))
+    yield ApiCall("turn", _path(claim))
+    stored = yield from _write_binding(state, claim, allocation)
+    claims.consumers_in_flight.remove(claim.uid, pod.uid)
+    yield NO_TURN
+    return stored
+
+
+def _write_binding(
+    state: DynamicResourcesState, claim: ResourceClaim, allocation: Allocation | None
+) -> Writes:
+    """Do so when it is this pod's turn; another pod may have reserved the claim for it already."""
 
     def write(current: ResourceClaim) -> Writes:
-        _check(current, claim.uid, allocation)
+        _check(current, claim, allocation)
+        if allocation is None and is_reserved_for(current, state.pod.uid):
+            return current
         _check_devices(state, current, allocation)
         if allocation is not None and CLAIM_FINALIZER not in current.metadata.finalizers:
             finalizers = [*current.metadata.finalizers, CLAIM_FINALIZER]
@@ -134,19 +151,33 @@ def _bind_claim(
         status = _status(state, current, allocation)
         return (yield from _patch(current, {"status": status}, "status", what))
 
-    stored = yield from _until_no_conflict(current, write)
+    stored = yield from _until_no_conflict(_newest(state, claim), write)
     state.inventory.upsert(stored)
     return stored
 
 
-def _check(current: ResourceClaim, uid: str, allocation: Allocation | None) -> None:
+def _newest(state: DynamicResourcesState, claim: ResourceClaim) -> ResourceClaim:
+    """Return the newest known version of a claim, not of another one of its name."""
+    known = state.inventory.claims.get(claim.namespace, claim.name)
+    return known if known is not None and known.uid == claim.uid else claim
+
+
+def _devices(claim: ResourceClaim) -> object:
+    """Return what the node of a consumer was chosen by."""
+    allocation = claim.status.allocation
+    return None if allocation is None else (allocation.devices.results, allocation.node_selector)
+
+
+def _check(current: ResourceClaim, planned: ResourceClaim, allocation: Allocation | None) -> None:
     """Raise AllocationError if the claim was changed by another client in the meantime."""
-    if current.metadata.deletion_timestamp is not None or current.uid != uid:
+    if current.metadata.deletion_timestamp is not None or current.uid != planned.uid:
         raise AllocationError(f"claim {current.key} got deleted in the meantime")
     if allocation is not None and current.status.allocation is not None:
         raise AllocationError(f"claim {current.key} got allocated elsewhere in the meantime")
     if allocation is None and current.status.allocation is None:
         raise AllocationError(f"claim {current.key} got deallocated elsewhere in the meantime")
+    if allocation is None and _devices(current) != _devices(planned):
+        raise AllocationError(f"claim {current.key} got other devices in the meantime")
 
 
 def _check_devices(
@@ -165,9 +196,10 @@ def _check_devices(
 def _status(
     state: DynamicResourcesState, current: ResourceClaim, allocation: Allocation | None
 ) -> Body:
-    pod = state.pod
-    others = [consumer for consumer in current.status.reserved_for if consumer.uid != pod.uid]
-    status: Body = {"reservedFor": [*others, pod_consumer(pod.pod)]}
+    consumers = state.inventory.claims.consumers_in_flight.to_write(
+        current.uid, current.status.reserved_for, state.pod.pod, _devices(current), MAX_CONSUMERS
+    )
+    status: Body = {"reservedFor": consumers}
     if allocation is not None:
         status["allocation"] = msgspec.structs.replace(
             allocation, allocation_timestamp=rfc3339(state.now)
@@ -271,6 +303,7 @@ def _restore_pod_status(state: DynamicResourcesState, before: Body) -> ApiCalls:
 
 def _unreserve(state: DynamicResourcesState, claim: ResourceClaim) -> ApiCalls:
     """Remove the pod from the claim's consumers; the allocation stays."""
+    yield ApiCall("turn", _path(claim))
     known = state.inventory.claims.get(claim.namespace, claim.name)
     if known is None or not is_reserved_for(known, state.pod.uid):
         return

@@ -261,6 +261,8 @@ class DynamicResources:
     def reserve(self, state: DynamicResourcesState, placement: Placement) -> Reject | None:
         """Allocate devices on the chosen node; the allocations are in flight until stored."""
         unallocated = state.reserved = state.unallocated_on(placement.row)
+        for claim in state.claims:
+            state.inventory.claims.consumers_in_flight.add(claim.uid, state.pod.pod)
         if unallocated.allocator is None:
             return None
         inventory = state.inventory
@@ -280,6 +282,8 @@ class DynamicResources:
     def unreserve(self, state: DynamicResourcesState, placement: Placement) -> None:
         """End the allocations in flight, except for claims that another attempt allocated since."""
         claims = state.inventory.claims
+        for claim in state.claims:
+            claims.consumers_in_flight.remove(claim.uid, state.pod.uid)
         while state.written.in_flight:
             mine = state.written.in_flight.pop()
             if claims.in_flight(mine.uid) is mine:

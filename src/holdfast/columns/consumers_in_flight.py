@@ -1,0 +1,73 @@
+"""Consumers of resource claims that are decided and not stored yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.devices import ClaimConsumer, pod_consumer
+from holdfast.api.pod import Pod
+
+
+@dataclass(slots=True)
+class _Entry:
+    consumer: dict[str, str]
+    allocation: Any = None
+    is_written: bool = False
+
+
+class ConsumersInFlight:
+    """The pods that get a claim: from Reserve until the claim is stored with them.
+
+    From ``join`` on, the write of any pod reserves the claim for all that joined: pods that share
+    a claim wait for their turn to write it, and most find that another pod has written for them.
+    """
+
+    def __init__(self) -> None:
+        self._by_claim: dict[str, dict[str, _Entry]] = {}
+
+    def add(self, claim_uid: str, pod: Pod) -> None:
+        """Count a pod as a consumer of a claim."""
+        self._by_claim.setdefault(claim_uid, {})[pod.uid] = _Entry(pod_consumer(pod))
+
+    def join(self, claim_uid: str, pod: Pod, allocation: Any) -> None:
+        """Let others reserve the claim for a pod, as long as it has this allocation."""
+        entry = _Entry(pod_consumer(pod), allocation, is_written=True)
+        self._by_claim.setdefault(claim_uid, {})[pod.uid] = entry
+
+    def remove(self, claim_uid: str, pod_uid: str) -> None:
+        """End the entry of a pod: the claim is stored with it, or the attempt failed."""
+        entries = self._by_claim.get(claim_uid, {})
+        entries.pop(pod_uid, None)
+        if not entries:
+            self._by_claim.pop(claim_uid, None)
+
+    def count(self, claim_uid: str, stored: Iterable[ClaimConsumer], besides: str) -> int:
+        """Count the consumers of a claim, stored or in flight, ``besides`` a pod."""
+        uids = {consumer.uid for consumer in stored}
+        uids |= self._by_claim.get(claim_uid, {}).keys()
+        return len(uids - {besides})
+
+    def to_write(
+        self, claim_uid: str, stored: Sequence[ClaimConsumer], pod: Pod, allocation: Any, most: int
+    ) -> list[Any]:
+        """Return ``reservedFor`` with a pod and with those that joined, at most ``most``."""
+        found: dict[str, Any] = {consumer.uid: consumer for consumer in stored}
+        found[pod.uid] = pod_consumer(pod)
+        for uid, consumer in self._joined(claim_uid, allocation):
+            if len(found) >= most:
+                break
+            found.setdefault(uid, consumer)
+        return [*found.values()]
+
+    def _joined(self, claim_uid: str, allocation: Any) -> Iterator[tuple[str, dict[str, str]]]:
+        for uid, entry in self._by_claim.get(claim_uid, {}).items():
+            if entry.is_written and entry.allocation == allocation:
+                yield uid, entry.consumer
+
+    def fork(self) -> ConsumersInFlight:
+        """Return an independent copy."""
+        copy = ConsumersInFlight()
+        copy._by_claim = {uid: dict(entries) for uid, entries in self._by_claim.items()}
+        return copy
