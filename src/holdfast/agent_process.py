@@ -40,8 +40,14 @@ class AgentProcess:
 
     @property
     def problem(self) -> str:
-        """Why the agent does not work; "" if it does."""
-        return "" if self._agent.healthy else "the agent is not running"
+        """Why the agent does not work; "" if it does, or still waits for its API server."""
+        dead = self._agent.started and not self._agent.healthy
+        return "the agent is not running" if dead else ""
+
+    @property
+    def not_ready(self) -> str:
+        """Why the node cannot run pods; "" if it can."""
+        return self.problem if self._agent.started else "the node is not registered yet"
 
     def metrics_page(self) -> bytes:
         """Render the metrics, under a kubelet's names."""
@@ -50,9 +56,19 @@ class AgentProcess:
         Gauge("kubelet_running_pods", "Pods of the node", registry=registry).set(len(running))
         return generate_latest(registry)
 
-    async def start(self) -> None:
-        """Register the node and continue with its pods."""
-        await self._agent.start()
+    async def start(self, stop: asyncio.Event) -> bool:
+        """Register the node and continue with its pods; return False if stopped before."""
+        starting = asyncio.create_task(self._agent.start())
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+            return starting.done()
+        finally:
+            for task in (starting, stopped):
+                task.cancel()
+            await asyncio.gather(starting, stopped, return_exceptions=True)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; raise HoldfastError if the agent ends before."""

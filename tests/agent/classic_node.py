@@ -14,6 +14,7 @@ from holdfast.api.classic import classic_resources
 from holdfast.api.node_names import STANDALONE
 from holdfast.api.scheme import EVENTS
 from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.apiserver.kinds.printers.pods import POD
 from holdfast.apiserver.user import own_user
 from holdfast.client.client import Client
 from holdfast.errors import NotFound
@@ -140,6 +141,11 @@ class ClassicNode:
             return await self.client.get(NODE_PODS, name, "default")
         except NotFound:
             return None
+
+    async def shown_status(self, name):
+        """Return the STATUS of a pod in ``kubectl get pods``."""
+        raw = json.loads(await self.client.raw(f"/api/v1/namespaces/default/pods/{name}"))
+        return POD.cells(raw, self.cluster.clock.now())[2]
 
     async def phase(self, name):
         return (await self.pod(name)).status.phase

@@ -64,6 +64,7 @@ async def test_C059_a_pod_that_its_claim_is_not_reserved_for_fails_and_calls_no_
         assert (status.phase, status.reason) == ("Failed", FAILED), name
         assert why in status.message
         assert [why in said for reason, said in await node.said(name) if reason == FAILED] == [True]
+        assert await node.shown_status(name) == FAILED
     assert node.driver.calls == []
 
 
@@ -138,6 +139,7 @@ async def test_C063_an_unknown_claim_is_refused_once_it_is_gone_else_tried_ever_
     status = (await node.pod("q")).status
     assert (status.phase, status.reason) == ("Failed", FAILED)
     assert "ResourceClaim lost is gone, and its driver does not know it" in status.message
+    assert await node.shown_status("q") == FAILED
     assert node.driver.sequence[-4:] == [
         f"{call}:{name}" for call in ("prepare", "unprepare") for name in ("safe", "lost")
     ]

@@ -280,3 +280,32 @@ async def test_discovery_lists_the_structured_kind_first(api):
 async def test_both_groups_have_their_own_claims(api):
     await api.create(CLAIMS, claim("both"))
     assert (await api.call("GET", f"{MODERN}/both")).status == 404
+
+
+async def test_the_table_of_claims_shows_their_state(api):
+    table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    await api.create(CLAIMS, claim("a"))
+
+    async def state():
+        shown = (await api.call("GET", f"{CLAIMS}/a", headers=table)).json
+        names = [column["name"] for column in shown["columnDefinitions"]]
+        [row] = shown["rows"]
+        return dict(zip(names, row["cells"], strict=True))["State"]
+
+    async def patch(body, part=""):
+        done = await api.call("PATCH", f"{CLAIMS}/a{part}", body, headers=MERGE)
+        assert done.status == 200, done.json
+
+    assert await state() == "Pending"
+    await patch({"metadata": {"finalizers": ["gpu.example.com/deletion-protection"]}})
+    assert await state() == "InProgress"
+    allocated = {"driverName": "gpu.example.com", "allocation": {"resourceHandle": "h"}}
+    await patch({"status": allocated}, "/status")
+    assert await state() == "Allocated"
+    user = {"resource": "pods", "name": "p", "uid": "u"}
+    await patch({"status": {"reservedFor": [user]}}, "/status")
+    assert await state() == "Reserved"
+    await patch({"status": {"reservedFor": None, "deallocationRequested": True}}, "/status")
+    assert await state() == "Releasing"
+    await api.call("DELETE", f"{CLAIMS}/a")
+    assert await state() == "Deleting"

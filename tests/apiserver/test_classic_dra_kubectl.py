@@ -32,8 +32,9 @@ async def test_a_bare_name_means_the_structured_kind(api, kubectl):
     assert (await kubectl("get", "resourceclaims")).err.startswith("No resources found")
     for name in ("cclaim", "resourceclaims.core.k8s.io"):
         shown = (await kubectl("get", name)).out.split()
-        assert shown[:6] == ["NAME", "CLASS", "MODE", "ALLOCATED-BY", "RESERVED-FOR", "AGE"]
-        assert shown[6:9] == ["classic", "gpu", "WaitForFirstConsumer"]
+        head = ["NAME", "STATE", "CLASS", "MODE", "ALLOCATED-BY", "RESERVED-FOR", "AGE"]
+        assert shown[:7] == head
+        assert shown[7:11] == ["classic", "Pending", "gpu", "WaitForFirstConsumer"]
     assert "resourceclaim.core.k8s.io/classic" in (await kubectl("get", "classic-dra")).out
 
 

@@ -305,3 +305,15 @@ async def test_C057_C055_claims_over_quota_wait_for_room_and_are_counted(story):
     await story.client.patch(RESOURCE_QUOTAS, "q", {"spec": {"hard": {QUOTA: "20"}}}, "default")
     await story.clock.advance(3)
     assert await story.claim_count() == 1 + len(waiting)
+
+
+async def test_an_immediate_claim_whose_class_is_missing_has_an_event(cluster):
+    story = Story(cluster)
+    await story.create_claim("late", immediate=True)
+    await story.create_claim("delayed")
+    assert await story.events("ResourceClassNotFound") == {
+        "late": f'ResourceClass "{DRIVER}" not found: the claim waits for it'
+    }
+    await cluster.client.create(CLASSIC.classes, GPU_CLASS)
+    await story.create_claim("other", immediate=True)
+    assert set(await story.events("ResourceClassNotFound")) == {"late"}

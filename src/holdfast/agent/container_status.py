@@ -17,7 +17,12 @@ from holdfast.agent.pod_containers import (
     is_restarted,
 )
 from holdfast.agent.pod_devices import FAILED_PREPARE
-from holdfast.agent.status_patches import ConditionValues, condition_patch, status_patch
+from holdfast.agent.status_patches import (
+    CONTAINER_STATUSES,
+    ConditionValues,
+    condition_patch,
+    status_patch,
+)
 from holdfast.api.timestamps import rfc3339
 
 DEVICE_EDITS = "holdfast.dev/device-edits"
@@ -80,6 +85,10 @@ def pod_status(
     }  # fmt: skip
     if init:
         status["initContainerStatuses"] = init
+    if ended and state.reason and all(r.attempt < 0 and r.exit is None for r in records):
+        # As of any pod that its node does not take: kubectl would show the state of a container
+        # instead of the reason.
+        status |= dict.fromkeys(CONTAINER_STATUSES)
     if state.sandbox:
         address = state.host_ip if pod.spec.host_network else state.pod_ip
         status |= {"podIP": address, "podIPs": [{"ip": address}]}

@@ -26,7 +26,7 @@ from holdfast.agent.simulated_claims import SimulatedClaims
 from holdfast.api.kubelet_names import CERTIFICATE_ANNOTATION
 from holdfast.api.node_names import AGENT_LABEL, EMBEDDED, FAILED_ANNOTATION
 from holdfast.cdi.registry import CdiRegistry
-from holdfast.client.backoff import Backoff
+from holdfast.client.backoff import Backoff, retry
 from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer_cache import ChangeType
@@ -112,6 +112,8 @@ class NodeAgent:
         """The certificate of the node's server that clients trust; "" without a server."""
         self._device_counts: Mapping[str, DeviceCount] = {}
         self._failed = False
+        self._waits = False
+        """Whether it was logged that the node waits to be registered."""
         self._server: KubeletServer | None = None
         self._devices = NodeDevices(
             client, self.name, identity.directory, clock, active_pods=self._active_uids,
@@ -132,9 +134,14 @@ class NodeAgent:
         )  # fmt: skip
 
     @property
+    def started(self) -> bool:
+        """Whether the node is registered and its pods are taken up."""
+        return bool(self._tasks)
+
+    @property
     def healthy(self) -> bool:
         """Whether the agent is running."""
-        return bool(self._tasks) and not any(task.done() for task in self._tasks)
+        return self.started and not any(task.done() for task in self._tasks)
 
     @property
     def pods(self) -> list[NodePod]:
@@ -142,11 +149,14 @@ class NodeAgent:
         return [worker.pod for worker in self._workers.values()]
 
     async def start(self) -> None:
-        """Register the node, continue with its pods, and work in the background."""
+        """Register the node, continue with its pods, and work in the background.
+
+        Waits for an API server that cannot be reached, as a kubelet does.
+        """
         self._recorder.start()
         self._nodes.add_handler(lambda *_change: self._node_changed.set())
         self._certificate = await self._serve()
-        await self._register()
+        await retry(self._register, self._clock, NODE_BACKOFF, on_failure=self._log_waiting)
         await self._informers.start()
         await self._remove_leftovers()
         node = self._nodes.cache.get(self.name)
@@ -187,6 +197,11 @@ class NodeAgent:
         containers = NodeContainers(self._workers.values, self._clock)
         self._server = KubeletServer(containers, self._clock)
         return await self._server.start(self._identity.directory, authority)
+
+    def _log_waiting(self, failure: HoldfastError) -> None:
+        if not self._waits:
+            self._waits = True
+            log.warning("node %s is not registered yet: %s; trying again", self.name, failure)
 
     async def _register(self) -> None:
         identity = self._identity

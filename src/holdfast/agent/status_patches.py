@@ -11,6 +11,8 @@ from holdfast.agent.pod_devices import FAILED_PREPARE
 from holdfast.api.pod import Container, Pod
 from holdfast.api.timestamps import rfc3339
 
+CONTAINER_STATUSES = ("containerStatuses", "initContainerStatuses")
+"""What a pod without containers does not have; None in a patch removes it."""
 ConditionValues = tuple[str, str, str, str]
 """Type, status, reason, message."""
 
@@ -102,6 +104,7 @@ def rejected_status(pod: Pod, reason: str, message: str, now: float) -> dict[str
         "reason": reason,
         "message": f"Pod was rejected: {message}",
         "startTime": pod.status.start_time or rfc3339(now),
+        **dict.fromkeys(CONTAINER_STATUSES),
     }
     return {"metadata": {"uid": pod.uid}, "status": status}
 

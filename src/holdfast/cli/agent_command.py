@@ -25,9 +25,16 @@ class AgentState(ProcessState):
         """Return the checks of /healthz and /livez."""
         return {"agent": lambda: self.process.problem}
 
+    def ready_checks(self) -> HealthChecks:
+        """Return the checks of /readyz."""
+        return {"agent": lambda: self.process.not_ready, "shutdown": self.shutdown}
+
 
 def run_agent(kubeconfig: Path, health_port: int | None, settings: AgentSettings) -> None:
-    """Run an agent until a stop signal; raise HoldfastError if it ends before."""
+    """Run an agent until a stop signal; raise HoldfastError if it ends before.
+
+    Health checks are served while it waits for its API server.
+    """
     signals.run(_run(kubeconfig, health_port, settings))
 
 
@@ -37,15 +44,15 @@ async def _run(kubeconfig: Path, health_port: int | None, settings: AgentSetting
     process = AgentProcess(endpoint, settings, clock)
     pages = None
     try:
-        await process.start()
         if health_port is not None:
             state = AgentState(
                 process=process, clock=clock, leads=lambda: True, metrics=process.metrics_page,
                 stopping=lambda: process.stopping,
             )  # fmt: skip
             pages = await HealthServer.start(health_port, state)
-        _print_start(endpoint.url, settings, pages)
-        await process.run(stop)
+        if await process.start(stop):
+            _print_start(endpoint.url, settings, pages)
+            await process.run(stop)
     finally:
         if pages is not None:
             await pages.close()

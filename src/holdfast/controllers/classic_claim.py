@@ -215,10 +215,19 @@ class ClassicClaimController(Reconciler):
         await execute_chained_writes(self.client, writes)
         for problem in check.problems:
             self.record_event(claim, "Warning", "FailedConsumerCheck", problem)
+        await self._report_missing_class(claim)
         if check.failure is not None:
             raise check.failure
         if check.polled:
             self.queue.add_after(_CLAIM + claim.key, POLL_SECONDS)
+
+    async def _report_missing_class(self, claim: ClassicClaim) -> None:
+        """Record why an immediate claim is not allocated: without its class no driver knows it."""
+        waits = claim.is_immediate and not claim.is_allocated and not claim.is_deleted
+        name = claim.spec.resource_class_name
+        if waits and not await self._class_exists(name):
+            message = f'ResourceClass "{name}" not found: the claim waits for it'
+            self.record_event(claim, "Warning", "ResourceClassNotFound", message)
 
 
 class InstalledClassicClaimController(ClassicClaimController):

@@ -10,10 +10,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
+from holdfast.api.classic import ClassicClaim
 from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP, VERSION
+from holdfast.api.decode import convert_object
 from holdfast.apiserver import data
 from holdfast.apiserver.descriptor import KindDescriptor, ObjectCheck
 from holdfast.apiserver.kinds.custom_resources import descriptors_of_crd
+from holdfast.apiserver.tables.printer import Obj, Printer, TableCells, columns
+from holdfast.classic_dra.claim_state import state_of
 from holdfast.feature_gates import Feature
 from holdfast.validation.classic import check_claim, check_class, check_pod_scheduling
 
@@ -56,6 +62,8 @@ def _kinds() -> Iterator[KindDescriptor]:
                 feature=Feature.DYNAMIC_RESOURCE_ALLOCATION,
                 checks=(_CHECKS[resource.plural],),
             )
+            if resource.plural == "resourceclaims":
+                kind = replace(kind, printer=_with_state(found.printer))
             if resource.version == _ALIAS:
                 kind = replace(
                     kind,
@@ -64,6 +72,24 @@ def _kinds() -> Iterator[KindDescriptor]:
                     f"{KEP_GROUP}/{VERSION}; use that version",
                 )
             yield kind
+
+
+def _with_state(printer: Printer) -> Printer:
+    """Return the printer of claims with their state, which no path of a CRD's column can tell."""
+
+    def cells(obj: Obj, now: float) -> TableCells:
+        named, *others = printer.cells(obj, now)
+        return [named, _state(obj), *others]
+
+    first, *others = printer.columns
+    return replace(printer, columns=(first, *columns("State"), *others), cells=cells)
+
+
+def _state(obj: Obj) -> str:
+    try:
+        return state_of(convert_object(obj, ClassicClaim)).value
+    except msgspec.ValidationError:
+        return ""
 
 
 KINDS = tuple(_kinds())
