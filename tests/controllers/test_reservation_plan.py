@@ -204,10 +204,14 @@ def test_reservations_of_one_node_add_up():
     assert ready_of(written(plan_reservation(one, short, NOW)))["reason"] == "Overcommitted"
 
 
-def test_a_pod_that_ignores_reservations_does_not_make_it_overcommitted():
+def test_a_pod_that_ignores_reservations_makes_the_one_it_enters_overcommitted():
     rsv = an_rsv(allocatable={"cpu": "4"})
-    pod = typed(a_pod("x", cpu="16", node="n", labels={names.IGNORED: "true"}))
-    assert plan_reservation(rsv, usage(pod), NOW).writes == ()
+    beside = typed(a_pod("x", cpu="12", node="n", labels={names.IGNORED: "true"}))
+    assert plan_reservation(rsv, usage(beside), NOW).writes == ()
+    inside = typed(a_pod("x", cpu="13", node="n", labels={names.IGNORED: "true"}))
+    ready = ready_of(written(plan_reservation(rsv, usage(inside), NOW)))
+    assert (ready["status"], ready["reason"]) == ("False", "Overcommitted")
+    assert "ignore reservations" in ready["message"]
 
 
 def ended(phase, reason, age, name="e"):

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.api.allocation_keys import ALLOCATION_ANNOTATIONS
+from holdfast.api.reservation_names import IGNORED
+from holdfast.api.scheme import POD_MIGRATION_JOBS
 from holdfast.testing import a_namespace, a_pod
+from holdfast.testing.builders import an_object
 from real.control_plane import SERVICE_ACCOUNT, program
-from real.programs import create, until
+from real.programs import create, kube_controller_manager, until
 
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
@@ -160,3 +163,111 @@ def test_the_roles_of_users_do_not_have_the_right(tenants):
     for role in roles:
         if role["metadata"]["name"].startswith("system:aggregate-to"):
             assert "scheduling.holdfast.dev" not in json.dumps(role["rules"])
+
+
+ENTERS = {IGNORED: "true"}
+NEEDS_ROOM = 'needs the verb "use" on reservedroom.scheduling.holdfast.dev'
+CONTROLLERS = SERVICE_ACCOUNT + "holdfast-controllers"
+
+
+def workloads(labels):
+    """Return one object of every kind that makes pods."""
+    template = {
+        "metadata": {"labels": {"app": "x", **labels}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    once = {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}
+    spec = {"selector": {"matchLabels": {"app": "x"}}, "template": template}
+    cron = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": once}}}
+    core = {"selector": {"app": "x"}, "template": template}
+    for version, kind, part in (
+        ("apps/v1", "Deployment", {"spec": spec}),
+        ("apps/v1", "ReplicaSet", {"spec": spec}),
+        ("apps/v1", "StatefulSet", {"spec": {**spec, "serviceName": "s"}}),
+        ("apps/v1", "DaemonSet", {"spec": spec}),
+        ("batch/v1", "Job", {"spec": {"template": once}}),
+        ("batch/v1", "CronJob", {"spec": cron}),
+        ("v1", "ReplicationController", {"spec": core}),
+    ):
+        meta = {"name": "w", "namespace": SPACE}
+        yield {"apiVersion": version, "kind": kind, "metadata": meta, **part}
+
+
+def test_a_tenant_enters_no_reserved_room(tenants):
+    assert NEEDS_ROOM in tenants.create(pod("enters", labels=ENTERS))[1]
+    assert tenants.create(pod("later"))[0]
+    change = json.dumps({"metadata": {"labels": ENTERS}})
+    for flags in ((), ("--subresource=status",)):
+        command = ("patch", "pod", "later", "--type=merge", "-p", change, *flags)
+        assert NEEDS_ROOM in tenants.ask(*command)[1]
+    for body in workloads(ENTERS):
+        assert NEEDS_ROOM in tenants.create(body)[1], body["kind"]
+    for body in workloads({}):
+        assert tenants.create(body)[0], body["kind"]
+        if body["kind"] != "Job":  # its template cannot be changed at all
+            new = next(w for w in workloads(ENTERS) if w["kind"] == body["kind"])
+            assert NEEDS_ROOM in tenants.ask("apply", "-f", "-", body=new)[1], body["kind"]
+        assert tenants.ask("delete", body["kind"], "w")[0]
+    tenants.plane.kubectl(
+        "create", "rolebinding", "room", "--clusterrole=holdfast-reserved-room", "--user=tenant",
+        "-n", SPACE,
+    )  # fmt: skip
+    assert tenants.create(pod("enters", labels=ENTERS))[0]
+    tenants.plane.kubectl("delete", "rolebinding", "room", "-n", SPACE)
+
+
+@pytest.mark.parametrize("credentials", ["true", "false"])
+def test_controllers_make_the_pods_of_permitted_templates(tenants, tmp_path, credentials):
+    """kube-controller-manager works with one user or with a service account a controller."""
+    name = f"permitted-{credentials}"
+    deployment = next(workloads(ENTERS))
+    deployment["metadata"]["name"] = name
+    template = deployment["spec"]["template"]
+    template["metadata"]["labels"]["app"] = name
+    deployment["spec"]["selector"]["matchLabels"]["app"] = name
+    assert tenants.create(deployment, user=None)[0]
+    flags = {"use-service-account-credentials": credentials}
+    key = tenants.plane.directory / "service-account.key"
+    flags["service-account-private-key-file"] = key
+
+    def running():
+        found = tenants.plane.get("pods", "-n", SPACE, "-l", f"app={name}")["items"]
+        return len(found)
+
+    with kube_controller_manager(tenants.plane, tmp_path, **flags):
+        until(running, 1)
+    tenants.plane.kubectl("delete", "deployment", name, "-n", SPACE)
+
+
+def test_a_job_with_a_template_needs_the_right_to_create_reservations(tenants):
+    def job(**options):
+        spec = {"podRef": {"namespace": SPACE, "name": "p"}}
+        spec |= {"reservationOptions": options} if options else {}
+        return an_object(POD_MIGRATION_JOBS, "tenants", spec)
+
+    plane = tenants.plane
+    plane.kubectl("create", "clusterrole", "tenants-jobs", "--verb=create,get,patch",
+                  "--resource=podmigrationjobs.scheduling.koordinator.sh")  # fmt: skip
+    plane.kubectl("create", "clusterrolebinding", "tenants-jobs", "--clusterrole=tenants-jobs",
+                  "--user=tenant", f"--user={CONTROLLERS}")  # fmt: skip
+    template = {"spec": {"owners": [{"object": {}}]}}
+    refusal = 'needs the verb "create" on reservations.scheduling.koordinator.sh'
+    try:
+        until(lambda: refusal in tenants.create(job(template=template))[1])
+        assert tenants.create(job())[0]
+
+        def patch(spec, user):
+            change = json.dumps({"spec": spec})
+            command = ("patch", "podmigrationjob", "tenants", "--type=merge", "-p", change)
+            return tenants.ask(*command, user=user)
+
+        given = {"reservationOptions": {"template": template}}
+        assert refusal in patch(given, "tenant")[1]
+        assert patch(given, CONTROLLERS)[0]
+        assert patch({"paused": True}, "tenant")[0]
+        other = {"reservationOptions": {"template": {"spec": {"ttl": "1h"}}}}
+        assert refusal in patch(other, "tenant")[1]
+    finally:
+        plane.kubectl("delete", "podmigrationjob", "tenants", "--ignore-not-found")
+        plane.kubectl("delete", "clusterrole", "tenants-jobs")
+        plane.kubectl("delete", "clusterrolebinding", "tenants-jobs")

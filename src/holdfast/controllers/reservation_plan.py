@@ -27,7 +27,10 @@ from holdfast.controllers.planned_writes import Delete, Patch, Plan, PlannedEven
 from holdfast.controllers.reservation_usage import NodeUsage, ResourceNanos
 
 RawStatus = dict[str, Any]
-CAUSES = "pods were bound there without this scheduler, or the node was made smaller"
+CAUSES = (
+    "pods were bound there without this scheduler or ignore reservations, or the node was made "
+    "smaller"
+)
 MAX_INTERVAL = 600.0
 """Reconcile at least this often: a suspended machine does not count the seconds."""
 

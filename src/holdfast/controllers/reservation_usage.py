@@ -69,9 +69,8 @@ class NodeUsage:
     def short_of(self, reservation: Reservation) -> list[str]:
         """List the resources of which the node no longer has what the reservation holds.
 
-        What pods request that ignore reservations does not count as missing, except for a
-        reservation in phase Waiting. A node without allocatable resources in its status is assumed
-        to have enough, and so is one that does not list what its Device has.
+        A node without allocatable resources in its status is assumed to have enough, and so is one
+        that does not list what its Device has.
         """
         assert self.node is not None, "a reservation on a node that is gone has expired"
         if not self.node.status.allocatable:
@@ -84,8 +83,6 @@ class NodeUsage:
             # Of two that wait, the older one is served first.
             if other.phase == WAITING and _age(other) < _age(reservation):
                 ahead.update(self._promise(other))
-        # They use it with permission, so it does not count as missing.
-        ahead.subtract(self._ignoring if reservation.phase == AVAILABLE else {})
         listed = self.node.status.allocatable
         unlisted = device_resources(own) - listed.keys()
         return sorted(
@@ -133,15 +130,6 @@ class NodeUsage:
                 # What the owner of a pod that acts as a reservation shares with it counts once.
                 free.subtract(request if acts_as is None else self._promise(acts_as))
         return free
-
-    @cached_property
-    def _ignoring(self) -> Counter[str]:
-        """The requests of pods that ignore reservations."""
-        total: Counter[str] = Counter()
-        for pod in self.pods:
-            if not pod.finished and _ignores(pod):
-                total.update({**request_nanos(pod), PODS: ONE})
-        return total
 
     @cached_property
     def _promised(self) -> Counter[str]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from holdfast.api.classic_names import KEP_GROUP, OWN_GROUP
 from holdfast.api.decode import JsonObject
 from holdfast.api.scheduling_rights import GROUP as SCHEDULING_RIGHTS
-from holdfast.api.scheduling_rights import WRITE_ALLOCATIONS, SchedulingRight
+from holdfast.api.scheduling_rights import (
+    USE_RESERVED_ROOM,
+    WRITE_ALLOCATIONS,
+    SchedulingRight,
+)
 from holdfast.apiserver.user import CONTROLLER_MANAGER, DESCHEDULER, SCHEDULER, SIMULATED_NODES
 
 _READ = ["get", "list", "watch"]
@@ -120,11 +124,13 @@ def _controllers() -> list[JsonObject]:
     """Return the rights of all controllers.
 
     The garbage collector and the namespace controller delete objects of any resource, and the
-    quota controller counts them.
+    quota controller counts them. Pods are made from templates, whose author has been asked for the
+    right to use reserved room.
     """
     return [
         _rule("*", ["*"], [*_READ, "delete", "deletecollection", "patch"]),
         _rule("", ["events", "pods"], ["create"]),
+        _right(USE_RESERVED_ROOM),
         _rule("", ["namespaces/finalize"], ["update"]),
         _rule("", ["pods/eviction"], ["create"]),
         _rule(_KOORDINATOR, ["reservations"], ["create"]),

@@ -13,7 +13,7 @@ from holdfast.api.json_fields import Raw, map_at, text_at
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.descriptor import KindDescriptor, selectable_fields
-from holdfast.apiserver.kinds.admission import gated_fields
+from holdfast.apiserver.kinds.admission import gated_fields, reserved_room
 from holdfast.apiserver.kinds.printers import workloads
 from holdfast.apiserver.kinds.unimplemented_pod_fields import TEMPLATE_FIELDS
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
@@ -125,7 +125,7 @@ KINDS = (
         ),
         pod_spec=_POD_SPEC,
         list_limits=_LISTS,
-        admission_plugins=(gated_fields.WORKLOAD,),
+        admission_plugins=(gated_fields.WORKLOAD, reserved_room.WORKLOAD),
         checks=_CHECKS,
         printer=workloads.DAEMON_SET,
         has_generation=True,
@@ -137,7 +137,7 @@ KINDS = (
         scheme.DEPLOYMENTS,
         pod_spec=_POD_SPEC,
         list_limits=_LISTS,
-        admission_plugins=(gated_fields.WORKLOAD,),
+        admission_plugins=(gated_fields.WORKLOAD, reserved_room.WORKLOAD),
         checks=_CHECKS,
         immutable_fields=("spec.selector",),
         printer=workloads.DEPLOYMENT,
@@ -148,7 +148,7 @@ KINDS = (
         scheme.REPLICASETS,
         pod_spec=_POD_SPEC,
         list_limits=_LISTS,
-        admission_plugins=(gated_fields.WORKLOAD,),
+        admission_plugins=(gated_fields.WORKLOAD, reserved_room.WORKLOAD),
         checks=_CHECKS,
         immutable_fields=("spec.selector",),
         printer=workloads.REPLICA_SET,
@@ -160,7 +160,7 @@ KINDS = (
         scheme.STATEFULSETS,
         pod_spec=_POD_SPEC,
         list_limits=_LISTS,
-        admission_plugins=(gated_fields.WORKLOAD,),
+        admission_plugins=(gated_fields.WORKLOAD, reserved_room.WORKLOAD),
         checks=_CHECKS,
         printer=workloads.STATEFUL_SET,
         has_generation=True,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from holdfast.api import field_errors
 from holdfast.api.json_fields import Raw, map_at, text_at
 from holdfast.apiserver.descriptor import DeletionStrategy, KindDescriptor, SelectableField
-from holdfast.apiserver.kinds.admission import gated_fields
+from holdfast.apiserver.kinds.admission import gated_fields, reserved_room
 from holdfast.apiserver.kinds.printers import workloads
 from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.kinds.validation.pods import check_pod_spec
@@ -91,7 +91,7 @@ KINDS = (
         ),
         pod_spec=("spec", "jobTemplate", "spec", "template", "spec"),
         list_limits=tree_of(list_limits.CRON_JOB),
-        admission_plugins=(gated_fields.CRON_JOB,),
+        admission_plugins=(gated_fields.CRON_JOB, reserved_room.CRON_JOB),
         checks=(ratcheting(check_cron_job),),
         printer=workloads.CRON_JOB,
         has_generation=True,
@@ -103,7 +103,7 @@ KINDS = (
         untyped_resource("batch", "jobs", "Job", categories=("all",), parts=("status",)),
         pod_spec=("spec", "template", "spec"),
         list_limits=tree_of(list_limits.WORKLOAD),
-        admission_plugins=(gated_fields.WORKLOAD,),
+        admission_plugins=(gated_fields.WORKLOAD, reserved_room.WORKLOAD),
         checks=(ratcheting(check_job),),
         printer=workloads.JOB,
         selectable_fields={

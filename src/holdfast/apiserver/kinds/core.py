@@ -17,7 +17,7 @@ from holdfast.apiserver.descriptor import (
     new_object_check,
     selectable_fields,
 )
-from holdfast.apiserver.kinds.admission import gated_fields
+from holdfast.apiserver.kinds.admission import gated_fields, reserved_room
 from holdfast.apiserver.kinds.admission.pod_allocations import POD_ALLOCATIONS
 from holdfast.apiserver.kinds.admission.pods import admit_pod
 from holdfast.apiserver.kinds.koordinator_checks import POD_WARNINGS, check_gpu_shares
@@ -246,6 +246,7 @@ KINDS = (
             gated_fields.POD,
             AdmissionPlugin(mutate=admit_pod),
             POD_ALLOCATIONS,
+            reserved_room.POD,
             POD_WARNINGS,
         ),
         subresources=_POD_SUBRESOURCES,
@@ -260,7 +261,7 @@ KINDS = (
         pod_spec=("template", "spec"),
         list_limits=tree_of(list_limits.POD_TEMPLATE),
         checks=(ratcheting(lambda obj: _check_template_claims(obj, "template")),),
-        admission_plugins=(gated_fields.POD_TEMPLATE,),
+        admission_plugins=(gated_fields.POD_TEMPLATE, reserved_room.POD_TEMPLATE),
         printer=pods.POD_TEMPLATE,
         deletion=_RETURNS_OBJECT,
         has_generation=True,
@@ -270,7 +271,7 @@ KINDS = (
         pod_spec=("spec", "template", "spec"),
         list_limits=tree_of(list_limits.REPLICATION_CONTROLLER),
         checks=(ratcheting(lambda obj: _check_template_claims(obj, "spec", "template")),),
-        admission_plugins=(gated_fields.WORKLOAD,),
+        admission_plugins=(gated_fields.WORKLOAD, reserved_room.WORKLOAD),
         printer=workloads.REPLICATION_CONTROLLER,
         selectable_fields=selectable_fields("status.replicas", absent="0"),
         deletion=DeletionStrategy(orphans_by_default=True),

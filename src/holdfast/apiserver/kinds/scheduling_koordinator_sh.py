@@ -11,6 +11,7 @@ from holdfast.api import scheme
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.reservation import Reservation
 from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
+from holdfast.apiserver.kinds.admission.migration_jobs import MIGRATION_JOB
 from holdfast.apiserver.kinds.koordinator_checks import DEVICE_WARNINGS, JOB_WARNINGS
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema import field_validation
@@ -95,5 +96,5 @@ KINDS = (
         admission_plugins=(AdmissionPlugin(validate=warn_of_reservation),),
     ),
     KindDescriptor(scheme.SHARED_DEVICES, admission_plugins=(DEVICE_WARNINGS,)),
-    KindDescriptor(scheme.POD_MIGRATION_JOBS, admission_plugins=(JOB_WARNINGS,)),
+    KindDescriptor(scheme.POD_MIGRATION_JOBS, admission_plugins=(MIGRATION_JOB, JOB_WARNINGS)),
 )

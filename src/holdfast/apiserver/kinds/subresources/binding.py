@@ -11,6 +11,7 @@ from holdfast.apiserver.kinds.admission.pod_allocations import (
     foreign_keys,
     without_foreign_keys,
 )
+from holdfast.apiserver.kinds.admission.reserved_room import check_binding_labels
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.verbs.metadata import conflict, metadata_of, timestamp
@@ -59,6 +60,7 @@ async def bind_pod(op: Operation, binding: JsonObject) -> None:
     _check_preconditions(op, previous, metadata_of(binding))
     _check_bindable(op, pod)
     check_binding(op, binding)
+    check_binding_labels(op, binding)
     bound = bound_pod(pod, node, metadata_of(binding), op.context.clock.now())
     await store_update(op, previous, pod, bound)
 
