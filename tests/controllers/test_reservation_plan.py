@@ -31,6 +31,13 @@ def an_rsv(phase="Available", *, allocatable=None, age=60.0, status=None, name="
     return typed(a_reservation(name, status=body, **spec), creation_timestamp=rfc3339(NOW - age))
 
 
+def typed_like(rsv, *, status):
+    return an_rsv(
+        rsv.phase, pre_allocation=rsv.spec.pre_allocation, allocatable=rsv.status.allocatable,
+        status=status,
+    )  # fmt: skip
+
+
 def an_owner(rsv, name="p", *, uid=None, phase="Running", draws=None, **pod):
     annotations = {names.ALLOCATED: json.dumps({"name": rsv.name, "uid": rsv.uid})}
     if draws is not None:
@@ -173,10 +180,50 @@ def test_a_waiting_reservation_becomes_available_when_its_resources_are_free():
     held = written(plan_reservation(rsv, usage(bound), NOW))
     assert "phase" not in held, "a pre-allocated pod never makes it succeed"
     squatter = typed(a_pod("s", cpu="14", node="n", status={"phase": "Running"}))
-    assert plan_reservation(rsv, usage(squatter), NOW).writes == ()
+    waits = written(plan_reservation(rsv, usage(squatter), NOW))
+    assert ready_of(waits)["message"] == "waiting for resources to become free"
+    assert (waits.keys(), ready_of(waits)["reason"]) == ({"conditions"}, "Waiting")
+    told = typed_like(rsv, status={"conditions": waits["conditions"]})
+    assert plan_reservation(told, usage(squatter), NOW).writes == (), "said once"
     status = written(plan_reservation(rsv, usage(), NOW))
     assert status["phase"] == "Available"
     assert ready_of(status)["status"] == "True"
+
+
+def test_a_waiting_reservation_names_the_pods_that_it_still_waits_for():
+    rsv = an_rsv("Waiting", pre_allocation=True, allocatable={"cpu": "4"})
+    pods = [an_owner(rsv, name, uid=name, cpu="2") for name in ("b1", "b2")]
+
+    def message(*there):
+        return ready_of(written(plan_reservation(rsv, usage(*there), NOW)))["message"]
+
+    assert message(*pods) == "waiting for the resources of default/b1, default/b2"
+    assert message(pods[1]) == "waiting for the resources of default/b2"
+
+
+@pytest.mark.parametrize(("once", "phase"), [(True, "Succeeded"), (False, "Failed")])
+def test_an_owner_that_was_bound_just_before_the_end_is_recorded(once, phase):
+    rsv = an_rsv(ttl="60s", age=61, allocate_once=once, allocatable={"cpu": "4"})
+    status = written(plan_reservation(rsv, usage(an_owner(rsv, cpu="2")), NOW))
+    assert (status["phase"], status["allocated"]) == (phase, {"cpu": "2"})
+    assert [owner["name"] for owner in status["currentOwners"]] == ["p"]
+
+
+def test_an_owner_whose_binding_was_seen_after_the_end_is_recorded():
+    rsv = an_rsv("Failed", allocatable={"cpu": "4"})
+    late = an_owner(rsv, cpu="2")
+    status = written(plan_reservation(rsv, usage(late), NOW))
+    assert (status["allocated"], status.keys()) == ({"cpu": "2"}, {"currentOwners", "allocated"})
+    listed = [{"namespace": "default", "name": "p", "uid": late.uid}]
+    frozen = an_rsv("Failed", status={"currentOwners": listed, "allocated": {"cpu": "2"}})
+    assert plan_reservation(frozen, usage(), NOW).writes == (), "it stays as it was at the end"
+
+
+def test_a_succeeded_reservation_whose_owner_is_gone_has_nothing_allocated():
+    gone = [{"namespace": "default", "name": "p", "uid": "u"}]
+    rsv = an_rsv("Succeeded", status={"currentOwners": gone, "allocated": {"cpu": "2"}})
+    status = written(plan_reservation(rsv, usage(), NOW))
+    assert status == {"currentOwners": [], "allocated": {"cpu": None}}
 
 
 def test_a_pod_bound_by_another_scheduler_makes_a_reservation_overcommitted():

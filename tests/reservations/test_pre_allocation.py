@@ -6,10 +6,13 @@ import pytest
 import yaml
 
 from holdfast.api.scheme import NODES, PODS
+from holdfast.capacity.pre_allocation import PreAllocationRules, choose_pods
 from holdfast.configuration.reading import Configuration, read
 from holdfast.engine.profile import build_profile
+from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.reservation.reserve_pods import TRIES
+from holdfast.testing import typed
 from holdfast.testing.faults import Fault, FaultyTransport
 from holdfast.testing.harness import Harness
 from reservations.objects import (
@@ -126,13 +129,60 @@ async def test_R076_several_pods_are_pre_allocated_together(tmp_path):
             pre_allocatable("b", "1", "90", **small),
         )
         room = {"cpu": "2", "memory": "4Gi"}
-        await create_each(cluster, pre_allocating("single", pre_allocation_policy=CLUSTER, **room))
-        assert (await cluster.reservation("single")).phase == "Pending"
-        (condition,) = (await cluster.reservation("single")).status.conditions
-        assert "Insufficient cpu by node" in condition.message
         await create_each(cluster, pre_allocating("both", pre_allocation_policy=SEVERAL, **room))
         assert [await allocated_from(cluster, name) for name in "ab"] == ["both", "both"]
-        assert (await status(cluster, "both"))[0] == "Waiting"
+        assert await waiting_for(cluster, "both") == (
+            "waiting for the resources of default/a, default/b"
+        )
+        await cluster.delete(PODS, "a", "default")
+        assert await status(cluster, "both") == ("Waiting", {"cpu": "1", "memory": "2Gi"}, ["b"])
+        assert await waiting_for(cluster, "both") == "waiting for the resources of default/b"
+        await cluster.delete(PODS, "b", "default")
+        assert (await status(cluster, "both"))[0] == "Available"
+
+
+async def waiting_for(cluster, name="r"):
+    ready = (await cluster.reservation(name)).condition("Ready")
+    assert (ready.status, ready.reason) == ("False", "Waiting")
+    return ready.message
+
+
+async def test_R076_without_enableMultiple_it_waits_for_the_best_and_for_more(cluster):
+    await create_each(cluster, node(), running("11"))
+    for name, cpu in (("small", "2"), ("best", "3")):
+        await create_each(cluster, running(cpu, name, labels=MINE))
+    await create_each(cluster, pre_allocating(cpu="4"))
+    assert [await allocated_from(cluster, name) for name in ("best", "small")] == ["r", None]
+    assert await status(cluster) == ("Waiting", {"cpu": "3"}, ["best"])
+    words = "waiting for the resources of default/best, and for more to become free"
+    message = await waiting_for(cluster)
+    assert message.startswith(words)
+    assert "preAllocationPolicy.enableMultiple is false" in message
+    await cluster.advance(10)
+    assert await waiting_for(cluster) == message
+    await create_each(cluster, non_owner(cpu="1"))
+    assert await is_pending(cluster, "stranger")
+    await cluster.delete(PODS, "best", "default")
+    assert await waiting_for(cluster) == "waiting for resources to become free"
+    await cluster.delete(PODS, "small", "default")
+    assert (await status(cluster))[0] == "Available"
+
+
+@pytest.mark.parametrize("uids", [("1", "2"), ("2", "1")])
+async def test_R076_of_equal_candidates_the_one_with_the_lower_uid_is_taken(uids):
+    rules = PreAllocationRules({0: 2000}, {0: 2000})
+    world = World()
+    pods = [world.pod_info(typed(running("1", f"p{uid}"), uid=uid)) for uid in uids]
+    assert [p.uid for p in choose_pods(rules, {0: 0}, pods).pods] == ["1"]
+
+
+async def test_R076_where_all_candidates_together_leave_too_little_it_stays_pending(cluster):
+    await create_each(cluster, node(), running("14"))
+    await create_each(cluster, *[running("1", name, labels=MINE) for name in "ab"])
+    await create_each(cluster, pre_allocating(cpu="8"))
+    assert (await status(cluster))[0] == "Pending"
+    (condition,) = (await cluster.reservation("r")).status.conditions
+    assert "Insufficient cpu by node" in condition.message
 
 
 async def test_R077_a_pod_larger_than_the_reservation_is_skipped(tmp_path):

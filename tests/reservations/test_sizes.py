@@ -1,6 +1,9 @@
 """What a reservation holds after an edit at an unusual moment, or with an unusual template."""
 
+import pytest
+
 from holdfast.api.scheme import PODS, RESERVATIONS
+from holdfast.errors import Invalid
 from holdfast.plugins import default_profiles
 from holdfast.testing import FaultyTransport
 from holdfast.testing.harness import Harness
@@ -119,3 +122,47 @@ async def test_edited_to_allocate_once_without_owners_it_stays_available(cluster
     await cluster.delete(PODS, "owner", "default")
     await edit(cluster, {"spec": {"allocateOnce": True}})
     assert await status(cluster) == ("Available", {}, [])
+
+
+async def set_status(cluster, **fields):
+    await cluster.client.patch(RESERVATIONS, "r", {"status": fields}, subresource="status")
+    await cluster.settle()
+
+
+async def resized(cluster):
+    found = (await cluster.reservation("r")).condition("Resized")
+    return found and (found.status, found.reason)
+
+
+async def test_a_changed_status_is_restored_and_is_no_resize(cluster):
+    await create_each(cluster, node(), held(cpu="4", memory="4Gi"))
+    for changed in ({"cpu": "2"}, {"cpu": "8", "memory": "1Gi"}):
+        await set_status(cluster, allocatable=changed)
+        assert await allocatable(cluster) == {"cpu": "4", "memory": "4Gi"}
+        assert requested(cluster) == 4000
+        assert await resized(cluster) is None
+    reasons = [reason for reason, _ in await cluster.events("r")]
+    assert ("Restored" in reasons, "Resized" in reasons) == (True, False)
+    await edit(cluster, sized("6"))
+    assert await resized(cluster) == ("True", "Resized")
+    before = (await cluster.reservation("r")).condition("Resized")
+    await cluster.advance(5)
+    await set_status(cluster, allocatable={"cpu": "5"})
+    assert await allocatable(cluster) == {"cpu": "6", "memory": "4Gi"}
+    assert (await cluster.reservation("r")).condition("Resized") == before
+
+
+async def test_a_status_changed_while_the_scheduler_is_away_is_restored(cluster):
+    await create_each(cluster, node(), held(cpu="4"))
+    async with cluster.components_stopped():
+        await set_status(cluster, allocatable={"cpu": "2"})
+    await cluster.advance(5)
+    assert (await allocatable(cluster), await resized(cluster)) == ({"cpu": "4"}, None)
+
+
+async def test_a_resource_that_cannot_exist_is_refused(cluster):
+    with pytest.raises(Invalid, match="memmory"):
+        await cluster.create(held(cpu="1", requests={"memmory": "1Gi"}))
+    await create_each(cluster, node(), held(cpu="1"))
+    with pytest.raises(Invalid, match="memmory"):
+        await edit(cluster, {"metadata": {"annotations": {RESIZE: '{"resources":{"memmory":1}}'}}})

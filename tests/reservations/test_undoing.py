@@ -85,3 +85,21 @@ async def test_a_reservation_does_not_grow_before_all_pods_are_read(faulty):
     await faulty.advance(5)
     assert (await faulty.reservation("r")).status.allocatable == {"cpu": "4"}
     assert requested(faulty) == 16_000
+
+
+async def test_an_owner_that_is_being_bound_at_the_end_of_the_ttl_is_recorded(tmp_path):
+    fault = Fault("delay", method="POST", path="/pods/owner/binding", seconds=20)
+
+    def spoiled(transport, clock):
+        return FaultyTransport(transport, [fault], clock=clock)
+
+    async with Harness(tmp_path / "store", wrap=spoiled) as cluster:
+        await create_each(cluster, node(), held(cpu="4", ttl="10s"), owner(cpu="2"))
+        await cluster.advance(15)
+        assert await status(cluster) == ("Failed", {}, [])
+        await cluster.advance(15)
+        assert (await allocated_from(cluster, "owner"), await cluster.node_of("owner")) == (
+            "r",
+            "n1",
+        )
+        assert await status(cluster) == ("Failed", {"cpu": "2"}, ["owner"])

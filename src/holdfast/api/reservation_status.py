@@ -31,6 +31,7 @@ SCHEDULED, READY, RESIZED = "Scheduled", "Ready", "Resized"
 UNSCHEDULABLE = "Unschedulable"
 AVAILABLE, WAITING, OVERCOMMITTED = "Available", "Waiting", "Overcommitted"
 POLICY_CONFLICT, DEVICES_UNAVAILABLE = "PolicyConflict", "DevicesUnavailable"
+ENABLE_MULTIPLE = "preAllocationPolicy.enableMultiple is false, so it pre-allocates no second pod"
 STRONGER = (POLICY_CONFLICT, DEVICES_UNAVAILABLE)
 """Reasons of Ready that Overcommitted does not replace; what finds them also clears them."""
 SUCCEEDED, EXPIRED = "Succeeded", "Expired"
@@ -70,6 +71,23 @@ def waiting(now: float, message: str) -> list[Raw]:
         _condition(SCHEDULED, "True", SCHEDULED, at),
         _condition(READY, "False", WAITING, at, message),
     ]
+
+
+def waiting_message(pods: Iterable[str], *, more: bool, several: bool) -> str:
+    """Return what a reservation waits for: the end of the pods it pre-allocated, and more.
+
+    ``several``: it may pre-allocate more than one pod.
+
+    >>> waiting_message(["ns/a"], more=False, several=False)
+    'waiting for the resources of ns/a'
+    """
+    keys = ", ".join(sorted(pods))
+    if not keys:
+        return "waiting for resources to become free"
+    if not more:
+        return f"waiting for the resources of {keys}"
+    advice = "" if several else f" ({ENABLE_MULTIPLE})"
+    return f"waiting for the resources of {keys}, and for more to become free{advice}"
 
 
 def with_ready(

@@ -76,9 +76,9 @@ class PreAllocationRules:
 class PreAllocationResult(NamedTuple):
     """What pre-allocation finds on one node.
 
-    ``pods`` are the chosen pods. ``shortfall`` is the percentage missing of the scarcest resource;
-    if it is above 0 the reservation must wait. ``by_node`` are resources the node is short of,
-    ``inside`` resources of which pods request more than is reserved.
+    ``pods`` are the chosen pods. ``shortfall`` is the percentage missing of the scarcest resource
+    beside what they leave; if it is above 0 the reservation must wait for more. ``by_node`` are
+    resources the node is short of, ``inside`` those of which pods request more than is reserved.
     """
 
     pods: tuple[PodInfo, ...] = ()
@@ -114,6 +114,8 @@ def choose_pods(
     chosen, by_node, inside = (_several if rules.multiple else _one)(rules, free, ordered, suits)
     if chosen:
         return PreAllocationResult(tuple(chosen))
+    if not rules.multiple and (found := _first_of_several(rules, free, ordered, suits)):
+        return found
     if rules.required:
         return PreAllocationResult((), 0, frozenset(by_node), tuple(inside), refused=True)
     if not suited:
@@ -124,6 +126,19 @@ def choose_pods(
     if any(not rules.exceeded(sum_of([pod])) for pod in candidates):
         return PreAllocationResult((), 0, frozenset(by_node), refused=True)
     return PreAllocationResult(shortfall=max(_shortfall(rules, free, r) for r in alone))
+
+
+def _first_of_several(
+    rules: PreAllocationRules, free: AmountsByResource, ordered: Iterable[PodInfo], suits: Suits
+) -> PreAllocationResult | None:
+    """Choose the best pod where only several leave enough: it waits for the others too."""
+    fits = [pod for pod in ordered if not rules.exceeded(sum_of([pod])) and suits((pod,))]
+    if not fits or short_of(rules.wanted, free, sum_of(fits)):
+        return None
+    left = Counter(free)
+    left.update(sum_of(fits[:1]))
+    missing = short_of(rules.wanted, left)
+    return PreAllocationResult((fits[0],), max(_shortfall(rules, left, r) for r in missing))
 
 
 def by_score(rules: PreAllocationRules, candidates: Iterable[PodInfo]) -> list[PodInfo]:

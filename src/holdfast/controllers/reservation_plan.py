@@ -21,6 +21,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.quantity import NANO, Quantity
 from holdfast.api.requests import nanos
 from holdfast.api.reservation import AVAILABLE, FAILED, FINAL, SUCCEEDED, WAITING, Reservation
+from holdfast.api.reservation_names import PREEMPTOR
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.api.timestamps import seconds_of
 from holdfast.controllers.planned_writes import Delete, Patch, Plan, PlannedEvent
@@ -37,14 +38,11 @@ MAX_INTERVAL = 600.0
 
 def plan_reservation(reservation: Reservation, usage: NodeUsage | None, now: float) -> Plan:
     """Plan one Reservation's status; ``usage`` is None while it has no node."""
-    if reservation.phase == SUCCEEDED and usage is not None and usage.node is not None:
-        return _plan_succeeded(reservation, usage)
     if reservation.phase in FINAL:
-        return Plan()
+        return _plan_ended(reservation, usage)
     over = _end_event(reservation, usage, now)
     if over is not None:
-        status = _ended(FAILED, reservation_status.EXPIRED, reservation, now)
-        return Plan((_write(reservation, status),), events=(over,))
+        return _plan_end(reservation, usage, over, now)
     requeue_after = _seconds_until_end(reservation, now)
     if usage is None or usage.node is None:
         return Plan(requeue_after=requeue_after)
@@ -52,12 +50,34 @@ def plan_reservation(reservation: Reservation, usage: NodeUsage | None, now: flo
     return Plan((_write(reservation, status),) if status else (), requeue_after, events)
 
 
-def _plan_succeeded(reservation: Reservation, usage: NodeUsage) -> Plan:
-    """Update ``currentOwners``; phase, conditions and ``allocated`` are final."""
-    owners = usage.users(reservation)
-    if [o.uid for o in reservation.status.current_owners] == [p.uid for p in owners]:
+def _plan_end(
+    reservation: Reservation, usage: NodeUsage | None, over: PlannedEvent, now: float
+) -> Plan:
+    """Plan the end of its time; an owner that was bound in time makes it succeed nevertheless."""
+    used: RawStatus = {}
+    if usage is not None and usage.node is not None:
+        synced, events = _synced(reservation, usage, now)
+        if synced.get("phase") == SUCCEEDED:
+            return Plan((_write(reservation, synced),), events=events)
+        used = _usage(reservation, usage.users(reservation), usage.allocated(reservation))
+    status = used | _ended(FAILED, reservation_status.EXPIRED, reservation, now)
+    return Plan((_write(reservation, status),), events=(over,))
+
+
+def _plan_ended(reservation: Reservation, usage: NodeUsage | None) -> Plan:
+    """Update owners and amounts; phase and conditions are final.
+
+    Those of an expired reservation stay as they were at its end; only a pod that was being bound
+    then is added.
+    """
+    if usage is None or usage.node is None:
         return Plan()
-    return Plan((_write(reservation, {"currentOwners": _listed(owners)}),))
+    owners = usage.users(reservation)
+    known = {owner.uid for owner in reservation.status.current_owners}
+    if reservation.phase != SUCCEEDED and all(pod.uid in known for pod in owners):
+        return Plan()
+    status = _usage(reservation, owners, usage.allocated(reservation))
+    return Plan((_write(reservation, status),) if status else ())
 
 
 def plan_collection(
@@ -152,15 +172,35 @@ def _written(reservation: Reservation, name: str, amount: int) -> str:
 def _made_available(
     reservation: Reservation, owners: list[Pod], usage: NodeUsage, now: float
 ) -> tuple[RawStatus, tuple[PlannedEvent, ...]]:
-    """Make a waiting reservation Available once its resources are free."""
-    if owners or usage.short_of(reservation):
-        return {}, ()
+    """Make a waiting reservation Available once its resources are free, or say what it awaits."""
+    short = usage.short_of(reservation)
+    if owners or short:
+        return _still_waiting(reservation, owners, more=bool(short), now=now), ()
     status = {"phase": AVAILABLE} | _ready(reservation, "True", reservation_status.AVAILABLE, now)
     return status, (
         PlannedEvent(
             "Normal", reservation_status.AVAILABLE, "the resources it waited for are free"
         ),
     )
+
+
+def _still_waiting(
+    reservation: Reservation, owners: list[Pod], *, more: bool, now: float
+) -> RawStatus:
+    """Return the condition if it names other pods than those that the reservation waits for."""
+    ready, policy = (
+        reservation.condition(reservation_status.READY),
+        reservation.spec.pre_allocation_policy,
+    )
+    if ready is None or PREEMPTOR in reservation.metadata.labels:
+        return {}
+    several = policy is not None and policy.enable_multiple
+    message = reservation_status.waiting_message(
+        [pod.key for pod in owners], more=more, several=several
+    )
+    if ready.message == message:
+        return {}
+    return _ready(reservation, "False", reservation_status.WAITING, now, message)
 
 
 def _checked_for_overcommitment(

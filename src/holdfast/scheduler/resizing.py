@@ -4,6 +4,9 @@ Growing takes resources that a pod may request at the same moment, so it is deci
 loop that also places pods: the larger amount is entered into the reservation cache first and
 written afterwards. Shrinking is written first. Until a watch event confirms what was written, the
 larger of the two amounts is held.
+
+A client may also change ``status.allocatable``. That is no edit: the size is restored, and the
+condition ``Resized`` stays as it is.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import msgspec
 from holdfast.api import reservation_status
 from holdfast.api.quantity import AmountText
 from holdfast.api.reservation import Reservation
+from holdfast.api.reservation_names import RESIZE
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.capacity.resizing import (
     larger_amounts,
@@ -38,9 +42,13 @@ FIXED = "and is not resized: create another reservation"
 
 @dataclass(slots=True)
 class Resize:
-    """A size that is being written; ``written`` until a watch event confirms it."""
+    """A size that is being written; ``written`` until a watch event confirms it.
+
+    ``restores``: the reservation was not edited, its status was.
+    """
 
     amounts: dict[str, AmountText]
+    restores: bool = False
     written: bool = False
 
 
@@ -61,6 +69,8 @@ class Resizer:
         self._policy_edits = PolicyEdits(clock, world, writes)
         self._ready = False
         self._resizing: dict[str, Resize] = {}
+        self._settled: dict[str, tuple[object, str | None]] = {}
+        """What the reservations requested that have the size they request."""
         self._newest: dict[str, Reservation] = {}
         """Reservations being resized or waiting to grow, in their latest version."""
 
@@ -79,6 +89,7 @@ class Resizer:
         """Forget a deleted reservation."""
         self._resizing.pop(uid, None)
         self._newest.pop(uid, None)
+        self._settled.pop(uid, None)
         self._policy_edits.forget(uid)
 
     def consider(self, reservation: Reservation) -> None:
@@ -101,6 +112,7 @@ class Resizer:
         info = self._world.reservations.by_uid.get(uid)
         if amounts is None or info is None:
             del self._newest[uid]
+            self._settled[uid] = _requested(reservation)
             self._clear_condition(reservation)
             return
         if not (info.matchable or info.policy_conflicts):
@@ -112,9 +124,17 @@ class Resizer:
             self._refuse(reservation, reservation_status.INSUFFICIENT,
                          f"node {info.node} cannot hold the new size: {missing}")  # fmt: skip
             return
-        self._resizing[uid] = Resize(amounts)
+        self._resizing[uid] = Resize(amounts, restores=self._is_unedited(reservation))
         self._world.upsert(self.as_held(reservation))
         self._writes.start_task(self._write(reservation, amounts))
+
+    def _is_unedited(self, reservation: Reservation) -> bool:
+        """Tell whether a reservation requests what it had already, or what it was created with."""
+        if reservation.uid in self._settled:
+            return self._settled[reservation.uid] == _requested(reservation)
+        return reservation.metadata.generation == 1 and RESIZE not in (
+            reservation.metadata.annotations
+        )
 
     def begin(self) -> None:
         """Start to resize, once the whole cluster has been read."""
@@ -133,9 +153,7 @@ class Resizer:
         retries = Retries(self._clock, tries=TRIES)
         while retries.any_left:
             try:
-                await self._writes.patch(
-                    reservation, _resized_status(reservation, amounts, self._clock.now())
-                )
+                await self._writes.patch(reservation, self._new_status(reservation, amounts))
                 self._written(reservation, amounts)
                 return
             except Retryable as failure:
@@ -152,12 +170,30 @@ class Resizer:
             reservation = newest
         self._undo(reservation.uid)
 
+    def _new_status(
+        self, reservation: Reservation, amounts: dict[str, AmountText]
+    ) -> dict[str, Any]:
+        status = reservation.status
+        removed = dict.fromkeys(status.allocatable.keys() - amounts.keys())
+        found: dict[str, Any] = {"allocatable": {**amounts, **removed}}
+        size = self._resizing.get(reservation.uid)
+        if size is None or not size.restores:
+            found["conditions"] = reservation_status.with_resized(
+                status.conditions, "True", reservation_status.RESIZED, self._clock.now()
+            )
+        return found
+
     def _written(self, reservation: Reservation, amounts: dict[str, AmountText]) -> None:
         size = self._resizing.get(reservation.uid)
         if size is not None:
             size.written = True
         held = ", ".join(f"{name} {amount}" for name, amount in sorted(amounts.items()))
-        self._writes.record(reservation, "Normal", reservation_status.RESIZED, f"holds {held} now")
+        if size is not None and size.restores:
+            message = f"status.allocatable was changed by another client; holds {held} again"
+            self._writes.record(reservation, "Warning", "Restored", message)
+        else:
+            message = f"holds {held} now"
+            self._writes.record(reservation, "Normal", reservation_status.RESIZED, message)
         newest = self._newest.get(reservation.uid)
         if newest is not None and same_amounts(newest.status.allocatable, amounts):
             # The watch event came before the response.
@@ -217,15 +253,8 @@ class Resizer:
             self._writes.start(reservation, {"conditions": conditions})
 
 
-def _resized_status(
-    reservation: Reservation, amounts: dict[str, AmountText], now: float
-) -> dict[str, Any]:
-    status = reservation.status
-    removed = dict.fromkeys(status.allocatable.keys() - amounts.keys())
-    conditions = reservation_status.with_resized(
-        status.conditions, "True", reservation_status.RESIZED, now
-    )
-    return {"allocatable": {**amounts, **removed}, "conditions": conditions}
+def _requested(reservation: Reservation) -> tuple[object, str | None]:
+    return reservation.spec.template, reservation.metadata.annotations.get(RESIZE)
 
 
 def _with_allocatable(reservation: Reservation, amounts: dict[str, AmountText]) -> Reservation:

@@ -14,7 +14,7 @@ from holdfast.api import reservation_names as names
 from holdfast.api.quantity import AmountText
 from holdfast.api.requests import request_nanos, round_up_nanos
 from holdfast.api.reservation import AVAILABLE, WAITING
-from holdfast.api.reservation_status import placed, waiting
+from holdfast.api.reservation_status import placed, waiting, waiting_message
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.capacity.annotations import resized_amounts
 from holdfast.capacity.pre_allocation import PreAllocationResult
@@ -193,10 +193,8 @@ def _phase_and_conditions(
 ) -> dict[str, Any]:
     if result is None or not (result.pods or result.shortfall):
         return {"phase": AVAILABLE, "conditions": placed(placement.now)}
-    message = "waiting for resources to become free"
-    if result.pods:
-        keys = ", ".join(sorted(pod.key for pod in result.pods))
-        message = f"waiting for the resources of {keys}"
+    keys = [pod.key for pod in result.pods]
+    message = waiting_message(keys, more=result.shortfall > 0, several=False)
     return {"phase": WAITING, "conditions": waiting(placement.now, message)}
 
 
