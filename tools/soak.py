@@ -1,8 +1,8 @@
 """Run the long checks for a while: ``make soak SEED=7 MINUTES=60``.
 
-Fuzzers, kill rounds, laws, mutants (tools/mutants.py) and the comparison with kube-scheduler's
-decisions share the time. Each part is repeated with a new seed until its share is used up. The exit
-code is 1 if any part found a fault.
+Fuzzers, kill rounds, laws, attacks of tenants, mutants (tools/mutants.py) and the comparison with
+kube-scheduler's decisions share the time. Each part is repeated with a new seed until its share is
+used up. The exit code is 1 if any part found a fault.
 """
 
 from __future__ import annotations
@@ -98,6 +98,11 @@ def laws(seed: int, seconds: float) -> list[str]:
     return [sys.executable, "-m", "pytest", *options, str(sized[seed % len(sized)])]
 
 
+def attack(seed: int, seconds: float) -> list[str]:
+    """Return the command for random attacks of a tenant: 80 times 40 of them."""
+    return [sys.executable, "-m", "pytest", "-q", "-x", "tests/laws/test_tenant_laws.py"]
+
+
 def mutate(seed: int, seconds: float) -> list[str]:
     """Return the command for mutants: a tenth of a sample if short, else a new sample."""
     packages = ("capacity", "queue", "kinds", "engine")
@@ -129,6 +134,7 @@ def parts() -> list[Part]:
         Part("kill-nodes", 0.2, kill_nodes),
         Part("kill-classic", 0.2, kill_classic),
         Part("laws", 0.2, laws),
+        Part("tenants", 0.05, attack),
         # A sample that changes with the seed would fail unrelated changes.
         Part("mutants", 0.25, mutate, only_tells=1),
         Part("differential", 0.15, differ, lacks_binaries),

@@ -158,6 +158,41 @@ def test_the_scheduler_records_what_it_gives(tenants, key):
     assert tenants.annotations(name)[key] == "true"
 
 
+def recipe():
+    """Return the objects of the recipe, and the policy for node names, from the page."""
+    _, _, after = (ROOT / "docs" / "security.md").read_text().partition("### A recipe")
+    return [part.partition("```")[0] for part in after.split("```yaml\n")[1:3]]
+
+
+def test_only_who_may_bind_pods_names_their_node(tenants):
+    """The recipe of docs/security.md, with its policy for spec.nodeName."""
+    plane = tenants.plane
+    team, policy = recipe()
+    plane.kubectl("apply", "-f", "-", text=team)
+    plane.kubectl("apply", "-f", "-", text=policy)
+    plane.kubectl("create", "rolebinding", "plain", "--clusterrole=system:aggregate-to-edit",
+                  "--user=plain", "--user=system:node:mirroring", "-n", SPACE)  # fmt: skip
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mirroring"}}
+    try:
+        uid = json.loads(plane.kubectl("create", "-f", "-", "-o", "json", text=json.dumps(node)))[
+            "metadata"
+        ]["uid"]
+        named = pod("named", node="n")
+        until(lambda: "spec.nodeName" in tenants.create(named, "--dry-run=server", user="plain")[1])
+        assert tenants.create(pod("named"), "--dry-run=server", user="plain")[0]
+        assert tenants.create(named, "--dry-run=server")[0], "the tenant may bind pods"
+        owner = {"apiVersion": "v1", "kind": "Node", "name": "mirroring", "uid": uid,
+                 "controller": True}  # fmt: skip
+        mirror = pod("mirror", {"kubernetes.io/config.mirror": "x"}, node="mirroring",
+                     metadata={"ownerReferences": [owner]})  # fmt: skip
+        flags = ("--dry-run=server", "--as-group=system:nodes")
+        assert tenants.create(mirror, *flags, user="system:node:mirroring")[0]
+    finally:
+        plane.kubectl("delete", "-f", "-", text=policy)
+        plane.kubectl("delete", "--wait=false", "-f", "-", text=team)
+        plane.kubectl("delete", "node", "mirroring", "--ignore-not-found")
+
+
 def test_the_roles_of_users_do_not_have_the_right(tenants):
     roles = tenants.plane.get("clusterroles", "-l", "kubernetes.io/bootstrapping")["items"]
     for role in roles:
